@@ -1,0 +1,45 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package nsinit
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupName is the API group of nsinit.
+const GroupName = "nsinit.dev"
+
+// SchemeGroupVersion is the internal version of the group.
+var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: runtime.APIVersionInternal}
+
+var (
+	// SchemeBuilder collects the functions that register this package's types.
+	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+	// AddToScheme registers the internal types with a scheme.
+	AddToScheme = SchemeBuilder.AddToScheme
+)
+
+// Kind qualifies a kind with this package's group.
+func Kind(kind string) schema.GroupKind {
+	return SchemeGroupVersion.WithKind(kind).GroupKind()
+}
+
+// Resource qualifies a resource name with this package's group.
+func Resource(resource string) schema.GroupResource {
+	return SchemeGroupVersion.WithResource(resource).GroupResource()
+}
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(SchemeGroupVersion,
+		&NamespaceInitializerConfiguration{},
+		&NamespaceInitializerConfigurationList{},
+		&NamespaceLifecycle{},
+		&NamespaceLifecycleList{},
+	)
+	return nil
+}

@@ -1,0 +1,79 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package nsinit
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// NamespaceInitializerConfiguration registers initializers: processes that must
+// act on every new namespace, one after the other, before tenants may write
+// into it. Configurations are merged in the order of their names; the order
+// within each is kept. A namespace takes its list when it is created, so a
+// change concerns only namespaces that are created after it.
+type NamespaceInitializerConfiguration struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	Initializers []RegisteredInitializer
+	Spec         NamespaceInitializerConfigurationSpec
+	Status       NamespaceInitializerConfigurationStatus
+}
+
+// RegisteredInitializer is one initializer of a configuration.
+type RegisteredInitializer struct {
+	Name           string
+	FailurePolicy  *FailurePolicyType
+	TimeoutSeconds *int32
+	Finalizer      bool
+}
+
+// FailurePolicyType says what happens to a namespace whose initializer has
+// missed its deadline.
+type FailurePolicyType string
+
+const (
+	// Ignore drops the initializer at its deadline.
+	Ignore FailurePolicyType = "Ignore"
+	// Fail fails the namespace's initialization at the deadline.
+	Fail FailurePolicyType = "Fail"
+)
+
+// NamespaceInitializerConfigurationSpec holds what decides when a configuration
+// may disappear.
+type NamespaceInitializerConfigurationSpec struct {
+	Finalizers []FinalizerName
+}
+
+// NamespaceInitializerConfigurationStatus is what nsinit observed of a
+// configuration.
+type NamespaceInitializerConfigurationStatus struct {
+	Phase             ConfigurationPhase
+	Conditions        []metav1.Condition
+	PendingNamespaces int32
+}
+
+// ConfigurationPhase is a configuration's place in its life.
+type ConfigurationPhase string
+
+const (
+	// ConfigurationActive configurations are applied to new namespaces.
+	ConfigurationActive ConfigurationPhase = "Active"
+	// ConfigurationTerminating configurations are applied to no new namespace
+	// and leave once no namespace waits for them.
+	ConfigurationTerminating ConfigurationPhase = "Terminating"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// NamespaceInitializerConfigurationList is a list of configurations.
+type NamespaceInitializerConfigurationList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []NamespaceInitializerConfiguration
+}

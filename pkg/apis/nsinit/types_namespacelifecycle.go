@@ -1,0 +1,126 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package nsinit
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// NamespaceLifecycle is the record of one core Namespace, and has its name: which
+// initializers the namespace still waits for, and who must clean up before it may
+// disappear. nsinit creates and deletes records; users read them.
+type NamespaceLifecycle struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta
+	Spec   NamespaceLifecycleSpec
+	Status NamespaceLifecycleStatus
+}
+
+// NamespaceLifecycleSpec is what was planned for a namespace, and what is still
+// to be done.
+type NamespaceLifecycleSpec struct {
+	NamespaceUID types.UID
+	Plan         []PlannedInitializer
+	Initializers *NamespaceInitializers
+	Finalizers   []FinalizerName
+}
+
+// PlannedInitializer is one entry of the plan: an initializer as it was
+// registered when the namespace was created.
+type PlannedInitializer struct {
+	Name           string
+	Configuration  *ConfigurationReference
+	FailurePolicy  *FailurePolicyType
+	TimeoutSeconds *int32
+	Finalizer      bool
+}
+
+// ConfigurationReference points to one incarnation of a
+// NamespaceInitializerConfiguration.
+type ConfigurationReference struct {
+	Name string
+	UID  types.UID
+}
+
+// NamespaceInitializers tracks the progress of initialization.
+type NamespaceInitializers struct {
+	Pending []NamespaceInitializer
+	Result  *metav1.Status
+}
+
+// NamespaceInitializer is an initializer that has not yet acted.
+type NamespaceInitializer struct {
+	Name string
+}
+
+// FinalizerName is the name of a participant that must act before an object may
+// disappear.
+type FinalizerName string
+
+// FinalizerKubernetes is the finalizer that nsinit itself removes: from a record
+// when the content of its namespace is gone, from a configuration when no
+// namespace waits for it any more.
+const FinalizerKubernetes FinalizerName = "kubernetes"
+
+// NamespaceLifecycleStatus says where a namespace stands.
+type NamespaceLifecycleStatus struct {
+	Phase              LifecyclePhase
+	CurrentInitializer string
+	Initializers       []InitializerStatus
+	Conditions         []metav1.Condition
+}
+
+// LifecyclePhase is a namespace's place in its life.
+type LifecyclePhase string
+
+const (
+	// LifecycleInitializing namespaces wait for an initializer.
+	LifecycleInitializing LifecyclePhase = "Initializing"
+	// LifecycleActive namespaces are completely initialized.
+	LifecycleActive LifecyclePhase = "Active"
+	// LifecycleTerminating namespaces are being deleted.
+	LifecycleTerminating LifecyclePhase = "Terminating"
+)
+
+// InitializerStatus tells how far one initializer of the plan is.
+type InitializerStatus struct {
+	Name      string
+	State     InitializerState
+	StartTime *metav1.MicroTime
+	EndTime   *metav1.MicroTime
+	Deadline  *metav1.MicroTime
+	Message   string
+	LastActor string
+}
+
+// InitializerState is how far one initializer is.
+type InitializerState string
+
+const (
+	// InitializerWaiting initializers have others before them.
+	InitializerWaiting InitializerState = "Waiting"
+	// InitializerRunning is the state of the first pending initializer.
+	InitializerRunning InitializerState = "Running"
+	// InitializerDone initializers have removed themselves.
+	InitializerDone InitializerState = "Done"
+	// InitializerSkipped initializers were dropped at their deadline.
+	InitializerSkipped InitializerState = "Skipped"
+	// InitializerFailed initializers have set a failing result.
+	InitializerFailed InitializerState = "Failed"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// NamespaceLifecycleList is a list of records.
+type NamespaceLifecycleList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []NamespaceLifecycle
+}

@@ -1,0 +1,24 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func addDefaultingFuncs(scheme *runtime.Scheme) error {
+	return RegisterDefaults(scheme)
+}
+
+// SetDefaults_RegisteredInitializer gives an initializer with a failurePolicy its
+// default deadline. Without a failurePolicy there is no deadline to default.
+func SetDefaults_RegisteredInitializer(obj *RegisteredInitializer) { //nolint:revive,staticcheck // the name is defaulter-gen's contract
+	if obj.FailurePolicy != nil && obj.TimeoutSeconds == nil {
+		timeout := DefaultTimeoutSeconds
+		obj.TimeoutSeconds = &timeout
+	}
+}

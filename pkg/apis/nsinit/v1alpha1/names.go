@@ -1,0 +1,48 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package v1alpha1
+
+const (
+	// LabelInitializing marks a core Namespace whose gate is closed. The stamp
+	// policy sets it at creation, the lifecycle controller removes it once.
+	LabelInitializing = "nsinit.dev/initializing"
+
+	// AnnotationCreatedBy holds the user name of whoever created the namespace.
+	AnnotationCreatedBy = "nsinit.dev/created-by"
+
+	// AnnotationCreatedByGroups holds the groups of whoever created the
+	// namespace, one on each line.
+	AnnotationCreatedByGroups = "nsinit.dev/created-by-groups"
+
+	// NamespaceFinalizer is the finalizer that the lifecycle controller puts
+	// into the core Namespace's spec.finalizers while a participant has to
+	// clean up before the namespace may disappear.
+	NamespaceFinalizer = "nsinit.dev/lifecycle"
+
+	// InitializerLifecycle is the built-in initializer that comes first where a
+	// participant has finalizer: true. The lifecycle controller removes it once
+	// NamespaceFinalizer is on the namespace, so that no deletion can outrun a
+	// participant. Configurations cannot register it.
+	InitializerLifecycle = "lifecycle.nsinit.dev"
+
+	// VerbInitialize, on core namespaces and on initializers.nsinit.dev, lets
+	// its holder write into initializing namespaces and remove the named
+	// initializer from the pending list.
+	VerbInitialize = "initialize"
+
+	// VerbFinalize, on initializers.nsinit.dev, lets its holder remove the
+	// named participant from spec.finalizers.
+	VerbFinalize = "finalize"
+
+	// VerbOpen, on core namespaces, is the privilege of the lifecycle
+	// controller: to open gates and to write what others may only read.
+	VerbOpen = "open"
+
+	// ResourceInitializers is the resource of the group nsinit.dev that exists
+	// for authorization alone: its resource names are initializers' names.
+	ResourceInitializers = "initializers"
+)

@@ -1,0 +1,73 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package v1alpha1
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupName is the API group of nsinit.
+const GroupName = "nsinit.dev"
+
+// SchemeGroupVersion is the group and version of the types in this package.
+var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
+
+var (
+	// SchemeBuilder collects the functions that register this package's types.
+	SchemeBuilder      runtime.SchemeBuilder
+	localSchemeBuilder = &SchemeBuilder
+	// AddToScheme registers this package's types, defaults, conversions and
+	// declarative validation with a scheme.
+	AddToScheme = localSchemeBuilder.AddToScheme
+)
+
+func init() {
+	// Only what is written by hand is registered here. The generated files
+	// register themselves, so the package also compiles without them.
+	localSchemeBuilder.Register(addKnownTypes, addDefaultingFuncs, addFieldLabelConversions)
+}
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(SchemeGroupVersion,
+		&NamespaceInitializerConfiguration{},
+		&NamespaceInitializerConfigurationList{},
+		&NamespaceLifecycle{},
+		&NamespaceLifecycleList{},
+	)
+	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
+	return nil
+}
+
+// addFieldLabelConversions names the fields that field selectors may use.
+func addFieldLabelConversions(scheme *runtime.Scheme) error {
+	if err := scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("NamespaceLifecycle"),
+		selectable("metadata.name", "status.phase", "status.currentInitializer")); err != nil {
+		return err
+	}
+	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("NamespaceInitializerConfiguration"),
+		selectable("metadata.name", "status.phase"))
+}
+
+func selectable(supported ...string) runtime.FieldLabelConversionFunc {
+	return func(label, value string) (string, string, error) {
+		for _, s := range supported {
+			if s == label {
+				return label, value, nil
+			}
+		}
+		return "", "", fmt.Errorf("%q is not a known field selector: use one of %q", label, supported)
+	}
+}
+
+// Resource qualifies a resource name with this package's group.
+func Resource(resource string) schema.GroupResource {
+	return SchemeGroupVersion.WithResource(resource).GroupResource()
+}

@@ -1,0 +1,311 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// +genclient
+// +genclient:nonNamespaced
+// +genclient:method=Initialize,verb=update,subresource=initialize,input=NamespaceLifecycle,result=NamespaceLifecycle
+// +genclient:method=Finalize,verb=update,subresource=finalize,input=NamespaceLifecycle,result=NamespaceLifecycle
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +k8s:supportsSubresource="/status"
+// +k8s:supportsSubresource="/finalize"
+// +k8s:supportsSubresource="/initialize"
+
+// NamespaceLifecycle is the record of one core Namespace, and has its name: which
+// initializers the namespace still waits for, and who must clean up before it may
+// disappear. nsinit creates and deletes records; users read them.
+type NamespaceLifecycle struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata. The name is the name of the
+	// core Namespace.
+	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
+	// +optional
+	// +k8s:opaqueType
+	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	// spec says which incarnation of the namespace this is, what was planned
+	// for it when it was created, and what is still to be done.
+	// +optional
+	Spec NamespaceLifecycleSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
+
+	// status says where the namespace stands and who is being waited for, since
+	// when and why.
+	// +optional
+	// +k8s:opaqueType
+	Status NamespaceLifecycleStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
+}
+
+// NamespaceLifecycleSpec is what was planned for a namespace, and what is still
+// to be done.
+type NamespaceLifecycleSpec struct {
+	// namespaceUID is the UID of the core Namespace that this record describes.
+	// It is immutable: a namespace that is deleted and created again under the
+	// same name gets a record of its own and inherits nothing.
+	// +required
+	// +k8s:required
+	// +k8s:immutable
+	NamespaceUID types.UID `json:"namespaceUID" protobuf:"bytes,1,opt,name=namespaceUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
+
+	// plan is the list of initializers that was in force when the namespace was
+	// created, each with its policies. It never changes, so what happens to
+	// this namespace does not depend on configurations that changed since.
+	// +optional
+	// +listType=atomic
+	// +k8s:optional
+	Plan []PlannedInitializer `json:"plan,omitempty" protobuf:"bytes,2,rep,name=plan"`
+
+	// initializers tracks the initialization. If nil, the namespace is
+	// completely initialized, and that is final: the list never grows again.
+	// Otherwise no tenant can write into the namespace. It changes through the
+	// initialize subresource only: each initializer removes itself when it has
+	// done its work, and only the first one acts.
+	// +optional
+	// +k8s:optional
+	Initializers *NamespaceInitializers `json:"initializers,omitempty" protobuf:"bytes,3,opt,name=initializers"`
+
+	// finalizers lists who must have acted before the record leaves storage, in
+	// the order given. The server adds "kubernetes", which nsinit removes once
+	// the content of the core Namespace is gone. After creation it changes
+	// through the finalize subresource only.
+	// +optional
+	// +listType=set
+	Finalizers []FinalizerName `json:"finalizers,omitempty" protobuf:"bytes,4,rep,name=finalizers,casttype=FinalizerName"`
+}
+
+// PlannedInitializer is one entry of the plan: an initializer as it was
+// registered when the namespace was created.
+type PlannedInitializer struct {
+	// name is the name of the initializer.
+	// +required
+	// +k8s:required
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+
+	// configuration is the NamespaceInitializerConfiguration that registered
+	// the initializer. It is absent for the built-in one.
+	// +optional
+	Configuration *ConfigurationReference `json:"configuration,omitempty" protobuf:"bytes,2,opt,name=configuration"`
+
+	// failurePolicy is what happens at the deadline. Absent: wait for ever.
+	// +optional
+	// +k8s:optional
+	FailurePolicy *FailurePolicyType `json:"failurePolicy,omitempty" protobuf:"bytes,3,opt,name=failurePolicy,casttype=FailurePolicyType"`
+
+	// timeoutSeconds is the deadline, in seconds from the moment at which the
+	// initializer becomes the first that is pending.
+	// +optional
+	// +k8s:optional
+	// +k8s:minimum=1
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty" protobuf:"varint,4,opt,name=timeoutSeconds"`
+
+	// finalizer says that the initializer also acts when the namespace is
+	// deleted.
+	// +optional
+	Finalizer bool `json:"finalizer,omitempty" protobuf:"varint,5,opt,name=finalizer"`
+}
+
+// ConfigurationReference points to one incarnation of a
+// NamespaceInitializerConfiguration.
+type ConfigurationReference struct {
+	// name is the name of the configuration.
+	// +required
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+
+	// uid is the UID of the configuration.
+	// +optional
+	UID types.UID `json:"uid,omitempty" protobuf:"bytes,2,opt,name=uid,casttype=k8s.io/apimachinery/pkg/types.UID"`
+}
+
+// NamespaceInitializers tracks the progress of initialization.
+type NamespaceInitializers struct {
+	// pending lists the initializers that have not acted yet, in the order in
+	// which they act. Only the first one acts, and removes itself when it is
+	// done. When the last one is removed, and no failing result is set, the
+	// initializers struct becomes nil and the namespace opens.
+	// +optional
+	// +patchMergeKey=name
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=name
+	// +k8s:optional
+	// +k8s:listType=map
+	// +k8s:listMapKey=name
+	Pending []NamespaceInitializer `json:"pending" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,1,rep,name=pending"`
+
+	// result, if it is set with status Failure, ends the initialization without
+	// success: the failure is reported, and then the namespace is deleted. Only
+	// the first pending initializer may set it, and it cannot be taken back.
+	// +optional
+	// +k8s:opaqueType
+	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt,name=result"`
+}
+
+// NamespaceInitializer is an initializer that has not yet acted.
+type NamespaceInitializer struct {
+	// name is the name of the initializer that must act on this namespace.
+	// +required
+	// +k8s:required
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+}
+
+// FinalizerName is the name of a participant that must act before an object may
+// disappear.
+type FinalizerName string
+
+// FinalizerKubernetes is the finalizer that nsinit itself removes: from a record
+// when the content of its namespace is gone, from a configuration when no
+// namespace waits for it any more.
+const FinalizerKubernetes FinalizerName = "kubernetes"
+
+// NamespaceLifecycleStatus says where a namespace stands.
+type NamespaceLifecycleStatus struct {
+	// phase is Initializing while initializers are pending, Active once there
+	// are none, and Terminating after the record was deleted.
+	// +optional
+	Phase LifecyclePhase `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase,casttype=LifecyclePhase"`
+
+	// currentInitializer is the first pending initializer: the one whose turn
+	// it is. It is empty when there is none, when the initialization failed and
+	// when the record is terminating. Watches can select on it.
+	// +optional
+	CurrentInitializer string `json:"currentInitializer,omitempty" protobuf:"bytes,2,opt,name=currentInitializer"`
+
+	// initializers tells, for each initializer of the plan, how far it is and
+	// what it last said.
+	// +optional
+	// +patchMergeKey=name
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=name
+	Initializers []InitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=initializers"`
+
+	// conditions are Initializing and Ready, with the reason and a message for
+	// people.
+	// +optional
+	// +patchMergeKey=type
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=type
+	// +k8s:opaqueType
+	// +k8s:eachVal=+k8s:opaqueType
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type" protobuf:"bytes,4,rep,name=conditions"`
+}
+
+// LifecyclePhase is a namespace's place in its life.
+// +enum
+type LifecyclePhase string
+
+const (
+	// LifecycleInitializing namespaces wait for an initializer.
+	LifecycleInitializing LifecyclePhase = "Initializing"
+	// LifecycleActive namespaces are completely initialized.
+	LifecycleActive LifecyclePhase = "Active"
+	// LifecycleTerminating namespaces are being deleted.
+	LifecycleTerminating LifecyclePhase = "Terminating"
+)
+
+const (
+	// ConditionInitializing is True while a namespace waits for an initializer
+	// and after its initialization failed. It stands on the record and on the
+	// core Namespace.
+	ConditionInitializing = "Initializing"
+	// ConditionReady is True once a namespace is completely initialized. It
+	// stands on the record and on the core Namespace.
+	ConditionReady = "Ready"
+)
+
+const (
+	// ReasonPending: initializers are pending.
+	ReasonPending = "InitializersPending"
+	// ReasonInitialized: every initializer is done.
+	ReasonInitialized = "Initialized"
+	// ReasonAdopted: the namespace was open before nsinit knew it.
+	ReasonAdopted = "Adopted"
+	// ReasonFailed: an initializer set a failing result.
+	ReasonFailed = "InitializationFailed"
+	// ReasonTerminating: the namespace is being deleted.
+	ReasonTerminating = "Terminating"
+	// ReasonFormerIncarnation: the record of a deleted namespace of the same
+	// name is not gone yet.
+	ReasonFormerIncarnation = "FormerIncarnation"
+	// ReasonNoRecord: nsinit could not create the namespace's record yet.
+	ReasonNoRecord = "RecordNotCreated"
+)
+
+// InitializerStatus tells how far one initializer of the plan is.
+type InitializerStatus struct {
+	// name is the name of the initializer.
+	// +required
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+
+	// state is Waiting for its turn, Running, Done, Skipped at its deadline, or
+	// Failed.
+	// +optional
+	State InitializerState `json:"state,omitempty" protobuf:"bytes,2,opt,name=state,casttype=InitializerState"`
+
+	// startTime is when the initializer became the first that is pending.
+	// +optional
+	// +k8s:opaqueType
+	StartTime *metav1.MicroTime `json:"startTime,omitempty" protobuf:"bytes,3,opt,name=startTime"`
+
+	// endTime is when the initializer was removed, or failed.
+	// +optional
+	// +k8s:opaqueType
+	EndTime *metav1.MicroTime `json:"endTime,omitempty" protobuf:"bytes,4,opt,name=endTime"`
+
+	// deadline is when the failurePolicy takes effect. It is informative: what
+	// counts are the plan and the server's clock.
+	// +optional
+	// +k8s:opaqueType
+	Deadline *metav1.MicroTime `json:"deadline,omitempty" protobuf:"bytes,5,opt,name=deadline"`
+
+	// message is what the initializer last reported. An initializer writes it
+	// through the status subresource without losing its turn.
+	// +optional
+	Message string `json:"message,omitempty" protobuf:"bytes,6,opt,name=message"`
+
+	// lastActor is the user that last changed this entry.
+	// +optional
+	LastActor string `json:"lastActor,omitempty" protobuf:"bytes,7,opt,name=lastActor"`
+}
+
+// InitializerState is how far one initializer is.
+// +enum
+type InitializerState string
+
+const (
+	// InitializerWaiting initializers have others before them.
+	InitializerWaiting InitializerState = "Waiting"
+	// InitializerRunning is the state of the first pending initializer.
+	InitializerRunning InitializerState = "Running"
+	// InitializerDone initializers have removed themselves.
+	InitializerDone InitializerState = "Done"
+	// InitializerSkipped initializers were dropped at their deadline.
+	InitializerSkipped InitializerState = "Skipped"
+	// InitializerFailed initializers have set a failing result.
+	InitializerFailed InitializerState = "Failed"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// NamespaceLifecycleList is a list of records.
+type NamespaceLifecycleList struct {
+	// +k8s:opaqueType
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard list metadata.
+	// +optional
+	// +k8s:opaqueType
+	metav1.ListMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
+
+	// items is the list of records.
+	Items []NamespaceLifecycle `json:"items" protobuf:"bytes,2,rep,name=items"`
+}

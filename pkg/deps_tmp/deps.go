@@ -1,0 +1,26 @@
+package deps_tmp
+
+import (
+	_ "github.com/google/cel-go/cel"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/spf13/cobra"
+	_ "github.com/spf13/pflag"
+	_ "go.etcd.io/etcd/client/v3"
+	_ "go.etcd.io/etcd/server/v3/embed"
+	_ "go.uber.org/goleak"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/apimachinery/pkg/api/apitesting/roundtrip"
+	_ "k8s.io/apiserver/pkg/server/options"
+	_ "k8s.io/apiserver/pkg/cel/library"
+	_ "k8s.io/client-go/dynamic"
+	_ "k8s.io/client-go/kubernetes"
+	_ "k8s.io/client-go/tools/leaderelection"
+	_ "k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/config/options"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/controller-manager/pkg/clientbuilder"
+	_ "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	_ "sigs.k8s.io/yaml"
+)
