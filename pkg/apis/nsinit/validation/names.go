@@ -1,0 +1,77 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package validation
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+)
+
+// ValidateInitializerName returns what is wrong with the name of an initializer, and
+// nothing for a name that is fully qualified: a domain name of three or more parts, as
+// in alwayspullimages.kubernetes.io, or a name prefixed with a domain, as in
+// openshift.com/origin.
+func ValidateInitializerName(name string) []string {
+	if strings.Contains(name, "/") {
+		return validation.IsQualifiedName(name)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return problems
+	}
+	if len(strings.Split(name, ".")) < 3 {
+		return []string{"must be fully qualified: a domain name of three or more parts such as policy.example.com, or a name prefixed with a domain such as example.com/policy"}
+	}
+	return nil
+}
+
+// validateInitializerName reports every problem of a name at its field. An absent name
+// is left to the generated validation.
+func validateInitializerName(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, problem := range ValidateInitializerName(name) {
+		errs = append(errs, field.Invalid(path, name, problem))
+	}
+	return errs
+}
+
+// validateFinalizers checks spec.finalizers: names of participants, each once.
+func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[nsinit.FinalizerName]()
+	for i, name := range finalizers {
+		at := path.Index(i)
+		switch {
+		case name == "":
+			errs = append(errs, field.Required(at, "name the participant that must act before the object may disappear"))
+		case seen.Has(name):
+			errs = append(errs, field.Duplicate(at, name))
+		case name != nsinit.FinalizerKubernetes:
+			errs = append(errs, validateInitializerName(string(name), at)...)
+		}
+		seen.Insert(name)
+	}
+	return errs
+}
+
+// validateDeadline checks what failurePolicy and timeoutSeconds say together.
+func validateDeadline(policy *nsinit.FailurePolicyType, timeoutSeconds *int32, path *field.Path) field.ErrorList {
+	if policy == nil && timeoutSeconds != nil {
+		return field.ErrorList{field.Invalid(path.Child("timeoutSeconds"), *timeoutSeconds,
+			fmt.Sprintf("takes effect only with a failurePolicy: set failurePolicy to %s or %s, or leave timeoutSeconds out to wait for ever",
+				nsinit.Ignore, nsinit.Fail))}
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package validation
+
+import (
+	"fmt"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// ValidateNamespaceInitializerConfiguration checks a configuration on its own.
+func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&configuration.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	for i, initializer := range configuration.Initializers {
+		path := field.NewPath("initializers").Index(i)
+		errs = append(errs, validateInitializerName(initializer.Name, path.Child("name"))...)
+		if initializer.Name == v1alpha1.InitializerLifecycle {
+			errs = append(errs, field.Forbidden(path.Child("name"),
+				fmt.Sprintf("%q is built in and cannot be registered: choose a name in a domain of your own", initializer.Name)))
+		}
+		errs = append(errs, validateDeadline(initializer.FailurePolicy, initializer.TimeoutSeconds, path)...)
+	}
+	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
+}
+
+// ValidateNamespaceInitializerConfigurationUpdate checks what every write to an
+// existing configuration must respect, whatever its endpoint.
+func ValidateNamespaceInitializerConfigurationUpdate(updated, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	return append(errs, ValidateNamespaceInitializerConfiguration(updated)...)
+}

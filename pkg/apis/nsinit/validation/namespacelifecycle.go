@@ -1,0 +1,170 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package validation
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// MaxMessageLength is the length, in bytes, of the longest message that an
+// initializer may report.
+const MaxMessageLength = 4096
+
+// ValidateNamespaceLifecycle checks a record on its own. Its name must be one that a
+// core Namespace can have.
+func ValidateNamespaceLifecycle(record *nsinit.NamespaceLifecycle) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&record.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
+	spec := field.NewPath("spec")
+	for i, entry := range record.Spec.Plan {
+		path := spec.Child("plan").Index(i)
+		errs = append(errs, validateInitializerName(entry.Name, path.Child("name"))...)
+		errs = append(errs, validateDeadline(entry.FailurePolicy, entry.TimeoutSeconds, path)...)
+		if slices.ContainsFunc(record.Spec.Plan[:i], func(other nsinit.PlannedInitializer) bool { return other.Name == entry.Name }) {
+			errs = append(errs, field.Duplicate(path.Child("name"), entry.Name))
+		}
+		switch {
+		case entry.Name == v1alpha1.InitializerLifecycle && entry.Configuration != nil:
+			errs = append(errs, field.Forbidden(path.Child("configuration"), "the built-in initializer belongs to no configuration"))
+		case entry.Name != v1alpha1.InitializerLifecycle && (entry.Configuration == nil || entry.Configuration.Name == ""):
+			errs = append(errs, field.Required(path.Child("configuration", "name"), "name the configuration that registered the initializer"))
+		}
+	}
+	errs = append(errs, validateInitializers(record, spec.Child("initializers"))...)
+	errs = append(errs, validateFinalizers(record.Spec.Finalizers, spec.Child("finalizers"))...)
+	return append(errs, validateLifecycleStatus(&record.Status, field.NewPath("status"))...)
+}
+
+// validateInitializers checks that what is pending points into the plan, in the
+// plan's order.
+func validateInitializers(record *nsinit.NamespaceLifecycle, path *field.Path) field.ErrorList {
+	initializers := record.Spec.Initializers
+	if initializers == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	next := 0
+	for i, entry := range initializers.Pending {
+		if entry.Name == "" {
+			continue // reported by the generated validation
+		}
+		planned := slices.IndexFunc(record.Spec.Plan, func(p nsinit.PlannedInitializer) bool { return p.Name == entry.Name })
+		at := path.Child("pending").Index(i).Child("name")
+		switch {
+		case planned < 0:
+			errs = append(errs, field.Invalid(at, entry.Name, "is not in spec.plan"))
+		case planned < next:
+			errs = append(errs, field.Invalid(at, entry.Name, "is not in the order of spec.plan"))
+		}
+		next = planned + 1
+	}
+	if result := initializers.Result; result != nil {
+		if result.Status != metav1.StatusFailure {
+			errs = append(errs, field.NotSupported(path.Child("result", "status"), result.Status, []string{metav1.StatusFailure}))
+		}
+		if len(initializers.Pending) == 0 {
+			errs = append(errs, field.Forbidden(path.Child("result"), "may only be set while an initializer is pending"))
+		}
+	}
+	return errs
+}
+
+func validateLifecycleStatus(status *nsinit.NamespaceLifecycleStatus, path *field.Path) field.ErrorList {
+	errs := metav1validation.ValidateConditions(status.Conditions, path.Child("conditions"))
+	for i, entry := range status.Initializers {
+		if len(entry.Message) > MaxMessageLength {
+			errs = append(errs, field.TooLong(path.Child("initializers").Index(i).Child("message"), "", MaxMessageLength))
+		}
+	}
+	return errs
+}
+
+// ValidateNamespaceLifecycleUpdate checks what every write to an existing record must
+// respect, whatever its endpoint.
+func ValidateNamespaceLifecycleUpdate(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	return append(errs, ValidateNamespaceLifecycle(updated)...)
+}
+
+// ValidateInitialize checks a transition of spec.initializers: entries leave from the
+// front, nothing is added, reordered or exchanged, a result is set once and never taken
+// back, and what is complete stays complete. The names are compared, not the lengths.
+func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
+	path := field.NewPath("spec", "initializers")
+	before, after := Pending(old), Pending(updated)
+	var errs field.ErrorList
+	switch {
+	case len(before) == 0 && len(after) > 0:
+		errs = append(errs, field.Forbidden(path.Child("pending"), "the initialization is complete, and that is final"))
+	case len(after) > len(before) || !slices.Equal(before[len(before)-len(after):], after):
+		errs = append(errs, field.Invalid(path.Child("pending"), names(after),
+			fmt.Sprintf("entries can only be removed, from the front: pending is %q", names(before))))
+	}
+	was, is := result(old), result(updated)
+	switch {
+	case was != nil && !equality.Semantic.DeepEqual(was, is):
+		errs = append(errs, field.Forbidden(path.Child("result"), "the initialization has failed, and that is final"))
+	case was != nil && len(after) != len(before):
+		errs = append(errs, field.Forbidden(path.Child("pending"), "the initialization has failed: the namespace is being deleted and nothing more can be initialized"))
+	case was == nil && is != nil && len(after) != len(before):
+		errs = append(errs, field.Forbidden(path.Child("result"), "an initializer either fails or removes itself: send one of the two"))
+	}
+	return errs
+}
+
+// ValidateFinalize checks a transition of spec.finalizers: what stays keeps its order.
+// Whether names may be added is a question of authority, not of form.
+func ValidateFinalize(updated, old []nsinit.FinalizerName) field.ErrorList {
+	var kept []nsinit.FinalizerName
+	for _, name := range updated {
+		if slices.Contains(old, name) {
+			kept = append(kept, name)
+		}
+	}
+	next := 0
+	for _, name := range kept {
+		at := slices.Index(old[next:], name)
+		if at < 0 {
+			return field.ErrorList{field.Invalid(field.NewPath("spec", "finalizers"), updated,
+				fmt.Sprintf("the order must be kept: it was %q", old))}
+		}
+		next += at + 1
+	}
+	return nil
+}
+
+// Pending returns what a record waits for; nil and empty are the same.
+func Pending(record *nsinit.NamespaceLifecycle) []nsinit.NamespaceInitializer {
+	if record.Spec.Initializers == nil {
+		return nil
+	}
+	return record.Spec.Initializers.Pending
+}
+
+func result(record *nsinit.NamespaceLifecycle) *metav1.Status {
+	if record.Spec.Initializers == nil {
+		return nil
+	}
+	return record.Spec.Initializers.Result
+}
+
+func names(pending []nsinit.NamespaceInitializer) []string {
+	all := make([]string, 0, len(pending))
+	for _, entry := range pending {
+		all = append(all, entry.Name)
+	}
+	return all
+}

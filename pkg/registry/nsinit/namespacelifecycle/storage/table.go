@@ -1,0 +1,94 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package storage
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/table"
+)
+
+func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespaceLifecycle] {
+	return &table.Convertor[*nsinit.NamespaceLifecycle]{
+		Clock: clock,
+		Columns: []metav1.TableColumnDefinition{
+			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
+			{Name: "Phase", Type: "string", Description: "Initializing, Active or Terminating, or Failed where an initializer failed."},
+			{Name: "Waiting For", Type: "string", Description: "The initializer whose turn it is, or the participants that have not cleaned up, and how many come after."},
+			{Name: "Since", Type: "string", Description: "How long the one that is waited for has had its turn."},
+			{Name: "Age", Type: "string", Description: "How long ago the record was created."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "What the one that is waited for last reported."},
+			{Name: "Namespace UID", Type: "string", Priority: 1, Description: "The incarnation of the namespace that the record describes."},
+		},
+		Cells: func(record *nsinit.NamespaceLifecycle, now time.Time) []any {
+			waiting, since, message := waitingFor(record, now)
+			return []any{record.Name, phase(record), waiting, since,
+				table.Since(record.CreationTimestamp.Time, now), message, string(record.Spec.NamespaceUID)}
+		},
+	}
+}
+
+func phase(record *nsinit.NamespaceLifecycle) string {
+	if initializers := record.Spec.Initializers; record.DeletionTimestamp == nil && initializers != nil && initializers.Result != nil {
+		return "Failed"
+	}
+	return string(record.Status.Phase)
+}
+
+// waitingFor returns who is being waited for, since when, and what it last said.
+func waitingFor(record *nsinit.NamespaceLifecycle, now time.Time) (who, since, message string) {
+	if record.DeletionTimestamp != nil {
+		var participants []string
+		for _, finalizer := range record.Spec.Finalizers {
+			participants = append(participants, string(finalizer))
+		}
+		return orNone(first(participants)), table.Since(record.DeletionTimestamp.Time, now), "<none>"
+	}
+	var pending []string
+	for _, entry := range validation.Pending(record) {
+		pending = append(pending, entry.Name)
+	}
+	if len(pending) == 0 {
+		return "<none>", "<none>", "<none>"
+	}
+	since = "<unknown>"
+	for _, entry := range record.Status.Initializers {
+		if entry.Name != pending[0] {
+			continue
+		}
+		if entry.StartTime != nil {
+			since = table.Since(entry.StartTime.Time, now)
+		}
+		message = strings.ReplaceAll(entry.Message, "\n", " ")
+	}
+	return first(pending), since, orNone(message)
+}
+
+// first shortens a list to its head and the number of the others.
+func first(names []string) string {
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	}
+	return fmt.Sprintf("%s (+%d)", names[0], len(names)-1)
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "<none>"
+	}
+	return text
+}

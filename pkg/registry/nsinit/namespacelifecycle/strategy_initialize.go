@@ -1,0 +1,78 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namespacelifecycle
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+)
+
+// InitializeStrategy is the strategy of the initialize subresource, the only way to
+// change spec.initializers after creation. The status that follows from the change is
+// part of the same write.
+type InitializeStrategy struct {
+	*Strategy
+}
+
+// NewInitializeStrategy returns the strategy of the initialize subresource.
+func NewInitializeStrategy(strategy *Strategy) *InitializeStrategy {
+	return &InitializeStrategy{strategy}
+}
+
+// GetResetFields names what this endpoint ignores of an update.
+func (*InitializeStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields("metadata", "status", "spec.namespaceUID", "spec.plan", "spec.finalizers")
+}
+
+// PrepareForUpdate keeps everything but spec.initializers, and derives the status.
+func (s *InitializeStrategy) PrepareForUpdate(ctx context.Context, object, oldObject runtime.Object) {
+	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
+	keepMetadata(record, old)
+	initializers := record.Spec.Initializers
+	record.Spec = old.Spec
+	record.Spec.Initializers = initializers
+	normalize(record)
+	record.Status = *old.Status.DeepCopy()
+	settle(record, s.clock.Now(), actor(ctx))
+}
+
+// ValidateUpdate implements rest.RESTUpdateStrategy.
+func (s *InitializeStrategy) ValidateUpdate(ctx context.Context, object, oldObject runtime.Object) field.ErrorList {
+	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
+	return append(s.Strategy.ValidateUpdate(ctx, object, oldObject), validation.ValidateInitialize(record, old)...)
+}
+
+// InitializeAuthority returns the authority of the initialize subresource: whoever
+// removes an entry must be the initializer that it names, and so must whoever sets a
+// failing result for the first one. It runs on a transition that is valid, so what is
+// gone was in front.
+func InitializeAuthority(checker *authority.Checker) rest.ValidateObjectUpdateFunc {
+	return func(ctx context.Context, object, oldObject runtime.Object) error {
+		record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
+		before, after := validation.Pending(old), validation.Pending(record)
+		for _, removed := range before[:len(before)-len(after)] {
+			if err := checker.MayInitialize(ctx, record.Name, removed.Name); err != nil {
+				return fmt.Errorf("spec.initializers.pending: cannot remove %q: %w", removed.Name, err)
+			}
+		}
+		if failure(record) != nil && failure(old) == nil {
+			if err := checker.MayInitialize(ctx, record.Name, before[0].Name); err != nil {
+				return fmt.Errorf("spec.initializers.result: cannot fail in place of %q: %w", before[0].Name, err)
+			}
+		}
+		return nil
+	}
+}

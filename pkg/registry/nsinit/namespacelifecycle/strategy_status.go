@@ -1,0 +1,77 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namespacelifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+)
+
+// StatusStrategy is the strategy of the status subresource. It takes conditions and the
+// messages of initializers from the caller; everything else in status is derived by the
+// server and kept.
+type StatusStrategy struct {
+	*Strategy
+}
+
+// NewStatusStrategy returns the strategy of the status subresource.
+func NewStatusStrategy(strategy *Strategy) *StatusStrategy { return &StatusStrategy{strategy} }
+
+// GetResetFields names what this endpoint ignores of an update.
+func (*StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetFields("metadata", "spec", "status.phase", "status.currentInitializer")
+}
+
+// PrepareForUpdate keeps everything but conditions and messages.
+func (*StatusStrategy) PrepareForUpdate(ctx context.Context, object, oldObject runtime.Object) {
+	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
+	keepMetadata(record, old)
+	record.Spec = old.Spec
+	sent := record.Status
+	record.Status = *old.Status.DeepCopy()
+	record.Status.Conditions = sent.Conditions
+	for i := range record.Status.Initializers {
+		entry := &record.Status.Initializers[i]
+		j := slices.IndexFunc(sent.Initializers, func(s nsinit.InitializerStatus) bool { return s.Name == entry.Name })
+		if j < 0 || sent.Initializers[j].Message == entry.Message {
+			continue
+		}
+		entry.Message = sent.Initializers[j].Message
+		entry.LastActor = actor(ctx)
+	}
+}
+
+// StatusAuthority returns the authority of the status subresource: a participant writes
+// the message of its own entry, and only the privileged write conditions.
+func StatusAuthority(checker *authority.Checker) rest.ValidateObjectUpdateFunc {
+	return func(ctx context.Context, object, oldObject runtime.Object) error {
+		record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
+		for i, entry := range record.Status.Initializers {
+			if entry.Message == old.Status.Initializers[i].Message {
+				continue
+			}
+			if err := checker.MayInitialize(ctx, record.Name, entry.Name); err != nil {
+				return fmt.Errorf("status.initializers: cannot write the message of %q: %w", entry.Name, err)
+			}
+		}
+		if !equality.Semantic.DeepEqual(record.Status.Conditions, old.Status.Conditions) {
+			if err := checker.MayOpen(ctx, record.Name); err != nil {
+				return fmt.Errorf("status.conditions: cannot be changed: %w", err)
+			}
+		}
+		return nil
+	}
+}

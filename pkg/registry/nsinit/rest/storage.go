@@ -1,0 +1,54 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package rest puts the storages of the nsinit.dev group together.
+package rest
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	configurationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration/storage"
+	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
+)
+
+// StorageProvider knows how to serve the group.
+type StorageProvider struct {
+	Scheme  *runtime.Scheme
+	Codecs  serializer.CodecFactory
+	Checker *authority.Checker
+	Clock   clock.PassiveClock
+}
+
+// NewRESTStorage returns the group with the storage of each resource and subresource.
+func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, p.Scheme, metav1.ParameterCodec, p.Codecs)
+	configurations, err := configurationstorage.New(p.Scheme, getter, p.Checker, p.Clock)
+	if err != nil {
+		return group, err
+	}
+	lifecycles, err := lifecyclestorage.New(p.Scheme, getter, p.Checker, p.Clock)
+	if err != nil {
+		return group, err
+	}
+	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		"namespaceinitializerconfigurations":          configurations.Configuration,
+		"namespaceinitializerconfigurations/status":   configurations.Status,
+		"namespaceinitializerconfigurations/finalize": configurations.Finalize,
+		"namespacelifecycles":                         lifecycles.Lifecycle,
+		"namespacelifecycles/status":                  lifecycles.Status,
+		"namespacelifecycles/finalize":                lifecycles.Finalize,
+		"namespacelifecycles/initialize":              lifecycles.Initialize,
+	}
+	return group, nil
+}

@@ -1,0 +1,137 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package terminable
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// UpdateStrategy is the strategy of one subresource.
+type UpdateStrategy interface {
+	rest.RESTUpdateStrategy
+	rest.ResetFieldsStrategy
+}
+
+// SubresourceREST serves GET, PUT and PATCH of one part of an object. It never creates
+// one. The authority runs inside the guaranteed update, on the object as it is stored
+// and as it would be, whatever verb brought the change.
+type SubresourceREST struct {
+	store     *genericregistry.Store
+	authority rest.ValidateObjectUpdateFunc
+}
+
+var _ interface {
+	rest.Storage
+	rest.Patcher
+	rest.ResetFieldsStrategy
+	rest.TableConvertor
+} = (*SubresourceREST)(nil)
+
+// NewSubresourceREST returns the storage of a subresource of the objects in store.
+func NewSubresourceREST(store *genericregistry.Store, strategy UpdateStrategy, authority rest.ValidateObjectUpdateFunc) *SubresourceREST {
+	own := *store
+	own.UpdateStrategy = strategy
+	own.ResetFieldsStrategy = strategy
+	return &SubresourceREST{store: &own, authority: authority}
+}
+
+// New implements rest.Storage.
+func (r *SubresourceREST) New() runtime.Object { return r.store.New() }
+
+// Destroy implements rest.Storage. The store belongs to the main endpoint, which
+// destroys it.
+func (r *SubresourceREST) Destroy() {}
+
+// Get implements rest.Getter, which a PATCH needs.
+func (r *SubresourceREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return r.store.Get(ctx, name, options)
+}
+
+// Update implements rest.Updater.
+func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	authorized := func(ctx context.Context, updated, old runtime.Object) error {
+		if err := r.authority(ctx, updated, old); err != nil {
+			return apierrors.NewForbidden(r.store.DefaultQualifiedResource, name, err)
+		}
+		if validateUpdate == nil {
+			return nil
+		}
+		return validateUpdate(ctx, updated, old)
+	}
+	return r.store.Update(ctx, name, info, validateCreate, authorized, false, options)
+}
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (r *SubresourceREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return r.store.GetResetFields()
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (r *SubresourceREST) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
+	return r.store.ConvertToTable(ctx, object, options)
+}
+
+// PostableREST adds POST to a subresource: the FINALIZE operation of the namespaces
+// design. A POST is the same update as a PUT, and meets the same checks.
+type PostableREST struct {
+	*SubresourceREST
+}
+
+var _ interface {
+	rest.NamedCreater
+	rest.SubresourceObjectMetaPreserver
+} = (*PostableREST)(nil)
+
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID and the
+// resourceVersion of the body, so that they act as preconditions.
+func (r *PostableREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+
+// Create implements rest.NamedCreater. The body must be the object that the URL names.
+func (r *PostableREST) Create(ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if accessor.GetName() != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%q) does not match the name on the URL (%q)", accessor.GetName(), name))
+	}
+	var validateUpdate rest.ValidateObjectUpdateFunc
+	if validate != nil {
+		validateUpdate = func(ctx context.Context, updated, _ runtime.Object) error { return validate(ctx, updated) }
+	}
+	info := rest.DefaultUpdatedObjectInfo(object, keepManagedFields)
+	updated, _, err := r.Update(ctx, name, info, nil, validateUpdate, false, &metav1.UpdateOptions{
+		DryRun:          options.DryRun,
+		FieldManager:    options.FieldManager,
+		FieldValidation: options.FieldValidation,
+	})
+	return updated, err
+}
+
+// keepManagedFields undoes what the handler of a creation does to managedFields: it
+// gives the whole object to the sender.
+func keepManagedFields(_ context.Context, updated, old runtime.Object) (runtime.Object, error) {
+	source, err := meta.Accessor(old)
+	if err != nil {
+		return nil, err
+	}
+	target, err := meta.Accessor(updated)
+	if err != nil {
+		return nil, err
+	}
+	target.SetManagedFields(source.GetManagedFields())
+	return updated, nil
+}
