@@ -1,0 +1,218 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package namespaceinitializers holds the admission plugin NamespaceInitializers. When
+// the record of a namespace is created, the plugin reads the namespace live and writes
+// into the record which initializers are in force at that moment. Nobody else decides
+// that, save holders of the verb open.
+package namespaceinitializers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	genericinitializer "k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/admission/initializer"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+)
+
+// PluginName is the name of the plugin, as in the Namespace Initializer KEP.
+const PluginName = "NamespaceInitializers"
+
+// Register registers the plugin.
+func Register(plugins *admission.Plugins) {
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
+}
+
+// Plugin fills the plan of new records, and sees that nobody else does.
+type Plugin struct {
+	*admission.Handler
+	source     configuration.Source
+	checker    *authority.Checker
+	namespaces func(ctx context.Context, name string) (*corev1.Namespace, error)
+}
+
+var _ interface {
+	admission.MutationInterface
+	admission.ValidationInterface
+	initializer.WantsConfigurationSource
+	initializer.WantsAuthority
+	genericinitializer.WantsExternalKubeClientSet
+} = (*Plugin)(nil)
+
+// New returns a plugin that waits for its dependencies.
+func New() *Plugin {
+	return &Plugin{Handler: admission.NewHandler(admission.Create)}
+}
+
+// SetConfigurationSource implements WantsConfigurationSource.
+func (p *Plugin) SetConfigurationSource(source configuration.Source) { p.source = source }
+
+// SetAuthority implements WantsAuthority.
+func (p *Plugin) SetAuthority(checker *authority.Checker) { p.checker = checker }
+
+// SetExternalKubeClientSet implements WantsExternalKubeClientSet.
+func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
+	p.namespaces = func(ctx context.Context, name string) (*corev1.Namespace, error) {
+		return client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	}
+}
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (p *Plugin) ValidateInitialization() error {
+	switch {
+	case p.source == nil:
+		return errors.New("missing the source of configurations")
+	case p.checker == nil:
+		return errors.New("missing the authority")
+	case p.namespaces == nil:
+		return errors.New("missing the client of the core API")
+	}
+	return nil
+}
+
+// Admit fills spec.plan and spec.initializers of a new record, and puts the participants
+// that act at termination into spec.finalizers.
+func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	record, ok := newRecord(attributes)
+	if !ok {
+		return nil
+	}
+	plan, err := p.plan(ctx, attributes, record)
+	if err != nil {
+		return err
+	}
+	if given(record) {
+		return p.mayGive(ctx, attributes, record)
+	}
+	record.Spec.Plan = plan
+	record.Spec.Initializers = nil
+	for _, entry := range plan {
+		if record.Spec.Initializers == nil {
+			record.Spec.Initializers = &nsinit.NamespaceInitializers{}
+		}
+		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: entry.Name})
+		if name := nsinit.FinalizerName(entry.Name); entry.Finalizer && !slices.Contains(record.Spec.Finalizers, name) {
+			record.Spec.Finalizers = append(record.Spec.Finalizers, name)
+		}
+	}
+	return nil
+}
+
+// Validate sees that the record still carries the plan that is in force, after every
+// plugin had its say.
+func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	record, ok := newRecord(attributes)
+	if !ok {
+		return nil
+	}
+	plan, err := p.plan(ctx, attributes, record)
+	if err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(plan, record.Spec.Plan) && waitsForAll(record) {
+		return nil
+	}
+	if err := p.checker.MayOpen(ctx, record.Name); err == nil {
+		return nil
+	}
+	return apierrors.NewConflict(attributes.GetResource().GroupResource(), record.Name,
+		errors.New("spec.plan is not what the configurations say now: they changed during the request; create the record again, without a plan"))
+}
+
+// plan returns what is in force for the record's namespace. It is empty where the
+// namespace is open already. Every other doubt about the namespace is an error.
+func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, record *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, error) {
+	namespace, err := p.namespaces(ctx, record.Name)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		return nil, unavailable(fmt.Errorf("cannot read namespace %q: %w", record.Name, err))
+	}
+	if record.Spec.NamespaceUID != namespace.UID {
+		return nil, apierrors.NewConflict(attributes.GetResource().GroupResource(), record.Name,
+			fmt.Errorf("spec.namespaceUID is %q, but the UID of namespace %q is %q", record.Spec.NamespaceUID, record.Name, namespace.UID))
+	}
+	if namespace.DeletionTimestamp != nil {
+		return nil, terminating(attributes, record.Name)
+	}
+	if _, initializing := namespace.Labels[v1alpha1.LabelInitializing]; !initializing {
+		return nil, nil
+	}
+	configurations, err := p.source.Configurations(ctx)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
+	}
+	return configuration.Plan(configurations), nil
+}
+
+// mayGive decides whether the caller may bring a plan of its own.
+func (p *Plugin) mayGive(ctx context.Context, attributes admission.Attributes, record *nsinit.NamespaceLifecycle) error {
+	if err := p.checker.MayOpen(ctx, record.Name); err != nil {
+		return admission.NewForbidden(attributes, fmt.Errorf("spec.plan and spec.initializers are filled by the server, leave them out: %w", err))
+	}
+	return nil
+}
+
+// newRecord returns the record that a request creates. Posts to subresources are
+// creations, too, as far as admission is concerned, but not of records.
+func newRecord(attributes admission.Attributes) (*nsinit.NamespaceLifecycle, bool) {
+	if attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
+		return nil, false
+	}
+	record, ok := attributes.GetObject().(*nsinit.NamespaceLifecycle)
+	return record, ok
+}
+
+func given(record *nsinit.NamespaceLifecycle) bool {
+	return len(record.Spec.Plan) > 0 || record.Spec.Initializers != nil
+}
+
+// waitsForAll says whether every planned initializer is pending, and every participant
+// of the termination registered.
+func waitsForAll(record *nsinit.NamespaceLifecycle) bool {
+	var pending []nsinit.NamespaceInitializer
+	if record.Spec.Initializers != nil {
+		pending = record.Spec.Initializers.Pending
+	}
+	return slices.EqualFunc(record.Spec.Plan, pending, func(planned nsinit.PlannedInitializer, entry nsinit.NamespaceInitializer) bool {
+		return planned.Name == entry.Name && (!planned.Finalizer || slices.Contains(record.Spec.Finalizers, nsinit.FinalizerName(planned.Name)))
+	})
+}
+
+func unavailable(err error) error {
+	status := apierrors.NewServiceUnavailable(err.Error())
+	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return status
+}
+
+// terminating refuses a record for a namespace that is on its way out, with the cause
+// that clients know from the core API.
+func terminating(attributes admission.Attributes, name string) error {
+	err := admission.NewForbidden(attributes, fmt.Errorf("namespace %q is being terminated", name))
+	if status, ok := err.(*apierrors.StatusError); ok {
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type:    corev1.NamespaceTerminatingCause,
+			Message: fmt.Sprintf("namespace %s is being terminated", name),
+			Field:   "metadata.name",
+		})
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package recordprotection holds the admission plugin NamespaceRecordProtection. The
+// record of a live namespace must not be deleted: it is the namespace that is deleted,
+// and the record follows.
+package recordprotection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	genericinitializer "k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/admission/initializer"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+)
+
+// PluginName is the name of the plugin.
+const PluginName = "NamespaceRecordProtection"
+
+// Register registers the plugin.
+func Register(plugins *admission.Plugins) {
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
+}
+
+// Plugin refuses the deletion of records of live namespaces.
+type Plugin struct {
+	*admission.Handler
+	checker *authority.Checker
+	client  kubernetes.Interface
+}
+
+var _ interface {
+	admission.ValidationInterface
+	initializer.WantsAuthority
+	genericinitializer.WantsExternalKubeClientSet
+} = (*Plugin)(nil)
+
+// New returns a plugin that waits for its dependencies.
+func New() *Plugin {
+	return &Plugin{Handler: admission.NewHandler(admission.Delete)}
+}
+
+// SetAuthority implements WantsAuthority.
+func (p *Plugin) SetAuthority(checker *authority.Checker) { p.checker = checker }
+
+// SetExternalKubeClientSet implements WantsExternalKubeClientSet.
+func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (p *Plugin) ValidateInitialization() error {
+	switch {
+	case p.checker == nil:
+		return errors.New("missing the authority")
+	case p.client == nil:
+		return errors.New("missing the client of the core API")
+	}
+	return nil
+}
+
+// Validate refuses to delete the record of a namespace that lives, unless the caller
+// has the privilege to do so. The record is then built anew from the namespace.
+func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	if attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
+		return nil
+	}
+	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
+	if !ok || record.DeletionTimestamp != nil {
+		return nil
+	}
+	namespace, err := p.client.CoreV1().Namespaces().Get(ctx, record.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err == nil && (namespace.UID != record.Spec.NamespaceUID || namespace.DeletionTimestamp != nil):
+		return nil
+	}
+	denied := p.checker.MayOpen(ctx, record.Name)
+	switch {
+	case denied == nil:
+		return nil
+	case err != nil:
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("cannot tell whether namespace %q lives: %v", record.Name, err))
+	}
+	return admission.NewForbidden(attributes, fmt.Errorf("namespace %q lives, and its record with it: delete the namespace instead (%w)", record.Name, denied))
+}

@@ -1,0 +1,92 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package options
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	basecompatibility "k8s.io/component-base/compatibility"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+)
+
+// NewCommand returns the command nsinit-apiserver. It runs until its context ends.
+func NewCommand() *cobra.Command {
+	o := New()
+	command := &cobra.Command{
+		Use:   servingName,
+		Short: "Serve the API group nsinit.dev",
+		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations and NamespaceLifecycles behind the Kubernetes API aggregator. " +
+			"It stores them in an etcd member of its own, inside the process, or in an etcd cluster.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return o.Registry.Set()
+		},
+		RunE: func(command *cobra.Command, _ []string) error {
+			verflag.PrintAndExitIfRequested()
+			if err := logsapi.ValidateAndApply(o.Logs, o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
+				return err
+			}
+			cliflag.PrintFlags(command.Flags())
+			if err := o.Complete(); err != nil {
+				return err
+			}
+			if err := o.Validate(); err != nil {
+				return err
+			}
+			return o.RunServer(command.Context())
+		},
+	}
+	o.AddFlags(command.Flags())
+	verflag.AddFlags(command.Flags())
+	return command
+}
+
+// RunServer runs the server, and etcd if it is embedded, until the context ends. etcd
+// outlives the server, so that requests in flight finish.
+func (o *Options) RunServer(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if o.Embedded() {
+		etcd, err := embeddedetcd.Start(ctx, o.EmbeddedEtcdDir)
+		if err != nil {
+			return err
+		}
+		defer etcd.Stop()
+		go func() {
+			select {
+			case err := <-etcd.Failed():
+				cancel(fmt.Errorf("embedded etcd failed: %w", err))
+			case <-ctx.Done():
+			}
+		}()
+	}
+	config, err := o.Config()
+	if err != nil {
+		return err
+	}
+	server, err := config.Complete().New()
+	if err != nil {
+		return err
+	}
+	if err := server.GenericAPIServer.PrepareRun().RunWithContext(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled { //nolint:errorlint // identity is meant
+		return cause
+	}
+	klog.FromContext(ctx).Info("nsinit-apiserver has stopped")
+	return nil
+}

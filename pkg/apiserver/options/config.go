@@ -1,0 +1,69 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package options
+
+import (
+	"fmt"
+
+	admissioninterface "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/admission/initializer"
+	"github.com/nsinit/nsinit/pkg/apiserver"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/version"
+)
+
+// Config returns the configuration of a server. The options must be complete and valid,
+// and etcd must be reachable soon.
+func (o *Options) Config() (*apiserver.Config, error) {
+	config := genericapiserver.NewRecommendedConfig(o.codecs)
+	if err := o.Run.ApplyTo(&config.Config); err != nil {
+		return nil, err
+	}
+	// The libraries ask the gate for their own features.
+	config.FeatureGate = o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+
+	namer := openapi.NewDefinitionNamer(o.scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(generatedopenapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig.Info.Title, config.OpenAPIConfig.Info.Version = ComponentName, version.Binary
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = ComponentName, version.Binary
+
+	o.Recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) ([]admissioninterface.PluginInitializer, error) {
+		client, err := versioned.NewForConfig(c.LoopbackClientConfig)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make a client of this server: %w", err)
+		}
+		source := configuration.NewLiveSource(client.NsinitV1alpha1().NamespaceInitializerConfigurations())
+		return []admissioninterface.PluginInitializer{initializer.New(source, authority.New(c.Authorization.Authorizer))}, nil
+	}
+	if err := o.Recommended.ApplyTo(config); err != nil {
+		return nil, err
+	}
+
+	etcdReady, err := factory.CreateReadyCheck(o.Recommended.Etcd.StorageConfig, config.DrainedNotify())
+	if err != nil {
+		return nil, fmt.Errorf("cannot check etcd: %w", err)
+	}
+	return &apiserver.Config{
+		Generic: config,
+		Extra: apiserver.ExtraConfig{
+			Scheme:    o.scheme,
+			Codecs:    o.codecs,
+			Clock:     clock.RealClock{},
+			EtcdReady: etcdReady,
+		},
+	}, nil
+}

@@ -1,0 +1,156 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package options turns command-line flags into the configuration of nsinit-apiserver.
+// It is the only home of defaults.
+package options
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	baseversion "k8s.io/component-base/version"
+
+	"github.com/nsinit/nsinit/pkg/admission"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
+	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+	"github.com/nsinit/nsinit/pkg/version"
+)
+
+const (
+	// ComponentName is the component of nsinit in feature gates and versions.
+	ComponentName = "nsinit"
+
+	etcdPrefix     = "/registry/" + v1alpha1.GroupName
+	defaultEtcdDir = "/var/lib/nsinit/etcd"
+	servingName    = "nsinit-apiserver"
+)
+
+// Options are the options of nsinit-apiserver.
+type Options struct {
+	Run         *genericoptions.ServerRunOptions
+	Recommended *genericoptions.RecommendedOptions
+	Logs        *logs.Options
+	Registry    basecompatibility.ComponentGlobalsRegistry
+
+	// EmbeddedEtcdDir is where the embedded etcd keeps its data, if it is used.
+	EmbeddedEtcdDir string
+
+	scheme   *runtime.Scheme
+	codecs   serializer.CodecFactory
+	embedded bool
+}
+
+// New returns the defaults.
+func New() *Options {
+	s := scheme.New()
+	codecs := scheme.NewCodecs(s)
+	o := &Options{
+		Recommended: genericoptions.NewRecommendedOptions(etcdPrefix, scheme.StorageCodec(s, codecs)),
+		Logs:        logs.NewOptions(),
+		Registry:    newRegistry(),
+		scheme:      s,
+		codecs:      codecs,
+	}
+	o.Run = genericoptions.NewServerRunOptionsForComponent(ComponentName, o.Registry)
+	o.Recommended.Etcd.StorageConfig.EncodeVersioner = scheme.StorageVersion()
+	// The etcd check of the generic options counts as liveness, too: an outage of etcd
+	// would restart the server, which would not bring etcd back. The server adds a
+	// check of its own to readiness alone.
+	o.Recommended.Etcd.SkipHealthEndpoints = true
+	o.Recommended.Admission = admission.Options()
+	o.Recommended.SecureServing.ServerCert.PairName = servingName
+	o.Recommended.SecureServing.ServerCert.CertDirectory = ""
+	return o
+}
+
+// newRegistry returns the versions and feature gates of nsinit and of the Kubernetes
+// libraries in it. They belong to this server alone; only the gate of the libraries is
+// shared by the process, because the libraries read it from there.
+func newRegistry() basecompatibility.ComponentGlobalsRegistry {
+	registry := basecompatibility.NewComponentGlobalsRegistry()
+	registry.ComponentGlobalsOrRegister(ComponentName,
+		basecompatibility.NewEffectiveVersionFromString(version.Binary, "", ""),
+		featuregate.NewVersionedFeatureGate(utilversion.MustParse(version.Binary)))
+	registry.ComponentGlobalsOrRegister(basecompatibility.DefaultKubeComponent,
+		basecompatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, "", ""),
+		utilfeature.DefaultMutableFeatureGate)
+	return registry
+}
+
+// AddFlags adds every flag of the server.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	o.Run.AddUniversalFlags(flags)
+	o.Recommended.AddFlags(flags)
+	logsapi.AddFlags(o.Logs, flags)
+	flags.StringVar(&o.EmbeddedEtcdDir, "embedded-etcd-dir", o.EmbeddedEtcdDir,
+		"Directory in which an etcd member inside this process keeps its data. It listens on a unix socket in that directory only. "+
+			"The default, where --etcd-servers is not set, is "+defaultEtcdDir+". Excludes --etcd-servers.")
+}
+
+// Complete fills in what follows from other options.
+func (o *Options) Complete() error {
+	etcd := o.Recommended.Etcd
+	switch {
+	case o.EmbeddedEtcdDir != "" && len(etcd.StorageConfig.Transport.ServerList) > 0:
+		return fmt.Errorf("--embedded-etcd-dir=%s and --etcd-servers=%v exclude each other: keep the first to store inside this process, the second to use an etcd cluster",
+			o.EmbeddedEtcdDir, etcd.StorageConfig.Transport.ServerList)
+	case len(etcd.StorageConfig.Transport.ServerList) == 0:
+		if o.EmbeddedEtcdDir == "" {
+			o.EmbeddedEtcdDir = defaultEtcdDir
+		}
+		endpoint, err := embeddedetcd.Endpoint(o.EmbeddedEtcdDir)
+		if err != nil {
+			return fmt.Errorf("--embedded-etcd-dir: %w", err)
+		}
+		o.embedded = true
+		etcd.StorageConfig.Transport.ServerList = []string{endpoint}
+	}
+	// One kubeconfig serves all three purposes unless told otherwise.
+	if kubeconfig := o.Recommended.CoreAPI.CoreAPIKubeconfigPath; kubeconfig != "" {
+		if o.Recommended.Authentication.RemoteKubeConfigFile == "" {
+			o.Recommended.Authentication.RemoteKubeConfigFile = kubeconfig
+		}
+		if o.Recommended.Authorization.RemoteKubeConfigFile == "" {
+			o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
+		}
+	}
+	if err := o.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts(servingName, nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return fmt.Errorf("cannot make a certificate: %w", err)
+	}
+	return o.Run.Complete()
+}
+
+// Validate returns everything that is wrong with completed options.
+func (o *Options) Validate() error {
+	var errs []error
+	errs = append(errs, o.Run.Validate()...)
+	errs = append(errs, o.Recommended.Validate()...)
+	etcd := o.Recommended.Etcd
+	if etcd.EtcdServersOverrides != nil {
+		errs = append(errs, errors.New("--etcd-servers-overrides is not supported: all resources are kept in one etcd"))
+	}
+	if o.embedded && etcd.StorageConfig.Transport.CertFile != "" {
+		errs = append(errs, fmt.Errorf("--etcd-certfile=%s takes effect with --etcd-servers only", etcd.StorageConfig.Transport.CertFile))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// Embedded says whether completed options ask for an etcd member in this process.
+func (o *Options) Embedded() bool { return o.embedded }

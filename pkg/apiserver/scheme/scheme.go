@@ -1,0 +1,58 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package scheme builds the scheme and the codecs of nsinit-apiserver.
+package scheme
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/install"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// New returns a scheme that knows every type that the server reads or writes.
+func New() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	// The options of requests are decoded in the version v1 of the group without a
+	// name, and so are the answers that belong to no group.
+	v1 := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, v1)
+	scheme.AddUnversionedTypes(v1,
+		&metav1.Status{},
+		&metav1.APIVersions{},
+		&metav1.APIGroupList{},
+		&metav1.APIGroup{},
+		&metav1.APIResourceList{},
+	)
+	return scheme
+}
+
+// NewCodecs returns the codecs of a scheme.
+func NewCodecs(scheme *runtime.Scheme) serializer.CodecFactory {
+	return serializer.NewCodecFactory(scheme)
+}
+
+// StorageCodec returns the codec between internal objects and what etcd stores, which is
+// protobuf. It reads every encoding that the codecs know.
+func StorageCodec(scheme *runtime.Scheme, codecs serializer.CodecFactory) runtime.Codec {
+	return codecs.CodecForVersions(
+		protobuf.NewSerializer(scheme, scheme),
+		codecs.UniversalDeserializer(),
+		StorageVersion(),
+		runtime.InternalGroupVersioner,
+	)
+}
+
+// StorageVersion is the version in which objects are stored.
+func StorageVersion() runtime.GroupVersioner {
+	return runtime.NewMultiGroupVersioner(v1alpha1.SchemeGroupVersion, schema.GroupKind{Group: v1alpha1.GroupName})
+}

@@ -1,0 +1,118 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package embeddedetcd runs a single etcd member inside the process, for installations
+// that bring no etcd cluster of their own. It listens on unix sockets in its own
+// directory, which only the process's user may enter, so that nobody else can read or
+// write what the API server guards.
+package embeddedetcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/klog/v2"
+)
+
+const (
+	clientSocket = "client.sock"
+	peerSocket   = "peer.sock"
+	// maxSocketPath is the length of the longest path of a unix socket on Linux.
+	maxSocketPath = 107
+	// startTimeout bounds how long a start may take: replaying the log of a large
+	// store takes a while.
+	startTimeout = 5 * time.Minute
+)
+
+// Server is a running etcd member.
+type Server struct {
+	etcd *embed.Etcd
+	dir  string
+}
+
+// Endpoint returns the endpoint that a member in the given directory listens on for
+// clients.
+func Endpoint(dir string) (string, error) {
+	path, err := filepath.Abs(filepath.Join(dir, clientSocket))
+	if err != nil {
+		return "", fmt.Errorf("cannot resolve the etcd directory %q: %w", dir, err)
+	}
+	if len(path) > maxSocketPath {
+		return "", fmt.Errorf("the path of the etcd socket, %q, has %d bytes and may have %d: choose a directory with a shorter path",
+			path, len(path), maxSocketPath)
+	}
+	return "unix://" + path, nil
+}
+
+// Start starts a member that keeps its data in the given directory, and returns when it
+// serves. The directory is created if needed. The member runs until Stop.
+func Start(ctx context.Context, dir string) (*Server, error) {
+	endpoint, err := Endpoint(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot create the etcd directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs the execute bit
+		return nil, fmt.Errorf("cannot protect the etcd directory: %w", err)
+	}
+	config, err := newConfig(dir, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	logger := klog.FromContext(ctx)
+	logger.Info("Starting embedded etcd", "dir", dir, "endpoint", endpoint)
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start etcd in %q (is another process using the directory?): %w", dir, err)
+	}
+	server := &Server{etcd: etcd, dir: dir}
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	select {
+	case <-etcd.Server.ReadyNotify():
+		logger.Info("Embedded etcd is ready", "dir", dir)
+		return server, nil
+	case err := <-etcd.Err():
+		server.Stop()
+		return nil, fmt.Errorf("etcd in %q failed to start: %w", dir, err)
+	case <-timeout.C:
+		server.Stop()
+		return nil, fmt.Errorf("etcd in %q was not ready after %s", dir, startTimeout)
+	case <-ctx.Done():
+		server.Stop()
+		return nil, errors.Join(errors.New("etcd was stopped while it started"), ctx.Err())
+	}
+}
+
+// Failed delivers an error when the member stops by itself.
+func (s *Server) Failed() <-chan error { return s.etcd.Err() }
+
+// Stop stops the member and waits for it. What was acknowledged is on disk.
+func (s *Server) Stop() { s.etcd.Close() }
+
+func newConfig(dir, endpoint string) (*embed.Config, error) {
+	client, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	peer := *client
+	peer.Path = filepath.Join(filepath.Dir(client.Path), peerSocket)
+	config := embed.NewConfig()
+	config.Dir = filepath.Join(dir, "data")
+	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	config.Logger, config.LogLevel, config.LogOutputs = "zap", "warn", []string{"stderr"}
+	return config, nil
+}
