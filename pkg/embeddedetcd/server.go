@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
 	"k8s.io/klog/v2"
 )
 
@@ -35,8 +36,8 @@ const (
 
 // Server is a running etcd member.
 type Server struct {
-	etcd *embed.Etcd
-	dir  string
+	etcd     *embed.Etcd
+	logLevel zap.AtomicLevel
 }
 
 // Endpoint returns the endpoint that a member in the given directory listens on for
@@ -66,7 +67,8 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs the execute bit
 		return nil, fmt.Errorf("cannot protect the etcd directory: %w", err)
 	}
-	config, err := newConfig(dir, endpoint)
+	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
+	config, err := newConfig(dir, endpoint, logLevel)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot start etcd in %q (is another process using the directory?): %w", dir, err)
 	}
-	server := &Server{etcd: etcd, dir: dir}
+	server := &Server{etcd: etcd, logLevel: logLevel}
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
@@ -99,9 +101,13 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 
 // Stop stops the member and waits for it. What was acknowledged is on disk.
-func (s *Server) Stop() { s.etcd.Close() }
+func (s *Server) Stop() {
+	// etcd reports each listener that it closes as an error.
+	s.logLevel.SetLevel(zap.FatalLevel)
+	s.etcd.Close()
+}
 
-func newConfig(dir, endpoint string) (*embed.Config, error) {
+func newConfig(dir, endpoint string, logLevel zap.AtomicLevel) (*embed.Config, error) {
 	client, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err
@@ -109,10 +115,18 @@ func newConfig(dir, endpoint string) (*embed.Config, error) {
 	peer := *client
 	peer.Path = filepath.Join(filepath.Dir(client.Path), peerSocket)
 	config := embed.NewConfig()
+	config.Name = "nsinit"
 	config.Dir = filepath.Join(dir, "data")
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
-	config.Logger, config.LogLevel, config.LogOutputs = "zap", "warn", []string{"stderr"}
+	logConfig := zap.NewProductionConfig()
+	logConfig.Level = logLevel
+	logConfig.Sampling = nil
+	logger, err := logConfig.Build(zap.WithCaller(false), zap.AddStacktrace(zap.DPanicLevel))
+	if err != nil {
+		return nil, fmt.Errorf("cannot set up etcd's logging: %w", err)
+	}
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger.Named("etcd"))
 	return config, nil
 }

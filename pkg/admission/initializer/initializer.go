@@ -9,7 +9,12 @@ SPDX-License-Identifier: Apache-2.0
 package initializer
 
 import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/admission/configuration"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
@@ -21,6 +26,22 @@ type WantsConfigurationSource interface {
 	admission.InitializationValidator
 }
 
+// NamespaceReader reads a namespace of the core API live, without a cache.
+type NamespaceReader func(ctx context.Context, name string) (*corev1.Namespace, error)
+
+// NewNamespaceReader returns a NamespaceReader on a client of the core API.
+func NewNamespaceReader(client kubernetes.Interface) NamespaceReader {
+	return func(ctx context.Context, name string) (*corev1.Namespace, error) {
+		return client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	}
+}
+
+// WantsNamespaceReader is implemented by plugins that read namespaces live.
+type WantsNamespaceReader interface {
+	SetNamespaceReader(NamespaceReader)
+	admission.InitializationValidator
+}
+
 // WantsAuthority is implemented by plugins that ask who holds nsinit's own verbs.
 type WantsAuthority interface {
 	SetAuthority(*authority.Checker)
@@ -28,13 +49,14 @@ type WantsAuthority interface {
 }
 
 type pluginInitializer struct {
-	source  configuration.Source
-	checker *authority.Checker
+	source     configuration.Source
+	checker    *authority.Checker
+	namespaces NamespaceReader
 }
 
 // New returns the initializer of nsinit's plugins.
-func New(source configuration.Source, checker *authority.Checker) admission.PluginInitializer {
-	return &pluginInitializer{source: source, checker: checker}
+func New(source configuration.Source, checker *authority.Checker, namespaces NamespaceReader) admission.PluginInitializer {
+	return &pluginInitializer{source: source, checker: checker, namespaces: namespaces}
 }
 
 // Initialize implements admission.PluginInitializer.
@@ -44,5 +66,8 @@ func (i *pluginInitializer) Initialize(plugin admission.Interface) {
 	}
 	if wants, ok := plugin.(WantsAuthority); ok {
 		wants.SetAuthority(i.checker)
+	}
+	if wants, ok := plugin.(WantsNamespaceReader); ok {
+		wants.SetNamespaceReader(i.namespaces)
 	}
 }

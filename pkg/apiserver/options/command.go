@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
-	basecompatibility "k8s.io/component-base/compatibility"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
@@ -36,7 +35,7 @@ func NewCommand() *cobra.Command {
 		},
 		RunE: func(command *cobra.Command, _ []string) error {
 			verflag.PrintAndExitIfRequested()
-			if err := logsapi.ValidateAndApply(o.Logs, o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
+			if err := logsapi.ValidateAndApply(o.Logs, nil); err != nil {
 				return err
 			}
 			cliflag.PrintFlags(command.Flags())

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/utils/clock"
 
@@ -41,14 +43,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = ComponentName, version.Binary
 
-	o.Recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) ([]admissioninterface.PluginInitializer, error) {
-		client, err := versioned.NewForConfig(c.LoopbackClientConfig)
-		if err != nil {
-			return nil, fmt.Errorf("cannot make a client of this server: %w", err)
-		}
-		source := configuration.NewLiveSource(client.NsinitV1alpha1().NamespaceInitializerConfigurations())
-		return []admissioninterface.PluginInitializer{initializer.New(source, authority.New(c.Authorization.Authorizer))}, nil
-	}
+	o.Recommended.ExtraAdmissionInitializers = pluginInitializers
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err
 	}
@@ -66,4 +61,26 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			EtcdReady: etcdReady,
 		},
 	}, nil
+}
+
+// pluginInitializers gives the admission plugins what they need of this server and of
+// the core API. The clients are not throttled on this side: both servers defend
+// themselves by priority and fairness, and a record that waits here keeps a namespace
+// closed.
+func pluginInitializers(c *genericapiserver.RecommendedConfig) ([]admissioninterface.PluginInitializer, error) {
+	client, err := versioned.NewForConfig(c.LoopbackClientConfig)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client of this server: %w", err)
+	}
+	coreConfig := rest.CopyConfig(c.ClientConfig)
+	coreConfig.QPS = -1
+	core, err := kubernetes.NewForConfig(coreConfig)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client of the core API: %w", err)
+	}
+	return []admissioninterface.PluginInitializer{initializer.New(
+		configuration.NewLiveSource(client.NsinitV1alpha1().NamespaceInitializerConfigurations()),
+		authority.New(c.Authorization.Authorizer),
+		initializer.NewNamespaceReader(core),
+	)}, nil
 }

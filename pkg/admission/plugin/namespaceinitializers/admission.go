@@ -22,8 +22,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	genericinitializer "k8s.io/apiserver/pkg/admission/initializer"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/admission/configuration"
 	"github.com/nsinit/nsinit/pkg/admission/initializer"
@@ -45,7 +43,7 @@ type Plugin struct {
 	*admission.Handler
 	source     configuration.Source
 	checker    *authority.Checker
-	namespaces func(ctx context.Context, name string) (*corev1.Namespace, error)
+	namespaces initializer.NamespaceReader
 }
 
 var _ interface {
@@ -53,7 +51,7 @@ var _ interface {
 	admission.ValidationInterface
 	initializer.WantsConfigurationSource
 	initializer.WantsAuthority
-	genericinitializer.WantsExternalKubeClientSet
+	initializer.WantsNamespaceReader
 } = (*Plugin)(nil)
 
 // New returns a plugin that waits for its dependencies.
@@ -67,11 +65,9 @@ func (p *Plugin) SetConfigurationSource(source configuration.Source) { p.source 
 // SetAuthority implements WantsAuthority.
 func (p *Plugin) SetAuthority(checker *authority.Checker) { p.checker = checker }
 
-// SetExternalKubeClientSet implements WantsExternalKubeClientSet.
-func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
-	p.namespaces = func(ctx context.Context, name string) (*corev1.Namespace, error) {
-		return client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	}
+// SetNamespaceReader implements WantsNamespaceReader.
+func (p *Plugin) SetNamespaceReader(namespaces initializer.NamespaceReader) {
+	p.namespaces = namespaces
 }
 
 // ValidateInitialization implements admission.InitializationValidator.
@@ -82,7 +78,7 @@ func (p *Plugin) ValidateInitialization() error {
 	case p.checker == nil:
 		return errors.New("missing the authority")
 	case p.namespaces == nil:
-		return errors.New("missing the client of the core API")
+		return errors.New("missing the reader of namespaces")
 	}
 	return nil
 }

@@ -16,10 +16,7 @@ import (
 	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	genericinitializer "k8s.io/apiserver/pkg/admission/initializer"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/admission/initializer"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -37,14 +34,14 @@ func Register(plugins *admission.Plugins) {
 // Plugin refuses the deletion of records of live namespaces.
 type Plugin struct {
 	*admission.Handler
-	checker *authority.Checker
-	client  kubernetes.Interface
+	checker    *authority.Checker
+	namespaces initializer.NamespaceReader
 }
 
 var _ interface {
 	admission.ValidationInterface
 	initializer.WantsAuthority
-	genericinitializer.WantsExternalKubeClientSet
+	initializer.WantsNamespaceReader
 } = (*Plugin)(nil)
 
 // New returns a plugin that waits for its dependencies.
@@ -55,16 +52,18 @@ func New() *Plugin {
 // SetAuthority implements WantsAuthority.
 func (p *Plugin) SetAuthority(checker *authority.Checker) { p.checker = checker }
 
-// SetExternalKubeClientSet implements WantsExternalKubeClientSet.
-func (p *Plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
+// SetNamespaceReader implements WantsNamespaceReader.
+func (p *Plugin) SetNamespaceReader(namespaces initializer.NamespaceReader) {
+	p.namespaces = namespaces
+}
 
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *Plugin) ValidateInitialization() error {
 	switch {
 	case p.checker == nil:
 		return errors.New("missing the authority")
-	case p.client == nil:
-		return errors.New("missing the client of the core API")
+	case p.namespaces == nil:
+		return errors.New("missing the reader of namespaces")
 	}
 	return nil
 }
@@ -79,7 +78,7 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if !ok || record.DeletionTimestamp != nil {
 		return nil
 	}
-	namespace, err := p.client.CoreV1().Namespaces().Get(ctx, record.Name, metav1.GetOptions{})
+	namespace, err := p.namespaces(ctx, record.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

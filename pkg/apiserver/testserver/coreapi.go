@@ -1,0 +1,168 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package testserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// CoreAPI answers the few questions that nsinit-apiserver asks of the core API: who a
+// token is, what a user may do, and what a namespace looks like now.
+type CoreAPI struct {
+	server *httptest.Server
+
+	mu         sync.Mutex
+	namespaces map[string]*corev1.Namespace
+	rules      map[string][]Rule
+	failing    bool
+}
+
+// Rule allows verbs on a resource, as an RBAC rule does. An asterisk stands for
+// everything.
+type Rule struct {
+	Verb     string
+	Group    string
+	Resource string
+	Name     string
+}
+
+// Everything is the rule of an administrator.
+func Everything() Rule { return Rule{Verb: "*", Group: "*", Resource: "*", Name: "*"} }
+
+func newCoreAPI(t testing.TB) *CoreAPI {
+	t.Helper()
+	c := &CoreAPI{namespaces: map[string]*corev1.Namespace{}, rules: map[string][]Rule{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/namespaces/{name}", c.getNamespace)
+	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", c.reviewToken)
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", c.reviewAccess)
+	c.server = httptest.NewServer(mux)
+	t.Cleanup(c.server.Close)
+	return c
+}
+
+// SetNamespace stores a namespace.
+func (c *CoreAPI) SetNamespace(namespace *corev1.Namespace) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.namespaces[namespace.Name] = namespace.DeepCopy()
+}
+
+// DeleteNamespace forgets a namespace.
+func (c *CoreAPI) DeleteNamespace(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.namespaces, name)
+}
+
+// Allow replaces the rules of a user. The user's token is its name.
+func (c *CoreAPI) Allow(user string, rules ...Rule) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rules[user] = rules
+}
+
+// FailNamespaces makes every read of a namespace fail with an internal error.
+func (c *CoreAPI) FailNamespaces(failing bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing = failing
+}
+
+func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := r.PathValue("name")
+	namespace, found := c.namespaces[name]
+	switch {
+	case c.failing:
+		write(w, http.StatusInternalServerError, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "out of order"))
+	case !found:
+		write(w, http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("namespaces %q not found", name)))
+	default:
+		namespace = namespace.DeepCopy()
+		namespace.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
+		write(w, http.StatusOK, namespace)
+	}
+}
+
+func (c *CoreAPI) reviewToken(w http.ResponseWriter, r *http.Request) {
+	var review authenticationv1.TokenReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	review.Status = authenticationv1.TokenReviewStatus{
+		Authenticated: true,
+		User:          authenticationv1.UserInfo{Username: review.Spec.Token, Groups: []string{"system:authenticated"}},
+	}
+	write(w, http.StatusCreated, review)
+}
+
+func (c *CoreAPI) reviewAccess(w http.ResponseWriter, r *http.Request) {
+	var review authorizationv1.SubjectAccessReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := review.Spec.ResourceAttributes
+	review.Status.Allowed = a == nil || slices.ContainsFunc(c.rules[review.Spec.User], func(rule Rule) bool {
+		resource := a.Resource
+		if a.Subresource != "" {
+			resource += "/" + a.Subresource
+		}
+		return matches(rule.Verb, a.Verb) && matches(rule.Group, a.Group) && matches(rule.Resource, resource) && matches(rule.Name, a.Name)
+	})
+	write(w, http.StatusCreated, review)
+}
+
+func matches(rule, value string) bool { return rule == "*" || rule == value }
+
+func failure(code int32, reason metav1.StatusReason, message string) metav1.Status {
+	return metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}
+}
+
+func write(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// kubeconfig writes a kubeconfig for this API into a directory.
+func (c *CoreAPI) kubeconfig(t testing.TB, dir string) string {
+	t.Helper()
+	path := strings.TrimSuffix(dir, "/") + "/core.kubeconfig"
+	config := clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"core": {Server: c.server.URL}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"nsinit": {}},
+		Contexts:       map[string]*clientcmdapi.Context{"core": {Cluster: "core", AuthInfo: "nsinit"}},
+		CurrentContext: "core",
+	}
+	if err := clientcmd.WriteToFile(config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,153 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package testserver runs a whole nsinit-apiserver inside a test: real storage on an
+// embedded etcd, real admission and authorization, HTTP over TLS. Only the core API
+// behind it is a stand-in, which the test controls.
+package testserver
+
+import (
+	"context"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apiserver/options"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+// Server is a running server.
+type Server struct {
+	// Core is the core API that the server talks to.
+	Core *CoreAPI
+	// EtcdEndpoint is where the server's etcd listens.
+	EtcdEndpoint string
+
+	host    string
+	ca      []byte
+	stop    context.CancelFunc
+	stopped chan error
+}
+
+// Start starts a server and stops it when the test ends. The user "admin" may do
+// everything.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	return StartIn(t, Dir(t), newCoreAPI(t))
+}
+
+// Dir returns a directory whose path is short enough for unix sockets.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nsinit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// StartIn starts a server on a directory that may hold the data of an earlier one.
+func StartIn(t testing.TB, dir string, core *CoreAPI) *Server {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener of a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	core.Allow("admin", Everything())
+
+	o := options.New()
+	o.EmbeddedEtcdDir = dir + "/etcd"
+	o.Recommended.CoreAPI.CoreAPIKubeconfigPath = core.kubeconfig(t, dir)
+	o.Recommended.Authentication.SkipInClusterLookup = true
+	o.Recommended.Authentication.CacheTTL = 0
+	o.Recommended.Authorization.AllowCacheTTL = 0
+	o.Recommended.Authorization.DenyCacheTTL = 0
+	o.Recommended.Features.EnablePriorityAndFairness = false
+	o.Recommended.SecureServing.Listener = listener
+	o.Recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
+	o.Recommended.SecureServing.BindPort = listener.Addr().(*net.TCPAddr).Port
+	if err := o.Registry.Set(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Server{
+		Core:         core,
+		EtcdEndpoint: o.Recommended.Etcd.StorageConfig.Transport.ServerList[0],
+		host:         "https://" + listener.Addr().String(),
+		stop:         stop,
+		stopped:      make(chan error, 1),
+	}
+	s.ca, _ = o.Recommended.SecureServing.ServerCert.GeneratedCert.CurrentCertKeyContent()
+	go func() { s.stopped <- o.RunServer(ctx) }()
+	t.Cleanup(func() { s.Stop(t) })
+	s.waitReady(t)
+	return s
+}
+
+// Stop stops the server gracefully, as SIGTERM does, and waits for it.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	s.stop()
+	select {
+	case err, open := <-s.stopped:
+		if open && err != nil {
+			t.Errorf("the server stopped with an error: %v", err)
+		}
+		if open {
+			close(s.stopped)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the server did not stop within a minute")
+	}
+}
+
+// Config returns a client configuration for a user.
+func (s *Server) Config(user string) *rest.Config {
+	return &rest.Config{
+		Host:            s.host,
+		BearerToken:     user,
+		TLSClientConfig: rest.TLSClientConfig{CAData: s.ca, ServerName: "nsinit-apiserver"},
+		QPS:             -1,
+	}
+}
+
+// Client returns the clients of a user.
+func (s *Server) Client(t testing.TB, user string) versioned.Interface {
+	t.Helper()
+	client, err := versioned.NewForConfig(s.Config(user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func (s *Server) waitReady(t testing.TB) {
+	t.Helper()
+	client := s.Client(t, "admin").Discovery().RESTClient()
+	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		select {
+		case err := <-s.stopped:
+			return false, err
+		default:
+		}
+		return client.Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("the server did not become ready: %v", err)
+	}
+}
