@@ -1,2 +1,91 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Command dev runs a real Kubernetes control plane with nsinit on this machine, as
+// processes on loopback, for development, tests and the demo. README.md beside it says
+// what it leaves where.
 package main
-func main(){}
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+const usage = `usage: dev [--dir DIR] COMMAND
+
+  build                       build every program
+  up                          start the control plane and nsinit in the background
+  down                        stop what up started
+  run                         the same in the foreground, with an initializer, until Ctrl-C
+  demo                        play the life of a namespace, check each step, clean up
+  status                      show what runs
+  start|stop|kill PROGRAM     start, stop (SIGTERM) or kill -9 one program
+  kubeconfig USER [GROUP...]  write a kubeconfig for a user, and print its path
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("dev", flag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	dir := flags.String("dir", os.Getenv("NSINIT_DEV_DIR"), "state directory, _output/dev by default")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	cluster, err := NewCluster(*dir)
+	if err != nil {
+		return err
+	}
+	rest := flags.Args()
+	if len(rest) == 0 {
+		flags.Usage()
+		return errors.New("name a command")
+	}
+	switch command := rest[0]; command {
+	case "build":
+		return cluster.Build(ctx)
+	case "up":
+		return cluster.Up(ctx)
+	case "down":
+		return cluster.Down(context.WithoutCancel(ctx))
+	case "run":
+		return cluster.Run(ctx)
+	case "demo":
+		return cluster.Demo(ctx)
+	case "status":
+		return cluster.Status()
+	case "start", "stop", "kill":
+		if len(rest) != 2 {
+			return fmt.Errorf("%s takes the name of one program: %s", command, strings.Join(programNames(), ", "))
+		}
+		return cluster.control(ctx, command, rest[1])
+	case "kubeconfig":
+		if len(rest) < 2 {
+			return errors.New("kubeconfig takes the name of a user, and groups")
+		}
+		path, err := cluster.UserKubeconfig(rest[1], rest[2:]...)
+		if err == nil {
+			fmt.Println(path)
+		}
+		return err
+	default:
+		flags.Usage()
+		return fmt.Errorf("unknown command %q", command)
+	}
+}

@@ -1,7 +1,15 @@
 //go:build tools
 
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
 package main
 
+// The programs of the control plane, so that go.mod pins them and everything that they
+// are built from.
 import (
 	_ "go.etcd.io/etcd/server/v3"
 	_ "k8s.io/kubernetes/cmd/kube-apiserver"

@@ -1,0 +1,125 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// kubernetesPrograms are built from the module in this folder.
+func kubernetesPrograms() map[string]string {
+	return map[string]string{
+		"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
+		"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+		"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
+		"etcd":                    "go.etcd.io/etcd/server/v3",
+	}
+}
+
+// nsinitPrograms are built from the product's module.
+func nsinitPrograms() map[string]string {
+	return map[string]string{
+		"nsinit-apiserver":          "./cmd/nsinit-apiserver",
+		"nsinit-controller-manager": "./cmd/nsinit-controller-manager",
+		"policy-population":         "./vendor-hooks/policy-population",
+	}
+}
+
+// Build builds what is missing of Kubernetes, and nsinit always: where nothing changed,
+// that takes a moment.
+func (c *Cluster) Build(ctx context.Context) error {
+	if err := os.MkdirAll(c.BinDir, 0o755); err != nil {
+		return err
+	}
+	if err := c.buildKubernetes(ctx); err != nil {
+		return err
+	}
+	for name, pkg := range nsinitPrograms() {
+		if !exists(filepath.Join(c.Root, pkg)) { continue }
+		if err := c.goBuild(ctx, c.Root, name, pkg, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildKubernetes builds programs that are missing or were built from another go.mod.
+func (c *Cluster) buildKubernetes(ctx context.Context) error {
+	module := filepath.Join(c.Root, "hack", "dev")
+	pinned, err := os.ReadFile(filepath.Join(module, "go.mod"))
+	if err != nil {
+		return err
+	}
+	stamp := filepath.Join(c.BinDir, ".go.mod")
+	built, _ := os.ReadFile(stamp)
+	current := bytes.Equal(pinned, built)
+	version, err := kubernetesVersion(string(pinned))
+	if err != nil {
+		return err
+	}
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	ldflags := fmt.Sprintf("-s -w -X k8s.io/component-base/version.gitVersion=%s -X k8s.io/component-base/version.gitMajor=%s -X k8s.io/component-base/version.gitMinor=%s",
+		version, parts[0], parts[1])
+	for name, pkg := range kubernetesPrograms() {
+		if current && exists(filepath.Join(c.BinDir, name)) {
+			continue
+		}
+		if err := c.goBuild(ctx, module, name, pkg, ldflags); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(stamp, pinned, 0o600)
+}
+
+// kubernetesVersion reads the version of Kubernetes from go.mod.
+func kubernetesVersion(goMod string) (string, error) {
+	for _, line := range strings.Split(goMod, "\n") {
+		if fields := strings.Fields(line); len(fields) >= 2 && fields[0] == "k8s.io/kubernetes" && len(strings.Split(fields[1], ".")) == 3 {
+			return fields[1], nil
+		}
+	}
+	return "", fmt.Errorf("go.mod requires no version of k8s.io/kubernetes")
+}
+
+// goBuild builds one program into the folder of programs, and shows that it is at work.
+func (c *Cluster) goBuild(ctx context.Context, dir, name, pkg, ldflags string) error {
+	start := time.Now()
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags,
+		"-o", filepath.Join(c.BinDir, name), pkg)
+	command.Dir = dir
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	done := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(15 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				c.say("building %s (%s so far)", name, time.Since(start).Round(time.Second))
+			}
+		}
+	}()
+	err := command.Run()
+	close(done)
+	if err != nil {
+		return fmt.Errorf("cannot build %s: %w\n%s", name, err, output.String())
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		c.say("built %s in %s", name, took.Round(time.Second))
+	}
+	return nil
+}

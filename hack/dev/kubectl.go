@@ -1,0 +1,88 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// kubectl runs the cluster's kubectl with a kubeconfig, and returns what it prints. The
+// error holds what it says on standard error.
+func (c *Cluster) kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
+	return c.kubectlInput(ctx, kubeconfig, "", args...)
+}
+
+func (c *Cluster) kubectlInput(ctx context.Context, kubeconfig, input string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	command.Env = append(os.Environ(), "HOME="+c.Dir) // its discovery cache belongs to this control plane
+	command.Stdin = strings.NewReader(input)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+// admin runs kubectl as the administrator.
+func (c *Cluster) admin(ctx context.Context, args ...string) (string, error) {
+	return c.kubectl(ctx, c.AdminKubeconfig(), args...)
+}
+
+// AdminKubeconfig is the kubeconfig of the administrator.
+func (c *Cluster) AdminKubeconfig() string { return filepath.Join(c.Dir, "admin.kubeconfig") }
+
+// UserKubeconfig makes a client certificate for a user and a kubeconfig that holds it.
+func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) {
+	name := "user-" + strings.NewReplacer(":", "-", "/", "-").Replace(strings.Join(append([]string{user}, groups...), "-"))
+	return filepath.Join(c.Dir, name+".kubeconfig"), c.ensureKubeconfig(name, user, groups...)
+}
+
+// ensureKubeconfig writes NAME.kubeconfig for a user of the cluster.
+func (c *Cluster) ensureKubeconfig(name, user string, groups ...string) error {
+	identity := "client-" + name
+	if err := c.pki().EnsureClient(identity, "ca", user, groups...); err != nil {
+		return err
+	}
+	embed := func(path string) (string, error) {
+		data, err := os.ReadFile(path)
+		return base64.StdEncoding.EncodeToString(data), err
+	}
+	ca, err := embed(c.pki().Cert("ca"))
+	if err != nil {
+		return err
+	}
+	cert, err := embed(c.pki().Cert(identity))
+	if err != nil {
+		return err
+	}
+	key, err := embed(c.pki().Key(identity))
+	if err != nil {
+		return err
+	}
+	kubeconfig := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters:
+- name: nsinit-dev
+  cluster: {server: "https://127.0.0.1:%d", certificate-authority-data: %s}
+users:
+- name: user
+  user: {client-certificate-data: %s, client-key-data: %s}
+contexts:
+- name: nsinit-dev
+  context: {cluster: nsinit-dev, user: user}
+current-context: nsinit-dev
+`, c.Ports["kube-apiserver"], ca, cert, key)
+	return os.WriteFile(filepath.Join(c.Dir, name+".kubeconfig"), []byte(kubeconfig), 0o600)
+}

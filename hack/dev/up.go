@@ -1,0 +1,262 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// startLimit is how long a program may take to be ready: much longer than it takes on two
+// busy cores.
+const startLimit = 2 * time.Minute
+
+// Up builds what is missing, starts what does not run, applies the manifests, and returns
+// when the API of nsinit is available and the policies are seen to act.
+func (c *Cluster) Up(ctx context.Context) error {
+	if err := c.Build(ctx); err != nil {
+		return err
+	}
+	if err := c.identities(); err != nil {
+		return err
+	}
+	if err := c.kubernetes(ctx); err != nil {
+		return err
+	}
+	if err := c.nsinit(ctx); err != nil {
+		return err
+	}
+	c.say("nsinit is up: export KUBECONFIG=%s", c.AdminKubeconfig())
+	return nil
+}
+
+// identities makes every certificate and kubeconfig.
+func (c *Cluster) identities() error {
+	pki := c.pki()
+	systemAccount := func(name string) error {
+		return c.ensureKubeconfig(name, "system:serviceaccount:nsinit-system:"+name,
+			"system:serviceaccounts", "system:serviceaccounts:nsinit-system")
+	}
+	for _, step := range []func() error{
+		func() error { return pki.EnsureCA("ca") },
+		func() error { return pki.EnsureCA("front-proxy-ca") },
+		func() error { return pki.EnsureCA("etcd-ca") },
+		func() error { return pki.EnsureCA("nsinit-ca") },
+		func() error { return pki.EnsureServing("etcd", "etcd-ca") },
+		func() error { return pki.EnsureServing("kube-apiserver", "ca", "kubernetes", "kubernetes.default.svc") },
+		func() error {
+			return pki.EnsureServing("nsinit-apiserver", "nsinit-ca", "nsinit-apiserver.nsinit-system.svc")
+		},
+		func() error { return pki.EnsureClient("front-proxy-client", "front-proxy-ca", "front-proxy-client") },
+		func() error { return pki.EnsureKeyPair("service-account") },
+		func() error { return c.ensureKubeconfig("admin", "kubernetes-admin", "system:masters") },
+		func() error { return c.ensureKubeconfig("kube-controller-manager", "system:kube-controller-manager") },
+		func() error { return systemAccount("nsinit-apiserver") },
+		func() error { return systemAccount("nsinit-controller-manager") },
+		func() error { return systemAccount("policy-population") },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("cannot make identities: %w", err)
+		}
+	}
+	return nil
+}
+
+// ensure starts a program and waits until a check succeeds. One that runs an older build
+// or other arguments is restarted.
+func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) error {
+	process := c.process(name)
+	if process.Pid() != 0 && !process.Current() {
+		c.say("restarting %s: it has changed", name)
+		if err := process.Stop(ctx, 30*time.Second); err != nil {
+			return err
+		}
+	}
+	if process.Pid() == 0 {
+		c.say("starting %s", name)
+	}
+	if err := process.Start(); err != nil {
+		return err
+	}
+	err := poll(ctx, startLimit, 100*time.Millisecond, func() error {
+		if process.Pid() == 0 {
+			return errors.New("it has ended")
+		}
+		return ready()
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not ready: %w\nlast lines of %s:\n%s", name, err, process.LogFile(), process.LogTail(15))
+	}
+	return nil
+}
+
+func (c *Cluster) kubernetes(ctx context.Context) error {
+	if err := c.ensure(ctx, "etcd", func() error { return nil }); err != nil {
+		return err
+	}
+	if err := c.ensure(ctx, "kube-apiserver", func() error {
+		_, err := c.admin(ctx, "get", "--raw", "/readyz")
+		return err
+	}); err != nil {
+		return err
+	}
+	return c.ensure(ctx, "kube-controller-manager", func() error {
+		_, err := c.admin(ctx, "get", "serviceaccount", "default", "--namespace=default")
+		return err
+	})
+}
+
+// nsinit installs and starts nsinit. The policies come last but for the controller, so
+// that the gate can be seen closed.
+func (c *Cluster) nsinit(ctx context.Context) error {
+	if err := c.writeOverlay(); err != nil {
+		return err
+	}
+	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("manifests")); err != nil {
+		return err
+	}
+	if err := c.ensure(ctx, "nsinit-apiserver", func() error {
+		out, err := c.admin(ctx, "get", "apiservice", "v1alpha1.nsinit.dev",
+			"-o", `jsonpath={.status.conditions[?(@.type=="Available")].status} {.status.conditions[?(@.type=="Available")].message}`)
+		if err == nil && !strings.HasPrefix(out, "True") {
+			err = fmt.Errorf("APIService v1alpha1.nsinit.dev is not available: %s", strings.TrimSpace(out))
+		}
+		if err == nil {
+			_, err = c.admin(ctx, "get", "namespacelifecycles")
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(c.Root, "artifacts", "policies")); err != nil {
+		return err
+	}
+	if err := c.policiesAct(ctx); err != nil {
+		return err
+	}
+	return c.ensure(ctx, "nsinit-controller-manager", func() error {
+		_, err := c.admin(ctx, "get", "namespacelifecycles", probeNamespace)
+		return err
+	})
+}
+
+// writeOverlay writes the kustomization of this control plane: the base, reached on
+// loopback.
+func (c *Cluster) writeOverlay() error {
+	ca, err := os.ReadFile(c.pki().Cert("nsinit-ca"))
+	if err != nil {
+		return err
+	}
+	dir := c.path("manifests")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	// kustomize takes folders by relative paths alone, from the real place of the folder.
+	relative := func(parts ...string) (string, error) {
+		from, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			return "", err
+		}
+		to, err := filepath.EvalSymlinks(filepath.Join(append([]string{c.Root}, parts...)...))
+		if err != nil {
+			return "", err
+		}
+		return filepath.Rel(from, to)
+	}
+	base, err := relative("artifacts", "deploy", "base")
+	if err != nil {
+		return err
+	}
+	dev, err := relative("hack", "dev", "manifests")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- %s
+- %s
+patches:
+- patch: |-
+    apiVersion: apiregistration.k8s.io/v1
+    kind: APIService
+    metadata: {name: v1alpha1.nsinit.dev}
+    spec:
+      caBundle: %s
+      service: {port: %d}
+- patch: |-
+    apiVersion: v1
+    kind: Service
+    metadata: {name: nsinit-apiserver, namespace: nsinit-system}
+    spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
+`, base, dev, base64.StdEncoding.EncodeToString(ca), c.Ports["nsinit-apiserver"])), 0o600)
+}
+
+const (
+	probeNamespace = "nsinit-dev-probe"
+	probeUser      = "nsinit-dev:probe"
+)
+
+// policiesAct waits until the policies are seen to do what they are for. The probe user
+// has the right to write, so what refuses it is a policy.
+func (c *Cluster) policiesAct(ctx context.Context) error {
+	c.say("waiting for the policies to be in force")
+	return poll(ctx, startLimit, 200*time.Millisecond, func() error {
+		out, err := c.admin(ctx, "create", "namespace", "nsinit-dev-dry-run", "--dry-run=server",
+			"-o", `jsonpath={.metadata.labels.nsinit\.dev/initializing}`)
+		if err != nil || out != "true" {
+			return fmt.Errorf("the stamp does not act: %q %w", out, err)
+		}
+		_, err = c.admin(ctx, "label", "namespace", "default", "nsinit.dev/initializing=true", "--dry-run=server", "--as", probeUser)
+		if !refusedBy(err, "nsinit-guard") {
+			return fmt.Errorf("the guard does not act: %w", orOpen(err))
+		}
+		return c.gateActs(ctx)
+	})
+}
+
+// gateActs looks at a namespace that is initializing. Once the controller runs, it opens
+// the namespace of the probe, and the gate was seen before.
+func (c *Cluster) gateActs(ctx context.Context) error {
+	if c.process("nsinit-controller-manager").Pid() != 0 {
+		return nil
+	}
+	label, err := c.admin(ctx, "get", "namespace", probeNamespace, "--ignore-not-found",
+		"-o", `jsonpath={.metadata.name}={.metadata.labels.nsinit\.dev/initializing}`)
+	switch {
+	case err != nil:
+		return err
+	case label == "":
+		if _, err := c.admin(ctx, "create", "namespace", probeNamespace); err != nil {
+			return err
+		}
+	case label != probeNamespace+"=true":
+		return nil // opened by a controller that ran before
+	}
+	_, err = c.admin(ctx, "create", "configmap", "probe", "--namespace", probeNamespace, "--dry-run=server", "--as", probeUser)
+	if !refusedBy(err, "nsinit-gate") {
+		return fmt.Errorf("the gate does not act: %w", orOpen(err))
+	}
+	return nil
+}
+
+func refusedBy(err error, policy string) bool {
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
+}
+
+func orOpen(err error) error {
+	if err == nil {
+		return errors.New("it let the probe pass")
+	}
+	return err
+}
