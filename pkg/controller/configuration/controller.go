@@ -1,0 +1,230 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package configuration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
+	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+)
+
+// Name is the name of the controller in logs and metrics.
+const Name = "configuration"
+
+const (
+	// settleDelay gathers the changes of many records into one count.
+	settleDelay = 200 * time.Millisecond
+	// recountInterval is how often a deleted configuration is counted again that
+	// namespaces still wait for.
+	recountInterval = 10 * time.Second
+)
+
+// Dependencies is what a Controller works with.
+type Dependencies struct {
+	Nsinit         versioned.Interface
+	Configurations informers.NamespaceInitializerConfigurationInformer
+	Records        informers.NamespaceLifecycleInformer
+	Clock          clock.WithTicker
+}
+
+// Controller keeps the status of configurations, and lets deleted ones leave.
+type Controller struct {
+	Dependencies
+
+	configurations listers.NamespaceInitializerConfigurationLister
+	records        listers.NamespaceLifecycleLister
+	synced         []cache.InformerSynced
+	queue          workqueue.TypedRateLimitingInterface[string]
+}
+
+// New returns a controller that is not running yet.
+func New(d Dependencies) (*Controller, error) {
+	c := &Controller{
+		Dependencies:   d,
+		configurations: d.Configurations.Lister(),
+		records:        d.Records.Lister(),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.DefaultTypedControllerRateLimiter[string](),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
+	}
+	registration, err := d.Configurations.Informer().AddEventHandler(handler(func(object any) {
+		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+			c.queue.Add(key)
+		}
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch configurations: %w", err)
+	}
+	c.synced = append(c.synced, registration.HasSynced)
+	registration, err = d.Records.Informer().AddEventHandler(handler(c.recordChanged))
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch records: %w", err)
+	}
+	c.synced = append(c.synced, registration.HasSynced)
+	return c, nil
+}
+
+func handler(f func(any)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{AddFunc: f, UpdateFunc: func(_, updated any) { f(updated) }, DeleteFunc: f}
+}
+
+// recordChanged counts the configurations of a record's plan again, soon.
+func (c *Controller) recordChanged(object any) {
+	if deleted, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = deleted.Obj
+	}
+	record, ok := object.(*v1alpha1.NamespaceLifecycle)
+	if !ok {
+		return
+	}
+	for _, planned := range record.Spec.Plan {
+		if planned.Configuration != nil {
+			c.queue.AddAfter(planned.Configuration.Name, settleDelay)
+		}
+	}
+}
+
+// Run works until the context ends.
+func (c *Controller) Run(ctx context.Context) error {
+	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
+	ctx = klog.NewContext(ctx, logger)
+	defer c.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return errors.New("stopped before the caches were filled")
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			for c.work(ctx) {
+			}
+		}, time.Second)
+	})
+	<-ctx.Done()
+	c.queue.ShutDown()
+	group.Wait()
+	return nil
+}
+
+func (c *Controller) work(ctx context.Context) bool {
+	key, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(key)
+	err := c.reconcile(ctx, key)
+	switch {
+	case err == nil:
+		c.queue.Forget(key)
+	case apierrors.IsConflict(err):
+		c.queue.AddRateLimited(key)
+	default:
+		klog.FromContext(ctx).Error(err, "Cannot bring the configuration up to date, trying again", "configuration", key)
+		c.queue.AddRateLimited(key)
+	}
+	return true
+}
+
+func (c *Controller) reconcile(ctx context.Context, name string) error {
+	configuration, err := c.configurations.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	pending, err := c.countCached(configuration)
+	if err != nil {
+		return err
+	}
+	if updated := withStatus(configuration, pending, c.Clock.Now()); updated != nil {
+		if configuration, err = c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
+			return ignoreNotFound(err)
+		}
+	}
+	if configuration.DeletionTimestamp == nil || !slices.Contains(configuration.Spec.Finalizers, v1alpha1.FinalizerKubernetes) {
+		return nil
+	}
+	if left := drainLeft(configuration, c.Clock.Now()); left > 0 {
+		c.queue.AddAfter(name, left)
+		return nil
+	}
+	return c.finalize(ctx, configuration)
+}
+
+// finalize lets a drained configuration leave, if a live count finds nobody who waits.
+func (c *Controller) finalize(ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration) error {
+	pending, err := c.countLive(ctx, configuration)
+	if err != nil {
+		return fmt.Errorf("cannot count the namespaces that wait: %w", err)
+	}
+	if pending > 0 {
+		c.queue.AddAfter(configuration.Name, recountInterval)
+		return nil
+	}
+	updated := configuration.DeepCopy()
+	updated.Spec.Finalizers = slices.DeleteFunc(updated.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
+	_, err = c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Finalize(ctx, updated.Name, updated, metav1.UpdateOptions{})
+	if err == nil {
+		klog.FromContext(ctx).Info("Released the deleted configuration", "configuration", configuration.Name)
+	}
+	return ignoreNotFound(err)
+}
+
+func (c *Controller) countCached(configuration *v1alpha1.NamespaceInitializerConfiguration) (int, error) {
+	records, err := c.records.List(labels.Everything())
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, record := range records {
+		if isPendingOn(record, configuration) {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// countLive reads all records from storage, in pages.
+func (c *Controller) countLive(ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration) (int, error) {
+	count := 0
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, options)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		if record, ok := object.(*v1alpha1.NamespaceLifecycle); ok && isPendingOn(record, configuration) {
+			count++
+		}
+		return nil
+	})
+	return count, err
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,69 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package configuration
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// DrainPeriod is how long after the deletion of a configuration a record may still be
+// created with its initializers: the list that admission goes by may be 5 s old, the
+// creation of a record takes 10 s at most, and clocks differ a little.
+const DrainPeriod = 20 * time.Second
+
+// ConditionDrained is False while a deleted configuration waits, and says for what.
+const ConditionDrained = "Drained"
+
+// isPendingOn says whether a record waits for an initializer of one incarnation of a
+// configuration.
+func isPendingOn(record *v1alpha1.NamespaceLifecycle, configuration *v1alpha1.NamespaceInitializerConfiguration) bool {
+	if record.Spec.Initializers == nil {
+		return false
+	}
+	return slices.ContainsFunc(record.Spec.Plan, func(planned v1alpha1.PlannedInitializer) bool {
+		return planned.Configuration != nil && planned.Configuration.UID == configuration.UID &&
+			slices.Contains(record.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
+	})
+}
+
+// drainLeft returns how long a deleted configuration has to wait before a count of the
+// namespaces that are pending on it is final.
+func drainLeft(configuration *v1alpha1.NamespaceInitializerConfiguration, now time.Time) time.Duration {
+	return configuration.DeletionTimestamp.Add(DrainPeriod).Sub(now)
+}
+
+// withStatus returns a copy with the status that follows from the number of namespaces
+// that are pending, or nil if it has that already.
+func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, pending int, now time.Time) *v1alpha1.NamespaceInitializerConfiguration {
+	updated := configuration.DeepCopy()
+	updated.Status.PendingNamespaces = int32(pending) //nolint:gosec // a count of namespaces
+	if configuration.DeletionTimestamp != nil {
+		condition := metav1.Condition{
+			Type: ConditionDrained, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
+			Reason:             "Draining",
+			Message:            fmt.Sprintf("requests that began before the deletion may still use the configuration for %s after it", DrainPeriod),
+			LastTransitionTime: metav1.NewTime(now),
+		}
+		if pending > 0 {
+			condition.Reason = "NamespacesPending"
+			condition.Message = fmt.Sprintf("%d namespaces wait for an initializer of this configuration: let it finish them, or delete them (kubectl get nsl --field-selector status.phase=Initializing)", pending)
+		}
+		meta.SetStatusCondition(&updated.Status.Conditions, condition)
+	}
+	if equality.Semantic.DeepEqual(configuration.Status, updated.Status) {
+		return nil
+	}
+	return updated
+}

@@ -1,0 +1,184 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
+)
+
+// take takes a step on a state that was read live.
+func (c *Controller) take(ctx context.Context, step action, s state) error {
+	switch step {
+	case createRecord:
+		return c.createRecord(ctx, s.namespace)
+	case deleteRecord:
+		return ignoreAbsent(c.lifecycles().Delete(ctx, s.record.Name, only(s.record.UID)))
+	case releaseRecord:
+		lifecycle := s.record.DeepCopy()
+		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
+		_, err := c.lifecycles().Finalize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
+		return ignoreAbsent(err)
+	case releaseNamespace:
+		namespace := s.namespace.DeepCopy()
+		namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == v1alpha1.NamespaceFinalizer })
+		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+		return ignoreAbsent(err)
+	case removeNamespace:
+		return ignoreAbsent(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
+	case secureNamespace:
+		return c.secureNamespace(ctx, s)
+	case failNamespace:
+		return c.failNamespace(ctx, s)
+	case openGate:
+		return c.openGate(ctx, s.namespace)
+	}
+	return c.report(ctx, s)
+}
+
+// createRecord creates the record of a namespace. A refusal is told to the tenant, who
+// sees nothing else of it.
+func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespace) error {
+	_, err := c.lifecycles().Create(ctx, &v1alpha1.NamespaceLifecycle{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name},
+		Spec:       v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespace.UID},
+	}, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		c.Metrics.records.Inc()
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return nil // its event brings the name back
+	case !isClosed(namespace) || apierrors.IsConflict(err):
+		return fmt.Errorf("cannot create the record: %w", err)
+	}
+	refusal := report{corev1.ConditionTrue, v1alpha1.ReasonNoRecord,
+		fmt.Sprintf("nsinit cannot tell yet which initializers the namespace needs, and tries again: %v", err)}
+	if reportErr := c.write(ctx, namespace, refusal); reportErr != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot report on the namespace", "err", reportErr)
+	}
+	return fmt.Errorf("cannot create the record: %w", err)
+}
+
+// secureNamespace acts as the built-in initializer: a participant that has to clean up
+// later is safe from a deletion once the namespace carries nsinit's finalizer.
+func (c *Controller) secureNamespace(ctx context.Context, s state) error {
+	if hasParticipants(s.record) && !slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) {
+		namespace := s.namespace.DeepCopy()
+		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)
+		if _, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("cannot put finalizer %q on the namespace: %w", v1alpha1.NamespaceFinalizer, err)
+		}
+	}
+	lifecycle := s.record.DeepCopy()
+	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("cannot remove initializer %q: %w", v1alpha1.InitializerLifecycle, err)
+	}
+	return nil
+}
+
+// failNamespace tells everybody why, and deletes the namespace. Finalizers hold it as
+// they hold any other.
+func (c *Controller) failNamespace(ctx context.Context, s state) error {
+	why := describe(s)
+	if why != nil {
+		if err := c.write(ctx, s.namespace, *why); err != nil {
+			return fmt.Errorf("cannot report the failure on the namespace: %w", err)
+		}
+		c.Events.Event(s.namespace, corev1.EventTypeWarning, v1alpha1.ReasonFailed, why.message)
+		klog.FromContext(ctx).Info("Deleting the namespace: its initialization failed", "reason", why.message)
+	}
+	return ignoreAbsent(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
+}
+
+// openGate removes the label and sets the conditions in one write, which fails if the
+// namespace changed since it was read. It is the only place where a gate opens.
+func (c *Controller) openGate(ctx context.Context, read *corev1.Namespace) error {
+	namespace := read.DeepCopy()
+	delete(namespace.Labels, v1alpha1.LabelInitializing)
+	said := opened()
+	said.apply(namespace, c.Clock.Now())
+	updated, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("cannot open the gate: %w", err)
+	}
+	if isClosed(updated) {
+		// An API server that keeps labels in writes to status takes two of them.
+		updated = updated.DeepCopy()
+		delete(updated.Labels, v1alpha1.LabelInitializing)
+		if _, err := c.Core.CoreV1().Namespaces().Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("cannot open the gate: %w", err)
+		}
+	}
+	took := c.Clock.Since(read.CreationTimestamp.Time)
+	c.Metrics.openings.Inc()
+	c.Metrics.timeToReady.Observe(took.Seconds())
+	c.Events.Event(read, corev1.EventTypeNormal, v1alpha1.ReasonInitialized, "Every initializer is done: the namespace is open")
+	klog.FromContext(ctx).Info("Opened the gate", "uid", read.UID, "age", took)
+	return nil
+}
+
+// report brings the conditions of a namespace up to date. Where the cache is behind, the
+// write fails with a conflict.
+func (c *Controller) report(ctx context.Context, s state) error {
+	said := describe(s)
+	if said == nil {
+		return nil
+	}
+	return c.write(ctx, s.namespace, *said)
+}
+
+func (c *Controller) write(ctx context.Context, read *corev1.Namespace, said report) error {
+	namespace := read.DeepCopy()
+	if !said.apply(namespace, c.Clock.Now()) {
+		return nil
+	}
+	_, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
+	return ignoreAbsent(err)
+}
+
+func (c *Controller) lifecycles() client.NamespaceLifecycleInterface {
+	return c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+}
+
+// only restricts a deletion to one incarnation.
+func only(uid types.UID) metav1.DeleteOptions {
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+}
+
+func getOptions() metav1.GetOptions { return metav1.GetOptions{} }
+
+// isAbsent says whether an error means that the object itself is not there. While an
+// aggregated API is not registered, its whole group is not found either, and that says
+// nothing about the object.
+func isAbsent(err error, resource schema.GroupResource, name string) bool {
+	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // the error of a client is not wrapped
+	if !ok || !apierrors.IsNotFound(err) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Name == name && details.Kind == resource.Resource
+}
+
+func ignoreAbsent(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,53 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package lifecycle
+
+import (
+	"k8s.io/component-base/metrics"
+)
+
+// Metrics are the metrics of the controller.
+type Metrics struct {
+	openings    *metrics.Counter
+	records     *metrics.Counter
+	failures    *metrics.Counter
+	timeToReady *metrics.Histogram
+}
+
+// NewMetrics returns metrics that are not registered yet.
+func NewMetrics() *Metrics {
+	const namespace, subsystem = "nsinit", "lifecycle"
+	return &Metrics{
+		openings: metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "gate_openings_total", StabilityLevel: metrics.ALPHA,
+			Help: "Number of namespaces whose gate this instance opened.",
+		}),
+		records: metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "records_created_total", StabilityLevel: metrics.ALPHA,
+			Help: "Number of records that this instance created.",
+		}),
+		failures: metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "reconcile_failures_total", StabilityLevel: metrics.ALPHA,
+			Help: "Number of times that a namespace could not be brought forward and is tried again.",
+		}),
+		timeToReady: metrics.NewHistogram(&metrics.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "time_to_ready_seconds", StabilityLevel: metrics.ALPHA,
+			Help:    "Time from the creation of a namespace to the opening of its gate, in seconds. Creation times are whole seconds.",
+			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600},
+		}),
+	}
+}
+
+// Register registers the metrics with a registry, whose function is given.
+func (m *Metrics) Register(register func(metrics.Registerable) error) error {
+	for _, metric := range []metrics.Registerable{m.openings, m.records, m.failures, m.timeToReady} {
+		if err := register(metric); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package lifecycle
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// state is what the controller knows of one name: the namespace and the record, each nil
+// if there is none.
+type state struct {
+	namespace *corev1.Namespace
+	record    *v1alpha1.NamespaceLifecycle
+}
+
+// action is the next step for one name. Each is idempotent, and each is taken on a state
+// that was read live.
+type action string
+
+const (
+	// nothing: the next step is somebody else's.
+	nothing action = "Nothing"
+	// createRecord: the namespace has no record yet.
+	createRecord action = "CreateRecord"
+	// deleteRecord: the namespace that the record describes is going, or gone. It
+	// begins the deletion, and ends one whose finalizers are empty already.
+	deleteRecord action = "DeleteRecord"
+	// releaseRecord: nothing of the namespace's content is left, so "kubernetes" leaves
+	// the record's finalizers.
+	releaseRecord action = "ReleaseRecord"
+	// releaseNamespace: the record has left, so nsinit's finalizer leaves the namespace.
+	releaseNamespace action = "ReleaseNamespace"
+	// removeNamespace: the deletion of the namespace waits for a second request,
+	// because its finalizers were empty when the first one came.
+	removeNamespace action = "RemoveNamespace"
+	// secureNamespace: it is the built-in initializer's turn.
+	secureNamespace action = "SecureNamespace"
+	// failNamespace: an initializer failed, so the namespace is deleted.
+	failNamespace action = "FailNamespace"
+	// openGate: every initializer is done, and the gate is still closed.
+	openGate action = "OpenGate"
+)
+
+// next returns the next step.
+func next(s state) action {
+	switch {
+	case s.namespace == nil && s.record == nil:
+		return nothing
+	case s.record == nil && s.namespace.DeletionTimestamp == nil:
+		return createRecord
+	case s.record == nil:
+		return nextWithoutRecord(s.namespace)
+	case s.namespace == nil || s.namespace.UID != s.record.Spec.NamespaceUID:
+		return nextOfFormer(s.record)
+	case s.namespace.DeletionTimestamp != nil:
+		return nextOfTerminating(s)
+	case s.record.DeletionTimestamp != nil:
+		// Somebody privileged deleted the record of a live namespace. It leaves
+		// when its participants have let it go, and is created anew.
+		return leave(s.record)
+	case failure(s.record) != nil:
+		return failNamespace
+	case current(s.record) == v1alpha1.InitializerLifecycle:
+		return secureNamespace
+	case current(s.record) == "" && isClosed(s.namespace):
+		return openGate
+	}
+	return nothing
+}
+
+// nextWithoutRecord is for a namespace that is being deleted and has no record any more.
+func nextWithoutRecord(namespace *corev1.Namespace) action {
+	switch {
+	case slices.Contains(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer):
+		return releaseNamespace
+	case len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0:
+		return removeNamespace
+	}
+	return nothing
+}
+
+// nextOfFormer is for a record whose namespace is gone. Of its content, nothing is left.
+func nextOfFormer(record *v1alpha1.NamespaceLifecycle) action {
+	if record.DeletionTimestamp == nil {
+		return deleteRecord
+	}
+	return leave(record)
+}
+
+// nextOfTerminating is for a namespace that is being deleted. Its content is gone when
+// "kubernetes" has left its finalizers.
+func nextOfTerminating(s state) action {
+	switch {
+	case s.record.DeletionTimestamp == nil:
+		return deleteRecord
+	case slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
+		return nothing
+	}
+	return leave(s.record)
+}
+
+// leave is for a record that is being deleted and that nsinit itself need not hold.
+func leave(record *v1alpha1.NamespaceLifecycle) action {
+	switch {
+	case slices.Contains(record.Spec.Finalizers, v1alpha1.FinalizerKubernetes):
+		return releaseRecord
+	case len(record.Spec.Finalizers) == 0 && len(record.Finalizers) == 0:
+		return deleteRecord
+	}
+	return nothing // participants have not cleaned up
+}
+
+// current returns the first pending initializer, or "". It reads the spec: status is
+// never evidence.
+func current(record *v1alpha1.NamespaceLifecycle) string {
+	if record.Spec.Initializers == nil || len(record.Spec.Initializers.Pending) == 0 {
+		return ""
+	}
+	return record.Spec.Initializers.Pending[0].Name
+}
+
+// failure returns the result that ended the initialization, or nil.
+func failure(record *v1alpha1.NamespaceLifecycle) *metav1.Status {
+	if record.Spec.Initializers == nil || record.Spec.Initializers.Result == nil ||
+		record.Spec.Initializers.Result.Status != metav1.StatusFailure {
+		return nil
+	}
+	return record.Spec.Initializers.Result
+}
+
+// isClosed says whether a namespace's gate is closed.
+func isClosed(namespace *corev1.Namespace) bool {
+	_, closed := namespace.Labels[v1alpha1.LabelInitializing]
+	return closed
+}
+
+// hasParticipants says whether somebody acts when the namespace is deleted.
+func hasParticipants(record *v1alpha1.NamespaceLifecycle) bool {
+	return slices.ContainsFunc(record.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer })
+}

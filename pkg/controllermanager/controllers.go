@@ -1,0 +1,88 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controllermanager
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/controller/configuration"
+	"github.com/nsinit/nsinit/pkg/controller/exemptions"
+	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+)
+
+// runControllers runs every controller until the context ends, and waits for them.
+func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface) error {
+	events := record.NewBroadcaster(record.WithContext(ctx))
+	defer events.Shutdown()
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.CoreV1().Events("")})
+
+	namespace, configMap, err := o.exemptions()
+	if err != nil {
+		return err
+	}
+	exempt, err := exemptions.New(core, namespace, configMap)
+	if err != nil {
+		return err
+	}
+	metrics := lifecycle.NewMetrics()
+	if err := metrics.Register(legacyregistry.Register); err != nil {
+		return err
+	}
+
+	coreFactory := informers.NewSharedInformerFactory(core, 0)
+	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, 0)
+	records := nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles()
+	lifecycles, err := lifecycle.New(lifecycle.Dependencies{
+		Core:       core,
+		Nsinit:     nsinit,
+		Namespaces: coreFactory.Core().V1().Namespaces(),
+		Records:    records,
+		Exemptions: exempt,
+		Events:     events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
+		Metrics:    metrics,
+		Clock:      clock.RealClock{},
+	})
+	if err != nil {
+		return err
+	}
+	configurations, err := configuration.New(configuration.Dependencies{
+		Nsinit:         nsinit,
+		Configurations: nsinitFactory.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
+		Records:        records,
+		Clock:          clock.RealClock{},
+	})
+	if err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	coreFactory.StartWithContext(ctx)
+	nsinitFactory.StartWithContext(ctx)
+	var group sync.WaitGroup
+	errs := make([]error, 2)
+	group.Go(func() { exempt.Run(ctx) })
+	group.Go(func() { defer cancel(); errs[0] = lifecycles.Run(ctx, o.Workers) })
+	group.Go(func() { defer cancel(); errs[1] = configurations.Run(ctx) })
+	group.Wait()
+	coreFactory.Shutdown()
+	nsinitFactory.Shutdown()
+	return errors.Join(errs...)
+}

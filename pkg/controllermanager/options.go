@@ -1,0 +1,141 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package controllermanager puts nsinit-controller-manager together: flags, leader
+// election, the endpoints for health and metrics, and the controllers.
+package controllermanager
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+const (
+	name             = "nsinit-controller-manager"
+	installNamespace = "nsinit-system"
+)
+
+// Options are the options of nsinit-controller-manager.
+type Options struct {
+	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
+	Authentication *genericoptions.DelegatingAuthenticationOptions
+	Authorization  *genericoptions.DelegatingAuthorizationOptions
+	Logs           *logs.Options
+
+	Kubeconfig     string
+	Exemptions     string
+	Workers        int
+	LeaderElection LeaderElection
+}
+
+// LeaderElection says how instances agree on which of them acts.
+type LeaderElection struct {
+	Enabled           bool
+	ResourceNamespace string
+	LeaseDuration     time.Duration
+	RenewDeadline     time.Duration
+	RetryPeriod       time.Duration
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	o := &Options{
+		SecureServing:  genericoptions.NewSecureServingOptions().WithLoopback(),
+		Authentication: genericoptions.NewDelegatingAuthenticationOptions(),
+		Authorization:  genericoptions.NewDelegatingAuthorizationOptions(),
+		Logs:           logs.NewOptions(),
+		Exemptions:     installNamespace + "/nsinit-exemptions",
+		Workers:        8,
+		LeaderElection: LeaderElection{
+			Enabled:           true,
+			ResourceNamespace: installNamespace,
+			LeaseDuration:     15 * time.Second,
+			RenewDeadline:     10 * time.Second,
+			RetryPeriod:       2 * time.Second,
+		},
+	}
+	o.SecureServing.BindPort = 10443
+	o.SecureServing.ServerCert.CertDirectory = ""
+	o.SecureServing.ServerCert.PairName = name
+	o.Authorization.AlwaysAllowPaths = []string{"/healthz", "/livez", "/readyz"}
+	return o
+}
+
+// AddFlags adds every flag.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	o.SecureServing.AddFlags(flags)
+	o.Authentication.AddFlags(flags)
+	o.Authorization.AddFlags(flags)
+	logsapi.AddFlags(o.Logs, flags)
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"Kubeconfig of the cluster. Without it, the service account of the pod is used.")
+	flags.StringVar(&o.Exemptions, "exemptions-configmap", o.Exemptions,
+		"NAMESPACE/NAME of the ConfigMap that lists the namespaces which nsinit leaves alone, one on each line of its key namespaces. The policies read the same one.")
+	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are worked on at the same time.")
+	flags.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
+		"Let one of several instances act at a time.")
+	flags.StringVar(&o.LeaderElection.ResourceNamespace, "leader-elect-resource-namespace", o.LeaderElection.ResourceNamespace,
+		"Namespace of the Lease by which instances agree.")
+	flags.DurationVar(&o.LeaderElection.LeaseDuration, "leader-elect-lease-duration", o.LeaderElection.LeaseDuration,
+		"How long an instance that does not answer is still taken for the leader.")
+	flags.DurationVar(&o.LeaderElection.RenewDeadline, "leader-elect-renew-deadline", o.LeaderElection.RenewDeadline,
+		"How long the leader tries to renew its lease before it gives up.")
+	flags.DurationVar(&o.LeaderElection.RetryPeriod, "leader-elect-retry-period", o.LeaderElection.RetryPeriod,
+		"How long an instance waits between two tries.")
+}
+
+// Complete fills in what follows from other options.
+func (o *Options) Complete() error {
+	if o.Kubeconfig != "" {
+		if o.Authentication.RemoteKubeConfigFile == "" {
+			o.Authentication.RemoteKubeConfigFile = o.Kubeconfig
+		}
+		if o.Authorization.RemoteKubeConfigFile == "" {
+			o.Authorization.RemoteKubeConfigFile = o.Kubeconfig
+		}
+	}
+	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts(name, nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return fmt.Errorf("cannot make a certificate: %w", err)
+	}
+	return nil
+}
+
+// Validate returns everything that is wrong.
+func (o *Options) Validate() error {
+	var errs []error
+	errs = append(errs, o.SecureServing.Validate()...)
+	errs = append(errs, o.Authentication.Validate()...)
+	errs = append(errs, o.Authorization.Validate()...)
+	if _, _, err := o.exemptions(); err != nil {
+		errs = append(errs, err)
+	}
+	if o.Workers < 1 {
+		errs = append(errs, fmt.Errorf("--workers=%d: at least one is needed", o.Workers))
+	}
+	le := o.LeaderElection
+	if le.Enabled && (le.RetryPeriod <= 0 || le.RenewDeadline <= le.RetryPeriod || le.LeaseDuration <= le.RenewDeadline) {
+		errs = append(errs, errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period"))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// exemptions splits the name of the ConfigMap.
+func (o *Options) exemptions() (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(o.Exemptions, "/")
+	if !ok || namespace == "" || name == "" {
+		return "", "", fmt.Errorf("--exemptions-configmap=%q: give NAMESPACE/NAME", o.Exemptions)
+	}
+	return namespace, name, nil
+}

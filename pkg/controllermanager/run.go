@@ -1,0 +1,86 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controllermanager
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection"
+	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version/verflag"
+
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+// NewCommand returns the command nsinit-controller-manager. It runs until its context
+// ends.
+func NewCommand() *cobra.Command {
+	o := NewOptions()
+	command := &cobra.Command{
+		Use:   name,
+		Short: "Run the controllers of nsinit",
+		Long: "nsinit-controller-manager gives each namespace its record, opens its gate when every initializer is done, " +
+			"and lets the record leave when the namespace goes.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			verflag.PrintAndExitIfRequested()
+			if err := logsapi.ValidateAndApply(o.Logs, nil); err != nil {
+				return err
+			}
+			cliflag.PrintFlags(command.Flags())
+			if err := o.Complete(); err != nil {
+				return err
+			}
+			if err := o.Validate(); err != nil {
+				return err
+			}
+			return o.Run(command.Context())
+		},
+	}
+	o.AddFlags(command.Flags())
+	verflag.AddFlags(command.Flags())
+	return command
+}
+
+// Run serves health and metrics, and runs the controllers while this instance leads.
+func (o *Options) Run(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("cannot load the configuration of the cluster: %w", err)
+	}
+	config = rest.AddUserAgent(config, name)
+	config.QPS = -1 // the servers share their capacity by priority and fairness
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	nsinit, err := versioned.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watchdog := leaderelection.NewLeaderHealthzAdaptor(leaseGrace)
+	stopped, err := o.serve(ctx, watchdog)
+	if err != nil {
+		return err
+	}
+	err = o.lead(ctx, core, watchdog, func(ctx context.Context) error {
+		return o.runControllers(ctx, core, nsinit)
+	})
+	cancel()
+	<-stopped
+	return err
+}

@@ -1,0 +1,63 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controllermanager
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // registers the metrics of queues
+	"k8s.io/controller-manager/app"
+)
+
+// shutdownTimeout is how long requests for metrics may take to finish at the end.
+const shutdownTimeout = 5 * time.Second
+
+// serve answers /healthz, /livez, /readyz and /metrics until the context ends, and returns
+// a channel that is closed when it has stopped. Metrics are for those whom the cluster
+// allows to read them.
+func (o *Options) serve(ctx context.Context, watchdog *leaderelection.HealthzAdaptor) (<-chan struct{}, error) {
+	var serving *server.SecureServingInfo
+	var loopback *rest.Config
+	if err := o.SecureServing.ApplyTo(&serving, &loopback); err != nil {
+		return nil, fmt.Errorf("cannot listen: %w", err)
+	}
+	if serving == nil { // --secure-port=0
+		stopped := make(chan struct{})
+		close(stopped)
+		return stopped, nil
+	}
+	var authentication server.AuthenticationInfo
+	if err := o.Authentication.ApplyTo(&authentication, serving, nil); err != nil {
+		return nil, fmt.Errorf("cannot set up authentication: %w", err)
+	}
+	var authorization server.AuthorizationInfo
+	if err := o.Authorization.ApplyTo(&authorization); err != nil {
+		return nil, fmt.Errorf("cannot set up authorization: %w", err)
+	}
+	stopped, _, err := serving.Serve(app.BuildHandlerChain(handler(watchdog), &authorization, &authentication), shutdownTimeout, ctx.Done())
+	return stopped, err
+}
+
+// handler returns what is served. An instance that only waits for its turn to lead is
+// healthy and ready, too.
+func handler(watchdog *leaderelection.HealthzAdaptor) http.Handler {
+	paths := mux.NewPathRecorderMux(name)
+	healthz.InstallHandler(paths, healthz.PingHealthz, watchdog)
+	healthz.InstallLivezHandler(paths, healthz.PingHealthz, watchdog)
+	healthz.InstallReadyzHandler(paths, healthz.PingHealthz, watchdog)
+	paths.Handle("/metrics", legacyregistry.Handler())
+	return paths
+}
