@@ -29,6 +29,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/absent"
 )
 
 // Name is the name of the controller in logs and metrics.
@@ -161,7 +162,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	}
 	if updated := withStatus(configuration, pending, c.Clock.Now()); updated != nil {
 		if configuration, err = c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
-			return ignoreNotFound(err)
+			return absent.Ignore(err)
 		}
 	}
 	if configuration.DeletionTimestamp == nil || !slices.Contains(configuration.Spec.Finalizers, v1alpha1.FinalizerKubernetes) {
@@ -190,7 +191,7 @@ func (c *Controller) finalize(ctx context.Context, configuration *v1alpha1.Names
 	if err == nil {
 		klog.FromContext(ctx).Info("Released the deleted configuration", "configuration", configuration.Name)
 	}
-	return ignoreNotFound(err)
+	return absent.Ignore(err)
 }
 
 func (c *Controller) countCached(configuration *v1alpha1.NamespaceInitializerConfiguration) (int, error) {
@@ -220,11 +221,4 @@ func (c *Controller) countLive(ctx context.Context, configuration *v1alpha1.Name
 		return nil
 	})
 	return count, err
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

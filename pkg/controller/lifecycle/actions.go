@@ -14,12 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/absent"
 )
 
 // take takes a step on a state that was read live.
@@ -28,19 +28,19 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 	case createRecord:
 		return c.createRecord(ctx, s.namespace)
 	case deleteRecord:
-		return ignoreAbsent(c.lifecycles().Delete(ctx, s.record.Name, only(s.record.UID)))
+		return absent.Ignore(c.lifecycles().Delete(ctx, s.record.Name, only(s.record.UID)))
 	case releaseRecord:
 		lifecycle := s.record.DeepCopy()
 		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
 		_, err := c.lifecycles().Finalize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
-		return ignoreAbsent(err)
+		return absent.Ignore(err)
 	case releaseNamespace:
 		namespace := s.namespace.DeepCopy()
 		namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == v1alpha1.NamespaceFinalizer })
 		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
-		return ignoreAbsent(err)
+		return absent.Ignore(err)
 	case removeNamespace:
-		return ignoreAbsent(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
+		return absent.Ignore(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
 	case secureNamespace:
 		return c.secureNamespace(ctx, s)
 	case failNamespace:
@@ -104,7 +104,7 @@ func (c *Controller) failNamespace(ctx context.Context, s state) error {
 		c.Events.Event(s.namespace, corev1.EventTypeWarning, v1alpha1.ReasonFailed, why.message)
 		klog.FromContext(ctx).Info("Deleting the namespace: its initialization failed", "reason", why.message)
 	}
-	return ignoreAbsent(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
+	return absent.Ignore(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
 }
 
 // openGate removes the label and sets the conditions in one write, which fails if the
@@ -150,7 +150,7 @@ func (c *Controller) write(ctx context.Context, read *corev1.Namespace, said rep
 		return nil
 	}
 	_, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
-	return ignoreAbsent(err)
+	return absent.Ignore(err)
 }
 
 func (c *Controller) lifecycles() client.NamespaceLifecycleInterface {
@@ -160,25 +160,4 @@ func (c *Controller) lifecycles() client.NamespaceLifecycleInterface {
 // only restricts a deletion to one incarnation.
 func only(uid types.UID) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
-}
-
-func getOptions() metav1.GetOptions { return metav1.GetOptions{} }
-
-// isAbsent says whether an error means that the object itself is not there. While an
-// aggregated API is not registered, its whole group is not found either, and that says
-// nothing about the object.
-func isAbsent(err error, resource schema.GroupResource, name string) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // the error of a client is not wrapped
-	if !ok || !apierrors.IsNotFound(err) {
-		return false
-	}
-	details := status.Status().Details
-	return details != nil && details.Name == name && details.Kind == resource.Resource
-}
-
-func ignoreAbsent(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -26,11 +26,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/absent"
 )
 
 // Name is the name of the controller in logs and metrics.
@@ -208,15 +208,15 @@ func (c *Controller) cached(name string) (state, error) {
 // namespace that is found after it, or to a former one, which its UID tells.
 func (c *Controller) live(ctx context.Context, name string) (state, error) {
 	var s state
-	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, getOptions())
-	if err != nil && !isAbsent(err, v1alpha1.Resource("namespacelifecycles"), name) {
+	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !absent.Is(err) {
 		return s, fmt.Errorf("cannot read the record: %w", err)
 	}
 	if err == nil {
 		s.record = lifecycle
 	}
-	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, getOptions())
-	if err != nil && !isAbsent(err, corev1.Resource("namespaces"), name) {
+	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !absent.Is(err) {
 		return s, fmt.Errorf("cannot read the namespace: %w", err)
 	}
 	if err == nil {
