@@ -1,0 +1,212 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package population
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/ext"
+	"google.golang.org/protobuf/types/known/structpb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// costLimit bounds what one expression may cost to evaluate, in CEL's units.
+const costLimit = 100_000
+
+// newEnvironment returns the CEL environment of manifests.
+func newEnvironment() (*cel.Env, error) {
+	return cel.NewEnv(
+		ext.Strings(),
+		cel.OptionalTypes(),
+		cel.Variable("namespace", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("creator", cel.StringType),
+		cel.Variable("creatorGroups", cel.ListType(cel.StringType)),
+	)
+}
+
+// parameters returns the values of the variables for one namespace.
+func parameters(namespace *corev1.Namespace) map[string]any {
+	var groups []string
+	if joined := namespace.Annotations[v1alpha1.AnnotationCreatedByGroups]; joined != "" {
+		groups = strings.Split(joined, "\n")
+	}
+	return map[string]any{
+		"namespace": map[string]any{
+			"metadata": map[string]any{
+				"name":        namespace.Name,
+				"uid":         string(namespace.UID),
+				"labels":      orEmpty(namespace.Labels),
+				"annotations": orEmpty(namespace.Annotations),
+			},
+		},
+		"creator":       namespace.Annotations[v1alpha1.AnnotationCreatedBy],
+		"creatorGroups": groups,
+	}
+}
+
+func orEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+// text is a string of a manifest: literal parts and expressions in turn. What an
+// expression yields is data, and is never looked at for expressions again.
+type text struct {
+	parts []part
+}
+
+type part struct {
+	literal string
+	program cel.Program // nil for a literal
+	source  string
+}
+
+// compile reads a string of a manifest. Expressions stand in ${...}; $${ stands for a
+// literal ${.
+func compile(environment *cel.Env, source string) (*text, error) {
+	t := &text{}
+	literal := ""
+	for source != "" {
+		start := strings.Index(source, "${")
+		if start < 0 {
+			literal += source
+			break
+		}
+		if start > 0 && source[start-1] == '$' {
+			literal += source[:start-1] + "${"
+			source = source[start+2:]
+			continue
+		}
+		literal += source[:start]
+		length := expressionLength(source[start+2:])
+		if length < 0 {
+			return nil, fmt.Errorf("%q: the expression has no end, close it with }", source)
+		}
+		expression := source[start+2 : start+2+length]
+		program, err := program(environment, expression)
+		if err != nil {
+			return nil, fmt.Errorf("expression %q: %w", expression, err)
+		}
+		if literal != "" {
+			t.parts = append(t.parts, part{literal: literal})
+			literal = ""
+		}
+		t.parts = append(t.parts, part{program: program, source: expression})
+		source = source[start+2+length+1:]
+	}
+	if literal != "" {
+		t.parts = append(t.parts, part{literal: literal})
+	}
+	return t, nil
+}
+
+// expressionLength returns where the brace is that ends an expression. Braces inside the
+// expression and inside its strings do not end it.
+func expressionLength(source string) int {
+	depth := 0
+	var quote rune
+	escaped := false
+	for i, r := range source {
+		switch {
+		case escaped:
+			escaped = false
+		case quote != 0 && r == '\\':
+			escaped = true
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '"' || r == '\'':
+			quote = r
+		case r == '{':
+			depth++
+		case r == '}' && depth == 0:
+			return i
+		case r == '}':
+			depth--
+		}
+	}
+	return -1
+}
+
+func program(environment *cel.Env, expression string) (cel.Program, error) {
+	ast, issues := environment.Compile(expression)
+	if issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	return environment.Program(ast, cel.CostLimit(costLimit))
+}
+
+// render evaluates a string. A single expression may yield any JSON value, and expressions
+// within a text strings, numbers and booleans.
+func (t *text) render(values map[string]any) (any, error) {
+	if len(t.parts) == 1 && t.parts[0].program != nil {
+		value, err := t.parts[0].evaluate(values)
+		if err != nil {
+			return nil, err
+		}
+		return value, nil
+	}
+	var result strings.Builder
+	for _, p := range t.parts {
+		if p.program == nil {
+			result.WriteString(p.literal)
+			continue
+		}
+		value, err := p.evaluate(values)
+		if err != nil {
+			return nil, err
+		}
+		switch value.(type) {
+		case string, bool, int64, uint64, float64:
+			fmt.Fprint(&result, value)
+		default:
+			return nil, fmt.Errorf("expression %q yields a %T, which cannot be put into a text: let it yield a string", p.source, value)
+		}
+	}
+	return result.String(), nil
+}
+
+func (p part) evaluate(values map[string]any) (any, error) {
+	value, _, err := p.program.Eval(values)
+	if err != nil {
+		return nil, fmt.Errorf("expression %q: %w", p.source, err)
+	}
+	native, err := value.ConvertToNative(types.JSONValueType)
+	if err != nil {
+		return nil, fmt.Errorf("expression %q: its result is no JSON value: %w", p.source, err)
+	}
+	return fromJSON(native.(*structpb.Value).AsInterface()), nil
+}
+
+// fromJSON makes whole numbers of what JSON knows as numbers alone: the content of
+// unstructured objects tells the two apart.
+func fromJSON(value any) any {
+	switch typed := value.(type) {
+	case float64:
+		if typed == math.Trunc(typed) && math.Abs(typed) < 1<<53 {
+			return int64(typed)
+		}
+	case []any:
+		for i := range typed {
+			typed[i] = fromJSON(typed[i])
+		}
+	case map[string]any:
+		for key := range typed {
+			typed[key] = fromJSON(typed[key])
+		}
+	}
+	return value
+}
