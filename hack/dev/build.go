@@ -46,7 +46,6 @@ func (c *Cluster) Build(ctx context.Context) error {
 		return err
 	}
 	for name, pkg := range nsinitPrograms() {
-		if !exists(filepath.Join(c.Root, pkg)) { continue }
 		if err := c.goBuild(ctx, c.Root, name, pkg, ""); err != nil {
 			return err
 		}

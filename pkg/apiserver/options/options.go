@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,6 +41,8 @@ const (
 	etcdPrefix     = "/registry/" + v1alpha1.GroupName
 	defaultEtcdDir = "/var/lib/nsinit/etcd"
 	servingName    = "nsinit-apiserver"
+
+	watchGracePeriod = 5 * time.Second
 )
 
 // Options are the options of nsinit-apiserver.
@@ -69,6 +72,9 @@ func New() *Options {
 		codecs:      codecs,
 	}
 	o.Run = genericoptions.NewServerRunOptionsForComponent(ComponentName, o.Registry)
+	// Kubernetes itself keeps watches on every resource. They are ended in an orderly
+	// way at a shutdown, which would wait for them otherwise.
+	o.Run.ShutdownWatchTerminationGracePeriod = watchGracePeriod
 	o.Recommended.Etcd.StorageConfig.EncodeVersioner = scheme.StorageVersion()
 	// The etcd check of the generic options counts as liveness, too: an outage of etcd
 	// would restart the server, which would not bring etcd back. The server adds a

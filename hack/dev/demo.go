@@ -1,0 +1,380 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	demoNamespace = "shop"
+	approval      = "approval.example.com"
+	settleLimit   = time.Minute
+)
+
+// story is the demo while it plays.
+type story struct {
+	*Cluster
+	alice, approver string
+	created         time.Time
+}
+
+// Demo plays the life of a namespace. Each step is checked; the first that does not hold
+// is the error. It stops what it started.
+func (c *Cluster) Demo(ctx context.Context) (err error) {
+	if c.process("kube-apiserver").Pid() != 0 {
+		return fmt.Errorf("a control plane runs in %s: stop it first (make dev-down), the demo plays on one of its own", c.Dir)
+	}
+	// Nothing of an earlier control plane but its ports and identities.
+	for _, left := range []string{"etcd", "nsinit-etcd", "audit.log"} {
+		if err := os.RemoveAll(c.path(left)); err != nil {
+			return err
+		}
+	}
+	for _, name := range programNames() {
+		if err := os.RemoveAll(c.process(name).LogFile()); err != nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
+	if err := c.Up(ctx); err != nil {
+		return err
+	}
+	s := &story{Cluster: c}
+	for _, step := range []struct {
+		title string
+		play  func(context.Context) (string, error)
+	}{
+		{"two initializers are registered", s.register},
+		{"the initializer policy-population starts", s.startHook},
+		{"alice, a tenant, creates a namespace", s.create},
+		{"it is closed, and its creator is recorded", s.stamped},
+		{"policy-population has done its work", s.populated},
+		{"alice cannot write yet, and is told why", s.refused},
+		{"the second initializer can write", s.initializerWrites},
+		{"Kubernetes' own controllers did their work", s.systemObjects},
+		{"people see who is being waited for", s.visible},
+		{"the second initializer is done", s.approve},
+		{"the namespace is Ready", s.ready},
+		{"alice writes", s.written},
+		{"what the initializers made was there before", s.before},
+		{"no controller of Kubernetes was refused by the gate", s.nobodyRefused},
+		{"the namespace is deleted, and its record with it", s.deleted},
+	} {
+		evidence, err := step.play(ctx)
+		if err != nil {
+			c.say("FAILED: %s", step.title)
+			return err
+		}
+		c.say("%s", step.title)
+		for _, line := range strings.Split(strings.TrimSpace(evidence), "\n") {
+			fmt.Printf("             %s\n", line)
+		}
+	}
+	c.say("every step held")
+	return nil
+}
+
+func (s *story) register(ctx context.Context) (string, error) {
+	var err error
+	if s.alice, err = s.UserKubeconfig("alice", "team-a"); err != nil {
+		return "", err
+	}
+	if s.approver, err = s.UserKubeconfig("approver"); err != nil {
+		return "", err
+	}
+	for _, manifest := range []string{"policy-population.yaml", "approval.yaml", "tenants.yaml"} {
+		if _, err := s.admin(ctx, "apply", "--server-side", "-f", filepath.Join(s.Root, "artifacts", "examples", manifest)); err != nil {
+			return "", err
+		}
+	}
+	out, err := s.admin(ctx, "get", "namespaceinitializerconfigurations")
+	return out, expect(err, out, "policy-population.nsinit.dev", approval)
+}
+
+func (s *story) startHook(ctx context.Context) (string, error) {
+	return "its rights: see artifacts/deploy/base/policy-population.yaml", s.ensure(ctx, "policy-population", func() error { return nil })
+}
+
+func (s *story) create(ctx context.Context) (string, error) {
+	for _, question := range []struct{ args, want string }{
+		{"create namespaces", "yes"}, {"create configmaps --namespace " + demoNamespace, "yes"},
+		{"initialize namespaces", "no"}, {"create rolebindings --namespace " + demoNamespace, "no"},
+	} {
+		out, _ := s.kubectl(ctx, s.alice, append([]string{"auth", "can-i"}, strings.Fields(question.args)...)...)
+		if strings.TrimSpace(out) != question.want {
+			return "", fmt.Errorf("kubectl auth can-i %s as alice: %q, want %s", question.args, out, question.want)
+		}
+	}
+	out, err := s.kubectl(ctx, s.alice, "create", "namespace", demoNamespace)
+	s.created = time.Now()
+	return out, err
+}
+
+func (s *story) stamped(ctx context.Context) (string, error) {
+	out, err := s.kubectl(ctx, s.alice, "get", "namespace", demoNamespace,
+		"-o", `jsonpath=initializing={.metadata.labels.nsinit\.dev/initializing} created-by={.metadata.annotations.nsinit\.dev/created-by} groups={.metadata.annotations.nsinit\.dev/created-by-groups}`)
+	return strings.ReplaceAll(out, "\n", ","), expect(err, out, "initializing=true", "created-by=alice", "team-a")
+}
+
+func (s *story) populated(ctx context.Context) (string, error) {
+	out, err := s.until(ctx, func() (string, error) {
+		out, err := s.admin(ctx, "get", "nsl", demoNamespace)
+		return out, expect(err, out, "Initializing", approval)
+	})
+	return out, err
+}
+
+func (s *story) refused(ctx context.Context) (string, error) {
+	return s.until(ctx, func() (string, error) {
+		_, err := s.kubectl(ctx, s.alice, "create", "configmap", "early", "--namespace", demoNamespace)
+		if err == nil {
+			return "", errors.New("alice's write was let through while the namespace initializes")
+		}
+		_, message, _ := strings.Cut(err.Error(), "denied request: ")
+		return message, expect(nil, err.Error(), "nsinit-gate", `namespace "`+demoNamespace+`" is being initialized`, approval)
+	})
+}
+
+func (s *story) initializerWrites(ctx context.Context) (string, error) {
+	const role = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"approver","namespace":"` + demoNamespace + `"},
+"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["create","get"]}]}`
+	if _, err := s.kubectlInput(ctx, s.AdminKubeconfig(), role, "apply", "-f", "-"); err != nil {
+		return "", err
+	}
+	if _, err := s.admin(ctx, "create", "rolebinding", "approver", "--role=approver", "--user=approver", "--namespace", demoNamespace); err != nil {
+		return "", err
+	}
+	return s.kubectl(ctx, s.approver, "create", "configmap", "approval", "--from-literal=by=approver", "--namespace", demoNamespace)
+}
+
+func (s *story) systemObjects(ctx context.Context) (string, error) {
+	return s.until(ctx, func() (string, error) {
+		out, err := s.admin(ctx, "get", "configmap/kube-root-ca.crt", "serviceaccount/default", "--namespace", demoNamespace, "-o", "name")
+		if err == nil {
+			err = s.stillClosed(ctx)
+		}
+		return strings.ReplaceAll(out, "\n", "  "), err
+	})
+}
+
+func (s *story) visible(ctx context.Context) (string, error) {
+	out, err := s.kubectl(ctx, s.alice, "get", "namespace", demoNamespace,
+		"-o", `jsonpath={range .status.conditions[*]}{.type}={.status}: {.message}{"\n"}{end}`)
+	return out, expect(err, out, "Initializing=True", "Ready=False", approval)
+}
+
+// approve removes the second initializer as kubectl can: it reads the record, and puts it
+// back through the initialize subresource without the first pending entry.
+func (s *story) approve(ctx context.Context) (string, error) {
+	const path = "/apis/nsinit.dev/v1alpha1/namespacelifecycles/" + demoNamespace
+	if err := s.stillClosed(ctx); err != nil {
+		return "", err
+	}
+	return s.until(ctx, func() (string, error) {
+		out, err := s.kubectl(ctx, s.approver, "get", "--raw", path)
+		if err != nil {
+			return "", err
+		}
+		var record map[string]any
+		if err := json.Unmarshal([]byte(out), &record); err != nil {
+			return "", err
+		}
+		initializers, _ := record["spec"].(map[string]any)["initializers"].(map[string]any)
+		pending, _ := initializers["pending"].([]any)
+		if len(pending) != 1 {
+			return "", fmt.Errorf("pending is %v, want one entry", pending)
+		}
+		initializers["pending"] = []any{}
+		body, err := json.Marshal(record)
+		if err != nil {
+			return "", err
+		}
+		_, err = s.kubectlInput(ctx, s.approver, string(body), "replace", "--raw", path+"/initialize", "-f", "-")
+		return "kubectl replace --raw " + path + "/initialize", err
+	})
+}
+
+func (s *story) ready(ctx context.Context) (string, error) {
+	// kubectl wait lists and watches, which alice may not.
+	out, err := s.admin(ctx, "wait", "--for=condition=Ready", "namespace/"+demoNamespace, "--timeout=60s")
+	return out + fmt.Sprintf("%.1f s after its creation", time.Since(s.created).Seconds()), err
+}
+
+func (s *story) written(ctx context.Context) (string, error) {
+	return s.until(ctx, func() (string, error) {
+		return s.kubectl(ctx, s.alice, "create", "configmap", "first", "--namespace", demoNamespace)
+	})
+}
+
+// before compares the revisions at which objects were created: that of the first write of
+// a tenant must be the highest.
+func (s *story) before(ctx context.Context) (string, error) {
+	out, err := s.admin(ctx, "get", "rolebinding/namespace-admin", "resourcequota/default", "limitrange/default",
+		"networkpolicy/default-deny", "configmap/first", "--namespace", demoNamespace,
+		"-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.creationTimestamp} {.metadata.uid}{"\n"}{end}`)
+	if err != nil {
+		return out, err
+	}
+	if strings.Count(out, "\n") != 5 {
+		return "", fmt.Errorf("not everything is there:\n%s", out)
+	}
+	order, err := s.auditedCreations()
+	if err != nil {
+		return "", err
+	}
+	first := order["configmaps/first"]
+	var evidence []string
+	for _, object := range []string{"rolebindings/namespace-admin", "resourcequotas/default", "limitranges/default", "networkpolicies/default-deny"} {
+		at := order[object]
+		if at.IsZero() || first.IsZero() || !at.Before(first) {
+			return "", fmt.Errorf("%s was written at %s, alice's first object at %s", object, at, first)
+		}
+		evidence = append(evidence, fmt.Sprintf("%-30s %.2f s before alice's first object", object, first.Sub(at).Seconds()))
+	}
+	return strings.Join(evidence, "\n"), nil
+}
+
+type auditEvent struct {
+	User struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		Resource  string `json:"resource"`
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"responseStatus"`
+	Stage          string    `json:"stage"`
+	StageTimestamp time.Time `json:"stageTimestamp"`
+}
+
+// audited calls a function for each write that kube-apiserver has answered.
+func (s *story) audited(f func(auditEvent)) error {
+	file, err := os.Open(s.path("audit.log"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var event auditEvent
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return fmt.Errorf("the audit log cannot be read: %w", err)
+		}
+		if event.Stage == "ResponseComplete" {
+			f(event)
+		}
+	}
+	return lines.Err()
+}
+
+// auditedCreations returns when each object of the namespace was first written.
+func (s *story) auditedCreations() (map[string]time.Time, error) {
+	order := map[string]time.Time{}
+	err := s.audited(func(event auditEvent) {
+		key := event.ObjectRef.Resource + "/" + event.ObjectRef.Name
+		if _, seen := order[key]; !seen && event.ObjectRef.Namespace == demoNamespace && event.ResponseStatus.Code < 300 {
+			order[key] = event.StageTimestamp
+		}
+	})
+	return order, err
+}
+
+// nobodyRefused reads both sides: what kube-apiserver answered, and what
+// kube-controller-manager logged.
+func (s *story) nobodyRefused(context.Context) (string, error) {
+	writes, refusals := 0, 0
+	var refused []string
+	err := s.audited(func(event auditEvent) {
+		system := strings.HasPrefix(event.User.Username, "system:") && !strings.HasPrefix(event.User.Username, "system:serviceaccount:nsinit-system:")
+		if event.ObjectRef.Namespace == demoNamespace && system && event.ResponseStatus.Code < 300 {
+			writes++
+		}
+		if !strings.Contains(event.ResponseStatus.Message, "nsinit-gate") {
+			return
+		}
+		refusals++
+		if system {
+			refused = append(refused, fmt.Sprintf("%s: %s", event.User.Username, event.ResponseStatus.Message))
+		}
+	})
+	if err != nil {
+		return "", err
+	}
+	if len(refused) > 0 {
+		return "", fmt.Errorf("the gate refused controllers of Kubernetes:\n%s", strings.Join(refused, "\n"))
+	}
+	if writes == 0 || refusals == 0 {
+		return "", fmt.Errorf("the audit log shows %d writes of controllers and %d refusals of the gate: it proves nothing", writes, refusals)
+	}
+	log, err := os.ReadFile(s.process("kube-controller-manager").LogFile())
+	if err != nil {
+		return "", err
+	}
+	if strings.Contains(string(log), "nsinit-gate") {
+		return "", errors.New("the log of kube-controller-manager mentions a refusal by the gate")
+	}
+	return fmt.Sprintf("%d writes of controllers in the namespace, none of the %d refusals was theirs", writes, refusals), nil
+}
+
+func (s *story) deleted(ctx context.Context) (string, error) {
+	if _, err := s.admin(ctx, "delete", "namespace", demoNamespace, "--timeout=60s"); err != nil {
+		return "", err
+	}
+	return s.until(ctx, func() (string, error) {
+		out, err := s.admin(ctx, "get", "nsl", demoNamespace, "--ignore-not-found")
+		if err == nil && out != "" {
+			err = fmt.Errorf("the record is still there: %s", out)
+		}
+		return "both are gone", err
+	})
+}
+
+// stillClosed is an error if the gate has opened too early.
+func (s *story) stillClosed(ctx context.Context) error {
+	out, err := s.admin(ctx, "get", "namespace", demoNamespace, "-o", `jsonpath={.metadata.labels.nsinit\.dev/initializing}`)
+	if err == nil && out != "true" {
+		err = errors.New("the gate is open although an initializer is pending")
+	}
+	return err
+}
+
+// until tries a step again until it holds.
+func (s *story) until(ctx context.Context, step func() (string, error)) (string, error) {
+	var out string
+	err := poll(ctx, settleLimit, 100*time.Millisecond, func() (err error) {
+		out, err = step()
+		return err
+	})
+	return out, err
+}
+
+// expect is an error unless a text holds every one of the parts.
+func expect(err error, text string, parts ...string) error {
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return fmt.Errorf("%q is missing in:\n%s", part, text)
+		}
+	}
+	return nil
+}
