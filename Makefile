@@ -1,0 +1,91 @@
+# Copyright The nsinit Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+export GOFLAGS := -buildvcs=false
+export GOTOOLCHAIN := local
+
+OUTPUT := $(CURDIR)/_output
+DEV := $(OUTPUT)/bin/dev
+
+.PHONY: help
+help: ## Show what there is to make.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: dev
+dev:
+	@mkdir -p $(OUTPUT)/bin
+	@cd hack/dev && go build -trimpath -o $(DEV) .
+
+.PHONY: build
+build: dev ## Build every program into _output/bin, Kubernetes' own included.
+	@$(DEV) build
+
+.PHONY: run
+run: dev ## Run a control plane with nsinit in the foreground, until Ctrl-C.
+	@$(DEV) run
+
+.PHONY: demo
+demo: dev ## Play the life of a namespace on a real control plane, and check each step.
+	@$(DEV) --dir $(OUTPUT)/demo demo
+
+.PHONY: dev-up
+dev-up: dev ## Start a control plane with nsinit in the background.
+	@$(DEV) up
+
+.PHONY: dev-down
+dev-down: dev ## Stop what dev-up started.
+	@$(DEV) down
+
+.PHONY: unit
+unit: ## Run the tests that need no control plane.
+	@echo "==> unit tests"
+	@go test -timeout 15m ./...
+	@cd hack/dev && go test ./...
+
+.PHONY: e2e
+e2e: dev ## Run the end-to-end tests on a control plane of their own.
+	@echo "==> end-to-end tests"
+	@$(DEV) --dir $(OUTPUT)/e2e down
+	@rm -rf $(OUTPUT)/e2e
+	@$(DEV) --dir $(OUTPUT)/e2e up
+	@result=0; NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 30m -v ./test/e2e/... || result=$$?; \
+	  $(DEV) --dir $(OUTPUT)/e2e down; exit $$result
+
+.PHONY: test
+test: unit e2e ## Run every test.
+
+.PHONY: bench
+bench: ## Run the benchmarks.
+	@go test -run '^$$' -bench . -benchmem ./...
+
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME.
+	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh
+
+.PHONY: generate
+generate: ## Generate everything that tools write.
+	@hack/install-system-packages.sh
+	@hack/update-codegen.sh
+
+.PHONY: verify
+verify: ## Check generated code, licences, headers, dependencies, manifests and scripts, and lint.
+	@hack/install-system-packages.sh
+	@hack/verify.sh
+
+.PHONY: lint
+lint: ## Lint the code.
+	@hack/lint.sh
+
+.PHONY: image
+image: ## Build the container image.
+	@docker build -t nsinit:dev .
+
+.PHONY: clean
+clean: ## Stop every control plane and remove all that was built.
+	@if [ -x $(DEV) ]; then for dir in dev e2e demo; do [ ! -d $(OUTPUT)/$$dir ] || $(DEV) --dir $(OUTPUT)/$$dir down; done; fi
+	@rm -rf $(OUTPUT)

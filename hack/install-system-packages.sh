@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Copyright The nsinit Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Installs the few programs of the operating system that generating and verifying need.
+
+set -o errexit -o nounset -o pipefail
+
+missing=()
+command -v protoc >/dev/null || missing+=(protobuf-compiler)
+command -v shellcheck >/dev/null || missing+=(shellcheck)
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "install these packages first: ${missing[*]}" >&2
+  exit 1
+fi
+as_root=()
+[[ ${EUID} -eq 0 ]] || as_root=(sudo)
+echo "==> installing ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq "${missing[@]}" >/dev/null

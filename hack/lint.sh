@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Copyright The nsinit Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Lints Go code and shell scripts.
+
+set -o errexit -o nounset -o pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+cd "${ROOT}"
+TOOLS="${ROOT}/_output/tools"
+
+echo "==> building the linters (some minutes, the first time)"
+(cd hack/tools && GOBIN="${TOOLS}" go install -trimpath tool)
+
+echo "==> golangci-lint"
+"${TOOLS}/golangci-lint" run ./...
+(cd hack/dev && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" .)
+
+echo "==> logcheck"
+"${TOOLS}/logcheck" -config hack/logcheck.conf ./pkg/... ./cmd/... ./vendor-hooks/...
+
+echo "==> shellcheck"
+git ls-files '*.sh' .ci/run | xargs shellcheck

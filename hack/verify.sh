@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Copyright The nsinit Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Checks what tools can check. Each check that fails says what mends it.
+
+set -o errexit -o nounset -o pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+cd "${ROOT}"
+failed=0
+
+fail() {
+  echo "FAILED: $1" >&2
+  echo "        mend it with: $2" >&2
+  failed=1
+}
+
+echo "==> headers"
+while read -r file; do
+  head -n 5 "${file}" | grep -q 'SPDX-License-Identifier: Apache-2.0' ||
+    fail "${file} has no header" "the first lines of hack/boilerplate.go.txt"
+done < <(git ls-files '*.go' '*.sh' '*.yaml' Makefile Dockerfile .ci/run |
+  grep -vE '/zz_generated\.|^pkg/generated/|/generated\.pb\.go$|/testdata/')
+
+echo "==> generated code"
+COPY="$(mktemp -d)"
+trap 'rm -rf "${COPY}"' EXIT
+git ls-files -z --cached --others --exclude-standard | xargs -0 -I{} sh -c '[ ! -f "{}" ] || cp --parents "{}" "$0"' "${COPY}"
+if ! NSINIT_TOOLS_DIR="${ROOT}/_output/tools" bash "${COPY}/hack/update-codegen.sh" >"${COPY}.log" 2>&1; then
+  cat "${COPY}.log" >&2
+  fail "the generators failed" "what they say above"
+fi
+rm -f "${COPY}.log"
+while read -r file; do
+  cmp -s "${file}" "${COPY}/${file}" || fail "${file} is not what the generators write" "make generate"
+done < <(git ls-files pkg | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$')
+while read -r file; do
+  [[ -f ${file} ]] || fail "${file} is missing" "make generate"
+done < <(cd "${COPY}" && find pkg -name 'zz_generated.*' -o -name 'generated.pb.go')
+
+echo "==> modules"
+for module in . hack/dev hack/tools; do
+  (cd "${module}" && go mod tidy -diff >/dev/null 2>&1) || fail "${module}/go.mod is not tidy" "(cd ${module} && go mod tidy)"
+done
+if go list -deps ./... | grep -qE '^k8s.io/kubernetes($|/)'; then
+  fail "the product imports k8s.io/kubernetes" "go list -deps shows by which package; use what the staging modules export"
+fi
+versions="$(go list -m all | awk '$1 ~ /^k8s\.io\/(api|apimachinery|apiserver|client-go|code-generator|component-base|controller-manager|kube-aggregator|kms|streaming)$/ {print $2}' | sort -u)"
+[[ $(wc -l <<<"${versions}") -eq 1 ]] || fail "the modules of Kubernetes are at several versions: ${versions//$'\n'/ }" "go get k8s.io/NAME@VERSION for each"
+
+echo "==> licences"
+while read -r module dir; do
+  [[ -n ${dir} ]] || continue
+  licence="$(find "${dir}" -maxdepth 1 -iregex '.*/\(licen[cs]e\|copying\)[^/]*' | head -n 1)"
+  if [[ -z ${licence} ]] || ! grep -qiE 'apache license|mit license|permission is hereby granted|redistribution and use|isc license|mozilla public license' "${licence}"; then
+    fail "${module} has no licence that is known to be free" "another dependency"
+  fi
+done < <(go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/... | sort -u)
+
+
+hack/lint.sh || fail "the linters found something" "what they say above"
+
+if [[ ${failed} -ne 0 ]]; then
+  exit 1
+fi
+echo "everything is in order"
