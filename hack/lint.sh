@@ -17,8 +17,5 @@ echo "==> golangci-lint"
 "${TOOLS}/golangci-lint" run ./...
 (cd hack/dev && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" .)
 
-echo "==> logcheck"
-"${TOOLS}/logcheck" -config hack/logcheck.conf ./pkg/... ./cmd/... ./vendor-hooks/...
-
 echo "==> shellcheck"
 git ls-files '*.sh' .ci/run | xargs shellcheck

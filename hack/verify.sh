@@ -26,7 +26,8 @@ done < <(git ls-files '*.go' '*.sh' '*.yaml' Makefile Dockerfile .ci/run |
 echo "==> generated code"
 COPY="$(mktemp -d)"
 trap 'rm -rf "${COPY}"' EXIT
-git ls-files -z --cached --others --exclude-standard | xargs -0 -I{} sh -c '[ ! -f "{}" ] || cp --parents "{}" "$0"' "${COPY}"
+git ls-files -z --cached --others --exclude-standard --deduplicate |
+  tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="${COPY}"
 if ! NSINIT_TOOLS_DIR="${ROOT}/_output/tools" bash "${COPY}/hack/update-codegen.sh" >"${COPY}.log" 2>&1; then
   cat "${COPY}.log" >&2
   fail "the generators failed" "what they say above"

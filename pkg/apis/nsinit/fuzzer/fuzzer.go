@@ -1,0 +1,38 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package fuzzer fills objects of the nsinit.dev group with random values that a server
+// could have stored.
+package fuzzer
+
+import (
+	runtimeserializer "k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/randfill"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// Funcs returns the fuzzing functions of the group. Defaults are applied, because a
+// decoded object has them.
+func Funcs(runtimeserializer.CodecFactory) []any {
+	return []any{
+		func(obj *nsinit.RegisteredInitializer, c randfill.Continue) {
+			c.FillNoCustom(obj)
+			if obj.FailurePolicy != nil && obj.TimeoutSeconds == nil {
+				timeout := v1alpha1.DefaultTimeoutSeconds
+				obj.TimeoutSeconds = &timeout
+			}
+		},
+		// An empty list and none are the same, and protobuf knows no difference.
+		func(obj *nsinit.NamespaceInitializers, c randfill.Continue) {
+			c.FillNoCustom(obj)
+			if len(obj.Pending) == 0 {
+				obj.Pending = nil
+			}
+		},
+	}
+}

@@ -1,0 +1,226 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package validation
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+func TestValidateInitializerName(t *testing.T) {
+	tests := map[string]bool{
+		"alwayspullimages.kubernetes.io": true,
+		"openshift.com/origin":           true,
+		"a.b.c":                          true,
+		"unqualified":                    false,
+		"two.parts":                      false,
+		"":                               false,
+		"Upper.example.com":              false,
+		"a..example.com":                 false,
+		"example.com/":                   false,
+		"/origin":                        false,
+		"a b.example.com":                false,
+		"example.com/a/b":                false,
+	}
+	for name, want := range tests {
+		if problems := ValidateInitializerName(name); (len(problems) == 0) != want {
+			t.Errorf("ValidateInitializerName(%q) = %q", name, problems)
+		}
+	}
+}
+
+// expected is a set of errors by type and field.
+type expected map[string]field.ErrorType
+
+func checkErrors(t *testing.T, got field.ErrorList, want expected) {
+	t.Helper()
+	seen := expected{}
+	for _, err := range got {
+		seen[err.Field] = err.Type
+		if want[err.Field] != err.Type {
+			t.Errorf("unexpected error: %v (%s)", err, err.Type)
+		}
+	}
+	for path, kind := range want {
+		if seen[path] != kind {
+			t.Errorf("missing error %q at %s, got %v", kind, path, got)
+		}
+	}
+}
+
+func configuration(change func(*nsinit.NamespaceInitializerConfiguration)) *nsinit.NamespaceInitializerConfiguration {
+	c := &nsinit.NamespaceInitializerConfiguration{
+		ObjectMeta:   metav1.ObjectMeta{Name: "c"},
+		Initializers: []nsinit.RegisteredInitializer{{Name: "a.example.com"}, {Name: "openshift.com/origin", Finalizer: true}},
+		Spec:         nsinit.NamespaceInitializerConfigurationSpec{Finalizers: []nsinit.FinalizerName{"kubernetes"}},
+	}
+	change(c)
+	return c
+}
+
+func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
+	ignore, seconds := nsinit.Ignore, int32(3)
+	tests := map[string]struct {
+		change func(*nsinit.NamespaceInitializerConfiguration)
+		want   expected
+	}{
+		"valid": {func(*nsinit.NamespaceInitializerConfiguration) {}, nil},
+		"the KEP's shape alone": {func(c *nsinit.NamespaceInitializerConfiguration) {
+			c.Spec = nsinit.NamespaceInitializerConfigurationSpec{}
+		}, nil},
+		"a deadline": {func(c *nsinit.NamespaceInitializerConfiguration) {
+			c.Initializers[0].FailurePolicy, c.Initializers[0].TimeoutSeconds = &ignore, &seconds
+		}, nil},
+		"unqualified name": {func(c *nsinit.NamespaceInitializerConfiguration) { c.Initializers[1].Name = "x" },
+			expected{"initializers[1].name": field.ErrorTypeInvalid}},
+		"the built-in name": {func(c *nsinit.NamespaceInitializerConfiguration) {
+			c.Initializers[0].Name = v1alpha1.InitializerLifecycle
+		},
+			expected{"initializers[0].name": field.ErrorTypeForbidden}},
+		"a deadline without policy": {func(c *nsinit.NamespaceInitializerConfiguration) { c.Initializers[0].TimeoutSeconds = &seconds },
+			expected{"initializers[0].timeoutSeconds": field.ErrorTypeInvalid}},
+		"finalizers": {func(c *nsinit.NamespaceInitializerConfiguration) {
+			c.Spec.Finalizers = []nsinit.FinalizerName{"kubernetes", "kubernetes", "", "x"}
+		}, expected{"spec.finalizers[1]": field.ErrorTypeDuplicate, "spec.finalizers[2]": field.ErrorTypeRequired, "spec.finalizers[3]": field.ErrorTypeInvalid}},
+		"the object's name": {func(c *nsinit.NamespaceInitializerConfiguration) { c.Name = "A" },
+			expected{"metadata.name": field.ErrorTypeInvalid}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			checkErrors(t, ValidateNamespaceInitializerConfiguration(configuration(test.change)), test.want)
+		})
+	}
+}
+
+func record(change func(*nsinit.NamespaceLifecycle)) *nsinit.NamespaceLifecycle {
+	plan := func(name string) nsinit.PlannedInitializer {
+		return nsinit.PlannedInitializer{Name: name, Configuration: &nsinit.ConfigurationReference{Name: "c"}}
+	}
+	r := &nsinit.NamespaceLifecycle{
+		ObjectMeta: metav1.ObjectMeta{Name: "ns"},
+		Spec: nsinit.NamespaceLifecycleSpec{
+			NamespaceUID: "u",
+			Plan:         []nsinit.PlannedInitializer{plan("a.example.com"), plan("b.example.com"), plan("c.example.com")},
+			Initializers: pending("a.example.com", "b.example.com", "c.example.com"),
+			Finalizers:   []nsinit.FinalizerName{"kubernetes"},
+		},
+	}
+	change(r)
+	return r
+}
+
+func pending(names ...string) *nsinit.NamespaceInitializers {
+	p := &nsinit.NamespaceInitializers{}
+	for _, name := range names {
+		p.Pending = append(p.Pending, nsinit.NamespaceInitializer{Name: name})
+	}
+	return p
+}
+
+func failed(names ...string) *nsinit.NamespaceInitializers {
+	p := pending(names...)
+	p.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
+	return p
+}
+
+func TestValidateNamespaceLifecycle(t *testing.T) {
+	seconds := int32(3)
+	tests := map[string]struct {
+		change func(*nsinit.NamespaceLifecycle)
+		want   expected
+	}{
+		"valid":             {func(*nsinit.NamespaceLifecycle) {}, nil},
+		"a part is pending": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = pending("b.example.com", "c.example.com") }, nil},
+		"a name that no namespace can have": {func(r *nsinit.NamespaceLifecycle) { r.Name = "a.b" },
+			expected{"metadata.name": field.ErrorTypeInvalid}},
+		"pending is not planned": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = pending("x.example.com") },
+			expected{"spec.initializers.pending[0].name": field.ErrorTypeInvalid}},
+		"pending is in another order": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = pending("b.example.com", "a.example.com") },
+			expected{"spec.initializers.pending[1].name": field.ErrorTypeInvalid}},
+		"a plan without configuration": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Plan[1].Configuration = nil },
+			expected{"spec.plan[1].configuration.name": field.ErrorTypeRequired}},
+		"a duplicate in the plan": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Plan[1].Name = "a.example.com"; r.Spec.Initializers = nil },
+			expected{"spec.plan[1].name": field.ErrorTypeDuplicate}},
+		"a deadline without policy": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Plan[0].TimeoutSeconds = &seconds },
+			expected{"spec.plan[0].timeoutSeconds": field.ErrorTypeInvalid}},
+		"a result of success": {func(r *nsinit.NamespaceLifecycle) {
+			r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusSuccess}
+		},
+			expected{"spec.initializers.result.status": field.ErrorTypeNotSupported}},
+		"a result with nothing pending": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = failed() },
+			expected{"spec.initializers.result": field.ErrorTypeForbidden}},
+		"a message without end": {func(r *nsinit.NamespaceLifecycle) {
+			r.Status.Initializers = []nsinit.InitializerStatus{{Name: "a.example.com", Message: strings.Repeat("x", MaxMessageLength+1)}}
+		}, expected{"status.initializers[0].message": field.ErrorTypeTooLong}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			checkErrors(t, ValidateNamespaceLifecycle(record(test.change)), test.want)
+		})
+	}
+}
+
+func TestValidateInitialize(t *testing.T) {
+	const a, b, c = "a.example.com", "b.example.com", "c.example.com"
+	list := "spec.initializers.pending"
+	result := "spec.initializers.result"
+	tests := map[string]struct {
+		old, updated *nsinit.NamespaceInitializers
+		want         expected
+	}{
+		"nothing changes":                    {pending(a, b), pending(a, b), nil},
+		"the first leaves":                   {pending(a, b, c), pending(b, c), nil},
+		"the first two leave":                {pending(a, b, c), pending(c), nil},
+		"all leave":                          {pending(a, b), nil, nil},
+		"all leave, as an empty list":        {pending(a, b), pending(), nil},
+		"empty again after the end":          {nil, pending(), nil},
+		"the second leaves":                  {pending(a, b, c), pending(a, c), expected{list: field.ErrorTypeInvalid}},
+		"the last leaves":                    {pending(a, b), pending(a), expected{list: field.ErrorTypeInvalid}},
+		"one is exchanged, same length":      {pending(a, b), pending(c, b), expected{list: field.ErrorTypeInvalid}},
+		"the order changes":                  {pending(a, b), pending(b, a), expected{list: field.ErrorTypeInvalid}},
+		"one comes back":                     {pending(b), pending(a, b), expected{list: field.ErrorTypeInvalid}},
+		"one comes back after the end":       {nil, pending(a), expected{list: field.ErrorTypeForbidden}},
+		"the first fails":                    {pending(a, b), failed(a, b), nil},
+		"fails and leaves at once":           {pending(a, b), failed(b), expected{result: field.ErrorTypeForbidden}},
+		"the failure is taken back":          {failed(a, b), pending(a, b), expected{result: field.ErrorTypeForbidden}},
+		"one leaves after the failure":       {failed(a, b), failed(b), expected{list: field.ErrorTypeForbidden}},
+		"all leave after the failure":        {failed(a), nil, expected{result: field.ErrorTypeForbidden}},
+		"the same failure is reported again": {failed(a), failed(a), nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			old := record(func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = test.old })
+			updated := record(func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = test.updated })
+			checkErrors(t, ValidateInitialize(updated, old), test.want)
+		})
+	}
+}
+
+func TestValidateFinalize(t *testing.T) {
+	type names = []nsinit.FinalizerName
+	tests := map[string]struct {
+		old, updated names
+		want         expected
+	}{
+		"one leaves":            {names{"a", "b", "c"}, names{"a", "c"}, nil},
+		"all leave":             {names{"a", "b"}, nil, nil},
+		"one comes":             {names{"a", "b"}, names{"a", "x", "b"}, nil},
+		"the order changes":     {names{"a", "b"}, names{"b", "a"}, expected{"spec.finalizers": field.ErrorTypeInvalid}},
+		"twice what stood once": {names{"a", "b"}, names{"a", "a"}, expected{"spec.finalizers": field.ErrorTypeInvalid}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			checkErrors(t, ValidateFinalize(test.updated, test.old), test.want)
+		})
+	}
+}
