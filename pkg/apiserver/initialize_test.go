@@ -1,0 +1,289 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
+)
+
+// asInitializer gives a user what the ClusterRole nsinit:initializer gives, and the right
+// to act under some names.
+func asInitializer(core *testserver.CoreAPI, user string, names ...string) {
+	rules := []testserver.Rule{
+		{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"},
+		{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles/initialize", Name: "*"},
+		{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles/finalize", Name: "*"},
+		{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles/status", Name: "*"},
+		{Verb: "initialize", Group: "", Resource: "namespaces", Name: "*"},
+	}
+	for _, name := range names {
+		rules = append(rules,
+			testserver.Rule{Verb: "initialize", Group: "nsinit.dev", Resource: "initializers", Name: name},
+			testserver.Rule{Verb: "finalize", Group: "nsinit.dev", Resource: "initializers", Name: name})
+	}
+	core.Allow(user, rules...)
+}
+
+// TestInitializeAuthority shows who may remove what from the pending list, by PUT and by
+// each kind of patch.
+func TestInitializeAuthority(t *testing.T) {
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
+	asInitializer(server.Core, "hook-a", "a.example.com")
+	asInitializer(server.Core, "hook-b", "b.example.com")
+	asInitializer(server.Core, "hook-ab", "a.example.com", "b.example.com")
+	server.Core.Allow("named-only",
+		testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles/initialize", Name: "*"},
+		testserver.Rule{Verb: "initialize", Group: "nsinit.dev", Resource: "initializers", Name: "a.example.com"})
+
+	remove := func(n int) func(*v1alpha1.NamespaceLifecycle) {
+		return func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers.Pending = r.Spec.Initializers.Pending[n:] }
+	}
+	fail := func(r *v1alpha1.NamespaceLifecycle) {
+		r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
+	}
+	tests := map[string]struct {
+		user    string
+		change  func(*v1alpha1.NamespaceLifecycle)
+		allowed bool
+	}{
+		"a removes itself":                          {"hook-a", remove(1), true},
+		"b removes a":                               {"hook-b", remove(1), false},
+		"a removes itself and b":                    {"hook-a", remove(2), false},
+		"one that is both removes both":             {"hook-ab", remove(2), true},
+		"a fails":                                   {"hook-a", fail, true},
+		"b fails in place of a":                     {"hook-b", fail, false},
+		"without the verb initialize on namespaces": {"named-only", remove(1), false},
+		"nothing changes":                           {"hook-b", func(*v1alpha1.NamespaceLifecycle) {}, true},
+	}
+	for name, test := range tests {
+		for _, verb := range verbs("initialize") {
+			t.Run(fmt.Sprintf("%s by %s", name, verb), func(t *testing.T) {
+				old := server.MustRecord(t, uniqueName())
+				sent := old.DeepCopy()
+				test.change(sent)
+				err := write(server.Client(t, test.user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", "initialize", old, sent)
+				switch {
+				case test.allowed && err != nil:
+					t.Errorf("refused: %v", err)
+				case !test.allowed && !apierrors.IsForbidden(err):
+					t.Errorf("want a refusal, got %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestInitializeToTheEnd walks through an initialization as initializers see it.
+func TestInitializeToTheEnd(t *testing.T) {
+	ctx := context.Background()
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
+	asInitializer(server.Core, "hook-a", "a.example.com")
+	asInitializer(server.Core, "hook-b", "b.example.com")
+	record := server.MustRecord(t, "walk")
+	if got := record.Spec.Plan[1].Configuration.Name; got != "two" {
+		t.Errorf("the plan does not name its configuration: %q", got)
+	}
+
+	stale := record.DeepCopy()
+	record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
+	record, err := server.Client(t, "hook-a").NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, "walk", record, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if record.Status.CurrentInitializer != "b.example.com" || record.Status.Phase != v1alpha1.LifecycleInitializing {
+		t.Errorf("after a: phase %q, current %q", record.Status.Phase, record.Status.CurrentInitializer)
+	}
+	if entry := record.Status.Initializers[0]; entry.State != v1alpha1.InitializerDone || entry.LastActor != "hook-a" {
+		t.Errorf("after a: its entry is %+v", entry)
+	}
+
+	// A replica of a that comes too late.
+	stale.Spec.Initializers.Pending = stale.Spec.Initializers.Pending[1:]
+	if _, err := server.Client(t, "hook-a").NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, "walk", stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("a second removal from what was read before: %v, want a conflict", err)
+	}
+	resurrect := []byte(`{"spec":{"initializers":{"pending":[{"name":"a.example.com"},{"name":"b.example.com"}]}}}`)
+	patch := func(user string, body []byte) error {
+		_, err := server.Client(t, user).NsinitV1alpha1().NamespaceLifecycles().Patch(ctx, "walk", types.MergePatchType, body, metav1.PatchOptions{}, "initialize")
+		return err
+	}
+	if err := patch("admin", resurrect); !apierrors.IsInvalid(err) {
+		t.Errorf("a patch that brings a back: %v, want it to be invalid", err)
+	}
+	if err := patch("hook-b", []byte(`{"metadata":{"uid":"another"},"spec":{"initializers":{"pending":[]}}}`)); err == nil {
+		t.Error("a patch with the UID of another incarnation was taken")
+	}
+
+	if err := patch("hook-b", []byte(`{"spec":{"initializers":{"pending":[]}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	record, err = server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Get(ctx, "walk", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if record.Spec.Initializers != nil || record.Status.Phase != v1alpha1.LifecycleActive || record.Status.CurrentInitializer != "" {
+		t.Errorf("at the end: initializers %v, phase %q, current %q", record.Spec.Initializers, record.Status.Phase, record.Status.CurrentInitializer)
+	}
+	if err := patch("hook-b", []byte(`{"spec":{"initializers":{"pending":[]}}}`)); err != nil {
+		t.Errorf("emptying an empty list: %v", err)
+	}
+	if err := patch("admin", resurrect); !apierrors.IsInvalid(err) {
+		t.Errorf("a patch that begins again: %v, want it to be invalid", err)
+	}
+}
+
+// TestServerSideApplyRemovesNothing: an applied list without others' entries does not
+// remove them.
+func TestServerSideApplyRemovesNothing(t *testing.T) {
+	ctx := context.Background()
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
+	asInitializer(server.Core, "hook-a", "a.example.com")
+	server.MustRecord(t, "applied")
+	body := []byte(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceLifecycle","metadata":{"name":"applied"},"spec":{"initializers":{"pending":[]}}}`)
+	record, err := server.Client(t, "hook-a").NsinitV1alpha1().NamespaceLifecycles().
+		Patch(ctx, "applied", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "hook-a"}, "initialize")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(record.Spec.Initializers.Pending) != 2 {
+		t.Errorf("pending is %v", record.Spec.Initializers.Pending)
+	}
+}
+
+// TestStatusAuthority shows who may write which part of status.
+func TestStatusAuthority(t *testing.T) {
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
+	asInitializer(server.Core, "hook-a", "a.example.com")
+	asInitializer(server.Core, "hook-b", "b.example.com")
+	message := func(i int) func(*v1alpha1.NamespaceLifecycle) {
+		return func(r *v1alpha1.NamespaceLifecycle) { r.Status.Initializers[i].Message = "working" }
+	}
+	tests := map[string]struct {
+		user    string
+		change  func(*v1alpha1.NamespaceLifecycle)
+		allowed bool
+	}{
+		"a's own message":                 {"hook-a", message(0), true},
+		"b's own message before its turn": {"hook-b", message(1), true},
+		"b's message by a":                {"hook-a", message(1), false},
+		"conditions by a":                 {"hook-a", func(r *v1alpha1.NamespaceLifecycle) { r.Status.Conditions[0].Message = "x" }, false},
+		"conditions by the privileged":    {"admin", func(r *v1alpha1.NamespaceLifecycle) { r.Status.Conditions[0].Message = "x" }, true},
+	}
+	for name, test := range tests {
+		for _, verb := range verbs("status") {
+			t.Run(fmt.Sprintf("%s by %s", name, verb), func(t *testing.T) {
+				old := server.MustRecord(t, uniqueName())
+				sent := old.DeepCopy()
+				test.change(sent)
+				err := write(server.Client(t, test.user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", "status", old, sent)
+				switch {
+				case test.allowed && err != nil:
+					t.Errorf("refused: %v", err)
+				case !test.allowed && !apierrors.IsForbidden(err):
+					t.Errorf("want a refusal, got %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestCreateRecord shows what the admission plugin makes of a new record.
+func TestCreateRecord(t *testing.T) {
+	ctx := context.Background()
+	server := testserver.Start(t)
+	configuration := testserver.Configuration("one", "a.example.com", "openshift.com/origin")
+	configuration.Initializers[1].Finalizer = true
+	server.MustConfigure(t, configuration)
+	server.Core.Allow("creator", testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"})
+	withPlan := func(r *v1alpha1.NamespaceLifecycle) {
+		r.Spec.Plan = []v1alpha1.PlannedInitializer{{Name: "x.example.com", Configuration: &v1alpha1.ConfigurationReference{Name: "y"}}}
+	}
+	closed := func(r *v1alpha1.NamespaceLifecycle) {
+		r.Spec.Initializers = &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{}}
+	}
+	tests := map[string]struct {
+		user    string
+		prepare func(*testserver.CoreAPI, string)
+		change  func(*v1alpha1.NamespaceLifecycle)
+		pending string
+		phase   v1alpha1.LifecyclePhase
+		refused func(error) bool
+	}{
+		"an initializing namespace": {user: "creator", pending: "lifecycle.nsinit.dev a.example.com openshift.com/origin", phase: v1alpha1.LifecycleInitializing},
+		"an open namespace": {user: "creator", phase: v1alpha1.LifecycleActive,
+			prepare: func(core *testserver.CoreAPI, name string) { core.SetNamespace(testserver.Namespace(name, "u", false)) }},
+		"no namespace": {user: "creator", refused: apierrors.IsNotFound,
+			prepare: func(core *testserver.CoreAPI, name string) { core.DeleteNamespace(name) }},
+		"another incarnation": {user: "creator", refused: apierrors.IsConflict,
+			change: func(r *v1alpha1.NamespaceLifecycle) { r.Spec.NamespaceUID = "former" }},
+		"a namespace that is being deleted": {user: "creator", refused: apierrors.IsForbidden,
+			prepare: func(core *testserver.CoreAPI, name string) {
+				namespace := testserver.Namespace(name, "u", true)
+				now := metav1.Now()
+				namespace.DeletionTimestamp = &now
+				core.SetNamespace(namespace)
+			}},
+		"a plan of one's own":      {user: "creator", change: withPlan, refused: apierrors.IsForbidden},
+		"nothing pending":          {user: "creator", change: closed, refused: apierrors.IsForbidden},
+		"a plan by the privileged": {user: "admin", change: withPlan, phase: v1alpha1.LifecycleActive},
+		"the core API does not answer": {user: "creator", refused: apierrors.IsServiceUnavailable,
+			prepare: func(core *testserver.CoreAPI, _ string) { core.FailNamespaces(true) }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			record := testserver.Record(uniqueName(), "u")
+			server.Core.SetNamespace(testserver.Namespace(record.Name, "u", true))
+			if test.prepare != nil {
+				test.prepare(server.Core, record.Name)
+				defer server.Core.FailNamespaces(false)
+			}
+			if test.change != nil {
+				test.change(record)
+			}
+			created, err := server.Client(t, test.user).NsinitV1alpha1().NamespaceLifecycles().Create(ctx, record, metav1.CreateOptions{})
+			if test.refused != nil {
+				if !test.refused(err) {
+					t.Fatalf("want another refusal, got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var pending []string
+			if created.Spec.Initializers != nil {
+				for _, entry := range created.Spec.Initializers.Pending {
+					pending = append(pending, entry.Name)
+				}
+			}
+			if got := strings.Join(pending, " "); got != test.pending || created.Status.Phase != test.phase {
+				t.Errorf("pending %q, phase %q", got, created.Status.Phase)
+			}
+			want := "[kubernetes]"
+			if test.pending != "" {
+				want = "[openshift.com/origin kubernetes]"
+			}
+			if got := fmt.Sprint(created.Spec.Finalizers); got != want {
+				t.Errorf("spec.finalizers is %s, want %s", got, want)
+			}
+		})
+	}
+}
