@@ -64,10 +64,12 @@ kube::codegen::gen_openapi \
   --boilerplate "${BOILERPLATE}" \
   "${ROOT}/pkg/apis"
 
+# A file, so that a failure is seen.
+go run "${MODULE}/hack/models-schema" >"${PROTO_ROOT}/schema.json"
 kube::codegen::gen_client \
   --with-watch \
   --with-applyconfig \
-  --applyconfig-openapi-schema <(go run "${MODULE}/hack/models-schema") \
+  --applyconfig-openapi-schema "${PROTO_ROOT}/schema.json" \
   --output-dir "${ROOT}/pkg/generated" \
   --output-pkg "${MODULE}/pkg/generated" \
   --boilerplate "${BOILERPLATE}" \

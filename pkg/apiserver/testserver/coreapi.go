@@ -87,6 +87,9 @@ func (c *CoreAPI) FailNamespaces(failing bool) {
 	c.failing = failing
 }
 
+// CloseIdleConnections ends what is left of the connections to this API.
+func (c *CoreAPI) CloseIdleConnections() { c.server.CloseClientConnections() }
+
 func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,7 +40,7 @@ type Server struct {
 // everything.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	return StartIn(t, Dir(t), newCoreAPI(t))
+	return StartIn(t, Dir(t))
 }
 
 // Dir returns a directory whose path is short enough for unix sockets.
@@ -55,8 +55,9 @@ func Dir(t testing.TB) string {
 }
 
 // StartIn starts a server on a directory that may hold the data of an earlier one.
-func StartIn(t testing.TB, dir string, core *CoreAPI) *Server {
+func StartIn(t testing.TB, dir string) *Server {
 	t.Helper()
+	core := newCoreAPI(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener of a test
 	if err != nil {
 		t.Fatal(err)

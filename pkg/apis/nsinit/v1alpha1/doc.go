@@ -13,7 +13,7 @@ SPDX-License-Identifier: Apache-2.0
 // which participants must clean up before it may disappear.
 //
 // +k8s:openapi-gen=true
-// +k8s:openapi-model-package=dev.nsinit.v1alpha1
+// +k8s:openapi-model-package=com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1
 // +k8s:deepcopy-gen=package
 // +k8s:protobuf-gen=package
 // +k8s:conversion-gen=github.com/nsinit/nsinit/pkg/apis/nsinit

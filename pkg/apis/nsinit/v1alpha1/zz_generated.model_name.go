@@ -13,70 +13,70 @@ package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ConfigurationReference) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.ConfigurationReference"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.ConfigurationReference"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in InitializerStatus) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.InitializerStatus"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.InitializerStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceInitializer) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceInitializer"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializer"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceInitializerConfiguration) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceInitializerConfiguration"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfiguration"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceInitializerConfigurationList) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceInitializerConfigurationList"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfigurationList"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceInitializerConfigurationSpec) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceInitializerConfigurationSpec"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfigurationSpec"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceInitializerConfigurationStatus) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceInitializerConfigurationStatus"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfigurationStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceInitializers) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceInitializers"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializers"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceLifecycle) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceLifecycle"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycle"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceLifecycleList) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceLifecycleList"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycleList"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceLifecycleSpec) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceLifecycleSpec"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycleSpec"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NamespaceLifecycleStatus) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.NamespaceLifecycleStatus"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycleStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PlannedInitializer) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.PlannedInitializer"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PlannedInitializer"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RegisteredInitializer) OpenAPIModelName() string {
-	return "dev.nsinit.v1alpha1.RegisteredInitializer"
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializer"
 }

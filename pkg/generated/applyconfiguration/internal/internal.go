@@ -29,26 +29,463 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.ConfigurationReference
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: uid
+      type:
+        scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.InitializerStatus
+  map:
+    fields:
+    - name: deadline
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
+    - name: endTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
+    - name: lastActor
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: startTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
+    - name: state
+      type:
+        scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializer
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+      default: ""
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfiguration
-  scalar: untyped
-  list:
-    elementType:
-      namedType: __untyped_atomic_
-    elementRelationship: atomic
   map:
-    elementType:
-      namedType: __untyped_deduced_
-    elementRelationship: separable
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: initializers
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializer
+          elementRelationship: associative
+          keys:
+          - name
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfigurationSpec
+      default: {}
+    - name: status
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfigurationStatus
+      default: {}
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfigurationSpec
+  map:
+    fields:
+    - name: finalizers
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfigurationStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: pendingNamespaces
+      type:
+        scalar: numeric
+    - name: phase
+      type:
+        scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializers
+  map:
+    fields:
+    - name: pending
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializer
+          elementRelationship: associative
+          keys:
+          - name
+    - name: result
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Status
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycle
-  scalar: untyped
-  list:
-    elementType:
-      namedType: __untyped_atomic_
-    elementRelationship: atomic
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycleSpec
+      default: {}
+    - name: status
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycleStatus
+      default: {}
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycleSpec
+  map:
+    fields:
+    - name: finalizers
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: initializers
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializers
+    - name: namespaceUID
+      type:
+        scalar: string
+      default: ""
+    - name: plan
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PlannedInitializer
+          elementRelationship: atomic
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycleStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: currentInitializer
+      type:
+        scalar: string
+    - name: initializers
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.InitializerStatus
+          elementRelationship: associative
+          keys:
+          - name
+    - name: phase
+      type:
+        scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PlannedInitializer
+  map:
+    fields:
+    - name: configuration
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.ConfigurationReference
+    - name: failurePolicy
+      type:
+        scalar: string
+    - name: finalizer
+      type:
+        scalar: boolean
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializer
+  map:
+    fields:
+    - name: failurePolicy
+      type:
+        scalar: string
+    - name: finalizer
+      type:
+        scalar: boolean
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+  map:
+    fields:
+    - name: lastTransitionTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: message
+      type:
+        scalar: string
+      default: ""
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: reason
+      type:
+        scalar: string
+      default: ""
+    - name: status
+      type:
+        scalar: string
+      default: ""
+    - name: type
+      type:
+        scalar: string
+      default: ""
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
   map:
     elementType:
-      namedType: __untyped_deduced_
-    elementRelationship: separable
+      scalar: untyped
+      list:
+        elementType:
+          namedType: __untyped_atomic_
+        elementRelationship: atomic
+      map:
+        elementType:
+          namedType: __untyped_deduced_
+        elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta
+  map:
+    fields:
+    - name: continue
+      type:
+        scalar: string
+    - name: remainingItemCount
+      type:
+        scalar: numeric
+    - name: resourceVersion
+      type:
+        scalar: string
+    - name: selfLink
+      type:
+        scalar: string
+    - name: shardInfo
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ShardInfo
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: fieldsType
+      type:
+        scalar: string
+    - name: fieldsV1
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1
+    - name: manager
+      type:
+        scalar: string
+    - name: operation
+      type:
+        scalar: string
+    - name: subresource
+      type:
+        scalar: string
+    - name: time
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
+  scalar: untyped
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: creationTimestamp
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: deletionGracePeriodSeconds
+      type:
+        scalar: numeric
+    - name: deletionTimestamp
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: finalizers
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
+    - name: generateName
+      type:
+        scalar: string
+    - name: generation
+      type:
+        scalar: numeric
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: managedFields
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry
+          elementRelationship: atomic
+    - name: name
+      type:
+        scalar: string
+    - name: namespace
+      type:
+        scalar: string
+    - name: ownerReferences
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference
+          elementRelationship: associative
+          keys:
+          - uid
+    - name: resourceVersion
+      type:
+        scalar: string
+    - name: selfLink
+      type:
+        scalar: string
+    - name: uid
+      type:
+        scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+      default: ""
+    - name: blockOwnerDeletion
+      type:
+        scalar: boolean
+    - name: controller
+      type:
+        scalar: boolean
+    - name: kind
+      type:
+        scalar: string
+      default: ""
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: uid
+      type:
+        scalar: string
+      default: ""
+    elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.ShardInfo
+  map:
+    fields:
+    - name: selector
+      type:
+        scalar: string
+      default: ""
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.Status
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: code
+      type:
+        scalar: numeric
+    - name: details
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails
+    - name: kind
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta
+      default: {}
+    - name: reason
+      type:
+        scalar: string
+    - name: status
+      type:
+        scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.StatusCause
+  map:
+    fields:
+    - name: field
+      type:
+        scalar: string
+    - name: message
+      type:
+        scalar: string
+    - name: reason
+      type:
+        scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails
+  map:
+    fields:
+    - name: causes
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.StatusCause
+          elementRelationship: atomic
+    - name: group
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: retryAfterSeconds
+      type:
+        scalar: numeric
+    - name: uid
+      type:
+        scalar: string
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+  scalar: untyped
 - name: __untyped_atomic_
   scalar: untyped
   list:

@@ -1,0 +1,311 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	corefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/controller/exemptions"
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+)
+
+// fixture is a controller on fake clients. Its caches hold what the test puts there.
+type fixture struct {
+	*Controller
+	core   *corefake.Clientset
+	nsinit *nsinitfake.Clientset
+	events *record.FakeRecorder
+	cache  func(*corev1.Namespace, *v1alpha1.NamespaceLifecycle)
+}
+
+// newFixture returns a controller. The live objects are what the API servers hold.
+func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alpha1.NamespaceLifecycle) *fixture {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	coreObjects := []runtime.Object{&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-exemptions"},
+		Data:       map[string]string{exemptions.Key: "kube-system\nexempt\n"},
+	}}
+	var nsinitObjects []runtime.Object
+	if liveNamespace != nil {
+		coreObjects = append(coreObjects, liveNamespace)
+	}
+	if liveRecord != nil {
+		nsinitObjects = append(nsinitObjects, liveRecord)
+	}
+	core, nsinit := corefake.NewClientset(coreObjects...), nsinitfake.NewClientset(nsinitObjects...)
+	exempt, err := exemptions.New(core, "nsinit-system", "nsinit-exemptions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go exempt.Run(ctx)
+	coreFactory := informers.NewSharedInformerFactory(core, 0)
+	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, 0)
+	events := record.NewFakeRecorder(10)
+	controller, err := New(Dependencies{
+		Core: core, Nsinit: nsinit, Exemptions: exempt, Events: events, Metrics: NewMetrics(),
+		Namespaces: coreFactory.Core().V1().Namespaces(),
+		Records:    nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles(),
+		Clock:      testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !exempt.HasSynced() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-time.After(time.Minute):
+			t.Fatal("the exemptions were never read")
+		}
+	}
+	f := &fixture{Controller: controller, core: core, nsinit: nsinit, events: events}
+	f.cache = func(n *corev1.Namespace, r *v1alpha1.NamespaceLifecycle) {
+		if n != nil {
+			if err := controller.Namespaces.Informer().GetStore().Add(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r != nil {
+			if err := controller.Records.Informer().GetStore().Add(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.cache(liveNamespace, liveRecord)
+	return f
+}
+
+// writes returns what was written, as "verb resource/subresource".
+func (f *fixture) writes() []string {
+	var all []string
+	for _, action := range append(f.core.Actions(), f.nsinit.Actions()...) {
+		if slices.Contains([]string{"create", "update", "patch", "delete"}, action.GetVerb()) {
+			text := action.GetVerb() + " " + action.GetResource().Resource
+			if action.GetSubresource() != "" {
+				text += "/" + action.GetSubresource()
+			}
+			if deletion, ok := action.(clienttesting.DeleteActionImpl); ok {
+				text += " uid=" + string(*deletion.DeleteOptions.Preconditions.UID)
+			}
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+func TestReconcileWrites(t *testing.T) {
+	tests := map[string]struct {
+		namespace *corev1.Namespace
+		record    *v1alpha1.NamespaceLifecycle
+		want      []string
+	}{
+		"creates a record":            {namespace(closed), nil, []string{"create namespacelifecycles"}},
+		"opens the gate in one write": {namespace(closed), aRecord(), []string{"update namespaces/status"}},
+		"reports who is waited for":   {namespace(closed), aRecord(pending("a.example.com")), []string{"update namespaces/status"}},
+		"secures the namespace, then leaves the list": {namespace(closed), aRecord(pending(v1alpha1.InitializerLifecycle), participant),
+			[]string{"create namespaces/finalize", "update namespacelifecycles/initialize"}},
+		"does not secure it twice": {namespace(closed, withFinalizers("kubernetes", v1alpha1.NamespaceFinalizer)),
+			aRecord(pending(v1alpha1.InitializerLifecycle), participant), []string{"update namespacelifecycles/initialize"}},
+		"reports a failure, then deletes the namespace": {namespace(closed), aRecord(pending("a.example.com"), failed),
+			[]string{"update namespaces/status", "delete namespaces uid=new"}},
+		"deletes a former record by its UID": {namespace(closed), aRecord(former), []string{"delete namespacelifecycles uid=record", "update namespaces/status"}[:1]},
+		"releases a record":                  {namespace(deleting, withFinalizers()), aRecord(leaving), []string{"update namespacelifecycles/finalize"}},
+		"releases a namespace":               {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil, []string{"create namespaces/finalize"}},
+		"removes a namespace by its UID":     {namespace(deleting, withFinalizers()), nil, []string{"delete namespaces uid=new"}},
+		"does nothing to an open namespace":  {namespace(func(n *corev1.Namespace) { said := opened(); said.apply(n, time.Now()) }), aRecord(), nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, test.namespace, test.record)
+			if err := f.reconcile(context.Background(), "ns"); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, f.writes()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOpensOnLiveStateAlone: what a stale cache says opens nothing.
+func TestOpensOnLiveStateAlone(t *testing.T) {
+	tests := map[string]struct {
+		liveNamespace *corev1.Namespace
+		liveRecord    *v1alpha1.NamespaceLifecycle
+	}{
+		"an initializer is pending":                {namespace(closed), aRecord(pending("a.example.com"))},
+		"the initialization failed":                {namespace(closed), aRecord(pending("a.example.com"), failed)},
+		"the record describes another incarnation": {namespace(closed), aRecord(former)},
+		"the record is gone":                       {namespace(closed), nil},
+		"the record is leaving":                    {namespace(closed), aRecord(leaving)},
+		"the namespace is being deleted":           {namespace(closed, deleting), aRecord()},
+		"the namespace is gone":                    {nil, aRecord()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, test.liveNamespace, test.liveRecord)
+			f.cache(namespace(closed), aRecord()) // the cache would have it opened
+			_ = f.reconcile(context.Background(), "ns")
+			live, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
+			if err == nil && !isClosed(live) {
+				t.Error("the gate was opened")
+			}
+		})
+	}
+}
+
+// TestOpenGate looks at the namespace after its opening.
+func TestOpenGate(t *testing.T) {
+	f := newFixture(t, namespace(closed, func(n *corev1.Namespace) {
+		n.Labels["team"] = "a"
+		n.Status.Conditions = []corev1.NamespaceCondition{{Type: "Foreign", Status: corev1.ConditionTrue}}
+	}), aRecord())
+	if err := f.reconcile(context.Background(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	live, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if isClosed(live) || live.Labels["team"] != "a" {
+		t.Errorf("labels are %v", live.Labels)
+	}
+	said := map[corev1.NamespaceConditionType]corev1.ConditionStatus{}
+	for _, condition := range live.Status.Conditions {
+		said[condition.Type] = condition.Status
+	}
+	want := map[corev1.NamespaceConditionType]corev1.ConditionStatus{"Foreign": "True", "Initializing": "False", "Ready": "True"}
+	if diff := cmp.Diff(want, said); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	if event := <-f.events.Events; event != "Normal Initialized Every initializer is done: the namespace is open" {
+		t.Errorf("event %q", event)
+	}
+}
+
+// TestOpensOnServersThatKeepLabels: some API servers do not take labels with a status.
+func TestOpensOnServersThatKeepLabels(t *testing.T) {
+	f := newFixture(t, namespace(closed), aRecord())
+	f.core.PrependReactor("update", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		update := action.(clienttesting.UpdateAction)
+		if action.GetSubresource() != "status" {
+			return false, nil, nil
+		}
+		n := update.GetObject().(*corev1.Namespace).DeepCopy()
+		closed(n)
+		return true, n, nil
+	})
+	if err := f.reconcile(context.Background(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"update namespaces/status", "update namespaces"}, f.writes()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestConflictOpensNothing: a namespace that changed in between is looked at again.
+func TestConflictOpensNothing(t *testing.T) {
+	f := newFixture(t, namespace(closed), aRecord())
+	f.core.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewConflict(corev1.Resource("namespaces"), "ns", errors.New("changed"))
+	})
+	if err := f.reconcile(context.Background(), "ns"); !apierrors.IsConflict(errors.Unwrap(err)) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	if len(f.events.Events) != 0 {
+		t.Errorf("an opening was announced: %q", <-f.events.Events)
+	}
+}
+
+// TestRefusedRecordIsReported: the tenant reads why nothing goes on.
+func TestRefusedRecordIsReported(t *testing.T) {
+	f := newFixture(t, namespace(closed), nil)
+	f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewServiceUnavailable("the configurations cannot be read")
+	})
+	if err := f.reconcile(context.Background(), "ns"); err == nil {
+		t.Error("the refusal is no error, so nothing is tried again")
+	}
+	live, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%s %s %s", live.Status.Conditions[0].Type, live.Status.Conditions[0].Reason, live.Status.Conditions[0].Message)
+	want := "Initializing RecordNotCreated nsinit cannot tell yet which initializers the namespace needs, and tries again: the configurations cannot be read"
+	if got != want {
+		t.Errorf("the condition says\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestApiGoneIsNotRecordGone: while the aggregated API is not registered, everything is
+// answered with 404, and no namespace may be released because of that.
+func TestApiGoneIsNotRecordGone(t *testing.T) {
+	f := newFixture(t, namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil)
+	f.nsinit.PrependReactor("get", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewGenericServerResponse(404, "get", v1alpha1.Resource("namespacelifecycles"), "ns", "404 page not found", 0, true)
+	})
+	if err := f.reconcile(context.Background(), "ns"); err == nil {
+		t.Error("no error")
+	}
+	if writes := f.writes(); len(writes) != 0 {
+		t.Errorf("written: %v", writes)
+	}
+}
+
+// TestExemptNamespacesAreLeftAlone, and so is everything while the list is missing.
+func TestExemptNamespacesAreLeftAlone(t *testing.T) {
+	exempt := namespace(closed)
+	exempt.Name = "exempt"
+	f := newFixture(t, exempt, nil)
+	if err := f.reconcile(context.Background(), "exempt"); err != nil {
+		t.Fatal(err)
+	}
+	if writes := f.writes(); len(writes) != 0 {
+		t.Errorf("written: %v", writes)
+	}
+	f = newFixture(t, namespace(closed), nil)
+	if err := f.core.CoreV1().ConfigMaps("nsinit-system").Delete(context.Background(), "nsinit-exemptions", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.core.ClearActions()
+	deadline := time.After(time.Minute)
+	for {
+		if _, err := f.Exemptions.Has("ns"); err != nil {
+			break
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-deadline:
+			t.Fatal("the deletion of the list was not seen")
+		}
+	}
+	if err := f.reconcile(context.Background(), "ns"); err == nil {
+		t.Error("without the list of exemptions, something was done")
+	}
+	if writes := f.writes(); len(writes) != 0 {
+		t.Errorf("written: %v", writes)
+	}
+}

@@ -1,0 +1,181 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package lifecycle
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+type namespaceOption func(*corev1.Namespace)
+
+func namespace(options ...namespaceOption) *corev1.Namespace {
+	n := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "new", ResourceVersion: "1"},
+		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+	}
+	for _, option := range options {
+		option(n)
+	}
+	return n
+}
+
+func closed(n *corev1.Namespace) { n.Labels = map[string]string{v1alpha1.LabelInitializing: "true"} }
+
+func deleting(n *corev1.Namespace) {
+	now := metav1.Now()
+	n.DeletionTimestamp = &now
+}
+
+func withFinalizers(finalizers ...corev1.FinalizerName) namespaceOption {
+	return func(n *corev1.Namespace) { n.Spec.Finalizers = finalizers }
+}
+
+type recordOption func(*v1alpha1.NamespaceLifecycle)
+
+func aRecord(options ...recordOption) *v1alpha1.NamespaceLifecycle {
+	r := &v1alpha1.NamespaceLifecycle{
+		ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "record", ResourceVersion: "1"},
+		Spec: v1alpha1.NamespaceLifecycleSpec{
+			NamespaceUID: "new",
+			Finalizers:   []v1alpha1.FinalizerName{v1alpha1.FinalizerKubernetes},
+		},
+	}
+	for _, option := range options {
+		option(r)
+	}
+	return r
+}
+
+func pending(names ...string) recordOption {
+	return func(r *v1alpha1.NamespaceLifecycle) {
+		r.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
+		for _, name := range names {
+			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
+			r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{Name: name})
+		}
+	}
+}
+
+func failed(r *v1alpha1.NamespaceLifecycle) {
+	r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no quota left"}
+}
+
+func participant(r *v1alpha1.NamespaceLifecycle) {
+	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{Name: "p.example.com", Finalizer: true})
+}
+
+func former(r *v1alpha1.NamespaceLifecycle) { r.Spec.NamespaceUID = "old" }
+
+func leaving(r *v1alpha1.NamespaceLifecycle) {
+	now := metav1.Now()
+	r.DeletionTimestamp = &now
+}
+
+func held(by ...v1alpha1.FinalizerName) recordOption {
+	return func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = by }
+}
+
+// TestNext lists every state, and the step that follows.
+func TestNext(t *testing.T) {
+	tests := map[string]struct {
+		namespace *corev1.Namespace
+		record    *v1alpha1.NamespaceLifecycle
+		want      action
+	}{
+		"nothing is there": {nil, nil, nothing},
+
+		"a new namespace":                           {namespace(closed), nil, createRecord},
+		"a namespace from before":                   {namespace(), nil, createRecord},
+		"it waits":                                  {namespace(closed), aRecord(pending("a.example.com")), nothing},
+		"the built-in initializer has its turn":     {namespace(closed), aRecord(pending(v1alpha1.InitializerLifecycle, "a.example.com")), secureNamespace},
+		"the built-in initializer comes later":      {namespace(closed), aRecord(pending("a.example.com", v1alpha1.InitializerLifecycle)), nothing},
+		"every initializer is done":                 {namespace(closed), aRecord(), openGate},
+		"an empty list":                             {namespace(closed), aRecord(pending()), openGate},
+		"it is open":                                {namespace(), aRecord(), nothing},
+		"an initializer failed":                     {namespace(closed), aRecord(pending("a.example.com"), failed), failNamespace},
+		"the built-in one is first after a failure": {namespace(closed), aRecord(pending(v1alpha1.InitializerLifecycle), failed), failNamespace},
+		"status says it is done, spec does not": {namespace(closed), aRecord(pending("a.example.com"), func(r *v1alpha1.NamespaceLifecycle) {
+			r.Status.Phase = v1alpha1.LifecycleActive
+		}), nothing},
+
+		"a record of a former namespace":                                      {namespace(closed), aRecord(former), deleteRecord},
+		"a former record whose initializers are done never opens the new one": {namespace(closed), aRecord(former, leaving, held("p.example.com")), nothing},
+		"a former record that is leaving":                                     {namespace(closed), aRecord(former, leaving), releaseRecord},
+		"a former record that nobody holds":                                   {namespace(closed), aRecord(former, leaving, held()), deleteRecord},
+		"a record without namespace":                                          {nil, aRecord(), deleteRecord},
+		"a leaving record without namespace":                                  {nil, aRecord(leaving), releaseRecord},
+		"a leaving record that a participant holds":                           {nil, aRecord(leaving, held("p.example.com")), nothing},
+		"a participant is left and so is kubernetes":                          {nil, aRecord(leaving, held("p.example.com", "kubernetes")), releaseRecord},
+
+		"the namespace is deleted":                       {namespace(deleting), aRecord(), deleteRecord},
+		"it is deleted while it initializes":             {namespace(closed, deleting), aRecord(pending("a.example.com")), deleteRecord},
+		"it is deleted after a failure":                  {namespace(closed, deleting), aRecord(pending("a.example.com"), failed), deleteRecord},
+		"its content is still there":                     {namespace(deleting), aRecord(leaving), nothing},
+		"its content is gone":                            {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving), releaseRecord},
+		"its content is gone, a participant is left":     {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")), nothing},
+		"the record has left":                            {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil, releaseNamespace},
+		"the record has left, others hold it":            {namespace(deleting, withFinalizers("openshift.com/origin")), nil, nothing},
+		"nobody holds it, it waits for a second request": {namespace(deleting, withFinalizers()), nil, removeNamespace},
+		"it is deleted without a record":                 {namespace(closed, deleting), nil, nothing},
+
+		"somebody deleted the record of a live namespace": {namespace(closed), aRecord(leaving), releaseRecord},
+		"a participant holds that record":                 {namespace(closed), aRecord(leaving, held("p.example.com")), nothing},
+		"a record that is leaving opens nothing":          {namespace(closed), aRecord(leaving, held("p.example.com")), nothing},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := next(state{test.namespace, test.record}); got != test.want {
+				t.Errorf("next is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	entry := func(message string) recordOption {
+		return func(r *v1alpha1.NamespaceLifecycle) {
+			start := metav1.NewMicroTime(metav1.Unix(1767225600, 0).Time)
+			r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "a.example.com", StartTime: &start, Message: message}}
+		}
+	}
+	ready := func(n *corev1.Namespace) { said := opened(); said.apply(n, metav1.Now().Time) }
+	tests := map[string]struct {
+		namespace *corev1.Namespace
+		record    *v1alpha1.NamespaceLifecycle
+		want      *report
+	}{
+		"no record": {namespace(closed), nil, nil},
+		"it waits": {namespace(closed), aRecord(pending("a.example.com", "b.example.com"), entry("")),
+			&report{corev1.ConditionTrue, v1alpha1.ReasonPending, `waiting for initializer "a.example.com" (1 of 2) since 2026-01-01T00:00:00Z`}},
+		"it waits, with a message": {namespace(closed), aRecord(pending("a.example.com"), entry("no answer")),
+			&report{corev1.ConditionTrue, v1alpha1.ReasonPending, `waiting for initializer "a.example.com" (1 of 1) since 2026-01-01T00:00:00Z: no answer`}},
+		"it failed": {namespace(closed), aRecord(pending("a.example.com"), failed),
+			&report{corev1.ConditionTrue, v1alpha1.ReasonFailed, `initializer "a.example.com" failed: no quota left; the namespace is deleted`}},
+		"it waits for the former record": {namespace(closed), aRecord(former, leaving, held("p.example.com")),
+			&report{corev1.ConditionTrue, v1alpha1.ReasonFormerIncarnation, `waiting for the record of the former namespace of this name, which these participants have not let go: ["p.example.com"]`}},
+		"it is open and says nothing yet": {namespace(), aRecord(), &report{corev1.ConditionFalse, v1alpha1.ReasonAdopted, "the namespace was open before nsinit knew it"}},
+		"it is open and says so":          {namespace(ready), aRecord(), nil},
+		"it is about to open":             {namespace(closed), aRecord(), nil},
+		"it is deleted":                   {namespace(deleting), aRecord(), nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := describe(state{test.namespace, test.record})
+			switch {
+			case (got == nil) != (test.want == nil):
+				t.Errorf("got %+v, want %+v", got, test.want)
+			case got != nil && *got != *test.want:
+				t.Errorf("got %+v, want %+v", *got, *test.want)
+			}
+		})
+	}
+}
