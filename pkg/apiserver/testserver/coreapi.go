@@ -20,6 +20,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -85,6 +87,16 @@ func (c *CoreAPI) FailNamespaces(failing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failing = failing
+}
+
+// Client returns a client of this API.
+func (c *CoreAPI) Client(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: c.server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // CloseIdleConnections ends what is left of the connections to this API.

@@ -28,7 +28,7 @@ func newEnvironment() (*cel.Env, error) {
 	return cel.NewEnv(
 		ext.Strings(),
 		cel.OptionalTypes(),
-		cel.Variable("namespace", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("namespaceObject", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("creator", cel.StringType),
 		cel.Variable("creatorGroups", cel.ListType(cel.StringType)),
 	)
@@ -41,7 +41,7 @@ func parameters(namespace *corev1.Namespace) map[string]any {
 		groups = strings.Split(joined, "\n")
 	}
 	return map[string]any{
-		"namespace": map[string]any{
+		"namespaceObject": map[string]any{
 			"metadata": map[string]any{
 				"name":        namespace.Name,
 				"uid":         string(namespace.UID),

@@ -1,0 +1,53 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package initializer_test
+
+import (
+	"context"
+	"log"
+	"os"
+	"os/signal"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/initializer"
+)
+
+// An initializer that puts a ConfigMap into every new namespace.
+func Example() {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		log.Fatal(err)
+	}
+	core := kubernetes.NewForConfigOrDie(config)
+	greet := func(ctx context.Context, namespace *corev1.Namespace) error {
+		// Applied, so that a second call for the same namespace does no harm.
+		greeting := applycorev1.ConfigMap("greeting", namespace.Name).
+			WithData(map[string]string{"text": "welcome to " + namespace.Name})
+		_, err := core.CoreV1().ConfigMaps(namespace.Name).Apply(ctx, greeting, metav1.ApplyOptions{FieldManager: "greeting"})
+		return err
+	}
+	runner, err := initializer.New(initializer.Options{
+		Name:       "greeting.example.com",
+		Initialize: greet,
+		Core:       core,
+		Nsinit:     versioned.NewForConfigOrDie(config),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := runner.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,258 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package initializer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
+	"github.com/nsinit/nsinit/pkg/initializer"
+)
+
+// start runs an initializer against a server until the test ends, as a user that may act
+// under its name alone.
+func start(t *testing.T, server *testserver.Server, name string, f initializer.Func) (stop func()) {
+	t.Helper()
+	server.Core.Allow(name,
+		testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"},
+		testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles/initialize", Name: "*"},
+		testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles/status", Name: "*"},
+		testserver.Rule{Verb: "initialize", Group: "", Resource: "namespaces", Name: "*"},
+		testserver.Rule{Verb: "initialize", Group: "nsinit.dev", Resource: "initializers", Name: name})
+	runner, err := initializer.New(initializer.Options{
+		Name: name, Initialize: f, Core: server.Core.Client(t), Nsinit: server.Client(t, name),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- runner.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s ended with %v", name, err)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s did not end", name)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// until waits until a record holds what a test expects, and returns it.
+func until(t *testing.T, server *testserver.Server, name, what string, holds func(*v1alpha1.NamespaceLifecycle) bool) *v1alpha1.NamespaceLifecycle {
+	t.Helper()
+	var record *v1alpha1.NamespaceLifecycle
+	err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		var err error
+		record, err = server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
+		return err == nil && holds(record), err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v; the record is %+v", what, err, record)
+	}
+	return record
+}
+
+func isActive(r *v1alpha1.NamespaceLifecycle) bool { return r.Status.Phase == v1alpha1.LifecycleActive }
+
+// TestInTurn: initializers act one after the other, each once.
+func TestInTurn(t *testing.T) {
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
+	calls := make(chan string, 10)
+	for _, name := range []string{"b.example.com", "a.example.com"} {
+		start(t, server, name, func(_ context.Context, namespace *corev1.Namespace) error {
+			calls <- name + " " + namespace.Name
+			return nil
+		})
+	}
+	server.MustRecord(t, "ns")
+	until(t, server, "ns", "both are done", isActive)
+	if got := fmt.Sprint(<-calls, ", ", <-calls); got != "a.example.com ns, b.example.com ns" || len(calls) != 0 {
+		t.Errorf("called: %s, and %d more", got, len(calls))
+	}
+}
+
+// TestErrorIsReportedAndRetried, and so is a panic.
+func TestErrorIsReportedAndRetried(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"the log store does not answer":   func() error { return errors.New("the log store does not answer") },
+		"the initializer panicked: boom":  func() error { panic("boom") },
+		strings.Repeat("ä", 2046) + "...": func() error { return errors.New(strings.Repeat("ä", 5000)) },
+	} {
+		t.Run(name[:10], func(t *testing.T) {
+			server := testserver.Start(t)
+			server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
+			var mended atomic.Bool
+			start(t, server, "a.example.com", func(context.Context, *corev1.Namespace) error {
+				if mended.Load() {
+					return nil
+				}
+				return fail()
+			})
+			server.MustRecord(t, "ns")
+			record := until(t, server, "ns", "the error is reported", func(r *v1alpha1.NamespaceLifecycle) bool { return r.Status.Initializers[0].Message != "" })
+			if got := record.Status.Initializers[0].Message; got != name {
+				t.Errorf("the message is %q", got)
+			}
+			if record.Status.CurrentInitializer != "a.example.com" {
+				t.Errorf("it lost its turn to %q", record.Status.CurrentInitializer)
+			}
+			mended.Store(true)
+			until(t, server, "ns", "the retry succeeds", isActive)
+		})
+	}
+}
+
+// TestFail ends the initialization.
+func TestFail(t *testing.T) {
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
+	start(t, server, "a.example.com", func(context.Context, *corev1.Namespace) error {
+		return fmt.Errorf("giving up: %w", initializer.Fail(errors.New("the team has no quota left")))
+	})
+	server.MustRecord(t, "ns")
+	record := until(t, server, "ns", "the failure is recorded", func(r *v1alpha1.NamespaceLifecycle) bool {
+		return r.Spec.Initializers != nil && r.Spec.Initializers.Result != nil
+	})
+	if result := record.Spec.Initializers.Result; result.Status != metav1.StatusFailure || result.Message != "the team has no quota left" {
+		t.Errorf("the result is %+v", result)
+	}
+}
+
+// TestTurnEnds: the context of a call ends when the record is deleted, and when the
+// process stops.
+func TestTurnEnds(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *testserver.Server, func()){
+		"deletion": func(t *testing.T, server *testserver.Server, _ func()) {
+			if err := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Delete(context.Background(), "ns", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"stop": func(_ *testing.T, _ *testserver.Server, stop func()) { stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := testserver.Start(t)
+			server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
+			called, ended := make(chan struct{}, 1), make(chan struct{})
+			stop := start(t, server, "a.example.com", func(ctx context.Context, _ *corev1.Namespace) error {
+				called <- struct{}{}
+				<-ctx.Done()
+				close(ended)
+				return ctx.Err()
+			})
+			server.MustRecord(t, "ns")
+			<-called
+			end(t, server, stop)
+			select {
+			case <-ended:
+			case <-time.After(time.Minute):
+				t.Error("the call was not ended")
+			}
+			record := until(t, server, "ns", "it is still pending", func(r *v1alpha1.NamespaceLifecycle) bool { return r.Spec.Initializers != nil })
+			if message := record.Status.Initializers[0].Message; message != "" {
+				t.Errorf("the end of the turn was reported: %q", message)
+			}
+		})
+	}
+}
+
+// TestOtherIncarnation: a record that describes another namespace than the live one is
+// none of the initializer's business.
+func TestOtherIncarnation(t *testing.T) {
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
+	server.MustRecord(t, "former")
+	server.Core.SetNamespace(testserver.Namespace("former", types.UID("new"), true))
+	server.MustRecord(t, "zz-current")
+	calls := make(chan string, 10)
+	start(t, server, "a.example.com", func(_ context.Context, namespace *corev1.Namespace) error {
+		calls <- namespace.Name
+		return nil
+	})
+	until(t, server, "zz-current", "the other one is done", isActive)
+	if got := <-calls; got != "zz-current" || len(calls) != 0 {
+		t.Errorf("called for %s, and %d more", got, len(calls))
+	}
+}
+
+// TestRemovalAfterConflict: somebody else writes into the record during the call, and the
+// initializer removes itself all the same.
+func TestRemovalAfterConflict(t *testing.T) {
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
+	calls := 0
+	start(t, server, "a.example.com", func(ctx context.Context, namespace *corev1.Namespace) error {
+		calls++
+		return initializer.Progress(ctx, "half way") // changes the resourceVersion
+	})
+	server.MustRecord(t, "ns")
+	record := until(t, server, "ns", "it is done", isActive)
+	if calls != 1 {
+		t.Errorf("called %d times", calls)
+	}
+	if got := record.Status.Initializers[0].Message; got != "half way" {
+		t.Errorf("the message is %q", got)
+	}
+}
+
+// TestStopsClean: a runner that was stopped leaves no goroutine behind.
+func TestStopsClean(t *testing.T) {
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
+	stop := start(t, server, "a.example.com", func(context.Context, *corev1.Namespace) error { return nil })
+	server.MustRecord(t, "ns")
+	until(t, server, "ns", "it is done", isActive)
+	running := func() bool {
+		stacks := make([]byte, 16<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return bytes.Contains(stacks, []byte("initializer.(*Runner)"))
+	}
+	if !running() {
+		t.Fatal("a running runner is not seen")
+	}
+	stop()
+	if running() {
+		t.Error("a goroutine of the runner is left")
+	}
+}
+
+func TestOptions(t *testing.T) {
+	_, err := initializer.New(initializer.Options{Name: "unqualified", Workers: -1})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{`Name "unqualified"`, "Initialize is missing", "Core is missing", "Nsinit is missing", "Workers is -1"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+}
