@@ -1,0 +1,225 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+// patience is how long a condition may take to hold: much longer than it takes.
+const patience = 90 * time.Second
+
+var serial atomic.Int64 //nolint:gochecknoglobals // makes names unique
+
+// cluster is the control plane that the tests run on.
+type cluster struct {
+	root, dir string
+	admin     *rest.Config
+	core      kubernetes.Interface
+	nsinit    versioned.Interface
+}
+
+// connect returns the running control plane. Without one, the test fails.
+func connect(t *testing.T) *cluster {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{root: root, dir: os.Getenv("NSINIT_DEV_DIR")}
+	if c.dir == "" {
+		c.dir = filepath.Join(root, "_output", "dev")
+	}
+	c.admin, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig())
+	if err != nil {
+		t.Fatalf("there is no control plane in %s, run make e2e or make dev-up: %v", c.dir, err)
+	}
+	c.admin.QPS = -1
+	c.core, c.nsinit = kubernetes.NewForConfigOrDie(c.admin), versioned.NewForConfigOrDie(c.admin)
+	if _, err := c.core.Discovery().ServerVersion(); err != nil {
+		t.Fatalf("the control plane in %s does not answer, run make e2e or make dev-up: %v", c.dir, err)
+	}
+	return c
+}
+
+func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "admin.kubeconfig") }
+
+// as returns the configuration of a user, who has what RBAC gives the name and the groups.
+func (c *cluster) as(user string, groups ...string) *rest.Config {
+	config := rest.CopyConfig(c.admin)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	return config
+}
+
+// kubectl runs the real kubectl, and returns what it prints and what it says of an error.
+func (c *cluster) kubectl(args ...string) (string, error) {
+	command := exec.Command(filepath.Join(c.root, "_output", "bin", "kubectl"), append([]string{"--kubeconfig", c.kubeconfig()}, args...)...) //nolint:noctx // ends by its own time-out
+	command.Env = append(os.Environ(), "HOME="+c.dir)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// kubectlInput runs kubectl with something on its standard input.
+func (c *cluster) kubectlInput(input string, args ...string) (string, error) {
+	file, err := os.CreateTemp("", "nsinit-e2e-*.yaml")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(file.Name())
+	if _, err := file.WriteString(input); err != nil {
+		return "", err
+	}
+	if err := file.Close(); err != nil {
+		return "", err
+	}
+	return c.kubectl(append(args, "-f", file.Name())...)
+}
+
+// dev controls one program of the control plane: start, stop, or kill.
+func (c *cluster) dev(t *testing.T, command, program string) {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(c.root, "_output", "bin", "dev"), "--dir", c.dir, command, program).CombinedOutput() //nolint:noctx // ends by itself
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", command, program, err, out)
+	}
+}
+
+// uniqueName returns a name that no other test uses.
+func uniqueName(prefix string) string {
+	return fmt.Sprintf("%s-%d-%d", prefix, os.Getpid(), serial.Add(1))
+}
+
+// eventually waits until a check returns nil, and fails with its last error.
+func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// configure registers initializers, and takes them away when the test ends. Tests run one
+// after the other, so that each has the configurations that it makes.
+func (c *cluster) configure(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
+	t.Helper()
+	client := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	configuration, err := client.Create(context.Background(), &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: uniqueName("configuration")}, Initializers: initializers,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Delete(context.Background(), configuration.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	return configuration
+}
+
+func named(names ...string) []v1alpha1.RegisteredInitializer {
+	var all []v1alpha1.RegisteredInitializer
+	for _, name := range names {
+		all = append(all, v1alpha1.RegisteredInitializer{Name: name})
+	}
+	return all
+}
+
+// createNamespace creates a namespace as a user, and deletes it when the test ends.
+func (c *cluster) createNamespace(t *testing.T, config *rest.Config) *corev1.Namespace {
+	t.Helper()
+	namespace, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(context.Background(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("ns")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.core.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	return namespace
+}
+
+// waitCurrent waits until it is an initializer's turn, and returns the record. An empty
+// name waits until the record is complete.
+func (c *cluster) waitCurrent(t *testing.T, namespace, initializer string) *v1alpha1.NamespaceLifecycle {
+	t.Helper()
+	var record *v1alpha1.NamespaceLifecycle
+	eventually(t, fmt.Sprintf("the turn of %q in %s", initializer, namespace), func(ctx context.Context) (err error) {
+		record, err = c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && record.Status.CurrentInitializer != initializer {
+			err = fmt.Errorf("it is the turn of %q", record.Status.CurrentInitializer)
+		}
+		return err
+	})
+	return record
+}
+
+// removeFirst removes the first pending initializer, as an administrator.
+func (c *cluster) removeFirst(t *testing.T, namespace string) {
+	t.Helper()
+	client := c.nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	eventually(t, "removing the first initializer", func(ctx context.Context) error {
+		record, err := client.Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
+		_, err = client.Initialize(ctx, namespace, record, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// waitReady waits until a namespace is open.
+func (c *cluster) waitReady(t *testing.T, namespace string) {
+	t.Helper()
+	if out, err := c.kubectl("wait", "--for=condition=Ready", "namespace/"+namespace, "--timeout="+patience.String()); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+}
+
+// isClosed says whether a namespace's gate is closed.
+func (c *cluster) isClosed(t *testing.T, namespace string) bool {
+	t.Helper()
+	n, err := c.core.CoreV1().Namespaces().Get(context.Background(), namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, closed := n.Labels[v1alpha1.LabelInitializing]
+	return closed
+}
