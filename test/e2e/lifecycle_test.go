@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,6 +114,35 @@ func (c *cluster) waitNoRecord(t *testing.T, namespace string) {
 	})
 }
 
+func (c *cluster) waitNoNamespace(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the namespace is gone", func(ctx context.Context) error {
+		_, err := c.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is still there"))
+	})
+}
+
+// releaseParticipant drops a participant's name from a record, as an administrator.
+func (c *cluster) releaseParticipant(t *testing.T, namespace string, participant v1alpha1.FinalizerName) {
+	t.Helper()
+	client := c.nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	eventually(t, "releasing the participant", func(ctx context.Context) error {
+		record, err := client.Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if record.DeletionTimestamp == nil {
+			return errors.New("the record is not being deleted")
+		}
+		record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
+		_, err = client.Finalize(ctx, namespace, record, metav1.UpdateOptions{})
+		return err
+	})
+}
+
 // TestNoInitializers: without configurations a namespace opens at once.
 func TestNoInitializers(t *testing.T) {
 	c := connect(t)
@@ -154,13 +184,7 @@ func TestFailure(t *testing.T) {
 		}
 		return err
 	})
-	eventually(t, "the namespace is gone", func(ctx context.Context) error {
-		_, err := c.core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, errors.New("it is still there"))
-	})
+	c.waitNoNamespace(t, namespace.Name)
 	c.waitNoRecord(t, namespace.Name)
 	eventually(t, "an event tells why", func(ctx context.Context) error {
 		events, err := c.core.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + namespace.Name})
@@ -215,13 +239,7 @@ func TestParticipant(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.waitNoRecord(t, namespace.Name)
-	eventually(t, "the namespace is gone", func(ctx context.Context) error {
-		_, err := c.core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, errors.New("it is still there"))
-	})
+	c.waitNoNamespace(t, namespace.Name)
 }
 
 // TestNameReuse: a namespace that is created again inherits nothing, neither completion

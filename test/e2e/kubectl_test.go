@@ -1,0 +1,99 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"bufio"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestKubectl reads and writes nsinit's kinds with the stock kubectl, through the
+// aggregator.
+func TestKubectl(t *testing.T) {
+	c := connect(t)
+	must := func(args ...string) string {
+		t.Helper()
+		out, err := c.kubectl(args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	says := func(out string, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if !strings.Contains(out, part) {
+				t.Errorf("%q is missing in:\n%s", part, out)
+			}
+		}
+	}
+	name := uniqueName("kubectl")
+	// The shape of the Namespace Initializer KEP.
+	manifest := "apiVersion: nsinit.dev/v1alpha1\nkind: NamespaceInitializerConfiguration\nmetadata:\n  name: " + name + "\ninitializers:\n- name: one.example.com\n- name: two.example.com\n"
+	for range 2 { // applying again changes nothing
+		if _, err := c.kubectlInput(manifest, "apply", "--server-side"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _, _ = c.kubectl("delete", "nsic", name, "--wait=false") })
+	says(must("get", "namespaceinitializerconfigurations"), "NAME", "PHASE", "INITIALIZERS", "PENDING", "one.example.com,two.example.com")
+	says(must("describe", "nsic", name), "one.example.com", "Finalizers", "kubernetes")
+	says(must("explain", "namespacelifecycles.spec.initializers"),
+		"initializers tracks the initialization", "the list never grows again", "pending", "result")
+	says(must("explain", "nsic.initializers.failurePolicy"), "the namespace waits for ever", "Ignore", "Fail")
+	says(must("api-resources", "--api-group=nsinit.dev"), "nsic", "nsl", "NamespaceLifecycle")
+	says(must("get", "nsinit"), name)
+
+	watch := exec.CommandContext(t.Context(), filepath.Join(c.root, "_output", "bin", "kubectl"), "--kubeconfig", c.kubeconfig(), "get", "nsl", "--watch-only")
+	stdout, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	namespace := c.createNamespace(t, c.admin).Name
+	c.waitCurrent(t, namespace, "one.example.com")
+	says(must("get", "nsl", namespace), "WAITING FOR", "one.example.com (+1)", "Initializing")
+	c.removeFirst(t, namespace)
+	c.removeFirst(t, namespace)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), namespace) && strings.Contains(lines.Text(), "Active") {
+			break
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("kubectl get -w: %v", err)
+	}
+	c.waitReady(t, namespace)
+	says(must("get", "nsl", "--field-selector=status.phase=Active", "-o", "name"), "namespacelifecycle.nsinit.dev/"+namespace)
+}
+
+// TestMalformedConfiguration: kubectl shows every field that is wrong.
+func TestMalformedConfiguration(t *testing.T) {
+	c := connect(t)
+	_, err := c.kubectlInput(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceInitializerConfiguration","metadata":{"name":"bad"},"initializers":[
+		{"name":"a.example.com"},{"name":"a.example.com"},{"name":"unqualified"},
+		{"name":"b.example.com","failurePolicy":"Ignore","timeoutSeconds":-1},{"name":"c.example.com","failurePolicy":"Explode"}]}`, "create")
+	if err == nil {
+		t.Fatal("it was accepted")
+	}
+	for _, part := range []string{
+		"initializers[1]: Duplicate value", `initializers[2].name: Invalid value: "unqualified": must be fully qualified`,
+		"initializers[3].timeoutSeconds: Invalid value: -1", `initializers[4].failurePolicy: Unsupported value: "Explode": supported values: "Fail", "Ignore"`,
+	} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is missing in:\n%v", part, err)
+		}
+	}
+}
