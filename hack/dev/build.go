@@ -83,7 +83,7 @@ func (c *Cluster) buildKubernetes(ctx context.Context) error {
 
 // kubernetesVersion reads the version of Kubernetes from go.mod.
 func kubernetesVersion(goMod string) (string, error) {
-	for _, line := range strings.Split(goMod, "\n") {
+	for line := range strings.SplitSeq(goMod, "\n") {
 		if fields := strings.Fields(line); len(fields) >= 2 && fields[0] == "k8s.io/kubernetes" && len(strings.Split(fields[1], ".")) == 3 {
 			return fields[1], nil
 		}

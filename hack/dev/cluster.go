@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -146,11 +147,10 @@ func (c *Cluster) control(ctx context.Context, command, name string) error {
 // Down stops everything that was started, in the reverse order, and nothing else.
 func (c *Cluster) Down(ctx context.Context) error {
 	var errs []error
-	names := programNames()
-	for i := len(names) - 1; i >= 0; i-- {
-		process := c.process(names[i])
+	for _, name := range slices.Backward(programNames()) {
+		process := c.process(name)
 		if process.Pid() != 0 {
-			c.say("stopping %s", names[i])
+			c.say("stopping %s", name)
 		}
 		errs = append(errs, process.Stop(ctx, 20*time.Second))
 	}

@@ -79,7 +79,7 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 			return err
 		}
 		c.say("%s", step.title)
-		for _, line := range strings.Split(strings.TrimSpace(evidence), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(evidence), "\n") {
 			fmt.Printf("             %s\n", line)
 		}
 	}

@@ -26,7 +26,8 @@ func TestDeleteInTwoSteps(t *testing.T) {
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
-	record := server.MustRecord(t, "two-steps")
+	var record *v1alpha1.NamespaceLifecycle
+	server.MustRecord(t, "two-steps")
 
 	other := types.UID("other")
 	if err := client.Delete(ctx, "two-steps", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
@@ -91,7 +92,7 @@ func TestMetadataFinalizersHold(t *testing.T) {
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configuration := testserver.Configuration("c", "a.example.com")
 	configuration.Finalizers = []string{"example.com/held"}
-	configuration = server.MustConfigure(t, configuration)
+	server.MustConfigure(t, configuration)
 	if err := client.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

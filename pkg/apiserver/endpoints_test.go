@@ -9,6 +9,7 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"testing"
 
@@ -256,12 +257,10 @@ func jsonPatch(before, after []byte) []byte {
 	return mustJSON(operations)
 }
 
-func merge(maps ...map[string]outcome) map[string]outcome {
+func merge(parts ...map[string]outcome) map[string]outcome {
 	all := map[string]outcome{}
-	for _, m := range maps {
-		for key, value := range m {
-			all[key] = value
-		}
+	for _, m := range parts {
+		maps.Copy(all, m)
 	}
 	return all
 }

@@ -35,7 +35,7 @@ func TestStoredAsProtobuf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	response, err := client.Get(context.Background(), "/registry/nsinit.dev/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
@@ -110,8 +110,7 @@ func TestDefaults(t *testing.T) {
 // TestWatchOwnTurn: a watch on the current initializer begins a turn with ADDED and ends
 // it with DELETED.
 func TestWatchOwnTurn(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := t.Context()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
@@ -151,14 +150,13 @@ func TestWatchOwnTurn(t *testing.T) {
 func TestLegacyWatch(t *testing.T) {
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := t.Context()
 	stream, err := server.Client(t, "admin").NsinitV1alpha1().RESTClient().Get().
 		AbsPath("/apis/nsinit.dev/v1alpha1/watch/namespaceinitializerconfigurations").SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	var event metav1.WatchEvent
 	if err := json.NewDecoder(stream).Decode(&event); err != nil {
 		t.Fatal(err)

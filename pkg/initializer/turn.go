@@ -27,7 +27,7 @@ import (
 )
 
 // errNotOurTurn says that a namespace needs nothing from this initializer now.
-var errNotOurTurn = errors.New("it is not this initializer's turn") //nolint:gochecknoglobals // an error to compare with
+var errNotOurTurn = errors.New("it is not this initializer's turn")
 
 // take takes the turn for a namespace, if it is ours. A turn that is over is no error.
 func (r *Runner) take(ctx context.Context, name string) error {

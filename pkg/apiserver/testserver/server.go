@@ -58,7 +58,7 @@ func Dir(t testing.TB) string {
 func StartIn(t testing.TB, dir string) *Server {
 	t.Helper()
 	core := newCoreAPI(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener of a test
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func (l *List) Has(namespace string) (bool, error) {
 // Names returns the names in a ConfigMap.
 func Names(configMap *corev1.ConfigMap) sets.Set[string] {
 	names := sets.New[string]()
-	for _, line := range strings.Split(configMap.Data[Key], "\n") {
+	for line := range strings.SplitSeq(configMap.Data[Key], "\n") {
 		if line != "" {
 			names.Insert(line)
 		}

@@ -203,7 +203,7 @@ func unavailable(err error) error {
 // that clients know from the core API.
 func terminating(attributes admission.Attributes, name string) error {
 	err := admission.NewForbidden(attributes, fmt.Errorf("namespace %q is being terminated", name))
-	if status, ok := err.(*apierrors.StatusError); ok {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
 			Type:    corev1.NamespaceTerminatingCause,
 			Message: fmt.Sprintf("namespace %s is being terminated", name),

@@ -16,7 +16,7 @@ func addDefaultingFuncs(scheme *runtime.Scheme) error {
 
 // SetDefaults_RegisteredInitializer gives an initializer with a failurePolicy its
 // default deadline. Without a failurePolicy there is no deadline to default.
-func SetDefaults_RegisteredInitializer(obj *RegisteredInitializer) { //nolint:revive,staticcheck // the name is defaulter-gen's contract
+func SetDefaults_RegisteredInitializer(obj *RegisteredInitializer) {
 	if obj.FailurePolicy != nil && obj.TimeoutSeconds == nil {
 		timeout := DefaultTimeoutSeconds
 		obj.TimeoutSeconds = &timeout

@@ -8,6 +8,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,10 +59,8 @@ func addFieldLabelConversions(scheme *runtime.Scheme) error {
 
 func selectable(supported ...string) runtime.FieldLabelConversionFunc {
 	return func(label, value string) (string, string, error) {
-		for _, s := range supported {
-			if s == label {
-				return label, value, nil
-			}
+		if slices.Contains(supported, label) {
+			return label, value, nil
 		}
 		return "", "", fmt.Errorf("%q is not a known field selector: use one of %q", label, supported)
 	}

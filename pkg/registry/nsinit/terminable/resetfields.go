@@ -18,7 +18,7 @@ func ResetFields(version schema.GroupVersion, paths ...string) map[fieldpath.API
 	set := fieldpath.NewSet()
 	for _, path := range paths {
 		var parts []any
-		for _, part := range strings.Split(path, ".") {
+		for part := range strings.SplitSeq(path, ".") {
 			parts = append(parts, part)
 		}
 		set.Insert(fieldpath.MakePathOrDie(parts...))

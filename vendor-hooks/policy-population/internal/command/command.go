@@ -130,13 +130,13 @@ func serveHealth(ctx context.Context, address string, runner *initializer.Runner
 		return fmt.Errorf("--health-bind-address: %w", err)
 	}
 	paths := http.NewServeMux()
-	paths.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	paths.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	paths.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !runner.HasSynced() {
 			http.Error(w, "the records were not read yet", http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		_, _ = fmt.Fprintln(w, "ok")
 	})
 	server := &http.Server{Handler: paths, ReadHeaderTimeout: 5 * time.Second}
 	go func() {

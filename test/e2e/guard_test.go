@@ -1,0 +1,323 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+const guard = "nsinit-guard"
+
+// change is what somebody does to a namespace's labels and annotations. A nil value
+// removes a key.
+type change struct {
+	labels, annotations map[string]*string
+}
+
+func label(key string, value *string) change { return change{labels: map[string]*string{key: value}} }
+
+func annotation(key string, value *string) change {
+	return change{annotations: map[string]*string{key: value}}
+}
+
+// makeTo makes the change to an object.
+func (c change) makeTo(namespace *corev1.Namespace) {
+	for to, values := range map[*map[string]string]map[string]*string{&namespace.Labels: c.labels, &namespace.Annotations: c.annotations} {
+		for key, value := range values {
+			if value == nil {
+				delete(*to, key)
+				continue
+			}
+			if *to == nil {
+				*to = map[string]string{}
+			}
+			(*to)[key] = *value
+		}
+	}
+}
+
+// mergePatch returns the change as a merge patch, which is a strategic one, too.
+func (c change) mergePatch(string) any {
+	metadata := map[string]any{}
+	if c.labels != nil {
+		metadata["labels"] = c.labels
+	}
+	if c.annotations != nil {
+		metadata["annotations"] = c.annotations
+	}
+	return map[string]any{"metadata": metadata}
+}
+
+// jsonPatch returns the change as a JSON patch.
+func (c change) jsonPatch(string) any {
+	var operations []any
+	for field, values := range map[string]map[string]*string{"labels": c.labels, "annotations": c.annotations} {
+		for key, value := range values {
+			path := "/metadata/" + field + "/" + strings.ReplaceAll(key, "/", "~1")
+			if value == nil {
+				operations = append(operations, map[string]any{"op": "remove", "path": path})
+			} else {
+				operations = append(operations, map[string]any{"op": "add", "path": path, "value": *value})
+			}
+		}
+	}
+	return operations
+}
+
+// apply returns the change for server-side apply, which cannot remove what others own.
+func (c change) apply(name string) any {
+	for _, values := range []map[string]*string{c.labels, c.annotations} {
+		for _, value := range values {
+			if value == nil {
+				return nil
+			}
+		}
+	}
+	configuration, _ := c.mergePatch(name).(map[string]any)
+	metadata, _ := configuration["metadata"].(map[string]any)
+	metadata["name"] = name
+	configuration["apiVersion"], configuration["kind"] = "v1", "Namespace"
+	return configuration
+}
+
+// way is a way to write a namespace. It says false where it cannot make a change.
+type way func(ctx context.Context, client typedcorev1.NamespaceInterface, name string, c change, dryRun []string) (bool, error)
+
+// put reads, changes and writes back, through one of the client's functions.
+func put(write func(context.Context, typedcorev1.NamespaceInterface, *corev1.Namespace, metav1.UpdateOptions) (*corev1.Namespace, error)) way {
+	return func(ctx context.Context, client typedcorev1.NamespaceInterface, name string, c change, dryRun []string) (bool, error) {
+		return true, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			namespace, err := client.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			c.makeTo(namespace)
+			_, err = write(ctx, client, namespace, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		})
+	}
+}
+
+func patch(kind types.PatchType, body func(change, string) any, subresources ...string) way {
+	return func(ctx context.Context, client typedcorev1.NamespaceInterface, name string, c change, dryRun []string) (bool, error) {
+		content := body(c, name)
+		if content == nil {
+			return false, nil
+		}
+		data, err := json.Marshal(content)
+		if err != nil {
+			return true, err
+		}
+		options := metav1.PatchOptions{DryRun: dryRun}
+		if kind == types.ApplyPatchType {
+			force := true
+			options.FieldManager, options.Force = "e2e", &force
+		}
+		_, err = client.Patch(ctx, name, kind, data, options, subresources...)
+		return true, err
+	}
+}
+
+// ways returns every way in which labels and annotations of a namespace can be written.
+func ways() map[string]way {
+	all := map[string]way{
+		"PUT namespaces": put(func(ctx context.Context, client typedcorev1.NamespaceInterface, n *corev1.Namespace, o metav1.UpdateOptions) (*corev1.Namespace, error) {
+			return client.Update(ctx, n, o)
+		}),
+		"PUT namespaces/status": put(func(ctx context.Context, client typedcorev1.NamespaceInterface, n *corev1.Namespace, o metav1.UpdateOptions) (*corev1.Namespace, error) {
+			return client.UpdateStatus(ctx, n, o)
+		}),
+		"PUT namespaces/finalize": put(func(ctx context.Context, client typedcorev1.NamespaceInterface, n *corev1.Namespace, o metav1.UpdateOptions) (*corev1.Namespace, error) {
+			return client.Finalize(ctx, n, o)
+		}),
+	}
+	for subresource, path := range map[string][]string{"namespaces": nil, "namespaces/status": {"status"}} {
+		all["merge patch "+subresource] = patch(types.MergePatchType, change.mergePatch, path...)
+		all["strategic patch "+subresource] = patch(types.StrategicMergePatchType, change.mergePatch, path...)
+		all["JSON patch "+subresource] = patch(types.JSONPatchType, change.jsonPatch, path...)
+		all["server-side apply "+subresource] = patch(types.ApplyPatchType, change.apply, path...)
+	}
+	return all
+}
+
+// TestGuard: what the stamp wrote cannot be changed, in any way, by somebody who may write
+// namespaces, namespaces/status and namespaces/finalize.
+func TestGuard(t *testing.T) {
+	c := connect(t)
+	writer := kubernetes.NewForConfigOrDie(c.user(t, "e2e-writer", everything()))
+	namespace := c.held(t, c.as("e2e-writer"))
+	empty, other, forged := "", "false", "somebody-else"
+	changes := map[string]change{
+		"label removed":            label(v1alpha1.LabelInitializing, nil),
+		"label emptied":            label(v1alpha1.LabelInitializing, &empty),
+		"label with another value": label(v1alpha1.LabelInitializing, &other),
+		"creator removed":          annotation(v1alpha1.AnnotationCreatedBy, nil),
+		"creator forged":           annotation(v1alpha1.AnnotationCreatedBy, &forged),
+		"groups removed":           annotation(v1alpha1.AnnotationCreatedByGroups, nil),
+		"groups forged":            annotation(v1alpha1.AnnotationCreatedByGroups, &forged),
+	}
+	stamped := stampOf(namespace)
+	dryRun := []string{metav1.DryRunAll}
+	for way, write := range ways() {
+		t.Run(way, func(t *testing.T) {
+			ctx := t.Context()
+			for name, change := range changes {
+				made, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, change, nil)
+				if !made {
+					continue
+				}
+				if err := refusedBy(guard, err, fmt.Sprintf("namespace %q", namespace.Name), "verb open"); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if _, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, change, dryRun); refusedBy(guard, err) != nil {
+					t.Errorf("%s, dry run: %v", name, refusedBy(guard, err))
+				}
+				// An administrator holds every verb. Nothing is stored of it.
+				if _, err := write(ctx, c.core.CoreV1().Namespaces(), namespace.Name, change, dryRun); err != nil {
+					t.Errorf("%s: a holder of the verb open was refused: %v", name, err)
+				}
+			}
+			// What is not nsinit's can be changed in each of these ways.
+			value := strings.NewReplacer(" ", "-", "/", "-").Replace(way)
+			if _, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, label("e2e", &value), nil); err != nil {
+				t.Errorf("a label of the user's own: %v", err)
+			}
+			live, err := c.core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(stamped, stampOf(live)); diff != "" {
+				t.Errorf("what the stamp wrote has changed (-before +after):\n%s", diff)
+			}
+			if live.Labels["e2e"] != value {
+				t.Errorf("the user's own label is %q, want %q", live.Labels["e2e"], value)
+			}
+		})
+	}
+}
+
+// TestGuardApplied: who owns the label by server-side apply cannot drop it either.
+func TestGuardApplied(t *testing.T) {
+	c := connect(t)
+	c.configure(t, named("hold.example.com")...)
+	client := kubernetes.NewForConfigOrDie(c.user(t, "e2e-writer", everything())).CoreV1().Namespaces()
+	name := uniqueName("ns")
+	t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	apply := func(metadata string) (*corev1.Namespace, error) {
+		return client.Patch(t.Context(), name, types.ApplyPatchType,
+			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q%s}}`, name, metadata), metav1.PatchOptions{FieldManager: "e2e"})
+	}
+	if _, err := apply(`,"labels":{"nsinit.dev/initializing":"true"}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := apply(``); refusedBy(guard, err) != nil {
+		t.Error(refusedBy(guard, err))
+	}
+
+	// What the stamp wrote is nobody's to drop, where it is not in the manifest.
+	name = uniqueName("ns")
+	for _, label := range []string{"one", "two"} {
+		namespace, err := apply(`,"labels":{"e2e":"` + label + `"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if namespace.Labels[v1alpha1.LabelInitializing] != "true" || namespace.Labels["e2e"] != label {
+			t.Errorf("labels are %v", namespace.Labels)
+		}
+	}
+}
+
+// stampOf returns what the stamp writes.
+func stampOf(namespace *corev1.Namespace) map[string]string {
+	written := maps.Clone(namespace.Annotations)
+	maps.DeleteFunc(written, func(key, _ string) bool {
+		return !slices.Contains([]string{v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationCreatedByGroups}, key)
+	})
+	if value, ok := namespace.Labels[v1alpha1.LabelInitializing]; ok {
+		written[v1alpha1.LabelInitializing] = value
+	}
+	return written
+}
+
+// TestGuardOfOthers: nobody can close the gate of a namespace that is open, nor give it a
+// creator that it does not have. No name is exempt from that.
+func TestGuardOfOthers(t *testing.T) {
+	c := connect(t)
+	client := kubernetes.NewForConfigOrDie(c.user(t, "e2e-writer", everything())).CoreV1().Namespaces()
+	yes, nobody, zero := "true", "", "\x00"
+	for name, change := range map[string]change{
+		"label":              label(v1alpha1.LabelInitializing, &yes),
+		"label, empty":       label(v1alpha1.LabelInitializing, &nobody),
+		"creator":            annotation(v1alpha1.AnnotationCreatedBy, &yes),
+		"creator, empty":     annotation(v1alpha1.AnnotationCreatedBy, &nobody),
+		"creator, zero byte": annotation(v1alpha1.AnnotationCreatedBy, &zero),
+		"groups":             annotation(v1alpha1.AnnotationCreatedByGroups, &yes),
+	} {
+		for _, namespace := range []string{"kube-system", "nsinit-system", "default"} {
+			for way, write := range ways() {
+				if strings.HasPrefix(way, "JSON") {
+					continue // needs a parent, which these may not have
+				}
+				if _, err := write(t.Context(), client, namespace, change, []string{metav1.DryRunAll}); refusedBy(guard, err) != nil {
+					t.Errorf("%s of %s by %s: %v", name, namespace, way, refusedBy(guard, err))
+				}
+			}
+		}
+	}
+}
+
+// TestGuardFinalizer: a participant's finalizer cannot be removed by others, so that a
+// namespace cannot leave before its participants have cleaned up.
+func TestGuardFinalizer(t *testing.T) {
+	c := connect(t)
+	c.configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", Finalizer: true})
+	client := kubernetes.NewForConfigOrDie(c.user(t, "e2e-writer", everything())).CoreV1().Namespaces()
+	name := c.createNamespace(t, c.admin).Name
+	t.Cleanup(func() { c.releaseParticipant(t, name, "hold.example.com") })
+	t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	c.waitCurrent(t, name, "hold.example.com")
+	finalize := func(client typedcorev1.NamespaceInterface, finalizers ...corev1.FinalizerName) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			namespace, err := client.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			namespace.Spec.Finalizers = finalizers
+			_, err = client.Finalize(t.Context(), namespace, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		})
+	}
+	for what, finalizers := range map[string][]corev1.FinalizerName{"all": nil, "nsinit's": {corev1.FinalizerKubernetes}} {
+		if err := refusedBy(guard, finalize(client, finalizers...), v1alpha1.NamespaceFinalizer); err != nil {
+			t.Errorf("removing %s: %v", what, err)
+		}
+		if err := finalize(c.core.CoreV1().Namespaces(), finalizers...); err != nil {
+			t.Errorf("removing %s: a holder of the verb open was refused: %v", what, err)
+		}
+	}
+	if err := finalize(client, v1alpha1.NamespaceFinalizer); err != nil {
+		t.Errorf("removing the finalizer of Kubernetes, as its namespace controller does: %v", err)
+	}
+}
