@@ -79,7 +79,7 @@ func (c *cluster) as(user string, groups ...string) *rest.Config {
 
 // kubectl runs the real kubectl, and returns what it prints and what it says of an error.
 func (c *cluster) kubectl(args ...string) (string, error) {
-	command := exec.Command(filepath.Join(c.root, "_output", "bin", "kubectl"), append([]string{"--kubeconfig", c.kubeconfig()}, args...)...) //nolint:noctx // ends by its own time-out
+	command := exec.Command(filepath.Join(c.root, "_output", "bin", "kubectl"), append([]string{"--kubeconfig", c.kubeconfig()}, args...)...)
 	command.Env = append(os.Environ(), "HOME="+c.dir)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
@@ -95,7 +95,7 @@ func (c *cluster) kubectlInput(input string, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(file.Name())
+	defer func() { _ = os.Remove(file.Name()) }()
 	if _, err := file.WriteString(input); err != nil {
 		return "", err
 	}
@@ -108,7 +108,7 @@ func (c *cluster) kubectlInput(input string, args ...string) (string, error) {
 // dev controls one program of the control plane: start, stop, or kill.
 func (c *cluster) dev(t *testing.T, command, program string) {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(c.root, "_output", "bin", "dev"), "--dir", c.dir, command, program).CombinedOutput() //nolint:noctx // ends by itself
+	out, err := exec.Command(filepath.Join(c.root, "_output", "bin", "dev"), "--dir", c.dir, command, program).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", command, program, err, out)
 	}
