@@ -23,7 +23,7 @@ if ! command -v protoc >/dev/null; then
   exit 1
 fi
 
-module_dir() { go list -m -f '{{.Dir}}' "$1"; }
+module_dir() { go mod download "$1" && go list -m -f '{{.Dir}}' "$1"; }
 
 echo "==> protobuf"
 go install k8s.io/code-generator/cmd/go-to-protobuf k8s.io/code-generator/cmd/go-to-protobuf/protoc-gen-gogo \
