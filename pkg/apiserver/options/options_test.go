@@ -1,0 +1,83 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package options
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// completed parses flags and completes the options.
+func completed(t *testing.T, args ...string) (*Options, error) {
+	t.Helper()
+	o := New()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return o, o.Complete()
+}
+
+func TestStorageOptions(t *testing.T) {
+	tests := map[string]struct {
+		args     []string
+		embedded bool
+		server   string
+		err      string
+	}{
+		"the default is embedded": {nil, true, "unix:///var/lib/nsinit/etcd/client.sock", ""},
+		"embedded, elsewhere":     {[]string{"--embedded-etcd-dir=/data"}, true, "unix:///data/client.sock", ""},
+		"a cluster": {[]string{"--etcd-servers=https://127.0.0.1:2379", "--etcd-cafile=ca", "--etcd-certfile=cert", "--etcd-keyfile=key"},
+			false, "https://127.0.0.1:2379", ""},
+		"both": {[]string{"--embedded-etcd-dir=/data", "--etcd-servers=https://127.0.0.1:2379"}, false, "",
+			"--embedded-etcd-dir=/data and --etcd-servers=[https://127.0.0.1:2379] exclude each other"},
+		"a path that is too long for a socket": {[]string{"--embedded-etcd-dir=/" + strings.Repeat("x", 100)}, false, "", "choose a directory with a shorter path"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			o, err := completed(t, test.args...)
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got %v, want it to say %q", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers := o.Recommended.Etcd.StorageConfig.Transport.ServerList
+			if o.Embedded() != test.embedded || len(servers) != 1 || servers[0] != test.server {
+				t.Errorf("embedded %v, servers %v", o.Embedded(), servers)
+			}
+		})
+	}
+}
+
+// TestOneKubeconfig: one kubeconfig serves for everything unless told otherwise.
+func TestOneKubeconfig(t *testing.T) {
+	o, err := completed(t, "--kubeconfig=core", "--authorization-kubeconfig=other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Recommended.Authentication.RemoteKubeConfigFile != "core" || o.Recommended.Authorization.RemoteKubeConfigFile != "other" {
+		t.Errorf("authentication %q, authorization %q", o.Recommended.Authentication.RemoteKubeConfigFile, o.Recommended.Authorization.RemoteKubeConfigFile)
+	}
+}
+
+// TestAdmissionChain: nsinit's own plugins in their order, and no others.
+func TestAdmissionChain(t *testing.T) {
+	o := New()
+	if got := strings.Join(o.Recommended.Admission.Plugins.Registered(), " "); got != "NamespaceInitializers NamespaceRecordProtection" {
+		t.Errorf("registered: %s", got)
+	}
+	if got := strings.Join(o.Recommended.Admission.RecommendedPluginOrder, " "); got != "NamespaceRecordProtection NamespaceInitializers" {
+		t.Errorf("order: %s", got)
+	}
+}
