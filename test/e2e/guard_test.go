@@ -218,32 +218,31 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardApplied: who owns the label by server-side apply cannot drop it either.
+// TestGuardApplied: who owns the label by server-side apply cannot drop it either, and
+// where the stamp wrote it, it is nobody's to drop.
 func TestGuardApplied(t *testing.T) {
 	c := connect(t)
 	c.configure(t, named("hold.example.com")...)
 	client := kubernetes.NewForConfigOrDie(c.user(t, "e2e-writer", everything())).CoreV1().Namespaces()
-	name := uniqueName("ns")
-	t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	apply := func(metadata string) (*corev1.Namespace, error) {
+	apply := func(name, metadata string) (*corev1.Namespace, error) {
+		t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 		return client.Patch(t.Context(), name, types.ApplyPatchType,
 			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q%s}}`, name, metadata), metav1.PatchOptions{FieldManager: "e2e"})
 	}
-	if _, err := apply(`,"labels":{"nsinit.dev/initializing":"true"}`); err != nil {
+	owned := uniqueName("ns")
+	if _, err := apply(owned, `,"labels":{"nsinit.dev/initializing":"true"}`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apply(``); refusedBy(guard, err) != nil {
+	if _, err := apply(owned, ``); refusedBy(guard, err) != nil {
 		t.Error(refusedBy(guard, err))
 	}
-
-	// What the stamp wrote is nobody's to drop, where it is not in the manifest.
-	name = uniqueName("ns")
-	for _, label := range []string{"one", "two"} {
-		namespace, err := apply(`,"labels":{"e2e":"` + label + `"}`)
+	stamped := uniqueName("ns")
+	for _, value := range []string{"one", "two"} {
+		namespace, err := apply(stamped, `,"labels":{"e2e":"`+value+`"}`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if namespace.Labels[v1alpha1.LabelInitializing] != "true" || namespace.Labels["e2e"] != label {
+		if namespace.Labels[v1alpha1.LabelInitializing] != "true" || namespace.Labels["e2e"] != value {
 			t.Errorf("labels are %v", namespace.Labels)
 		}
 	}
