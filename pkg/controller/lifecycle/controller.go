@@ -162,12 +162,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if exempt {
-		return nil
-	}
 	s, err := c.cached(name)
 	if err != nil {
 		return err
+	}
+	if exempt && leftAlone(s) {
+		return nil
 	}
 	step := next(s)
 	if step == nothing {
@@ -183,6 +183,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)
 	return c.take(ctx, step, s)
+}
+
+// leftAlone says whether an exempt namespace may be left alone. One that was closed, or
+// got a record, before it was exempt has to be brought to its end.
+func leftAlone(s state) bool {
+	return s.record == nil && (s.namespace == nil || !isClosed(s.namespace))
 }
 
 func (c *Controller) cached(name string) (state, error) {

@@ -275,9 +275,22 @@ func TestApiGoneIsNotRecordGone(t *testing.T) {
 	}
 }
 
+// TestExemptedLater: a namespace that was closed when it became exempt opens all the same.
+func TestExemptedLater(t *testing.T) {
+	late, itsRecord := namespace(closed), aRecord()
+	late.Name, itsRecord.Name = "exempt", "exempt"
+	f := newFixture(t, late, itsRecord)
+	if err := f.reconcile(context.Background(), "exempt"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"update namespaces/status"}, f.writes()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestExemptNamespacesAreLeftAlone, and so is everything while the list is missing.
 func TestExemptNamespacesAreLeftAlone(t *testing.T) {
-	exempt := namespace(closed)
+	exempt := namespace()
 	exempt.Name = "exempt"
 	f := newFixture(t, exempt, nil)
 	if err := f.reconcile(context.Background(), "exempt"); err != nil {
