@@ -1,0 +1,138 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namespaceinitializers
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+)
+
+// source answers each call with the next of its lists.
+type source struct {
+	lists [][]v1alpha1.NamespaceInitializerConfiguration
+	err   error
+}
+
+func (s *source) Configurations(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	list := s.lists[0]
+	if len(s.lists) > 1 {
+		s.lists = s.lists[1:]
+	}
+	return list, nil
+}
+
+func list(initializers ...string) []v1alpha1.NamespaceInitializerConfiguration {
+	c := v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "u"}}
+	for _, name := range initializers {
+		c.Initializers = append(c.Initializers, v1alpha1.RegisteredInitializer{Name: name})
+	}
+	return []v1alpha1.NamespaceInitializerConfiguration{c}
+}
+
+func denyAll(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+func newPlugin(s *source) *Plugin {
+	p := New()
+	p.SetConfigurationSource(s)
+	p.SetAuthority(authority.New(authorizer.AuthorizerFunc(denyAll)))
+	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}, nil
+	})
+	return p
+}
+
+func create(record *nsinit.NamespaceLifecycle, subresource string) admission.Attributes {
+	return admission.NewAttributesRecord(record, nil, v1alpha1.SchemeGroupVersion.WithKind("NamespaceLifecycle"), "", record.Name,
+		v1alpha1.SchemeGroupVersion.WithResource("namespacelifecycles"), subresource, admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "u"})
+}
+
+func newTestRecord() *nsinit.NamespaceLifecycle {
+	return &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Spec: nsinit.NamespaceLifecycleSpec{NamespaceUID: "u"}}
+}
+
+// TestValidateChecksAgain: what was filled in must still be what the configurations say.
+func TestValidateChecksAgain(t *testing.T) {
+	ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "u"})
+	tests := map[string]struct {
+		lists  [][]v1alpha1.NamespaceInitializerConfiguration
+		change func(*nsinit.NamespaceLifecycle)
+		valid  bool
+	}{
+		"nothing changed":            {lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}, valid: true},
+		"the configurations changed": {lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com"), list("a.example.com", "b.example.com")}},
+		"another plugin emptied the list": {lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")},
+			change: func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = nil }},
+		"another plugin emptied both": {lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")},
+			change: func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers, r.Spec.Plan = nil, nil }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p, record := newPlugin(&source{lists: test.lists}), newTestRecord()
+			if err := p.Admit(ctx, create(record, ""), nil); err != nil {
+				t.Fatal(err)
+			}
+			if test.change != nil {
+				test.change(record)
+			}
+			err := p.Validate(ctx, create(record, ""), nil)
+			if test.valid && err != nil || !test.valid && !apierrors.IsConflict(err) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestNoConfigurationsNoRecord: where nobody knows what initializes a namespace, its record
+// is not created, and the client is told to come back.
+func TestNoConfigurationsNoRecord(t *testing.T) {
+	p := newPlugin(&source{err: errors.New("no list in the last 5s")})
+	err := p.Admit(context.Background(), create(newTestRecord(), ""), nil)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds != 1 {
+		t.Errorf("got %v, delay %d %v", err, seconds, ok)
+	}
+}
+
+// TestSubresourcesAreNotRecords: a POST to a subresource is a creation to admission alone.
+func TestSubresourcesAreNotRecords(t *testing.T) {
+	p, record := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), newTestRecord()
+	if err := p.Admit(context.Background(), create(record, "finalize"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Validate(context.Background(), create(record, "finalize"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if record.Spec.Plan != nil {
+		t.Errorf("the plan was filled in: %v", record.Spec.Plan)
+	}
+}
+
+func TestMissingDependencies(t *testing.T) {
+	if err := New().ValidateInitialization(); err == nil {
+		t.Error("a plugin without its dependencies passes for complete")
+	}
+	if err := newPlugin(&source{}).ValidateInitialization(); err != nil {
+		t.Error(err)
+	}
+}
