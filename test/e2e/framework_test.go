@@ -124,8 +124,11 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if err == nil || ctx.Err() == nil { // the end of patience says nothing of the condition
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		t.Fatalf("%s: %v", what, last)

@@ -1,0 +1,173 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+const (
+	installNamespace = "nsinit-system"
+	exemptions       = "nsinit-exemptions"
+)
+
+// TestExemptions: the list in the ConfigMap is what exempts, and only those who may open
+// gates can write it.
+func TestExemptions(t *testing.T) {
+	c := connect(t)
+	config := c.user(t, "e2e-creator", everything())
+	client := kubernetes.NewForConfigOrDie(config)
+	name := uniqueName("exempt")
+	c.exempt(t, name)
+	create := func(ctx context.Context, meta metav1.ObjectMeta, dryRun ...string) (*corev1.Namespace, error) {
+		return client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{DryRun: dryRun})
+	}
+	eventually(t, "a namespace on the list is not stamped", func(ctx context.Context) error {
+		namespace, err := create(ctx, metav1.ObjectMeta{Name: name}, metav1.DryRunAll)
+		if err == nil && len(stampOf(namespace)) > 0 {
+			err = fmt.Errorf("it carries %v", stampOf(namespace))
+		}
+		return err
+	})
+	for what, meta := range map[string]metav1.ObjectMeta{
+		"the label":   {Labels: map[string]string{v1alpha1.LabelInitializing: ""}},
+		"the creator": {Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "e2e-creator"}},
+		"the groups":  {Annotations: map[string]string{v1alpha1.AnnotationCreatedByGroups: "team-a"}},
+	} {
+		meta.Name = name
+		if _, err := create(t.Context(), meta); refusedBy(guardCreate, err, "exempt") != nil {
+			t.Errorf("an exempt namespace with %s: %v", what, refusedBy(guardCreate, err, "exempt"))
+		}
+	}
+	if _, err := create(t.Context(), metav1.ObjectMeta{Name: name}); err != nil {
+		t.Fatal(err)
+	}
+	c.deleteLater(t, name)
+	if err := writeConfigMap(t.Context(), client, name); err != nil {
+		t.Errorf("a write into an exempt namespace: %v", err)
+	}
+}
+
+// exempt puts a name on the list until the test ends.
+func (c *cluster) exempt(t *testing.T, name string) {
+	t.Helper()
+	ctx := context.Background()
+	configMaps := c.core.CoreV1().ConfigMaps(installNamespace)
+	list, err := configMaps.Get(ctx, exemptions, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := list.Data["namespaces"]
+	list.Data["namespaces"] = before + name + "\n"
+	if _, err := configMaps.Update(ctx, list, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		list.Data["namespaces"], list.ResourceVersion = before, ""
+		if _, err := configMaps.Update(ctx, list, metav1.UpdateOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestExemptionsGuarded: a right to write ConfigMaps is not enough to change the list.
+func TestExemptionsGuarded(t *testing.T) {
+	c := connect(t)
+	client := kubernetes.NewForConfigOrDie(c.user(t, "e2e-creator", everything())).CoreV1().ConfigMaps(installNamespace)
+	list, err := client.Get(t.Context(), exemptions, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list.Data["namespaces"] += "mine\n"
+	for name, write := range map[string]func(ctx context.Context) error{
+		"update": func(ctx context.Context) error {
+			_, err := client.Update(ctx, list, metav1.UpdateOptions{})
+			return err
+		},
+		"patch": func(ctx context.Context) error {
+			_, err := client.Patch(ctx, exemptions, types.MergePatchType, []byte(`{"data":{"namespaces":"mine"}}`), metav1.PatchOptions{})
+			return err
+		},
+		"delete": func(ctx context.Context) error { return client.Delete(ctx, exemptions, metav1.DeleteOptions{}) },
+		"delete a collection": func(ctx context.Context) error {
+			return client.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + exemptions})
+		},
+	} {
+		if err := refusedBy("nsinit-guard-exemptions", write(t.Context())); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("another ConfigMap of the namespace: %v", err)
+	}
+}
+
+// TestWithoutExemptions: without the list no namespace is created, and the refusal names
+// it. What exists goes on, and the list can be brought back.
+func TestWithoutExemptions(t *testing.T) {
+	c := connect(t)
+	configMaps := c.core.CoreV1().ConfigMaps(installNamespace)
+	list, err := configMaps.Get(t.Context(), exemptions, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := func(ctx context.Context) error {
+		list.ResourceVersion, list.UID = "", ""
+		_, err := configMaps.Create(ctx, list, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}
+	t.Cleanup(func() {
+		if err := restore(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := configMaps.Delete(t.Context(), exemptions, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	create := func(ctx context.Context, name string) error {
+		_, err := c.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	eventually(t, "a namespace is refused, and the refusal names the list", func(ctx context.Context) error {
+		err := create(ctx, "refused")
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "configmap-"+exemptions) {
+			return errors.Join(err, errors.New("want a refusal that names the ConfigMap"))
+		}
+		return nil
+	})
+	// The namespace that holds the list exists, so it is told apart by the answer.
+	if err := create(t.Context(), installNamespace); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("creating the namespace that holds the list: want AlreadyExists, got %v", err)
+	}
+	value := "x"
+	put := ways()["PUT namespaces"]
+	if _, err := put(t.Context(), c.core.CoreV1().Namespaces(), "default", label("e2e", &value), []string{metav1.DryRunAll}); err != nil {
+		t.Errorf("an update of a namespace: %v", err)
+	}
+	if err := restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "namespaces are created again", func(ctx context.Context) error { return create(ctx, "accepted") })
+}

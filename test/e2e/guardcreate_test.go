@@ -1,0 +1,114 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const guardCreate = "nsinit-guard-create"
+
+// TestGuardCreate: the stamp is not trusted alone. Where somebody undoes what it wrote, and
+// has the last word, the namespace is refused.
+func TestGuardCreate(t *testing.T) {
+	c := connect(t)
+	for name, test := range map[string]struct{ patch, says string }{
+		"label":   {`[{"op": "remove", "path": "/metadata/labels/nsinit.dev~1initializing"}]`, "must carry the label nsinit.dev/initializing=true"},
+		"value":   {`[{"op": "replace", "path": "/metadata/labels/nsinit.dev~1initializing", "value": "later"}]`, "must carry the label nsinit.dev/initializing=true"},
+		"creator": {`[{"op": "replace", "path": "/metadata/annotations/nsinit.dev~1created-by", "value": "root"}]`, "must name its creator"},
+		"groups":  {`[{"op": "remove", "path": "/metadata/annotations/nsinit.dev~1created-by-groups"}]`, "must name its creator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			create := c.withWebhook(t, test.patch, admissionregistrationv1.IfNeededReinvocationPolicy)
+			eventually(t, "the namespace is refused", func(ctx context.Context) error {
+				_, err := create(ctx)
+				return refusedBy(guardCreate, err, test.says)
+			})
+		})
+	}
+}
+
+// TestStampAgain: the stamp acts again on what others made of it.
+func TestStampAgain(t *testing.T) {
+	c := connect(t)
+	create := c.withWebhook(t, `[{"op": "add", "path": "/metadata/annotations/acted", "value": "yes"},
+		{"op": "replace", "path": "/metadata/annotations/nsinit.dev~1created-by", "value": "root"},
+		{"op": "remove", "path": "/metadata/labels/nsinit.dev~1initializing"}]`, admissionregistrationv1.NeverReinvocationPolicy)
+	eventually(t, "the webhook acts, and the stamp after it", func(ctx context.Context) error {
+		namespace, err := create(ctx)
+		if err != nil {
+			return err
+		}
+		if namespace.Annotations["acted"] != "yes" {
+			return fmt.Errorf("the webhook does not act yet, annotations are %v", namespace.Annotations)
+		}
+		if diff := cmp.Diff(wantStamp("kubernetes-admin", "system:masters"), stampOf(namespace)); diff != "" {
+			return fmt.Errorf("the stamp (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}
+
+// withWebhook runs a mutating webhook, which comes after all mutating policies, and
+// patches the one namespace that the returned function creates, without storing it.
+func (c *cluster) withWebhook(t *testing.T, patch string, again admissionregistrationv1.ReinvocationPolicyType) func(context.Context) (*corev1.Namespace, error) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		kind := admissionv1.PatchTypeJSONPatch
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, Patch: []byte(patch), PatchType: &kind}
+		review.Request = nil
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(server.Close)
+
+	name, url := uniqueName("webhook"), server.URL
+	none := admissionregistrationv1.SideEffectClassNone
+	webhooks := c.core.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	if _, err := webhooks.Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "undo.e2e.example.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}},
+			}},
+			MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "name", Expression: fmt.Sprintf("object.metadata.?name.orValue('') == %q", name)}},
+			SideEffects:             &none,
+			AdmissionReviewVersions: []string{"v1"},
+			ReinvocationPolicy:      &again,
+		}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = webhooks.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	return func(ctx context.Context) (*corev1.Namespace, error) {
+		return c.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+}
