@@ -137,33 +137,14 @@ func TestFinalizeAuthority(t *testing.T) {
 		}
 	}
 	add := func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = append(r.Spec.Finalizers, "x.example.com") }
-	tests := map[string]struct {
-		user    string
-		change  func(*v1alpha1.NamespaceLifecycle)
-		allowed bool
-	}{
+	tests := map[string]attempt{
 		"a drops itself":            {"hook-a", drop("a.example.com"), true},
 		"a drops b":                 {"hook-a", drop("b.example.com"), false},
 		"a drops kubernetes":        {"hook-a", drop("kubernetes"), false},
 		"a adds a name":             {"hook-a", add, false},
 		"the privileged add a name": {"admin", add, true},
 	}
-	for name, test := range tests {
-		for _, verb := range verbs("finalize") {
-			t.Run(fmt.Sprintf("%s by %s", name, verb), func(t *testing.T) {
-				old := server.MustRecord(t, uniqueName())
-				sent := old.DeepCopy()
-				test.change(sent)
-				err := write(server.Client(t, test.user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", "finalize", old, sent)
-				switch {
-				case test.allowed && err != nil:
-					t.Errorf("refused: %v", err)
-				case !test.allowed && !apierrors.IsForbidden(err):
-					t.Errorf("want a refusal, got %v", err)
-				}
-			})
-		}
-	}
+	checkAuthority(t, server, "finalize", tests)
 }
 
 // TestPostFinalize: a POST is bound to the object that the URL names, in the incarnation

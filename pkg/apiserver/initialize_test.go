@@ -38,6 +38,34 @@ func asInitializer(core *testserver.CoreAPI, user string, names ...string) {
 	core.Allow(user, rules...)
 }
 
+// attempt is what a user tries to change in a record, and whether that is allowed.
+type attempt struct {
+	user    string
+	change  func(*v1alpha1.NamespaceLifecycle)
+	allowed bool
+}
+
+// checkAuthority makes each attempt by each verb of an endpoint.
+func checkAuthority(t *testing.T, server *testserver.Server, endpoint string, attempts map[string]attempt) {
+	t.Helper()
+	for name, attempt := range attempts {
+		for _, verb := range verbs(endpoint) {
+			t.Run(fmt.Sprintf("%s by %s", name, verb), func(t *testing.T) {
+				old := server.MustRecord(t, uniqueName())
+				sent := old.DeepCopy()
+				attempt.change(sent)
+				err := write(server.Client(t, attempt.user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", endpoint, old, sent)
+				switch {
+				case attempt.allowed && err != nil:
+					t.Errorf("refused: %v", err)
+				case !attempt.allowed && !apierrors.IsForbidden(err):
+					t.Errorf("want a refusal, got %v", err)
+				}
+			})
+		}
+	}
+}
+
 // TestInitializeAuthority shows who may remove what from the pending list, by PUT and by
 // each kind of patch.
 func TestInitializeAuthority(t *testing.T) {
@@ -56,11 +84,7 @@ func TestInitializeAuthority(t *testing.T) {
 	fail := func(r *v1alpha1.NamespaceLifecycle) {
 		r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
 	}
-	tests := map[string]struct {
-		user    string
-		change  func(*v1alpha1.NamespaceLifecycle)
-		allowed bool
-	}{
+	tests := map[string]attempt{
 		"a removes itself":                          {"hook-a", remove(1), true},
 		"b removes a":                               {"hook-b", remove(1), false},
 		"a removes itself and b":                    {"hook-a", remove(2), false},
@@ -70,22 +94,7 @@ func TestInitializeAuthority(t *testing.T) {
 		"without the verb initialize on namespaces": {"named-only", remove(1), false},
 		"nothing changes":                           {"hook-b", func(*v1alpha1.NamespaceLifecycle) {}, true},
 	}
-	for name, test := range tests {
-		for _, verb := range verbs("initialize") {
-			t.Run(fmt.Sprintf("%s by %s", name, verb), func(t *testing.T) {
-				old := server.MustRecord(t, uniqueName())
-				sent := old.DeepCopy()
-				test.change(sent)
-				err := write(server.Client(t, test.user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", "initialize", old, sent)
-				switch {
-				case test.allowed && err != nil:
-					t.Errorf("refused: %v", err)
-				case !test.allowed && !apierrors.IsForbidden(err):
-					t.Errorf("want a refusal, got %v", err)
-				}
-			})
-		}
-	}
+	checkAuthority(t, server, "initialize", tests)
 }
 
 // TestInitializeToTheEnd walks through an initialization as initializers see it.
@@ -176,33 +185,14 @@ func TestStatusAuthority(t *testing.T) {
 	message := func(i int) func(*v1alpha1.NamespaceLifecycle) {
 		return func(r *v1alpha1.NamespaceLifecycle) { r.Status.Initializers[i].Message = "working" }
 	}
-	tests := map[string]struct {
-		user    string
-		change  func(*v1alpha1.NamespaceLifecycle)
-		allowed bool
-	}{
+	tests := map[string]attempt{
 		"a's own message":                 {"hook-a", message(0), true},
 		"b's own message before its turn": {"hook-b", message(1), true},
 		"b's message by a":                {"hook-a", message(1), false},
 		"conditions by a":                 {"hook-a", func(r *v1alpha1.NamespaceLifecycle) { r.Status.Conditions[0].Message = "x" }, false},
 		"conditions by the privileged":    {"admin", func(r *v1alpha1.NamespaceLifecycle) { r.Status.Conditions[0].Message = "x" }, true},
 	}
-	for name, test := range tests {
-		for _, verb := range verbs("status") {
-			t.Run(fmt.Sprintf("%s by %s", name, verb), func(t *testing.T) {
-				old := server.MustRecord(t, uniqueName())
-				sent := old.DeepCopy()
-				test.change(sent)
-				err := write(server.Client(t, test.user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", "status", old, sent)
-				switch {
-				case test.allowed && err != nil:
-					t.Errorf("refused: %v", err)
-				case !test.allowed && !apierrors.IsForbidden(err):
-					t.Errorf("want a refusal, got %v", err)
-				}
-			})
-		}
-	}
+	checkAuthority(t, server, "status", tests)
 }
 
 // TestCreateRecord shows what the admission plugin makes of a new record.

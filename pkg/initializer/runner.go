@@ -16,13 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
 const (
@@ -87,16 +87,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return nil
 	}
 	logger.Info("Waiting for namespaces", "workers", r.options.Workers)
-	for range r.options.Workers {
-		group.Go(func() {
-			wait.UntilWithContext(ctx, func(ctx context.Context) {
-				for r.work(ctx) {
-				}
-			}, time.Second)
-		})
-	}
-	<-ctx.Done()
-	r.queue.ShutDown()
+	workers.Run(ctx, r.queue, r.options.Workers, r.take)
 	return nil
 }
 
@@ -140,24 +131,4 @@ func (r *Runner) endTurnOfOther(record *v1alpha1.NamespaceLifecycle) {
 	if turn, taken := r.turns[record.Name]; taken && turn.uid != record.Spec.NamespaceUID {
 		turn.end()
 	}
-}
-
-func (r *Runner) work(ctx context.Context) bool {
-	key, shutdown := r.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer r.queue.Done(key)
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "namespace", key)
-	err := r.take(klog.NewContext(ctx, logger), key)
-	switch {
-	case err == nil:
-		r.queue.Forget(key)
-	case ctx.Err() != nil:
-		// Stopping: whoever runs next takes the turn again.
-	default:
-		logger.Error(err, "Cannot initialize the namespace, trying again", "tries", r.queue.NumRequeues(key)+1)
-		r.queue.AddRateLimited(key)
-	}
-	return true
 }

@@ -11,14 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/workqueue"
@@ -30,6 +28,7 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/absent"
+	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
 // Name is the name of the controller in logs and metrics.
@@ -116,36 +115,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return errors.New("stopped before the caches were filled")
 	}
-	var group sync.WaitGroup
-	group.Go(func() {
-		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			for c.work(ctx) {
-			}
-		}, time.Second)
-	})
-	<-ctx.Done()
-	c.queue.ShutDown()
-	group.Wait()
+	workers.Run(ctx, c.queue, 1, c.reconcile)
 	return nil
-}
-
-func (c *Controller) work(ctx context.Context) bool {
-	key, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(key)
-	err := c.reconcile(ctx, key)
-	switch {
-	case err == nil:
-		c.queue.Forget(key)
-	case apierrors.IsConflict(err):
-		c.queue.AddRateLimited(key)
-	default:
-		klog.FromContext(ctx).Error(err, "Cannot bring the configuration up to date, trying again", "configuration", key)
-		c.queue.AddRateLimited(key)
-	}
-	return true
 }
 
 func (c *Controller) reconcile(ctx context.Context, name string) error {

@@ -10,13 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -31,6 +29,7 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/absent"
+	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
 // Name is the name of the controller in logs and metrics.
@@ -106,8 +105,9 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// Run works until the context ends, and returns when all workers have.
-func (c *Controller) Run(ctx context.Context, workers int) error {
+// Run works on at most count names at a time until the context ends, and returns when all
+// work has.
+func (c *Controller) Run(ctx context.Context, count int) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
@@ -115,44 +115,19 @@ func (c *Controller) Run(ctx context.Context, workers int) error {
 	if !cache.WaitForCacheSync(ctx.Done(), append(c.synced, c.Exemptions.HasSynced)...) {
 		return errors.New("stopped before the caches were filled")
 	}
-	logger.Info("Caches are filled", "workers", workers)
-	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() {
-			wait.UntilWithContext(ctx, func(ctx context.Context) {
-				for c.work(ctx) {
-				}
-			}, time.Second)
-		})
-	}
-	<-ctx.Done()
-	c.queue.ShutDown()
-	group.Wait()
+	logger.Info("Caches are filled", "workers", count)
+	workers.Run(ctx, c.queue, count, c.handle)
 	logger.Info("Stopped")
 	return nil
 }
 
-// work handles one name, and returns false when the queue is shut down.
-func (c *Controller) work(ctx context.Context) bool {
-	key, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(key)
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "namespace", key)
-	err := c.reconcile(klog.NewContext(ctx, logger), key)
-	switch {
-	case err == nil:
-		c.queue.Forget(key)
-	case apierrors.IsConflict(err):
-		logger.V(4).Info("Somebody else wrote at the same time, trying again", "err", err)
-		c.queue.AddRateLimited(key)
-	default:
+// handle reconciles a name, and counts failures. Conflicts are none.
+func (c *Controller) handle(ctx context.Context, name string) error {
+	err := c.reconcile(ctx, name)
+	if err != nil && !apierrors.IsConflict(err) {
 		c.Metrics.failures.Inc()
-		logger.Error(err, "Cannot bring the namespace forward, trying again", "tries", c.queue.NumRequeues(key)+1)
-		c.queue.AddRateLimited(key)
 	}
-	return true
+	return err
 }
 
 // reconcile takes the next step for a name. The caches only say whether there may be one:

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -30,8 +29,7 @@ import (
 
 // Strategy is the strategy of the main endpoint.
 type Strategy struct {
-	rest.DeclarativeValidation
-	names.NameGenerator
+	terminable.Strategy
 }
 
 var _ interface {
@@ -44,11 +42,8 @@ var _ interface {
 // NewStrategy returns the strategy of the main endpoint. The scheme holds the generated
 // validation.
 func NewStrategy(scheme *runtime.Scheme) *Strategy {
-	return &Strategy{rest.DeclarativeValidation{Scheme: scheme}, names.SimpleNameGenerator}
+	return &Strategy{terminable.NewStrategy(scheme)}
 }
-
-// NamespaceScoped implements rest.RESTCreateStrategy: configurations are cluster-scoped.
-func (*Strategy) NamespaceScoped() bool { return false }
 
 // GetResetFields names what this endpoint ignores of an update.
 func (*Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
@@ -68,18 +63,6 @@ func (*Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorL
 	return validation.ValidateNamespaceInitializerConfiguration(object.(*nsinit.NamespaceInitializerConfiguration))
 }
 
-// WarningsOnCreate implements rest.RESTCreateStrategy.
-func (*Strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
-
-// Canonicalize implements rest.RESTCreateStrategy.
-func (*Strategy) Canonicalize(runtime.Object) {}
-
-// AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
-func (*Strategy) AllowCreateOnUpdate(context.Context) bool { return false }
-
-// AllowUnconditionalUpdate implements rest.RESTUpdateStrategy.
-func (*Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
-
 // PrepareForUpdate keeps what has an endpoint of its own, and counts the changes of the
 // initializers.
 func (*Strategy) PrepareForUpdate(_ context.Context, object, oldObject runtime.Object) {
@@ -96,11 +79,6 @@ func (*Strategy) PrepareForUpdate(_ context.Context, object, oldObject runtime.O
 func (*Strategy) ValidateUpdate(_ context.Context, object, old runtime.Object) field.ErrorList {
 	return validation.ValidateNamespaceInitializerConfigurationUpdate(
 		object.(*nsinit.NamespaceInitializerConfiguration), old.(*nsinit.NamespaceInitializerConfiguration))
-}
-
-// WarningsOnUpdate implements rest.RESTUpdateStrategy.
-func (*Strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
 }
 
 // Terminate marks the status of a configuration whose deletion begins.

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -32,8 +31,7 @@ import (
 // Strategy is the strategy of the main endpoint. Of an existing record it lets the
 // caller change metadata alone.
 type Strategy struct {
-	rest.DeclarativeValidation
-	names.NameGenerator
+	terminable.Strategy
 	clock clock.PassiveClock
 }
 
@@ -47,11 +45,8 @@ var _ interface {
 // NewStrategy returns the strategy of the main endpoint. The scheme holds the generated
 // validation.
 func NewStrategy(scheme *runtime.Scheme, clock clock.PassiveClock) *Strategy {
-	return &Strategy{rest.DeclarativeValidation{Scheme: scheme}, names.SimpleNameGenerator, clock}
+	return &Strategy{terminable.NewStrategy(scheme), clock}
 }
-
-// NamespaceScoped implements rest.RESTCreateStrategy: records are cluster-scoped.
-func (*Strategy) NamespaceScoped() bool { return false }
 
 // GetResetFields names what this endpoint ignores of an update.
 func (*Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
@@ -72,19 +67,6 @@ func (*Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorL
 	return validation.ValidateNamespaceLifecycle(object.(*nsinit.NamespaceLifecycle))
 }
 
-// WarningsOnCreate implements rest.RESTCreateStrategy.
-func (*Strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
-
-// Canonicalize implements rest.RESTCreateStrategy.
-func (*Strategy) Canonicalize(runtime.Object) {}
-
-// AllowCreateOnUpdate implements rest.RESTUpdateStrategy.
-func (*Strategy) AllowCreateOnUpdate(context.Context) bool { return false }
-
-// AllowUnconditionalUpdate refuses updates without a resourceVersion: they could hit the
-// record of a later incarnation of the namespace.
-func (*Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
-
 // PrepareForUpdate keeps everything that has an endpoint of its own.
 func (*Strategy) PrepareForUpdate(_ context.Context, object, oldObject runtime.Object) {
 	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
@@ -97,11 +79,6 @@ func (*Strategy) PrepareForUpdate(_ context.Context, object, oldObject runtime.O
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (*Strategy) ValidateUpdate(_ context.Context, object, old runtime.Object) field.ErrorList {
 	return validation.ValidateNamespaceLifecycleUpdate(object.(*nsinit.NamespaceLifecycle), old.(*nsinit.NamespaceLifecycle))
-}
-
-// WarningsOnUpdate implements rest.RESTUpdateStrategy.
-func (*Strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
-	return nil
 }
 
 // Terminate marks the status of a record whose deletion begins: nobody has a turn any
