@@ -97,18 +97,21 @@ func TestExemptionsGuarded(t *testing.T) {
 		t.Fatal(err)
 	}
 	list.Data["namespaces"] += "mine\n"
+	dryRun := []string{metav1.DryRunAll} // so that a failure harms no other test
 	for name, write := range map[string]func(ctx context.Context) error{
 		"update": func(ctx context.Context) error {
 			_, err := client.Update(ctx, list, metav1.UpdateOptions{})
 			return err
 		},
 		"patch": func(ctx context.Context) error {
-			_, err := client.Patch(ctx, exemptions, types.MergePatchType, []byte(`{"data":{"namespaces":"mine"}}`), metav1.PatchOptions{})
+			_, err := client.Patch(ctx, exemptions, types.MergePatchType, []byte(`{"data":{"namespaces":"mine"}}`), metav1.PatchOptions{DryRun: dryRun})
 			return err
 		},
-		"delete": func(ctx context.Context) error { return client.Delete(ctx, exemptions, metav1.DeleteOptions{}) },
+		"delete": func(ctx context.Context) error {
+			return client.Delete(ctx, exemptions, metav1.DeleteOptions{DryRun: dryRun})
+		},
 		"delete a collection": func(ctx context.Context) error {
-			return client.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + exemptions})
+			return client.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{FieldSelector: "metadata.name=" + exemptions})
 		},
 	} {
 		if err := refusedBy("nsinit-guard-exemptions", write(t.Context())); err != nil {

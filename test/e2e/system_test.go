@@ -213,7 +213,7 @@ func (c *cluster) noneRefused(t *testing.T, namespace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	writes, lines := 0, bufio.NewScanner(file)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
