@@ -73,16 +73,20 @@ func TestEtcdCluster(t *testing.T) {
 
 	config := rest.CopyConfig(c.admin)
 	config.Host, config.CAData, config.CAFile = "https://"+address, nil, pki("nsinit-ca.crt")
-	client := versioned.NewForConfigOrDie(config)
-	eventually(t, "the second server is ready", func(ctx context.Context) error {
-		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	})
 	name := uniqueName("second")
-	if _, err := client.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(context.Background(), &v1alpha1.NamespaceInitializerConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Initializers: named("a.example.com"),
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the second server takes a configuration", func(ctx context.Context) error {
+		// A server asks for client certificates once it has read which authority signs
+		// them. A connection from before stays anonymous, so each try makes its own.
+		config.Dial = (&net.Dialer{}).DialContext
+		client := versioned.NewForConfigOrDie(config)
+		if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+			return err
+		}
+		_, err := client.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Initializers: named("a.example.com"),
+		}, metav1.CreateOptions{})
+		return err
+	})
 
 	tls, err := transport.TLSInfo{TrustedCAFile: pki("etcd-ca.crt"), CertFile: pki("etcd.crt"), KeyFile: pki("etcd.key")}.ClientConfig()
 	if err != nil {
