@@ -100,7 +100,7 @@ func TestExemptionsGuarded(t *testing.T) {
 	dryRun := []string{metav1.DryRunAll} // so that a failure harms no other test
 	for name, write := range map[string]func(ctx context.Context) error{
 		"update": func(ctx context.Context) error {
-			_, err := client.Update(ctx, list, metav1.UpdateOptions{})
+			_, err := client.Update(ctx, list, metav1.UpdateOptions{DryRun: dryRun})
 			return err
 		},
 		"patch": func(ctx context.Context) error {

@@ -55,17 +55,7 @@ func writeConfigMap(ctx context.Context, client kubernetes.Interface, namespace 
 }
 
 // refused checks that the gate refuses a write, and says why.
-func refused(err error, parts ...string) error {
-	if !apierrors.IsForbidden(err) {
-		return fmt.Errorf("want a refusal of the gate, got %w", errors.Join(err, errors.New("(no error)")))
-	}
-	for _, part := range append(parts, "nsinit-gate") {
-		if !strings.Contains(err.Error(), part) {
-			return fmt.Errorf("the refusal does not say %q: %w", part, err)
-		}
-	}
-	return nil
-}
+func refused(err error, parts ...string) error { return refusedBy("nsinit-gate", err, parts...) }
 
 // TestStory is the life of a namespace with two initializers.
 func TestStory(t *testing.T) {
