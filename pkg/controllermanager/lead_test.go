@@ -230,7 +230,7 @@ func TestWatchdog(t *testing.T) {
 	}
 	cancel()
 	close(blocked)
-	receive(t, "the end", result)
+	_ = receive(t, "the end", result)
 }
 
 // TestNoElection: without an election it acts at once.

@@ -37,6 +37,7 @@ func TestExemptions(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(config)
 	name := uniqueName("exempt")
 	c.exempt(t, name)
+	c.deleteLater(t, name)
 	create := func(ctx context.Context, meta metav1.ObjectMeta, dryRun ...string) (*corev1.Namespace, error) {
 		return client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{DryRun: dryRun})
 	}
@@ -60,7 +61,6 @@ func TestExemptions(t *testing.T) {
 	if _, err := create(t.Context(), metav1.ObjectMeta{Name: name}); err != nil {
 		t.Fatal(err)
 	}
-	c.deleteLater(t, name)
 	if err := writeConfigMap(t.Context(), client, name); err != nil {
 		t.Errorf("a write into an exempt namespace: %v", err)
 	}
