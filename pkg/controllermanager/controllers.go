@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
@@ -27,6 +28,10 @@ import (
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 )
 
+// resync is how often every object is looked at although nothing happened to it. It mends
+// what an error in the controllers may have left, and costs no request.
+const resync = 10 * time.Minute
+
 // runControllers runs every controller until the context ends, and waits for them.
 func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
@@ -37,17 +42,14 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 	if err != nil {
 		return err
 	}
-	exempt, err := exemptions.New(core, namespace, configMap)
-	if err != nil {
-		return err
-	}
+	exempt := exemptions.New(core, namespace, configMap)
 	metrics := lifecycle.NewMetrics()
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return err
 	}
 
-	coreFactory := informers.NewSharedInformerFactory(core, 0)
-	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, 0)
+	coreFactory := informers.NewSharedInformerFactory(core, resync)
+	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, resync)
 	records := nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles()
 	lifecycles, err := lifecycle.New(lifecycle.Dependencies{
 		Core:       core,
@@ -77,8 +79,8 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 	coreFactory.StartWithContext(ctx)
 	nsinitFactory.StartWithContext(ctx)
 	var group sync.WaitGroup
-	errs := make([]error, 2)
-	group.Go(func() { exempt.Run(ctx) })
+	errs := make([]error, 3)
+	group.Go(func() { defer cancel(); errs[2] = exempt.Run(ctx) })
 	group.Go(func() { defer cancel(); errs[0] = lifecycles.Run(ctx, o.Workers) })
 	group.Go(func() { defer cancel(); errs[1] = configurations.Run(ctx) })
 	group.Wait()

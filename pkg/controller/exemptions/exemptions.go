@@ -4,8 +4,6 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package exemptions reads the list of namespaces that nsinit leaves alone. It is kept in
-// a ConfigMap, which the admission policies read, too, so there is one list.
 package exemptions
 
 import (
@@ -21,6 +19,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // Key is the key of the ConfigMap under which the names stand, one on each line.
@@ -36,21 +35,32 @@ type List struct {
 }
 
 // New returns a list that follows a ConfigMap once it runs.
-func New(client kubernetes.Interface, namespace, name string) (*List, error) {
-	informer := coreinformers.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
-		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
-	})
-	l := &List{namespace: namespace, name: name, informer: informer}
-	_, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { l.changed() },
-		UpdateFunc: func(_, _ any) { l.changed() },
-		DeleteFunc: func(any) { l.changed() },
-	})
-	return l, err
+func New(client kubernetes.Interface, namespace, name string) *List {
+	return &List{namespace: namespace, name: name,
+		informer: coreinformers.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+		})}
 }
 
-// Run follows the ConfigMap until the context ends.
-func (l *List) Run(ctx context.Context) { l.informer.RunWithContext(ctx) }
+// Run follows the ConfigMap until the context ends, and logs when it comes and goes.
+func (l *List) Run(ctx context.Context) error {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "configMap", klog.KRef(l.namespace, l.name))
+	registration, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { l.changed(logger, object) },
+		UpdateFunc: func(_, object any) { l.changed(logger, object) },
+		DeleteFunc: func(any) { l.missing(logger) },
+	})
+	if err != nil {
+		return fmt.Errorf("cannot watch the ConfigMap %s/%s: %w", l.namespace, l.name, err)
+	}
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) && len(l.informer.GetStore().ListKeys()) == 0 {
+			l.missing(logger)
+		}
+	}()
+	l.informer.RunWithContext(ctx)
+	return nil
+}
 
 // HasSynced says whether the ConfigMap was looked for once.
 func (l *List) HasSynced() bool { return l.informer.HasSynced() }
@@ -62,7 +72,10 @@ func (l *List) OnChange(f func()) {
 	l.onChange = append(l.onChange, f)
 }
 
-func (l *List) changed() {
+func (l *List) changed(logger klog.Logger, object any) {
+	if configMap, ok := object.(*corev1.ConfigMap); ok {
+		logger.Info("Read the list of exempt namespaces", "names", sets.List(Names(configMap)))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.onChange {
@@ -70,18 +83,19 @@ func (l *List) changed() {
 	}
 }
 
-// Has says whether a namespace is exempt. Without the ConfigMap nobody knows, and nothing
-// may be done to any namespace.
-func (l *List) Has(namespace string) (bool, error) {
+func (l *List) missing(logger klog.Logger) {
+	logger.Error(nil, "The list of exempt namespaces is missing: nothing is done to any namespace until it is there. Apply artifacts/deploy again, or name the right ConfigMap with --exemptions-configmap")
+}
+
+// Has says whether a namespace is exempt, and whether that is known: while the ConfigMap
+// has not been read, or is missing, nothing may be done to any namespace.
+func (l *List) Has(namespace string) (exempt, known bool) {
 	object, found, err := l.informer.GetStore().GetByKey(l.namespace + "/" + l.name)
-	if err != nil {
-		return false, err
-	}
 	configMap, ok := object.(*corev1.ConfigMap)
-	if !found || !ok {
-		return false, fmt.Errorf("ConfigMap %s/%s, which lists the namespaces that are exempt, is missing: apply artifacts/deploy again", l.namespace, l.name)
+	if err != nil || !found || !ok {
+		return false, false
 	}
-	return Names(configMap).Has(namespace), nil
+	return Names(configMap).Has(namespace), true
 }
 
 // Names returns the names in a ConfigMap.

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,10 @@ import (
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/absent"
 )
+
+// CreateTimeout is how long the creation of a record may take. A configuration that was
+// deleted is not let go before the last creation that may still use it has ended.
+const CreateTimeout = 10 * time.Second
 
 // take takes a step on a state that was read live.
 func (c *Controller) take(ctx context.Context, step action, s state) error {
@@ -54,7 +59,9 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 // createRecord creates the record of a namespace. A refusal is told to the tenant, who
 // sees nothing else of it.
 func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespace) error {
-	_, err := c.lifecycles().Create(ctx, &v1alpha1.NamespaceLifecycle{
+	creating, cancel := context.WithTimeout(ctx, CreateTimeout)
+	defer cancel()
+	_, err := c.lifecycles().Create(creating, &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name},
 		Spec:       v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespace.UID},
 	}, metav1.CreateOptions{})
@@ -62,8 +69,8 @@ func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespa
 	case err == nil:
 		c.Metrics.records.Inc()
 		return nil
-	case apierrors.IsAlreadyExists(err):
-		return nil // its event brings the name back
+	case apierrors.IsAlreadyExists(err), absent.Is(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // an event of the record, or of the namespace, brings the name back
 	case !isClosed(namespace) || apierrors.IsConflict(err):
 		return fmt.Errorf("cannot create the record: %w", err)
 	}
@@ -81,13 +88,19 @@ func (c *Controller) secureNamespace(ctx context.Context, s state) error {
 	if hasParticipants(s.record) && !slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) {
 		namespace := s.namespace.DeepCopy()
 		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)
-		if _, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{}); err != nil {
+		secured, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+		switch {
+		case absent.Is(err):
+			return nil // its event brings the name back
+		case err != nil:
 			return fmt.Errorf("cannot put finalizer %q on the namespace: %w", v1alpha1.NamespaceFinalizer, err)
+		case !slices.Contains(secured.Spec.Finalizers, v1alpha1.NamespaceFinalizer):
+			return fmt.Errorf("finalizer %q was put on the namespace, but the API server did not keep it: is a policy or a webhook in the way?", v1alpha1.NamespaceFinalizer)
 		}
 	}
 	lifecycle := s.record.DeepCopy()
 	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
-	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); absent.Ignore(err) != nil {
 		return fmt.Errorf("cannot remove initializer %q: %w", v1alpha1.InitializerLifecycle, err)
 	}
 	return nil
@@ -122,8 +135,12 @@ func (c *Controller) openGate(ctx context.Context, read *corev1.Namespace) error
 		// An API server that keeps labels in writes to status takes two of them.
 		updated = updated.DeepCopy()
 		delete(updated.Labels, v1alpha1.LabelInitializing)
-		if _, err := c.Core.CoreV1().Namespaces().Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
+		updated, err = c.Core.CoreV1().Namespaces().Update(ctx, updated, metav1.UpdateOptions{})
+		if err != nil {
 			return fmt.Errorf("cannot open the gate: %w", err)
+		}
+		if isClosed(updated) {
+			return fmt.Errorf("label %q was removed, but the API server kept it: is a policy or a webhook in the way?", v1alpha1.LabelInitializing)
 		}
 	}
 	took := c.Clock.Since(read.CreationTimestamp.Time)

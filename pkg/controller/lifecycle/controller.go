@@ -10,11 +10,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -24,6 +28,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
@@ -59,6 +64,9 @@ type Controller struct {
 	records    listers.NamespaceLifecycleLister
 	synced     []cache.InformerSynced
 	queue      workqueue.TypedRateLimitingInterface[string]
+
+	mu     sync.Mutex
+	closed sets.Set[string]
 }
 
 // New returns a controller that is not running yet. It registers handlers with the
@@ -71,13 +79,20 @@ func New(d Dependencies) (*Controller, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
+		closed: sets.New[string](),
 	}
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.enqueue,
-		UpdateFunc: func(_, updated any) { c.enqueue(updated) },
-		DeleteFunc: c.enqueue,
-	}
-	for _, informer := range []cache.SharedIndexInformer{d.Namespaces.Informer(), d.Records.Informer()} {
+	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
+		d.Namespaces.Informer(): cache.ResourceEventHandlerFuncs{
+			AddFunc:    c.namespaceSeen,
+			UpdateFunc: c.namespaceUpdated,
+			DeleteFunc: c.namespaceGone,
+		},
+		d.Records.Informer(): cache.ResourceEventHandlerFuncs{
+			AddFunc:    c.enqueue,
+			UpdateFunc: func(_, updated any) { c.enqueue(updated) },
+			DeleteFunc: c.enqueue,
+		},
+	} {
 		registration, err := informer.AddEventHandler(handler)
 		if err != nil {
 			return nil, fmt.Errorf("cannot watch: %w", err)
@@ -95,14 +110,65 @@ func (c *Controller) enqueue(object any) {
 	}
 }
 
+// enqueueAll notes every name. A record may be all that is left of one.
 func (c *Controller) enqueueAll() {
-	namespaces, err := c.namespaces.List(labels.Everything())
-	if err != nil {
+	for _, informer := range []cache.SharedIndexInformer{c.Namespaces.Informer(), c.Records.Informer()} {
+		for _, key := range informer.GetStore().ListKeys() {
+			c.queue.Add(key)
+		}
+	}
+}
+
+func (c *Controller) namespaceSeen(object any) {
+	if namespace, ok := object.(*corev1.Namespace); ok {
+		c.note(namespace.Name, isClosed(namespace))
+	}
+	c.enqueue(object)
+}
+
+func (c *Controller) namespaceUpdated(was, is any) {
+	before, ok := was.(*corev1.Namespace)
+	after, isNamespace := is.(*corev1.Namespace)
+	if ok && isNamespace && onlyRefusalReported(before, after) {
 		return
 	}
-	for _, namespace := range namespaces {
-		c.queue.Add(namespace.Name)
+	c.namespaceSeen(is)
+}
+
+func (c *Controller) namespaceGone(object any) {
+	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		c.note(key, false)
 	}
+	c.enqueue(object)
+}
+
+// note counts the namespaces that are closed.
+func (c *Controller) note(name string, closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if closed {
+		c.closed.Insert(name)
+	} else {
+		c.closed.Delete(name)
+	}
+	c.Metrics.pending.Set(float64(c.closed.Len()))
+}
+
+// onlyRefusalReported says whether all that happened to a namespace is the report that its
+// record cannot be created. The report must not bring on the next try, which is due after a
+// delay: the server may word each refusal in another way, so that each try would lead to a
+// report, and each report to a try.
+func onlyRefusalReported(before, after *corev1.Namespace) bool {
+	if before.ResourceVersion == after.ResourceVersion || !slices.ContainsFunc(after.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+		return c.Type == v1alpha1.ConditionInitializing && c.Reason == v1alpha1.ReasonNoRecord
+	}) {
+		return false
+	}
+	before, after = before.DeepCopy(), after.DeepCopy()
+	for _, namespace := range []*corev1.Namespace{before, after} {
+		namespace.ResourceVersion, namespace.ManagedFields, namespace.Status.Conditions = "", nil, nil
+	}
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // Run works on at most count names at a time until the context ends, and returns when all
@@ -133,9 +199,9 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 // reconcile takes the next step for a name. The caches only say whether there may be one:
 // it is taken if it is still the next one when both objects are read live.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
-	exempt, err := c.Exemptions.Has(name)
-	if err != nil {
-		return err
+	exempt, known := c.Exemptions.Has(name)
+	if !known {
+		return nil // the list comes back to every name when it is there
 	}
 	s, err := c.cached(name)
 	if err != nil {
@@ -163,7 +229,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 // leftAlone says whether an exempt namespace may be left alone. One that was closed, or
 // got a record, before it was exempt has to be brought to its end.
 func leftAlone(s state) bool {
-	return s.record == nil && (s.namespace == nil || !isClosed(s.namespace))
+	return s.record == nil && (s.namespace == nil || !isClosed(s.namespace) &&
+		(s.namespace.DeletionTimestamp == nil || !slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)))
 }
 
 func (c *Controller) cached(name string) (state, error) {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,10 @@ import (
 	"k8s.io/client-go/informers"
 	corefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -57,11 +61,8 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alp
 		nsinitObjects = append(nsinitObjects, liveRecord)
 	}
 	core, nsinit := corefake.NewClientset(coreObjects...), nsinitfake.NewClientset(nsinitObjects...)
-	exempt, err := exemptions.New(core, "nsinit-system", "nsinit-exemptions")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go exempt.Run(ctx)
+	exempt := exemptions.New(core, "nsinit-system", "nsinit-exemptions")
+	go func() { _ = exempt.Run(ctx) }()
 	coreFactory := informers.NewSharedInformerFactory(core, 0)
 	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, 0)
 	events := record.NewFakeRecorder(10)
@@ -74,13 +75,7 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alp
 	if err != nil {
 		t.Fatal(err)
 	}
-	for !exempt.HasSynced() {
-		select {
-		case <-time.After(time.Millisecond):
-		case <-time.After(time.Minute):
-			t.Fatal("the exemptions were never read")
-		}
-	}
+	eventually(t, "the exemptions are read", func() bool { _, known := exempt.Has(""); return known })
 	f := &fixture{Controller: controller, core: core, nsinit: nsinit, events: events}
 	f.cache = func(n *corev1.Namespace, r *v1alpha1.NamespaceLifecycle) {
 		if n != nil {
@@ -96,6 +91,18 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alp
 	}
 	f.cache(liveNamespace, liveRecord)
 	return f
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for !holds() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-deadline:
+			t.Fatalf("it never came true that %s", what)
+		}
+	}
 }
 
 // writes returns what was written, as "verb resource/subresource".
@@ -131,11 +138,14 @@ func TestReconcileWrites(t *testing.T) {
 			aRecord(pending(v1alpha1.InitializerLifecycle), participant), []string{"update namespacelifecycles/initialize"}},
 		"reports a failure, then deletes the namespace": {namespace(closed), aRecord(pending("a.example.com"), failed),
 			[]string{"update namespaces/status", "delete namespaces uid=new"}},
-		"deletes a former record by its UID": {namespace(closed), aRecord(former), []string{"delete namespacelifecycles uid=record", "update namespaces/status"}[:1]},
-		"releases a record":                  {namespace(deleting, withFinalizers()), aRecord(leaving), []string{"update namespacelifecycles/finalize"}},
-		"releases a namespace":               {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil, []string{"create namespaces/finalize"}},
-		"removes a namespace by its UID":     {namespace(deleting, withFinalizers()), nil, []string{"delete namespaces uid=new"}},
-		"does nothing to an open namespace":  {namespace(func(n *corev1.Namespace) { said := opened(); said.apply(n, time.Now()) }), aRecord(), nil},
+		"deletes a former record by its UID": {namespace(closed), aRecord(former), []string{"delete namespacelifecycles uid=record"}},
+		"says who holds a former record":     {namespace(closed), aRecord(former, leaving, held("p.example.com")), []string{"update namespaces/status"}},
+		"says who holds a terminating namespace": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")),
+			[]string{"update namespaces/status"}},
+		"releases a record":                 {namespace(deleting, withFinalizers()), aRecord(leaving), []string{"update namespacelifecycles/finalize"}},
+		"releases a namespace":              {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil, []string{"create namespaces/finalize"}},
+		"removes a namespace by its UID":    {namespace(deleting, withFinalizers()), nil, []string{"delete namespaces uid=new"}},
+		"does nothing to an open namespace": {namespace(func(n *corev1.Namespace) { said := opened(); said.apply(n, time.Now()) }), aRecord(), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -240,24 +250,157 @@ func TestConflictOpensNothing(t *testing.T) {
 	}
 }
 
-// TestRefusedRecordIsReported: the tenant reads why nothing goes on.
-func TestRefusedRecordIsReported(t *testing.T) {
-	f := newFixture(t, namespace(closed), nil)
-	f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewServiceUnavailable("the configurations cannot be read")
-	})
-	if err := f.reconcile(context.Background(), "ns"); err == nil {
-		t.Error("the refusal is no error, so nothing is tried again")
+// refuse lets every creation of a record fail.
+func (f *fixture) refuse(refusal func() error) {
+	f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refusal() })
+}
+
+// TestRefusedRecord: the tenant of a closed namespace reads why nothing goes on, and what
+// only means that there is nothing to do is no error.
+func TestRefusedRecord(t *testing.T) {
+	terminating := apierrors.NewForbidden(v1alpha1.Resource("namespacelifecycles"), "ns", errors.New("the namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	unavailable := apierrors.NewServiceUnavailable("the configurations cannot be read")
+	tests := map[string]struct {
+		namespace *corev1.Namespace
+		refusal   error
+		wantErr   bool
+		want      string
+	}{
+		"unavailable": {namespace(closed), unavailable, true,
+			"Initializing=True RecordNotCreated nsinit cannot tell yet which initializers the namespace needs, and tries again: the configurations cannot be read"},
+		"unavailable, the namespace is open": {namespace(), unavailable, true, ""},
+		"another incarnation":                {namespace(closed), apierrors.NewConflict(v1alpha1.Resource("namespacelifecycles"), "ns", errors.New("another UID")), true, ""},
+		"it is there":                        {namespace(closed), apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), "ns"), false, ""},
+		"the namespace is going":             {namespace(closed), terminating, false, ""},
+		"the namespace is gone":              {namespace(closed), apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), false, ""},
 	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, test.namespace, nil)
+			f.refuse(func() error { return test.refusal })
+			if err := f.reconcile(context.Background(), "ns"); (err != nil) != test.wantErr {
+				t.Errorf("error %v, want one: %t", err, test.wantErr)
+			}
+			if diff := cmp.Diff(test.want, f.condition(t, v1alpha1.ConditionInitializing)); diff != "" {
+				t.Errorf("the condition (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// condition returns a condition of the live namespace, or "".
+func (f *fixture) condition(t *testing.T, kind corev1.NamespaceConditionType) string {
+	t.Helper()
 	live, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%s %s %s", live.Status.Conditions[0].Type, live.Status.Conditions[0].Reason, live.Status.Conditions[0].Message)
-	want := "Initializing RecordNotCreated nsinit cannot tell yet which initializers the namespace needs, and tries again: the configurations cannot be read"
-	if got != want {
-		t.Errorf("the condition says\n%s\nwant\n%s", got, want)
+	for _, c := range live.Status.Conditions {
+		if c.Type == kind {
+			return fmt.Sprintf("%s=%s %s %s", c.Type, c.Status, c.Reason, c.Message)
+		}
 	}
+	return ""
+}
+
+// TestRefusalsDoNotChaseThemselves: the report of a refusal does not bring on the next try,
+// even where the server words each refusal in another way.
+func TestRefusalsDoNotChaseThemselves(t *testing.T) {
+	f := newFixture(t, namespace(closed), nil)
+	refusals := 0
+	f.refuse(func() error {
+		refusals++
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("refusal %d", refusals))
+	})
+	before := namespace(closed)
+	for range 3 {
+		_ = f.reconcile(context.Background(), "ns")
+		after, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after.ResourceVersion = fmt.Sprint(refusals + 1) // the fake clientset keeps the first
+		f.namespaceUpdated(before, after)
+		before = after
+	}
+	if refusals != 3 || f.queue.Len() != 0 {
+		t.Errorf("after %d refusals %d keys are queued", refusals, f.queue.Len())
+	}
+	for name, change := range map[string]namespaceOption{
+		"a resync":             func(*corev1.Namespace) {},
+		"it was opened":        func(n *corev1.Namespace) { n.ResourceVersion, n.Labels = "9", nil },
+		"it was deleted":       func(n *corev1.Namespace) { n.ResourceVersion = "9"; deleting(n) },
+		"it was created again": func(n *corev1.Namespace) { n.ResourceVersion, n.UID = "9", "newer" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			change(after)
+			f.namespaceUpdated(before, after)
+			if f.queue.Len() != 1 {
+				t.Fatal("the name is not queued")
+			}
+			key, _ := f.queue.Get()
+			f.queue.Done(key)
+		})
+	}
+}
+
+// TestPendingNamespaces: the gauge follows the namespaces that are closed.
+func TestPendingNamespaces(t *testing.T) {
+	f := newFixture(t, nil, nil)
+	registry := metrics.NewKubeRegistry()
+	if err := f.Metrics.Register(registry.Register); err != nil {
+		t.Fatal(err)
+	}
+	named := func(name string, options ...namespaceOption) *corev1.Namespace {
+		n := namespace(options...)
+		n.Name = name
+		return n
+	}
+	want := func(count int) {
+		t.Helper()
+		expected := fmt.Sprintf(`# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the instance that leads sees it.
+# TYPE nsinit_lifecycle_pending_namespaces gauge
+nsinit_lifecycle_pending_namespaces %d
+`, count)
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(expected), "nsinit_lifecycle_pending_namespaces"); err != nil {
+			t.Error(err)
+		}
+	}
+	f.namespaceSeen(named("a", closed))
+	f.namespaceSeen(named("b", closed))
+	f.namespaceSeen(named("c"))
+	want(2)
+	f.namespaceUpdated(named("a", closed), named("a"))
+	want(1)
+	f.namespaceGone(cache.DeletedFinalStateUnknown{Key: "b", Obj: named("b", closed)})
+	want(0)
+}
+
+// TestServersThatKeepNothing: where a policy or a webhook undoes what nsinit writes, that is
+// an error, and not success.
+func TestServersThatKeepNothing(t *testing.T) {
+	t.Run("the label", func(t *testing.T) {
+		f := newFixture(t, namespace(closed), aRecord())
+		f.core.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, namespace(closed), nil })
+		if err := f.reconcile(context.Background(), "ns"); err == nil {
+			t.Error("the gate passes for open")
+		}
+		if len(f.events.Events) != 0 {
+			t.Errorf("an opening was announced: %q", <-f.events.Events)
+		}
+	})
+	t.Run("the finalizer", func(t *testing.T) {
+		f := newFixture(t, namespace(closed), aRecord(pending(v1alpha1.InitializerLifecycle), participant))
+		f.core.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, namespace(closed), nil })
+		if err := f.reconcile(context.Background(), "ns"); err == nil {
+			t.Error("the namespace passes for secured")
+		}
+		if diff := cmp.Diff([]string{"create namespaces/finalize"}, f.writes()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
 // TestApiGoneIsNotRecordGone: while the aggregated API is not registered, everything is
@@ -288,6 +431,20 @@ func TestExemptedLater(t *testing.T) {
 	}
 }
 
+// TestExemptedWithParticipants: nsinit's finalizer leaves a namespace that became exempt
+// after it was put there, or it could never be deleted.
+func TestExemptedWithParticipants(t *testing.T) {
+	late := namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer))
+	late.Name = "exempt"
+	f := newFixture(t, late, nil)
+	if err := f.reconcile(context.Background(), "exempt"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"create namespaces/finalize"}, f.writes()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestExemptNamespacesAreLeftAlone, and so is everything while the list is missing.
 func TestExemptNamespacesAreLeftAlone(t *testing.T) {
 	exempt := namespace()
@@ -304,19 +461,9 @@ func TestExemptNamespacesAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.core.ClearActions()
-	deadline := time.After(time.Minute)
-	for {
-		if _, err := f.Exemptions.Has("ns"); err != nil {
-			break
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-deadline:
-			t.Fatal("the deletion of the list was not seen")
-		}
-	}
-	if err := f.reconcile(context.Background(), "ns"); err == nil {
-		t.Error("without the list of exemptions, something was done")
+	eventually(t, "the deletion of the list is seen", func() bool { _, known := f.Exemptions.Has("ns"); return !known })
+	if err := f.reconcile(context.Background(), "ns"); err != nil {
+		t.Error(err)
 	}
 	if writes := f.writes(); len(writes) != 0 {
 		t.Errorf("written: %v", writes)

@@ -15,6 +15,7 @@ type Metrics struct {
 	openings    *metrics.Counter
 	records     *metrics.Counter
 	failures    *metrics.Counter
+	pending     *metrics.Gauge
 	timeToReady *metrics.Histogram
 }
 
@@ -34,6 +35,10 @@ func NewMetrics() *Metrics {
 			Namespace: namespace, Subsystem: subsystem, Name: "reconcile_failures_total", StabilityLevel: metrics.ALPHA,
 			Help: "Number of times that a namespace could not be brought forward and is tried again.",
 		}),
+		pending: metrics.NewGauge(&metrics.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "pending_namespaces", StabilityLevel: metrics.ALPHA,
+			Help: "Number of namespaces whose gate is closed, as the instance that leads sees it.",
+		}),
 		timeToReady: metrics.NewHistogram(&metrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "time_to_ready_seconds", StabilityLevel: metrics.ALPHA,
 			Help:    "Time from the creation of a namespace to the opening of its gate, in seconds. Creation times are whole seconds.",
@@ -44,7 +49,7 @@ func NewMetrics() *Metrics {
 
 // Register registers the metrics with a registry, whose function is given.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, metric := range []metrics.Registerable{m.openings, m.records, m.failures, m.timeToReady} {
+	for _, metric := range []metrics.Registerable{m.openings, m.records, m.failures, m.pending, m.timeToReady} {
 		if err := register(metric); err != nil {
 			return err
 		}

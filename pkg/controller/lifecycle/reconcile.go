@@ -59,8 +59,16 @@ func next(s state) action {
 		return createRecord
 	case s.record == nil:
 		return nextWithoutRecord(s.namespace)
-	case s.namespace == nil || s.namespace.UID != s.record.Spec.NamespaceUID:
+	case s.namespace == nil:
 		return nextOfFormer(s.record)
+	case s.namespace.UID != s.record.Spec.NamespaceUID:
+		step := nextOfFormer(s.record)
+		if step == nothing && s.namespace.DeletionTimestamp != nil {
+			// The former record waits for its participants. They are none of
+			// this namespace's, which has no record and never will.
+			return nextWithoutRecord(s.namespace)
+		}
+		return step
 	case s.namespace.DeletionTimestamp != nil:
 		return nextOfTerminating(s)
 	case s.record.DeletionTimestamp != nil:
@@ -77,7 +85,8 @@ func next(s state) action {
 	return nothing
 }
 
-// nextWithoutRecord is for a namespace that is being deleted and has no record any more.
+// nextWithoutRecord is for a namespace that is being deleted and has no record any more, or
+// never had one. It gets none.
 func nextWithoutRecord(namespace *corev1.Namespace) action {
 	switch {
 	case slices.Contains(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer):

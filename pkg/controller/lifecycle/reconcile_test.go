@@ -9,6 +9,7 @@ package lifecycle
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -127,6 +128,17 @@ func TestNext(t *testing.T) {
 		"nobody holds it, it waits for a second request": {namespace(deleting, withFinalizers()), nil, removeNamespace},
 		"it is deleted without a record":                 {namespace(closed, deleting), nil, nothing},
 
+		"it is deleted while it waits for a former record": {namespace(closed, deleting), aRecord(former, leaving, held("p.example.com")), nothing},
+		"it is deleted while a former record is leaving":   {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(former, leaving), releaseRecord},
+		"its own record has left, a former one is held":    {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(former, leaving, held("p.example.com")), releaseNamespace},
+		"nobody holds it, a former record is held":         {namespace(deleting, withFinalizers()), aRecord(former, leaving, held("p.example.com")), removeNamespace},
+		"others' metadata finalizers hold it": {namespace(deleting, withFinalizers(), func(n *corev1.Namespace) {
+			n.Finalizers = []string{"example.com/other"}
+		}), nil, nothing},
+		"a record held by others' metadata finalizers": {nil, aRecord(leaving, held(), func(r *v1alpha1.NamespaceLifecycle) {
+			r.Finalizers = []string{"example.com/other"}
+		}), nothing},
+
 		"somebody deleted the record of a live namespace": {namespace(closed), aRecord(leaving), releaseRecord},
 		"a participant holds that record":                 {namespace(closed), aRecord(leaving, held("p.example.com")), nothing},
 		"a record that is leaving opens nothing":          {namespace(closed), aRecord(leaving, held("p.example.com")), nothing},
@@ -147,7 +159,13 @@ func TestDescribe(t *testing.T) {
 			r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "a.example.com", StartTime: &start, Message: message}}
 		}
 	}
-	ready := func(n *corev1.Namespace) { said := opened(); said.apply(n, metav1.Now().Time) }
+	says := func(r report) namespaceOption {
+		return func(n *corev1.Namespace) { r.apply(n, metav1.Now().Time) }
+	}
+	adopted := report{corev1.ConditionFalse, v1alpha1.ReasonAdopted, "the namespace was open before nsinit knew it"}
+	done := opened()
+	reportOn := func(reason, message string) *report { return &report{corev1.ConditionTrue, reason, message} }
+	finalized := func(r *v1alpha1.NamespaceLifecycle) { r.Finalizers = []string{"example.com/other"} }
 	tests := map[string]struct {
 		namespace *corev1.Namespace
 		record    *v1alpha1.NamespaceLifecycle
@@ -161,11 +179,29 @@ func TestDescribe(t *testing.T) {
 		"it failed": {namespace(closed), aRecord(pending("a.example.com"), failed),
 			&report{corev1.ConditionTrue, v1alpha1.ReasonFailed, `initializer "a.example.com" failed: no quota left; the namespace is deleted`}},
 		"it waits for the former record": {namespace(closed), aRecord(former, leaving, held("p.example.com")),
-			&report{corev1.ConditionTrue, v1alpha1.ReasonFormerIncarnation, `waiting for the record of the former namespace of this name, which these participants have not let go: ["p.example.com"]`}},
-		"it is open and says nothing yet": {namespace(), aRecord(), &report{corev1.ConditionFalse, v1alpha1.ReasonAdopted, "the namespace was open before nsinit knew it"}},
-		"it is open and says so":          {namespace(ready), aRecord(), nil},
-		"it is about to open":             {namespace(closed), aRecord(), nil},
-		"it is deleted":                   {namespace(deleting), aRecord(), nil},
+			&report{corev1.ConditionTrue, v1alpha1.ReasonFormerIncarnation, `waiting for the record of the former namespace of this name, which these participants have not let go: "p.example.com"`}},
+		"it waits for a former record that several hold": {namespace(closed), aRecord(former, leaving, held("p.example.com", "kubernetes", "q.example.com"), finalized),
+			reportOn(v1alpha1.ReasonFormerIncarnation, `waiting for the record of the former namespace of this name, which these participants have not let go: "p.example.com", "q.example.com", "example.com/other"`)},
+		"it is open, and there is a former record": {namespace(), aRecord(former, leaving, held("p.example.com")), nil},
+		"its record was deleted": {namespace(closed), aRecord(leaving, held("p.example.com")),
+			reportOn(v1alpha1.ReasonNoRecord, `the record of the namespace was deleted and is created again as soon as these participants have let it go: "p.example.com"`)},
+		"it is open, and its record was deleted": {namespace(), aRecord(leaving, held("p.example.com")), nil},
+
+		"it was open before":                   {namespace(), aRecord(), &adopted},
+		"it was open before and says so":       {namespace(says(adopted)), aRecord(), &adopted},
+		"it was opened":                        {namespace(says(done)), aRecord(), &done},
+		"it was opened, and had a plan":        {namespace(), aRecord(participant), &done},
+		"it was opened, and was stamped":       {namespace(func(n *corev1.Namespace) { n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: ""} }), aRecord(), &done},
+		"somebody opened it, and said adopted": {namespace(says(adopted)), aRecord(participant), &done},
+		"it is about to open":                  {namespace(closed), aRecord(), nil},
+
+		"it is deleted":                          {namespace(deleting), aRecord(), nil},
+		"it is deleted, Kubernetes cleans up":    {namespace(deleting, withFinalizers("kubernetes", v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")), nil},
+		"it is deleted, others hold it":          {namespace(deleting, withFinalizers("example.com/other")), aRecord(leaving, held("p.example.com")), nil},
+		"it is deleted, a former record is held": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(former, leaving, held("p.example.com")), nil},
+		"it is deleted, nobody has to clean up":  {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving), nil},
+		"it is deleted, a participant cleans up": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")),
+			&report{"", v1alpha1.ReasonTerminating, `the content of the namespace is gone, these participants have not cleaned up: "p.example.com"`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -175,6 +211,46 @@ func TestDescribe(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			case got != nil && *got != *test.want:
 				t.Errorf("got %+v, want %+v", *got, *test.want)
+			}
+		})
+	}
+}
+
+// TestApply: conditions say what a report says, once, and those of others are kept.
+func TestApply(t *testing.T) {
+	then, now := metav1.Unix(1767225600, 0), metav1.Unix(1767225660, 0)
+	condition := func(kind corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string, at metav1.Time) corev1.NamespaceCondition {
+		return corev1.NamespaceCondition{Type: kind, Status: status, Reason: reason, Message: "m", LastTransitionTime: at}
+	}
+	foreign := condition("Foreign", corev1.ConditionTrue, "R", then)
+	tests := map[string]struct {
+		before  []corev1.NamespaceCondition
+		report  report
+		want    []corev1.NamespaceCondition
+		changed bool
+	}{
+		"nothing was said": {[]corev1.NamespaceCondition{foreign}, report{corev1.ConditionTrue, "A", "m"},
+			[]corev1.NamespaceCondition{foreign, condition("Initializing", "True", "A", now), condition("Ready", "False", "A", now)}, true},
+		"the same was said": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{corev1.ConditionTrue, "A", "m"},
+			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, false},
+		"the reason is another": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{corev1.ConditionTrue, "B", "m"},
+			[]corev1.NamespaceCondition{condition("Initializing", "True", "B", then), condition("Ready", "False", "B", then)}, true},
+		"the status is another": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{corev1.ConditionFalse, "B", "m"},
+			[]corev1.NamespaceCondition{condition("Initializing", "False", "B", now), condition("Ready", "True", "B", now)}, true},
+		"somebody changed one of them": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{corev1.ConditionFalse, "A", "m"},
+			[]corev1.NamespaceCondition{condition("Initializing", "False", "A", now), condition("Ready", "True", "A", then)}, true},
+		"only Ready is at stake": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{"", "B", "m"},
+			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "B", now)}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := namespace()
+			n.Status.Conditions = test.before
+			if changed := test.report.apply(n, now.Time); changed != test.changed {
+				t.Errorf("changed: %t, want %t", changed, test.changed)
+			}
+			if diff := cmp.Diff(test.want, n.Status.Conditions); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

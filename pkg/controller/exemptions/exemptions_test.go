@@ -1,0 +1,114 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package exemptions
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+)
+
+func configMap(names string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "list"}, Data: map[string]string{Key: names}}
+}
+
+// TestNames: the policies split the list at line breaks and compare whole lines, so nothing
+// else may be made of it here.
+func TestNames(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want []string
+	}{
+		"lines":        {"a\nb\n", []string{"a", "b"}},
+		"empty lines":  {"\na\n\n\nb", []string{"a", "b"}},
+		"empty":        {"", []string{}},
+		"a space":      {"a \nb", []string{"a ", "b"}},
+		"several same": {"a\na", []string{"a"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, sets.List(Names(configMap(test.text)))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if names := Names(&corev1.ConfigMap{}); names.Len() != 0 {
+		t.Errorf("a ConfigMap without the key lists %v", names)
+	}
+}
+
+// TestFollows: the list is what the ConfigMap says now, and unknown while there is none.
+func TestFollows(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	logged := func(text string) bool {
+		return strings.Contains(logger.GetSink().(ktesting.Underlier).GetBuffer().String(), text)
+	}
+	client := fake.NewClientset()
+	configMaps := client.CoreV1().ConfigMaps("system")
+	l := New(client, "system", "list")
+	changes := make(chan struct{}, 10)
+	l.OnChange(func() { changes <- struct{}{} })
+	if _, known := l.Has("a"); known {
+		t.Error("known before anything was read")
+	}
+	go func() {
+		if err := l.Run(klog.NewContext(ctx, logger)); err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, "the log says that the list is missing", func() bool { return logged("The list of exempt namespaces is missing") })
+	if _, known := l.Has("a"); known || !l.HasSynced() {
+		t.Errorf("known: %t, synced: %t", known, l.HasSynced())
+	}
+
+	if _, err := configMaps.Create(ctx, configMap("a"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-changes
+	says(t, l, "a", true)
+	says(t, l, "b", false)
+	if _, err := configMaps.Update(ctx, configMap("b"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-changes
+	says(t, l, "a", false)
+	says(t, l, "b", true)
+	if err := configMaps.Delete(ctx, "list", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the list is unknown", func() bool { _, known := l.Has("b"); return !known })
+}
+
+func says(t *testing.T, l *List, namespace string, want bool) {
+	t.Helper()
+	if exempt, known := l.Has(namespace); !known || exempt != want {
+		t.Errorf("%s: exempt %t, known %t; want %t", namespace, exempt, known, want)
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for !holds() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-deadline:
+			t.Fatalf("it never came true that %s", what)
+		}
+	}
+}
