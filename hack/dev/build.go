@@ -10,9 +10,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,14 +41,35 @@ func nsinitPrograms() map[string]string {
 // Build builds what is missing of Kubernetes, and nsinit always: where nothing changed,
 // that takes a moment.
 func (c *Cluster) Build(ctx context.Context) error {
+	return c.build(ctx, c.buildKubernetes, c.buildNsinit)
+}
+
+// BuildKubernetes builds what is missing of Kubernetes.
+func (c *Cluster) BuildKubernetes(ctx context.Context) error {
+	return c.build(ctx, c.buildKubernetes)
+}
+
+func (c *Cluster) build(ctx context.Context, parts ...func(context.Context) error) error {
 	if err := os.MkdirAll(c.BinDir, 0o755); err != nil {
 		return err
 	}
-	if err := c.buildKubernetes(ctx); err != nil {
+	unlock, err := c.lock(ctx, c.BinDir)
+	if err != nil {
 		return err
 	}
-	for name, pkg := range nsinitPrograms() {
-		if err := c.goBuild(ctx, c.Root, name, pkg, ""); err != nil {
+	defer unlock()
+	for _, part := range parts {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) buildNsinit(ctx context.Context) error {
+	programs := nsinitPrograms()
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		if err := c.goBuild(ctx, c.Root, name, programs[name], ""); err != nil {
 			return err
 		}
 	}
@@ -70,11 +93,13 @@ func (c *Cluster) buildKubernetes(ctx context.Context) error {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	ldflags := fmt.Sprintf("-s -w -X k8s.io/component-base/version.gitVersion=%s -X k8s.io/component-base/version.gitMajor=%s -X k8s.io/component-base/version.gitMinor=%s",
 		version, parts[0], parts[1])
-	for name, pkg := range kubernetesPrograms() {
+	programs := kubernetesPrograms()
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
 		if current && exists(filepath.Join(c.BinDir, name)) {
 			continue
 		}
-		if err := c.goBuild(ctx, module, name, pkg, ldflags); err != nil {
+		c.say("building %s, which takes minutes the first time", name)
+		if err := c.goBuild(ctx, module, name, programs[name], ldflags); err != nil {
 			return err
 		}
 	}
@@ -101,7 +126,7 @@ func (c *Cluster) goBuild(ctx context.Context, dir, name, pkg, ldflags string) e
 	command.Stdout, command.Stderr = &output, &output
 	done := make(chan struct{})
 	go func() {
-		ticker := time.NewTicker(15 * time.Second)
+		ticker := time.NewTicker(10 * time.Second)
 		defer ticker.Stop()
 		for {
 			select {

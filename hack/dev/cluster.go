@@ -8,13 +8,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -38,13 +37,13 @@ func NewCluster(dir string) (*Cluster, error) {
 	if dir == "" {
 		dir = filepath.Join(root, "_output", "dev")
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, err
-	}
-	c := &Cluster{Root: root, Dir: dir, BinDir: filepath.Join(root, "_output", "bin"), start: time.Now()}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
+	if dir, err = canonical(dir); err != nil {
+		return nil, err
+	}
+	c := &Cluster{Root: root, Dir: dir, BinDir: filepath.Join(root, "_output", "bin"), start: time.Now()}
 	if err := c.loadPorts(); err != nil {
 		return nil, err
 	}
@@ -53,7 +52,7 @@ func NewCluster(dir string) (*Cluster, error) {
 
 // findRoot returns the folder of this checkout: the one whose hack/dev holds this module.
 func findRoot() (string, error) {
-	dir, err := os.Getwd()
+	dir, err := canonical(".")
 	if err != nil {
 		return "", err
 	}
@@ -67,49 +66,52 @@ func findRoot() (string, error) {
 	}
 }
 
-// portNames are the listeners of a control plane.
-func portNames() []string {
-	return []string{"etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager"}
+// canonical returns the one absolute path of a folder. A process is known by the paths of
+// its program and state directory, whichever way somebody came to them.
+func canonical(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(dir)
 }
 
-// loadPorts reads the ports that were chosen before, or chooses free ones. NSINIT_DEV_PORT
-// sets the first of a row instead.
-func (c *Cluster) loadPorts() error {
-	file := filepath.Join(c.Dir, "ports.json")
-	if data, err := os.ReadFile(file); err == nil {
-		if err := json.Unmarshal(data, &c.Ports); err != nil {
-			return fmt.Errorf("%s is damaged, remove it: %w", file, err)
-		}
-		return nil
-	}
-	c.Ports = map[string]int{}
-	var first int
-	if text := os.Getenv("NSINIT_DEV_PORT"); text != "" {
-		if _, err := fmt.Sscanf(text, "%d", &first); err != nil || first < 1 || first > 65000 {
-			return fmt.Errorf("NSINIT_DEV_PORT is %q: set it to a port number, or leave it out to use free ports", text)
-		}
-	}
-	for i, name := range portNames() {
-		if first > 0 {
-			c.Ports[name] = first + i
-			continue
-		}
-		// The listeners stay open until all ports are chosen, so they differ.
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		defer listener.Close()
-		c.Ports[name] = listener.Addr().(*net.TCPAddr).Port
-	}
-	data, err := json.MarshalIndent(c.Ports, "", "  ")
+// lock waits until nobody else is at work in a folder, and returns what ends the lock. It
+// ends with this command in any case.
+func (c *Cluster) lock(ctx context.Context, dir string) (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return os.WriteFile(file, data, 0o600)
+	said := false
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			_ = file.Close()
+			return nil, fmt.Errorf("cannot lock %s: %w", file.Name(), err)
+		}
+		if !said {
+			c.say("waiting for another command that is at work in %s", dir)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			_ = file.Close()
+			return nil, fmt.Errorf("another command is at work in %s: %w", dir, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func (c *Cluster) pki() PKI { return PKI{Dir: filepath.Join(c.Dir, "pki")} }
+
+// downCommand is what stops this control plane.
+func (c *Cluster) downCommand() string {
+	return fmt.Sprintf("%s --dir %s down", filepath.Join(c.BinDir, "dev"), c.Dir)
+}
 
 // say prints one line of progress.
 func (c *Cluster) say(format string, args ...any) {
@@ -146,6 +148,11 @@ func (c *Cluster) control(ctx context.Context, command, name string) error {
 
 // Down stops everything that was started, in the reverse order, and nothing else.
 func (c *Cluster) Down(ctx context.Context) error {
+	unlock, err := c.lock(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	var errs []error
 	for _, name := range slices.Backward(programNames()) {
 		process := c.process(name)

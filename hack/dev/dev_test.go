@@ -7,11 +7,14 @@ SPDX-License-Identifier: Apache-2.0
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -45,7 +48,7 @@ func TestPKI(t *testing.T) {
 		}
 	}
 	before, _ := os.ReadFile(p.Cert("client"))
-	if err := p.EnsureClient("client", "ca", "bob"); err != nil {
+	if err := p.EnsureClient("client", "ca", "alice", "team-a"); err != nil {
 		t.Fatal(err)
 	}
 	if after, _ := os.ReadFile(p.Cert("client")); string(after) != string(before) {
@@ -71,7 +74,7 @@ func TestForeignPid(t *testing.T) {
 func TestStartStop(t *testing.T) {
 	dir := t.TempDir()
 	// The state directory is part of the command line, as it is of every program here.
-	p := &Process{Name: "sh", Program: "/bin/sh", Args: []string{"-c", "while :; do /bin/sleep 1; done # " + dir}, StateDir: dir}
+	p := &Process{Name: "sh", Program: "/bin/sh", Args: []string{"-c", "while :; do /bin/sleep 1; done", filepath.Join(dir, "config")}, StateDir: dir}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +90,141 @@ func TestStartStop(t *testing.T) {
 	}
 	if p.Pid() != 0 {
 		t.Error("it still runs")
+	}
+}
+
+// TestSiblingDirectory: the processes of another state directory are not ours, also if its
+// path begins with the same letters.
+func TestSiblingDirectory(t *testing.T) {
+	for arg, ours := range map[string]bool{
+		"--data-dir=/state/dev/etcd":   true,
+		"/state/dev/config":            true,
+		"--data-dir=/state/dev2/etcd":  false,
+		"--data-dir=/x/state/dev/etcd": false,
+		"--data-dir=/state/dev":        false,
+		"--v=2":                        false,
+	} {
+		if got := (&Process{StateDir: "/state/dev"}).inStateDir(arg); got != ours {
+			t.Errorf("%s: %t, want %t", arg, got, ours)
+		}
+	}
+	base := t.TempDir()
+	start := func(name string) *Process {
+		dir := filepath.Join(base, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return &Process{Name: "sh", Program: "/bin/sh", Args: []string{"-c", "while :; do /bin/sleep 1; done", filepath.Join(dir, "config")}, StateDir: dir}
+	}
+	mine, other := start("dev"), start("dev2")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Kill(context.Background()) })
+	if err := os.WriteFile(mine.pidFile(), []byte(strconv.Itoa(other.Pid())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := mine.Kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if other.Pid() == 0 {
+		t.Error("the process of another state directory was killed")
+	}
+}
+
+// TestCurrent: what runs with other arguments than it would be started with is found.
+func TestCurrent(t *testing.T) {
+	dir := t.TempDir()
+	p := &Process{Name: "sh", Program: "/bin/sh", Args: []string{"-c", "while :; do /bin/sleep 1; done", filepath.Join(dir, "config")}, StateDir: dir}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill(context.Background()) })
+	if !p.Current() {
+		t.Error("what was just started is not current")
+	}
+	changed := *p
+	changed.Args = append(slices.Clone(p.Args), "more")
+	if changed.Pid() == 0 || changed.Current() {
+		t.Errorf("with other arguments: pid %d, current %t", changed.Pid(), changed.Current())
+	}
+}
+
+// TestPKIRenews: a certificate for another subject, or from an authority that is no more,
+// is made again.
+func TestPKIRenews(t *testing.T) {
+	p := PKI{Dir: t.TempDir()}
+	groups := []string{"z", "a"}
+	ensure := func() []byte {
+		t.Helper()
+		if err := errors.Join(p.EnsureCA("ca"), p.EnsureClient("client", "ca", "alice", groups...)); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(p.Cert("client"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	first := ensure()
+	if again := ensure(); !bytes.Equal(first, again) {
+		t.Error("a certificate that is right was made again")
+	}
+	groups = []string{"z", "b"}
+	second := ensure()
+	if bytes.Equal(first, second) {
+		t.Error("a certificate for other groups was kept")
+	}
+	if err := os.Remove(p.Key("ca")); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(second, ensure()) {
+		t.Error("a certificate of an authority that is no more was kept")
+	}
+}
+
+// TestUserKubeconfigs: no two users share a kubeconfig.
+func TestUserKubeconfigs(t *testing.T) {
+	c := &Cluster{Dir: t.TempDir(), Ports: map[string]int{"kube-apiserver": 1}}
+	if err := c.pki().EnsureCA("ca"); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string][]string{}
+	for _, user := range [][]string{
+		{"alice"}, {"alice", "team"}, {"alice-team"}, {"alice,team"}, {"alice team"}, {"alice+team"}, {"alice", "team", "b"}, {"alice", "team-b"}, {"../alice"}, {"system:alice"}, {"system/alice"},
+	} {
+		path, err := c.UserKubeconfig(user[0], user[1:]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := seen[path]; other != nil || filepath.Dir(path) != c.Dir {
+			t.Errorf("%q has %s, which %q has", user, path, other)
+		}
+		seen[path] = user
+	}
+	if _, err := c.UserKubeconfig(""); err == nil {
+		t.Error("no error for a user without a name")
+	}
+}
+
+func TestRecordLine(t *testing.T) {
+	for event, want := range map[string][2]string{
+		"ADDED shop Initializing approval.example.com": {"shop", "is Initializing, waiting for approval.example.com"},
+		"MODIFIED shop Active ":                        {"shop", "is Active"},
+		"DELETED shop Terminating ":                    {"shop", "is gone"},
+		"BOOKMARK  ":                                   {},
+	} {
+		if name, text := recordLine(event); [2]string{name, text} != want {
+			t.Errorf("%q: %q %q, want %q", event, name, text, want)
+		}
+	}
+}
+
+func TestPollEndsAtFinalError(t *testing.T) {
+	tries, cause := 0, errors.New("over")
+	err := poll(t.Context(), time.Hour, time.Hour, func() error { tries++; return final{cause} })
+	if !errors.Is(err, cause) || tries != 1 {
+		t.Errorf("%v after %d tries", err, tries)
 	}
 }
 

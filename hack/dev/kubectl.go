@@ -10,10 +10,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -43,9 +46,17 @@ func (c *Cluster) admin(ctx context.Context, args ...string) (string, error) {
 // AdminKubeconfig is the kubeconfig of the administrator.
 func (c *Cluster) AdminKubeconfig() string { return filepath.Join(c.Dir, "admin.kubeconfig") }
 
-// UserKubeconfig makes a client certificate for a user and a kubeconfig that holds it.
+// UserKubeconfig makes a client certificate for a user and a kubeconfig that holds it. Its
+// name is another one for each user and set of groups.
 func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) {
-	name := "user-" + strings.NewReplacer(":", "-", "/", "-").Replace(strings.Join(append([]string{user}, groups...), "-"))
+	if user == "" || slices.Contains(groups, "") {
+		return "", errors.New("the names of users and groups cannot be empty")
+	}
+	var escaped []string
+	for _, part := range append([]string{user}, groups...) {
+		escaped = append(escaped, url.QueryEscape(part))
+	}
+	name := "user-" + strings.Join(escaped, ",")
 	return filepath.Join(c.Dir, name+".kubeconfig"), c.ensureKubeconfig(name, user, groups...)
 }
 
@@ -75,7 +86,7 @@ func (c *Cluster) ensureKubeconfig(name, user string, groups ...string) error {
 kind: Config
 clusters:
 - name: nsinit-dev
-  cluster: {server: "https://127.0.0.1:%d", certificate-authority-data: %s}
+  cluster: {%s, certificate-authority-data: %s}
 users:
 - name: user
   user: {client-certificate-data: %s, client-key-data: %s}
@@ -83,6 +94,6 @@ contexts:
 - name: nsinit-dev
   context: {cluster: nsinit-dev, user: user}
 current-context: nsinit-dev
-`, c.Ports["kube-apiserver"], ca, cert, key)
+`, serverURL(c.Ports["kube-apiserver"]), ca, cert, key)
 	return os.WriteFile(filepath.Join(c.Dir, name+".kubeconfig"), []byte(kubeconfig), 0o600)
 }

@@ -23,7 +23,8 @@ import (
 const usage = `usage: dev [--dir DIR] COMMAND
 
   build                       build every program
-  up                          start the control plane and nsinit in the background
+  up [--only-kube]            start the control plane and nsinit in the background, or
+                              Kubernetes alone
   down                        stop what up started
   run                         the same in the foreground, with an initializer, until Ctrl-C
   demo                        play the life of a namespace, check each step, clean up
@@ -33,7 +34,11 @@ const usage = `usage: dev [--dir DIR] COMMAND
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup asks to go on when the terminal closes
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -61,7 +66,14 @@ func run(ctx context.Context, args []string) error {
 	case "build":
 		return cluster.Build(ctx)
 	case "up":
-		return cluster.Up(ctx)
+		switch {
+		case len(rest) == 1:
+			return cluster.Up(ctx)
+		case len(rest) == 2 && rest[1] == "--only-kube":
+			return cluster.UpKubernetes(ctx)
+		default:
+			return fmt.Errorf("up takes nothing but --only-kube, not %q", rest[1:])
+		}
 	case "down":
 		return cluster.Down(context.WithoutCancel(ctx))
 	case "run":

@@ -20,14 +20,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
-// validity is how long certificates of a development control plane last.
-const validity = 30 * 24 * time.Hour
+// validity is how long certificates last: longer than a state directory is kept, because
+// nothing renews them.
+const validity = 10 * 365 * 24 * time.Hour
 
-// PKI is a directory of certificates and keys. What is there is kept, so that a control
-// plane that was stopped starts again with the same identities.
+// PKI is a directory of certificates and keys. What is there and still right is kept, so
+// that a control plane that was stopped starts again with the same identities.
 type PKI struct {
 	Dir string
 }
@@ -89,7 +91,7 @@ func (p PKI) EnsureKeyPair(name string) error {
 }
 
 func (p PKI) ensure(name, ca string, template *x509.Certificate) error {
-	if exists(p.Cert(name)) && exists(p.Key(name)) {
+	if p.holds(name, ca, template) {
 		return nil
 	}
 	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
@@ -123,7 +125,29 @@ func (p PKI) ensure(name, ca string, template *x509.Certificate) error {
 	return p.writeKey(name, key)
 }
 
-func (p PKI) load(name string) (*x509.Certificate, crypto.Signer, error) {
+// holds says whether a certificate is there with its key, valid, for the same subject and
+// names, and from the authority as it is now.
+func (p PKI) holds(name, ca string, want *x509.Certificate) bool {
+	certificate, key, err := p.load(name)
+	if err != nil || !key.PublicKey.Equal(certificate.PublicKey) || time.Now().After(certificate.NotAfter) {
+		return false
+	}
+	// DER sorts the organizations, which are groups.
+	groups, wantGroups := slices.Sorted(slices.Values(certificate.Subject.Organization)), slices.Sorted(slices.Values(want.Subject.Organization))
+	if certificate.Subject.CommonName != want.Subject.CommonName || !slices.Equal(groups, wantGroups) ||
+		!slices.Equal(certificate.DNSNames, want.DNSNames) {
+		return false
+	}
+	authority := certificate
+	if ca != "" {
+		if authority, _, err = p.load(ca); err != nil {
+			return false
+		}
+	}
+	return certificate.CheckSignatureFrom(authority) == nil
+}
+
+func (p PKI) load(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	certPEM, err := os.ReadFile(p.Cert(name))
 	if err != nil {
 		return nil, nil, err

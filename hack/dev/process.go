@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,7 +35,7 @@ func (p *Process) pidFile() string { return filepath.Join(p.StateDir, p.Name+".p
 func (p *Process) LogFile() string { return filepath.Join(p.StateDir, p.Name+".log") }
 
 // Pid returns the pid of the running process, or 0. A pid that the system gave to another
-// program since is not ours: the command line must be the one that was started.
+// program since is not ours: it must be this program, with arguments in this state directory.
 func (p *Process) Pid() int {
 	data, err := os.ReadFile(p.pidFile())
 	if err != nil {
@@ -54,7 +55,7 @@ func (p *Process) isOurs(pid int) bool {
 		return false
 	}
 	fields := strings.Split(strings.TrimRight(string(commandLine), "\x00"), "\x00")
-	if fields[0] != p.Program || !strings.Contains(string(commandLine), p.StateDir) {
+	if fields[0] != p.Program || !slices.ContainsFunc(fields[1:], p.inStateDir) {
 		return false
 	}
 	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
@@ -64,6 +65,15 @@ func (p *Process) isOurs(pid int) bool {
 	// The state follows the command name in parentheses. A zombie has ended.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z")
+}
+
+// inStateDir says whether an argument, PATH or --flag=PATH, is a path in the state directory.
+// The state directories of others may begin with the same letters.
+func (p *Process) inStateDir(arg string) bool {
+	if _, value, isFlag := strings.Cut(arg, "="); isFlag {
+		arg = value
+	}
+	return strings.HasPrefix(arg, p.StateDir+string(filepath.Separator))
 }
 
 // Current says whether the running process was started with the program and arguments
@@ -103,8 +113,41 @@ func (p *Process) Start() error {
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("cannot start %s: %w", p.Name, err)
 	}
-	go func() { _ = command.Wait() }() // no zombie while this command lives
-	return os.WriteFile(p.pidFile(), []byte(strconv.Itoa(command.Process.Pid)+"\n"), 0o600)
+	pid := command.Process.Pid
+	ended := make(chan struct{})
+	go func() { _ = command.Wait(); close(ended) }() // no zombie while this command lives
+	if err := os.WriteFile(p.pidFile(), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
+		return err
+	}
+	// The kernel shows the new command line a moment after the program has begun.
+	return poll(context.Background(), 10*time.Second, time.Millisecond, func() error {
+		select {
+		case <-ended:
+			return nil // who waits for it to be ready says why
+		default:
+		}
+		if !p.isOurs(pid) {
+			return fmt.Errorf("%s (pid %d) does not show its command line", p.Name, pid)
+		}
+		return nil
+	})
+}
+
+// signal sends a signal to the process, and to no other that got its pid meanwhile: the
+// handle is taken first, and the process looked at then.
+func (p *Process) signal(pid int, signal syscall.Signal) error {
+	handle, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = handle.Release() }()
+	if !p.isOurs(pid) {
+		return nil
+	}
+	if err := handle.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("cannot send %s to %s (pid %d): %w", signal, p.Name, pid, err)
+	}
+	return nil
 }
 
 // Stop asks the process to end, and kills it if it does not within the grace period.
@@ -113,7 +156,7 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	if pid == 0 {
 		return p.forget()
 	}
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := p.signal(pid, syscall.SIGTERM); err != nil {
 		return err
 	}
 	if p.waitGone(ctx, pid, grace) {
@@ -128,7 +171,7 @@ func (p *Process) Kill(ctx context.Context) error {
 	if pid == 0 {
 		return p.forget()
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := p.signal(pid, syscall.SIGKILL); err != nil {
 		return err
 	}
 	if !p.waitGone(ctx, pid, 30*time.Second) {
@@ -163,7 +206,13 @@ func (p *Process) LogTail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// poll calls a check until it returns nil, and returns its last error at the limit.
+// final is an error that waiting does not mend.
+type final struct{ error }
+
+func (e final) Unwrap() error { return e.error }
+
+// poll calls a check until it returns nil, and returns its last error at the limit, or a
+// final one at once.
 func poll(ctx context.Context, limit, interval time.Duration, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -171,8 +220,8 @@ func poll(ctx context.Context, limit, interval time.Duration, check func() error
 	defer ticker.Stop()
 	for {
 		err := check()
-		if err == nil {
-			return nil
+		if err == nil || errors.As(err, new(final)) {
+			return err
 		}
 		select {
 		case <-ctx.Done():

@@ -7,10 +7,14 @@ SPDX-License-Identifier: Apache-2.0
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -54,14 +58,18 @@ Try it, in another terminal:
   kubectl describe nsl shop
   kubectl -n shop get rolebinding,quota,limits,netpol
 
-Logs are in %s. Ctrl-C stops everything.
+Logs are in %s. Ctrl-C stops everything. Until then, this shows what namespaces wait for:
 
 `, c.BinDir, c.AdminKubeconfig(), alice, c.AdminKubeconfig(), c.Dir)
 	return c.watch(ctx)
 }
 
-// watch waits for the end, and says if a program ends before.
+// watch shows what happens to namespaces until the end, and says if a program ends before.
 func (c *Cluster) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	shown := make(chan struct{})
+	go func() { defer close(shown); c.showRecords(ctx) }()
+	defer func() { cancel(); <-shown }()
 	ticker := time.NewTicker(2 * time.Second)
 	defer ticker.Stop()
 	for {
@@ -76,6 +84,49 @@ func (c *Cluster) watch(ctx context.Context) error {
 				return fmt.Errorf("%s has ended, last lines of %s:\n%s", name, process.LogFile(), process.LogTail(15))
 			}
 		}
+	}
+}
+
+// showRecords prints a line for each change of what a namespace waits for. It begins again
+// when its watch ends, as it does with nsinit-apiserver.
+func (c *Cluster) showRecords(ctx context.Context) {
+	last := map[string]string{}
+	for {
+		command := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl"), "--kubeconfig", c.AdminKubeconfig(),
+			"get", "namespacelifecycles", "--watch", "--output-watch-events", "--output",
+			`jsonpath={.type} {.object.metadata.name} {.object.status.phase} {.object.status.currentInitializer}{"\n"}`)
+		command.Env = append(os.Environ(), "HOME="+c.Dir)
+		if out, err := command.StdoutPipe(); err == nil && command.Start() == nil {
+			lines := bufio.NewScanner(out)
+			for lines.Scan() {
+				if name, text := recordLine(lines.Text()); name != "" && last[name] != text && !strings.HasPrefix(name, probePrefix) {
+					last[name] = text
+					c.say("namespace %s %s", name, text)
+				}
+			}
+			_ = command.Wait()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// recordLine turns an event of a record, its type, name, phase and current initializer,
+// into the name of the namespace and what a person reads of it.
+func recordLine(event string) (name, text string) {
+	fields := strings.Fields(event)
+	switch {
+	case len(fields) < 3:
+		return "", ""
+	case fields[0] == "DELETED":
+		return fields[1], "is gone"
+	case len(fields) > 3:
+		return fields[1], fmt.Sprintf("is %s, waiting for %s", fields[2], fields[3])
+	default:
+		return fields[1], "is " + fields[2]
 	}
 }
 

@@ -8,9 +8,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,19 +27,42 @@ const startLimit = 2 * time.Minute
 // Up builds what is missing, starts what does not run, applies the manifests, and returns
 // when the API of nsinit is available and the policies are seen to act.
 func (c *Cluster) Up(ctx context.Context) error {
-	if err := c.Build(ctx); err != nil {
+	if err := c.up(ctx, c.Build, c.kubernetes, c.nsinit); err != nil {
+		return err
+	}
+	c.say("nsinit is up: export KUBECONFIG=%s", c.AdminKubeconfig())
+	return nil
+}
+
+// UpKubernetes does the same without nsinit.
+func (c *Cluster) UpKubernetes(ctx context.Context) error {
+	if err := c.up(ctx, c.BuildKubernetes, c.kubernetes); err != nil {
+		return err
+	}
+	c.say("Kubernetes is up: export KUBECONFIG=%s", c.AdminKubeconfig())
+	return nil
+}
+
+func (c *Cluster) up(ctx context.Context, build func(context.Context) error, starts ...func(context.Context) error) error {
+	if err := build(ctx); err != nil {
+		return err
+	}
+	unlock, err := c.lock(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := c.claimPorts(); err != nil {
 		return err
 	}
 	if err := c.identities(); err != nil {
 		return err
 	}
-	if err := c.kubernetes(ctx); err != nil {
-		return err
+	for _, start := range starts {
+		if err := start(ctx); err != nil {
+			return err
+		}
 	}
-	if err := c.nsinit(ctx); err != nil {
-		return err
-	}
-	c.say("nsinit is up: export KUBECONFIG=%s", c.AdminKubeconfig())
 	return nil
 }
 
@@ -90,7 +116,7 @@ func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) e
 	}
 	err := poll(ctx, startLimit, 100*time.Millisecond, func() error {
 		if process.Pid() == 0 {
-			return errors.New("it has ended")
+			return final{errors.New("it has ended")}
 		}
 		return ready()
 	})
@@ -101,7 +127,7 @@ func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) e
 }
 
 func (c *Cluster) kubernetes(ctx context.Context) error {
-	if err := c.ensure(ctx, "etcd", func() error { return nil }); err != nil {
+	if err := c.ensure(ctx, "etcd", func() error { return c.etcdHealthy(ctx) }); err != nil {
 		return err
 	}
 	if err := c.ensure(ctx, "kube-apiserver", func() error {
@@ -116,8 +142,37 @@ func (c *Cluster) kubernetes(ctx context.Context) error {
 	})
 }
 
-// nsinit installs and starts nsinit. The policies come last but for the controller, so
-// that the gate can be seen closed.
+// etcdHealthy asks etcd as its clients do.
+func (c *Cluster) etcdHealthy(ctx context.Context) error {
+	pair, err := tls.LoadX509KeyPair(c.pki().Cert("etcd"), c.pki().Key("etcd"))
+	if err != nil {
+		return err
+	}
+	ca, err := os.ReadFile(c.pki().Cert("etcd-ca"))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url("etcd")+"/health", nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("etcd answers %s", response.Status)
+	}
+	return nil
+}
+
+// nsinit installs and starts nsinit. The controller comes last, so that the gate can be
+// seen closed before anything opens it.
 func (c *Cluster) nsinit(ctx context.Context) error {
 	if err := c.writeOverlay(); err != nil {
 		return err
@@ -141,13 +196,11 @@ func (c *Cluster) nsinit(ctx context.Context) error {
 	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(c.Root, "artifacts", "policies")); err != nil {
 		return err
 	}
+	c.say("waiting for the policies to be in force")
 	if err := c.policiesAct(ctx); err != nil {
 		return err
 	}
-	return c.ensure(ctx, "nsinit-controller-manager", func() error {
-		_, err := c.admin(ctx, "get", "namespacelifecycles", probeNamespace)
-		return err
-	})
+	return c.gateActsAndOpens(ctx)
 }
 
 // writeOverlay writes the kustomization of this control plane: the base, reached on
@@ -200,63 +253,4 @@ patches:
     metadata: {name: nsinit-apiserver, namespace: nsinit-system}
     spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
 `, base, dev, base64.StdEncoding.EncodeToString(ca), c.Ports["nsinit-apiserver"])), 0o600)
-}
-
-const (
-	probeNamespace = "nsinit-dev-probe"
-	probeUser      = "nsinit-dev:probe"
-)
-
-// policiesAct waits until the policies are seen to do what they are for. The probe user
-// has the right to write, so what refuses it is a policy.
-func (c *Cluster) policiesAct(ctx context.Context) error {
-	c.say("waiting for the policies to be in force")
-	return poll(ctx, startLimit, 200*time.Millisecond, func() error {
-		out, err := c.admin(ctx, "create", "namespace", "nsinit-dev-dry-run", "--dry-run=server",
-			"-o", `jsonpath={.metadata.labels.nsinit\.dev/initializing}`)
-		if err != nil || out != "true" {
-			return fmt.Errorf("the stamp does not act: %q %w", out, err)
-		}
-		_, err = c.admin(ctx, "label", "namespace", "default", "nsinit.dev/initializing=true", "--dry-run=server", "--as", probeUser)
-		if !refusedBy(err, "nsinit-guard") {
-			return fmt.Errorf("the guard does not act: %w", orOpen(err))
-		}
-		return c.gateActs(ctx)
-	})
-}
-
-// gateActs looks at a namespace that is initializing. Once the controller runs, it opens
-// the namespace of the probe, and the gate was seen before.
-func (c *Cluster) gateActs(ctx context.Context) error {
-	if c.process("nsinit-controller-manager").Pid() != 0 {
-		return nil
-	}
-	label, err := c.admin(ctx, "get", "namespace", probeNamespace, "--ignore-not-found",
-		"-o", `jsonpath={.metadata.name}={.metadata.labels.nsinit\.dev/initializing}`)
-	switch {
-	case err != nil:
-		return err
-	case label == "":
-		if _, err := c.admin(ctx, "create", "namespace", probeNamespace); err != nil {
-			return err
-		}
-	case label != probeNamespace+"=true":
-		return nil // opened by a controller that ran before
-	}
-	_, err = c.admin(ctx, "create", "configmap", "probe", "--namespace", probeNamespace, "--dry-run=server", "--as", probeUser)
-	if !refusedBy(err, "nsinit-gate") {
-		return fmt.Errorf("the gate does not act: %w", orOpen(err))
-	}
-	return nil
-}
-
-func refusedBy(err error, policy string) bool {
-	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
-}
-
-func orOpen(err error) error {
-	if err == nil {
-		return errors.New("it let the probe pass")
-	}
-	return err
 }
