@@ -9,16 +9,22 @@ SPDX-License-Identifier: Apache-2.0
 package apiserver
 
 import (
+	"context"
 	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/admission/configuration"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
+	"github.com/nsinit/nsinit/pkg/storageidentity"
 )
 
 // Config is everything that a server is built from.
@@ -32,9 +38,19 @@ type ExtraConfig struct {
 	Scheme *runtime.Scheme
 	Codecs serializer.CodecFactory
 	Clock  clock.PassiveClock
+	// Features are nsinit's own.
+	Features featuregate.FeatureGate
+	// ReadRepairAfter is how long an initializer with failurePolicy Ignore may have its
+	// turn before a GET of the record drops it. Zero: a GET changes nothing.
+	ReadRepairAfter time.Duration
 	// EtcdReady returns why etcd cannot be used at the moment, or nil. It decides
 	// readiness, never liveness.
 	EtcdReady func() error
+	// Identity knows whether the storage is the right one. While it is not, records are
+	// refused.
+	Identity *storageidentity.Identity
+	// Configurations knows which configurations are in force.
+	Configurations *configuration.Poller
 }
 
 // CompletedConfig can be built into a server.
@@ -50,6 +66,9 @@ type Server struct {
 
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
+	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(withIdentifiedStorage(handler, c.Extra.Identity.Problem, c.Extra.Codecs), generic)
+	}
 	return CompletedConfig{generic: c.Generic.Complete(), extra: c.Extra}
 }
 
@@ -59,14 +78,22 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := generic.AddReadyzChecks(healthz.NamedCheck("etcd", func(*http.Request) error { return c.extra.EtcdReady() })); err != nil {
+	if err := generic.AddReadyzChecks(c.readyChecks()...); err != nil {
+		return nil, err
+	}
+	if err := generic.AddPostStartHook("nsinit-watch-storage", c.watch); err != nil {
 		return nil, err
 	}
 	provider := rest.StorageProvider{
-		Scheme:  c.extra.Scheme,
-		Codecs:  c.extra.Codecs,
-		Checker: authority.New(c.generic.Authorization.Authorizer),
-		Clock:   c.extra.Clock,
+		Scheme:   c.extra.Scheme,
+		Codecs:   c.extra.Codecs,
+		Checker:  authority.New(c.generic.Authorization.Authorizer),
+		Features: c.extra.Features,
+		Records: lifecyclestorage.Options{
+			Clock:           c.extra.Clock,
+			ReadRepairAfter: c.extra.ReadRepairAfter,
+			Identified:      c.extra.Identity.Verify,
+		},
 	}
 	group, err := provider.NewRESTStorage(c.generic.RESTOptionsGetter)
 	if err != nil {
@@ -76,4 +103,34 @@ func (c CompletedConfig) New() (*Server, error) {
 		return nil, err
 	}
 	return &Server{GenericAPIServer: generic}, nil
+}
+
+// readyChecks tell why records cannot be served. The last two leave configurations alone, so
+// whoever decides where requests are sent may exclude them.
+func (c CompletedConfig) readyChecks() []healthz.HealthChecker {
+	var checks []healthz.HealthChecker
+	for _, check := range []struct {
+		name  string
+		ready func() error
+	}{
+		{"etcd", c.extra.EtcdReady},
+		{"storage-identity", c.extra.Identity.Problem},
+		{"configurations", c.extra.Configurations.Ready},
+	} {
+		checks = append(checks, healthz.NamedCheck(check.name, func(*http.Request) error { return check.ready() }))
+	}
+	return checks
+}
+
+// watch keeps an eye on the storage until the last request has been answered, which is later
+// than the end of the hook's context.
+func (c CompletedConfig) watch(hook genericapiserver.PostStartHookContext) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(hook))
+	go func() {
+		<-c.generic.DrainedNotify()
+		cancel()
+	}()
+	go c.extra.Identity.Run(ctx)
+	go c.extra.Configurations.Run(ctx)
+	return nil
 }

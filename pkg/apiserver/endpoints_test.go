@@ -51,6 +51,8 @@ func recordParts() map[string]part[*v1alpha1.NamespaceLifecycle] {
 		"spec.plan":            {func(r record) { r.Spec.Plan = r.Spec.Plan[1:] }, func(r record) any { return r.Spec.Plan }},
 		"spec.initializers":    {func(r record) { r.Spec.Initializers.Pending = r.Spec.Initializers.Pending[1:] }, func(r record) any { return r.Spec.Initializers }},
 		"spec.finalizers":      {func(r record) { r.Spec.Finalizers = nil }, func(r record) any { return r.Spec.Finalizers }},
+		"spec.turnStartTime":   {func(r record) { r.Spec.Initializers.TurnStartTime = &metav1.MicroTime{} }, func(r record) any { return r.Spec.Initializers.TurnStartTime }},
+		"spec.skipped":         {func(r record) { r.Spec.Skipped = []string{"a.example.com"} }, func(r record) any { return r.Spec.Skipped }},
 		"status.phase":         {func(r record) { r.Status.Phase = v1alpha1.LifecycleActive }, func(r record) any { return r.Status.Phase }},
 		"status.current":       {func(r record) { r.Status.CurrentInitializer = "" }, func(r record) any { return r.Status.CurrentInitializer }},
 		"status.state":         {func(r record) { r.Status.Initializers[0].State = v1alpha1.InitializerDone }, func(r record) any { return r.Status.Initializers[0].State }},
@@ -72,7 +74,7 @@ func TestRecordEndpoints(t *testing.T) {
 		"":           merge(metadata, map[string]outcome{"spec.namespaceUID": refused}),
 		"status":     {"status.message": changed, "status.conditions": changed},
 		"finalize":   {"spec.finalizers": changed},
-		"initialize": {"spec.initializers": changed, "status.current": kept},
+		"initialize": {"spec.initializers": changed, "spec.skipped": refused, "status.current": kept},
 	}
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))

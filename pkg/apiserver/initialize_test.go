@@ -11,12 +11,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 )
 
@@ -84,15 +87,31 @@ func TestInitializeAuthority(t *testing.T) {
 	fail := func(r *v1alpha1.NamespaceLifecycle) {
 		r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
 	}
+	asInitializer(server.Core, "opener")
+	server.Core.Allow("opener", append(server.Core.Rules("opener"), testserver.Rule{Verb: "open", Group: "", Resource: "namespaces", Name: "*"})...)
+	skip := func(names ...string) func(*v1alpha1.NamespaceLifecycle) {
+		return func(r *v1alpha1.NamespaceLifecycle) {
+			remove(len(names))(r)
+			r.Spec.Skipped = names
+		}
+	}
 	tests := map[string]attempt{
-		"a removes itself":                          {"hook-a", remove(1), true},
-		"b removes a":                               {"hook-b", remove(1), false},
-		"a removes itself and b":                    {"hook-a", remove(2), false},
-		"one that is both removes both":             {"hook-ab", remove(2), true},
-		"a fails":                                   {"hook-a", fail, true},
-		"b fails in place of a":                     {"hook-b", fail, false},
-		"without the verb initialize on namespaces": {"named-only", remove(1), false},
-		"nothing changes":                           {"hook-b", func(*v1alpha1.NamespaceLifecycle) {}, true},
+		"a skips itself":            {"hook-a", skip("a.example.com"), true},
+		"b skips a":                 {"hook-b", skip("a.example.com"), false},
+		"a skips b, too":            {"hook-a", skip("a.example.com", "b.example.com"), false},
+		"the privileged skips a":    {"opener", skip("a.example.com"), true},
+		"the privileged skips both": {"opener", skip("a.example.com", "b.example.com"), true},
+		"the privileged removes a as if it were done": {"opener", remove(1), false},
+		"the privileged removes b as if it were done": {"opener", func(r *v1alpha1.NamespaceLifecycle) { remove(2)(r); r.Spec.Skipped = []string{"a.example.com"} }, false},
+		"the privileged fails the namespace":          {"opener", fail, true},
+		"a removes itself":                            {"hook-a", remove(1), true},
+		"b removes a":                                 {"hook-b", remove(1), false},
+		"a removes itself and b":                      {"hook-a", remove(2), false},
+		"one that is both removes both":               {"hook-ab", remove(2), true},
+		"a fails":                                     {"hook-a", fail, true},
+		"b fails in place of a":                       {"hook-b", fail, false},
+		"without the verb initialize on namespaces":   {"named-only", remove(1), false},
+		"nothing changes":                             {"hook-b", func(*v1alpha1.NamespaceLifecycle) {}, true},
 	}
 	checkAuthority(t, server, "initialize", tests)
 }
@@ -240,6 +259,7 @@ func TestCreateRecord(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			record := testserver.Record(uniqueName(), "u")
+			server.WaitInForce(t)
 			server.Core.SetNamespace(testserver.Namespace(record.Name, "u", true))
 			if test.prepare != nil {
 				test.prepare(server.Core, record.Name)
@@ -275,5 +295,104 @@ func TestCreateRecord(t *testing.T) {
 				t.Errorf("spec.finalizers is %s, want %s", got, want)
 			}
 		})
+	}
+}
+
+// TestSkippedRules: only what the same request removes can be skipped, and what was skipped
+// stays so.
+func TestSkippedRules(t *testing.T) {
+	ctx := context.Background()
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("three", "a.example.com", "b.example.com", "c.example.com"))
+	server.MustRecord(t, "skips")
+	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
+	patch := func(body string) (*v1alpha1.NamespaceLifecycle, error) {
+		return client.Patch(ctx, "skips", types.MergePatchType, []byte(body), metav1.PatchOptions{}, "initialize")
+	}
+	const bc = `"initializers":{"pending":[{"name":"b.example.com"},{"name":"c.example.com"}]}`
+	for what, body := range map[string]string{
+		"one that still waits":     `{"spec":{"skipped":["a.example.com"]}}`,
+		"one that is not first":    `{"spec":{"skipped":["b.example.com"],` + bc + `}}`,
+		"one that was not planned": `{"spec":{"skipped":["x.example.com"],` + bc + `}}`,
+	} {
+		if _, err := patch(body); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.skipped[0]") {
+			t.Errorf("skipping %s: %v, want it to be invalid", what, err)
+		}
+	}
+	record, err := patch(`{"spec":{"skipped":["a.example.com"],` + bc + `}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := record.Spec.Initializers.TurnStartTime
+	for _, body := range []string{
+		`{"spec":{"skipped":[]}}`,
+		`{"spec":{"skipped":null,"initializers":{"turnStartTime":"2001-01-01T00:00:00.000000Z"}}}`,
+	} {
+		if record, err = patch(body); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(record.Spec.Skipped) != "[a.example.com]" || !record.Spec.Initializers.TurnStartTime.Equal(began) {
+			t.Errorf("after %s: skipped %v, since %s, which was %s", body, record.Spec.Skipped, record.Spec.Initializers.TurnStartTime, began)
+		}
+	}
+	if _, err := patch(`{"spec":{"skipped":["b.example.com"],"initializers":{"pending":[{"name":"c.example.com"}]}}}`); err != nil {
+		t.Fatal(err)
+	}
+	if record, err = patch(`{"spec":{"initializers":{"pending":[]}}}`); err != nil {
+		t.Fatal(err)
+	}
+	var states []string
+	for _, entry := range record.Status.Initializers {
+		states = append(states, string(entry.State))
+	}
+	if fmt.Sprint(record.Spec.Skipped) != "[a.example.com b.example.com]" || fmt.Sprint(states) != "[Skipped Skipped Done]" {
+		t.Errorf("at the end: skipped %v, states %v", record.Spec.Skipped, states)
+	}
+	if _, err := patch(`{"spec":{"skipped":["a.example.com","b.example.com","c.example.com"]}}`); !apierrors.IsInvalid(err) {
+		t.Errorf("skipping one that is done: %v, want it to be invalid", err)
+	}
+}
+
+// TestReadRepair: a GET drops an initializer whose deadline is long past, and only that one.
+func TestReadRepair(t *testing.T) {
+	ctx := context.Background()
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) { o.Clock = clock })
+	server.WaitReady(t)
+	configuration := testserver.Configuration("two", "a.example.com", "b.example.com")
+	ignore := v1alpha1.Ignore
+	for i := range configuration.Initializers {
+		configuration.Initializers[i].FailurePolicy = &ignore
+	}
+	server.MustConfigure(t, configuration)
+	server.MustRecord(t, "repaired")
+	server.Core.Allow("reader", testserver.Rule{Verb: "get", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"})
+	client := server.Client(t, "reader").NsinitV1alpha1().NamespaceLifecycles()
+	for _, step := range []struct {
+		after   time.Duration
+		current string
+	}{
+		{time.Minute, "a.example.com"}, // the controller's deadline is not the server's
+		{10 * time.Minute, "b.example.com"},
+		{10 * time.Minute, "b.example.com"}, // its turn began when it was looked at
+		{time.Minute, ""},
+	} {
+		clock.SetTime(clock.Now().Add(step.after))
+		for range 2 {
+			record, err := client.Get(ctx, "repaired", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if record.Status.CurrentInitializer != step.current {
+				t.Errorf("after %s more: it is the turn of %q, want %q", step.after, record.Status.CurrentInitializer, step.current)
+			}
+		}
+	}
+	record, err := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Get(ctx, "repaired", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entry := record.Status.Initializers[1]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "nsinit-apiserver" || record.Status.Phase != v1alpha1.LifecycleActive {
+		t.Errorf("phase %q, the entry is %+v", record.Status.Phase, entry)
 	}
 }

@@ -45,6 +45,7 @@ func TestStoredAsProtobuf(t *testing.T) {
 		stored[string(kv.Key)] = bytes.HasPrefix(kv.Value, []byte("k8s\x00"))
 	}
 	want := map[string]bool{
+		"/registry/nsinit.dev/storage-identity":                                true,
 		"/registry/nsinit.dev/nsinit.dev/namespaceinitializerconfigurations/c": true,
 		"/registry/nsinit.dev/nsinit.dev/namespacelifecycles/ns":               true,
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 )
 
 // resync is how often every object is looked at although nothing happened to it. It mends
@@ -38,7 +39,7 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.CoreV1().Events("")})
 
-	namespace, configMap, err := o.exemptions()
+	namespace, configMap, err := namespacedname.Parse(o.Exemptions)
 	if err != nil {
 		return err
 	}

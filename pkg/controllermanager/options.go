@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -20,6 +19,8 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 )
 
 const (
@@ -118,8 +119,8 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.SecureServing.Validate()...)
 	errs = append(errs, o.Authentication.Validate()...)
 	errs = append(errs, o.Authorization.Validate()...)
-	if _, _, err := o.exemptions(); err != nil {
-		errs = append(errs, err)
+	if _, _, err := namespacedname.Parse(o.Exemptions); err != nil {
+		errs = append(errs, fmt.Errorf("--exemptions-configmap: %w", err))
 	}
 	if o.Workers < 1 {
 		errs = append(errs, fmt.Errorf("--workers=%d: at least one is needed", o.Workers))
@@ -129,13 +130,4 @@ func (o *Options) Validate() error {
 		errs = append(errs, errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period"))
 	}
 	return utilerrors.NewAggregate(errs)
-}
-
-// exemptions splits the name of the ConfigMap.
-func (o *Options) exemptions() (namespace, name string, err error) {
-	namespace, name, ok := strings.Cut(o.Exemptions, "/")
-	if !ok || namespace == "" || name == "" {
-		return "", "", fmt.Errorf("--exemptions-configmap=%q: give NAMESPACE/NAME", o.Exemptions)
-	}
-	return namespace, name, nil
 }

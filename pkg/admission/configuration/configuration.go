@@ -10,44 +10,20 @@ package configuration
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"slices"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	nsinitclient "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 )
 
 // Source knows the configurations that are in force.
 type Source interface {
 	// Configurations returns one committed state of all configurations, never a
 	// mixture of two, in no particular order. Callers must not change what it
-	// returns. It fails when that state may be older than the source promises, and
-	// then no record may be created: a namespace that is not initialized because
-	// nobody could read what initializes it would open empty.
-	Configurations(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
-}
-
-// NewLiveSource returns a Source that reads consistently from storage for each call.
-func NewLiveSource(client nsinitclient.NamespaceInitializerConfigurationInterface) Source {
-	return &liveSource{client: client}
-}
-
-type liveSource struct {
-	client nsinitclient.NamespaceInitializerConfigurationInterface
-}
-
-// Configurations implements Source. An empty resourceVersion asks for the most recent
-// state.
-func (s *liveSource) Configurations(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
-	list, err := s.client.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the configurations: %w", err)
-	}
-	return list.Items, nil
+	// returns. It fails when that state may be older than MaxAge, and then no record
+	// may be created: a namespace that is not initialized because nobody could read
+	// what initializes it would open empty.
+	Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error)
 }
 
 // Plan merges configurations: they are sorted by name, the order within each is kept,

@@ -30,6 +30,7 @@ type NamespaceLifecycleSpec struct {
 	Plan         []PlannedInitializer
 	Initializers *NamespaceInitializers
 	Finalizers   []FinalizerName
+	Skipped      []string
 }
 
 // PlannedInitializer is one entry of the plan: an initializer as it was
@@ -51,8 +52,9 @@ type ConfigurationReference struct {
 
 // NamespaceInitializers tracks the progress of initialization.
 type NamespaceInitializers struct {
-	Pending []NamespaceInitializer
-	Result  *metav1.Status
+	Pending       []NamespaceInitializer
+	Result        *metav1.Status
+	TurnStartTime *metav1.MicroTime
 }
 
 // NamespaceInitializer is an initializer that has not yet acted.
@@ -110,7 +112,8 @@ const (
 	InitializerRunning InitializerState = "Running"
 	// InitializerDone initializers have removed themselves.
 	InitializerDone InitializerState = "Done"
-	// InitializerSkipped initializers were dropped at their deadline.
+	// InitializerSkipped initializers were dropped at their deadline, or by an
+	// administrator.
 	InitializerSkipped InitializerState = "Skipped"
 	// InitializerFailed initializers have set a failing result.
 	InitializerFailed InitializerState = "Failed"

@@ -24,6 +24,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/storageidentity"
+	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/version"
 )
 
@@ -43,7 +45,14 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = ComponentName, version.Binary
 
-	o.Recommended.ExtraAdmissionInitializers = pluginInitializers
+	var watched *watched
+	o.Recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) (_ []admissioninterface.PluginInitializer, err error) {
+		if watched, err = o.watch(c); err != nil {
+			return nil, err
+		}
+		return []admissioninterface.PluginInitializer{initializer.New(
+			watched.configurations, authority.New(c.Authorization.Authorizer), initializer.NewNamespaceReader(watched.core))}, nil
+	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err
 	}
@@ -55,19 +64,29 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	return &apiserver.Config{
 		Generic: config,
 		Extra: apiserver.ExtraConfig{
-			Scheme:    o.scheme,
-			Codecs:    o.codecs,
-			Clock:     clock.RealClock{},
-			EtcdReady: etcdReady,
+			Scheme:          o.scheme,
+			Codecs:          o.codecs,
+			Clock:           o.Clock,
+			Features:        o.Registry.FeatureGateFor(ComponentName),
+			ReadRepairAfter: o.ReadRepairAfter,
+			EtcdReady:       etcdReady,
+			Identity:        watched.identity,
+			Configurations:  watched.configurations,
 		},
 	}, nil
 }
 
-// pluginInitializers gives the admission plugins what they need of this server and of
-// the core API. The clients are not throttled on this side: both servers defend
-// themselves by priority and fairness, and a record that waits here keeps a namespace
-// closed.
-func pluginInitializers(c *genericapiserver.RecommendedConfig) ([]admissioninterface.PluginInitializer, error) {
+// watched is what the server keeps an eye on while it runs, and the client of the core API.
+type watched struct {
+	core           kubernetes.Interface
+	identity       *storageidentity.Identity
+	configurations *configuration.Poller
+}
+
+// watch makes what the server keeps an eye on. The clients are not throttled on this side:
+// both servers defend themselves by priority and fairness, and a record that waits here
+// keeps a namespace closed.
+func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error) {
 	client, err := versioned.NewForConfig(c.LoopbackClientConfig)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client of this server: %w", err)
@@ -78,9 +97,22 @@ func pluginInitializers(c *genericapiserver.RecommendedConfig) ([]admissioninter
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client of the core API: %w", err)
 	}
-	return []admissioninterface.PluginInitializer{initializer.New(
-		configuration.NewLiveSource(client.NsinitV1alpha1().NamespaceInitializerConfigurations()),
-		authority.New(c.Authorization.Authorizer),
-		initializer.NewNamespaceReader(core),
-	)}, nil
+	namespace, name, err := namespacedname.Parse(o.StorageIdentity)
+	if err != nil {
+		return nil, err
+	}
+	store, closeStore, err := storageidentity.NewEtcdStore(o.Recommended.Etcd.StorageConfig)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		<-c.DrainedNotify()
+		closeStore()
+	}()
+	identity := storageidentity.New(store, core.CoreV1(), namespace, name, clock.RealClock{})
+	configurations := configuration.NewPoller(client.NsinitV1alpha1().NamespaceInitializerConfigurations(), identity.Verify, clock.RealClock{})
+	if err := configurations.Metrics().Register(o.Metrics); err != nil {
+		return nil, fmt.Errorf("cannot register metrics: %w", err)
+	}
+	return &watched{core: core, identity: identity, configurations: configurations}, nil
 }

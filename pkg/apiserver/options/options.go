@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -25,12 +26,18 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	baseversion "k8s.io/component-base/version"
+	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission"
+	"github.com/nsinit/nsinit/pkg/admission/configuration"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+	"github.com/nsinit/nsinit/pkg/features"
+	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/version"
 )
 
@@ -43,6 +50,9 @@ const (
 	servingName    = "nsinit-apiserver"
 
 	watchGracePeriod = 5 * time.Second
+
+	defaultStorageIdentity = "nsinit-system/nsinit-storage"
+	defaultReadRepairAfter = 10 * time.Minute
 )
 
 // Options are the options of nsinit-apiserver.
@@ -54,6 +64,16 @@ type Options struct {
 
 	// EmbeddedEtcdDir is where the embedded etcd keeps its data, if it is used.
 	EmbeddedEtcdDir string
+	// StorageIdentity is NAMESPACE/NAME of the ConfigMap that names the storage that is
+	// in use.
+	StorageIdentity string
+	// ReadRepairAfter is how long an initializer with failurePolicy Ignore may have its
+	// turn before a GET of the record drops it.
+	ReadRepairAfter time.Duration
+	// Clock is the time by which records are stamped.
+	Clock clock.PassiveClock
+	// Metrics is where metrics of this server's own are registered.
+	Metrics configuration.Registry
 
 	scheme   *runtime.Scheme
 	codecs   serializer.CodecFactory
@@ -68,8 +88,14 @@ func New() *Options {
 		Recommended: genericoptions.NewRecommendedOptions(etcdPrefix, scheme.StorageCodec(s, codecs)),
 		Logs:        logs.NewOptions(),
 		Registry:    newRegistry(),
-		scheme:      s,
-		codecs:      codecs,
+		Clock:       clock.RealClock{},
+		Metrics:     processMetrics{},
+
+		StorageIdentity: defaultStorageIdentity,
+		ReadRepairAfter: defaultReadRepairAfter,
+
+		scheme: s,
+		codecs: codecs,
 	}
 	o.Run = genericoptions.NewServerRunOptionsForComponent(ComponentName, o.Registry)
 	// Kubernetes itself keeps watches on every resource. They are ended in an orderly
@@ -91,9 +117,9 @@ func New() *Options {
 // shared by the process, because the libraries read it from there.
 func newRegistry() basecompatibility.ComponentGlobalsRegistry {
 	registry := basecompatibility.NewComponentGlobalsRegistry()
-	registry.ComponentGlobalsOrRegister(ComponentName,
-		basecompatibility.NewEffectiveVersionFromString(version.Binary, "", ""),
-		featuregate.NewVersionedFeatureGate(utilversion.MustParse(version.Binary)))
+	gate := featuregate.NewVersionedFeatureGate(utilversion.MustParse(version.Binary))
+	utilruntime.Must(features.Add(gate)) // an error is a mistake in the list of features
+	registry.ComponentGlobalsOrRegister(ComponentName, basecompatibility.NewEffectiveVersionFromString(version.Binary, "", ""), gate)
 	registry.ComponentGlobalsOrRegister(basecompatibility.DefaultKubeComponent,
 		basecompatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, "", ""),
 		utilfeature.DefaultMutableFeatureGate)
@@ -108,6 +134,11 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.EmbeddedEtcdDir, "embedded-etcd-dir", o.EmbeddedEtcdDir,
 		"Directory in which an etcd member inside this process keeps its data. It listens on a unix socket in that directory only. "+
 			"The default, where --etcd-servers is not set, is "+defaultEtcdDir+". Excludes --etcd-servers.")
+	flags.StringVar(&o.StorageIdentity, "storage-identity-configmap", o.StorageIdentity,
+		"NAMESPACE/NAME of the ConfigMap that names the storage that is in use. While the storage is another one, or empty, records are refused.")
+	flags.DurationVar(&o.ReadRepairAfter, "read-repair-after", o.ReadRepairAfter,
+		"How long an initializer with failurePolicy Ignore may have its turn, whatever its timeoutSeconds, before a GET of the record drops it, "+
+			"which the controller manager should have done at its deadline. 0 means never.")
 }
 
 // Complete fills in what follows from other options.
@@ -148,6 +179,12 @@ func (o *Options) Validate() error {
 	var errs []error
 	errs = append(errs, o.Run.Validate()...)
 	errs = append(errs, o.Recommended.Validate()...)
+	if _, _, err := namespacedname.Parse(o.StorageIdentity); err != nil {
+		errs = append(errs, fmt.Errorf("--storage-identity-configmap: %w", err))
+	}
+	if o.ReadRepairAfter < 0 {
+		errs = append(errs, fmt.Errorf("--read-repair-after=%s: give a positive duration, or 0 to turn it off", o.ReadRepairAfter))
+	}
 	etcd := o.Recommended.Etcd
 	if etcd.EtcdServersOverrides != nil {
 		errs = append(errs, errors.New("--etcd-servers-overrides is not supported: all resources are kept in one etcd"))
@@ -160,3 +197,16 @@ func (o *Options) Validate() error {
 
 // Embedded says whether completed options ask for an etcd member in this process.
 func (o *Options) Embedded() bool { return o.embedded }
+
+// processMetrics registers metrics with the registry of the process.
+type processMetrics struct{}
+
+// Register implements configuration.Registry.
+func (processMetrics) Register(metric metrics.Registerable) error {
+	return legacyregistry.Register(metric)
+}
+
+// CustomRegister implements configuration.Registry.
+func (processMetrics) CustomRegister(collector metrics.StableCollector) error {
+	return legacyregistry.CustomRegister(collector)
+}

@@ -9,6 +9,7 @@ package testserver
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,19 +21,23 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // CoreAPI answers the few questions that nsinit-apiserver asks of the core API: who a
-// token is, what a user may do, and what a namespace looks like now.
+// token is, what a user may do, what a namespace looks like now, and which storage is in
+// use.
 type CoreAPI struct {
 	server *httptest.Server
 
 	mu         sync.Mutex
 	namespaces map[string]*corev1.Namespace
+	configMaps map[string]*corev1.ConfigMap
 	rules      map[string][]Rule
 	failing    bool
 }
@@ -49,15 +54,19 @@ type Rule struct {
 // Everything is the rule of an administrator.
 func Everything() Rule { return Rule{Verb: "*", Group: "*", Resource: "*", Name: "*"} }
 
-func newCoreAPI(t testing.TB) *CoreAPI {
+// NewCoreAPI starts a core API that knows no namespace. The user "admin" may do everything.
+func NewCoreAPI(t testing.TB) *CoreAPI {
 	t.Helper()
-	c := &CoreAPI{namespaces: map[string]*corev1.Namespace{}, rules: map[string][]Rule{}}
+	c := &CoreAPI{namespaces: map[string]*corev1.Namespace{}, configMaps: map[string]*corev1.ConfigMap{}, rules: map[string][]Rule{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", c.getNamespace)
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", c.getConfigMap)
+	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/configmaps", c.createConfigMap)
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", c.reviewToken)
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", c.reviewAccess)
 	c.server = httptest.NewServer(mux)
 	t.Cleanup(c.server.Close)
+	c.Allow("admin", Everything())
 	return c
 }
 
@@ -75,11 +84,39 @@ func (c *CoreAPI) DeleteNamespace(name string) {
 	delete(c.namespaces, name)
 }
 
+// SetConfigMap stores a ConfigMap, whatever its namespace.
+func (c *CoreAPI) SetConfigMap(configMap *corev1.ConfigMap) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.configMaps[configMap.Name] = configMap.DeepCopy()
+}
+
+// DeleteConfigMap forgets a ConfigMap.
+func (c *CoreAPI) DeleteConfigMap(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.configMaps, name)
+}
+
+// ConfigMap returns a ConfigMap, or nil.
+func (c *CoreAPI) ConfigMap(name string) *corev1.ConfigMap {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.configMaps[name].DeepCopy()
+}
+
 // Allow replaces the rules of a user. The user's token is its name.
 func (c *CoreAPI) Allow(user string, rules ...Rule) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rules[user] = rules
+}
+
+// Rules returns the rules of a user.
+func (c *CoreAPI) Rules(user string) []Rule {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.rules[user])
 }
 
 // FailNamespaces makes every read of a namespace fail with an internal error.
@@ -117,6 +154,34 @@ func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
 		namespace.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
 		write(w, http.StatusOK, namespace)
 	}
+}
+
+func (c *CoreAPI) getConfigMap(w http.ResponseWriter, r *http.Request) {
+	configMap := c.ConfigMap(r.PathValue("name"))
+	if configMap == nil {
+		write(w, http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "configmap not found"))
+		return
+	}
+	configMap.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+	write(w, http.StatusOK, configMap)
+}
+
+func (c *CoreAPI) createConfigMap(w http.ResponseWriter, r *http.Request) {
+	var configMap corev1.ConfigMap
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = runtime.DecodeInto(scheme.Codecs.UniversalDeserializer(), body, &configMap) // it comes as protobuf
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if c.ConfigMap(configMap.Name) != nil {
+		write(w, http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonAlreadyExists, "configmap exists"))
+		return
+	}
+	c.SetConfigMap(&configMap)
+	write(w, http.StatusCreated, configMap)
 }
 
 func (c *CoreAPI) reviewToken(w http.ResponseWriter, r *http.Request) {

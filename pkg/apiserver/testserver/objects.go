@@ -8,12 +8,17 @@ package testserver
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -43,19 +48,52 @@ func Record(name string, uid types.UID) *v1alpha1.NamespaceLifecycle {
 	}
 }
 
-// MustConfigure stores a configuration.
+// MustConfigure stores a configuration. It is in force for records that MustRecord creates.
 func (s *Server) MustConfigure(t testing.TB, configuration *v1alpha1.NamespaceInitializerConfiguration) *v1alpha1.NamespaceInitializerConfiguration {
 	t.Helper()
 	stored, err := s.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations().Create(context.Background(), configuration, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.changed = true
 	return stored
+}
+
+// WaitInForce waits until the configurations that were stored by MustConfigure are in force,
+// which takes the server a second or so. Dry runs show it.
+func (s *Server) WaitInForce(t testing.TB) {
+	t.Helper()
+	if !s.changed {
+		return
+	}
+	client := s.Client(t, "admin").NsinitV1alpha1()
+	stored, err := client.NamespaceInitializerConfigurations().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := configuration.Plan(stored.Items)
+	const probe = "in-force"
+	s.Core.SetNamespace(Namespace(probe, probe, true))
+	defer s.Core.DeleteNamespace(probe)
+	err = wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		record, err := client.NamespaceLifecycles().Create(ctx, Record(probe, probe), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return false, err
+		}
+		return slices.EqualFunc(want, record.Spec.Plan, func(want nsinit.PlannedInitializer, got v1alpha1.PlannedInitializer) bool {
+			return want.Name == got.Name && (want.Configuration == nil || want.Configuration.UID == got.Configuration.UID)
+		}), nil
+	})
+	if err != nil {
+		t.Fatalf("the configurations did not come into force: %v", err)
+	}
+	s.changed = false
 }
 
 // MustRecord creates an initializing namespace in the core API, and its record.
 func (s *Server) MustRecord(t testing.TB, name string) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
+	s.WaitInForce(t)
 	uid := types.UID("uid-of-" + name)
 	s.Core.SetNamespace(Namespace(name, uid, true))
 	stored, err := s.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Create(context.Background(), Record(name, uid), metav1.CreateOptions{})

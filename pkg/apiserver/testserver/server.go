@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
 
 	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
@@ -34,6 +35,8 @@ type Server struct {
 	ca      []byte
 	stop    context.CancelFunc
 	stopped chan error
+	// changed says that a configuration was stored that may not be in force yet.
+	changed bool
 }
 
 // Start starts a server and stops it when the test ends. The user "admin" may do
@@ -54,18 +57,27 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// StartIn starts a server on a directory that may hold the data of an earlier one.
+// StartIn starts a server on a directory that may hold the data of an earlier one, and
+// waits until it is ready.
 func StartIn(t testing.TB, dir string) *Server {
 	t.Helper()
-	core := newCoreAPI(t)
+	s := StartWith(t, dir, NewCoreAPI(t), func(*options.Options) {})
+	s.WaitReady(t)
+	return s
+}
+
+// StartWith starts a server on a directory and a core API, either of which may hold what an
+// earlier one left, and lets the test change its options. It does not wait.
+func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Options)) *Server {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	core.Allow("admin", Everything())
 
 	o := options.New()
 	o.EmbeddedEtcdDir = dir + "/etcd"
+	o.Metrics = metrics.NewKubeRegistry() // the process has but one of its own
 	o.Recommended.CoreAPI.CoreAPIKubeconfigPath = core.kubeconfig(t, dir)
 	o.Recommended.Authentication.SkipInClusterLookup = true
 	o.Recommended.Authentication.CacheTTL = 0
@@ -75,6 +87,7 @@ func StartIn(t testing.TB, dir string) *Server {
 	o.Recommended.SecureServing.Listener = listener
 	o.Recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
 	o.Recommended.SecureServing.BindPort = listener.Addr().(*net.TCPAddr).Port
+	change(o)
 	if err := o.Registry.Set(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +109,6 @@ func StartIn(t testing.TB, dir string) *Server {
 	s.ca, _ = o.Recommended.SecureServing.ServerCert.GeneratedCert.CurrentCertKeyContent()
 	go func() { s.stopped <- o.RunServer(ctx) }()
 	t.Cleanup(func() { s.Stop(t) })
-	s.waitReady(t)
 	return s
 }
 
@@ -130,25 +142,35 @@ func (s *Server) Config(user string) *rest.Config {
 // Client returns the clients of a user.
 func (s *Server) Client(t testing.TB, user string) versioned.Interface {
 	t.Helper()
-	client, err := versioned.NewForConfig(s.Config(user))
+	return s.ClientFor(t, s.Config(user))
+}
+
+// ClientFor returns the clients with a configuration of the test's own.
+func (*Server) ClientFor(t testing.TB, config *rest.Config) versioned.Interface {
+	t.Helper()
+	client, err := versioned.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client
 }
 
-func (s *Server) waitReady(t testing.TB) {
+// WaitReady waits until the server is ready.
+func (s *Server) WaitReady(t testing.TB) {
 	t.Helper()
 	client := s.Client(t, "admin").Discovery().RESTClient()
+	var last string
 	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		select {
 		case err := <-s.stopped:
 			return false, err
 		default:
 		}
-		return client.Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
+		said, err := client.Get().AbsPath("/readyz").Param("verbose", "true").DoRaw(ctx)
+		last = string(said)
+		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("the server did not become ready: %v", err)
+		t.Fatalf("the server did not become ready: %v\n%s", err, last)
 	}
 }

@@ -141,7 +141,7 @@ func schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is Waiting for its turn, Running, Done, Skipped at its deadline, or Failed.\n\nPossible enum values:\n - `\"Done\"` initializers have removed themselves.\n - `\"Failed\"` initializers have set a failing result.\n - `\"Running\"` is the state of the first pending initializer.\n - `\"Skipped\"` initializers were dropped at their deadline.\n - `\"Waiting\"` initializers have others before them.",
+							Description: "state is Waiting for its turn, Running, Done, Skipped, or Failed.\n\nPossible enum values:\n - `\"Done\"` initializers have removed themselves.\n - `\"Failed\"` initializers have set a failing result.\n - `\"Running\"` is the state of the first pending initializer.\n - `\"Skipped\"` initializers were dropped at their deadline, or by an administrator.\n - `\"Waiting\"` initializers have others before them.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Done", "Failed", "Running", "Skipped", "Waiting"},
@@ -454,11 +454,17 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 							Ref:         ref(v1.Status{}.OpenAPIModelName()),
 						},
 					},
+					"turnStartTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "turnStartTime is when the first pending initializer became the first, from which its deadline runs. The server sets it, by its own clock.",
+							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.NamespaceInitializer{}.OpenAPIModelName(), v1.Status{}.OpenAPIModelName()},
+			v1alpha1.NamespaceInitializer{}.OpenAPIModelName(), v1.MicroTime{}.OpenAPIModelName(), v1.Status{}.OpenAPIModelName()},
 	}
 }
 
@@ -620,6 +626,25 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 							},
 						},
 					},
+					"skipped": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "skipped lists the initializers that were dropped from the pending ones without having done their work: at their deadline where their failurePolicy is Ignore, or by an administrator. Through the initialize subresource a name is added in the same request that removes it from pending; none is ever taken away.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
 				},
 				Required: []string{"namespaceUID"},
 			},
@@ -686,7 +711,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Initializing and Ready, with the reason and a message for people.",
+							Description: "conditions are Initializing, Ready and, once a turn has lasted for long, Stalled, each with the reason and a message for people.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -28,6 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/util/unavailable"
 )
 
 // PluginName is the name of the plugin, as in the Namespace Initializer KEP.
@@ -140,7 +141,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 		if apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		return nil, unavailable(fmt.Errorf("cannot read namespace %q: %w", record.Name, err))
+		return nil, unavailable.New(fmt.Errorf("cannot read namespace %q: %w", record.Name, err))
 	}
 	if record.Spec.NamespaceUID != namespace.UID {
 		return nil, apierrors.NewConflict(attributes.GetResource().GroupResource(), record.Name,
@@ -152,9 +153,9 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 	if _, initializing := namespace.Labels[v1alpha1.LabelInitializing]; !initializing {
 		return nil, nil
 	}
-	configurations, err := p.source.Configurations(ctx)
+	configurations, err := p.source.Configurations()
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
+		return nil, unavailable.New(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
 	}
 	return configuration.Plan(configurations), nil
 }
@@ -191,12 +192,6 @@ func waitsForAll(record *nsinit.NamespaceLifecycle) bool {
 	return slices.EqualFunc(record.Spec.Plan, pending, func(planned nsinit.PlannedInitializer, entry nsinit.NamespaceInitializer) bool {
 		return planned.Name == entry.Name && (!planned.Finalizer || slices.Contains(record.Spec.Finalizers, nsinit.FinalizerName(planned.Name)))
 	})
-}
-
-func unavailable(err error) error {
-	status := apierrors.NewServiceUnavailable(err.Error())
-	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	return status
 }
 
 // terminating refuses a record for a namespace that is on its way out, with the cause

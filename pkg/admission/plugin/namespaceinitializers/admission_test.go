@@ -30,7 +30,7 @@ type source struct {
 	err   error
 }
 
-func (s *source) Configurations(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+func (s *source) Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error) {
 	if s.err != nil {
 		return nil, s.err
 	}

@@ -404,6 +404,18 @@ func (m *NamespaceInitializers) MarshalToSizedBuffer(dAtA []byte) (int, error) {
 	_ = i
 	var l int
 	_ = l
+	if m.TurnStartTime != nil {
+		{
+			size, err := m.TurnStartTime.MarshalToSizedBuffer(dAtA[:i])
+			if err != nil {
+				return 0, err
+			}
+			i -= size
+			i = encodeVarintGenerated(dAtA, i, uint64(size))
+		}
+		i--
+		dAtA[i] = 0x1a
+	}
 	if m.Result != nil {
 		{
 			size, err := m.Result.MarshalToSizedBuffer(dAtA[:i])
@@ -553,6 +565,15 @@ func (m *NamespaceLifecycleSpec) MarshalToSizedBuffer(dAtA []byte) (int, error) 
 	_ = i
 	var l int
 	_ = l
+	if len(m.Skipped) > 0 {
+		for iNdEx := len(m.Skipped) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.Skipped[iNdEx])
+			copy(dAtA[i:], m.Skipped[iNdEx])
+			i = encodeVarintGenerated(dAtA, i, uint64(len(m.Skipped[iNdEx])))
+			i--
+			dAtA[i] = 0x2a
+		}
+	}
 	if len(m.Finalizers) > 0 {
 		for iNdEx := len(m.Finalizers) - 1; iNdEx >= 0; iNdEx-- {
 			i -= len(m.Finalizers[iNdEx])
@@ -916,6 +937,10 @@ func (m *NamespaceInitializers) Size() (n int) {
 		l = m.Result.Size()
 		n += 1 + l + sovGenerated(uint64(l))
 	}
+	if m.TurnStartTime != nil {
+		l = m.TurnStartTime.Size()
+		n += 1 + l + sovGenerated(uint64(l))
+	}
 	return n
 }
 
@@ -971,6 +996,12 @@ func (m *NamespaceLifecycleSpec) Size() (n int) {
 	}
 	if len(m.Finalizers) > 0 {
 		for _, s := range m.Finalizers {
+			l = len(s)
+			n += 1 + l + sovGenerated(uint64(l))
+		}
+	}
+	if len(m.Skipped) > 0 {
+		for _, s := range m.Skipped {
 			l = len(s)
 			n += 1 + l + sovGenerated(uint64(l))
 		}
@@ -1161,6 +1192,7 @@ func (this *NamespaceInitializers) String() string {
 	s := strings.Join([]string{`&NamespaceInitializers{`,
 		`Pending:` + repeatedStringForPending + `,`,
 		`Result:` + strings.Replace(fmt.Sprintf("%v", this.Result), "Status", "v1.Status", 1) + `,`,
+		`TurnStartTime:` + strings.Replace(fmt.Sprintf("%v", this.TurnStartTime), "MicroTime", "v1.MicroTime", 1) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -1207,6 +1239,7 @@ func (this *NamespaceLifecycleSpec) String() string {
 		`Plan:` + repeatedStringForPlan + `,`,
 		`Initializers:` + strings.Replace(this.Initializers.String(), "NamespaceInitializers", "NamespaceInitializers", 1) + `,`,
 		`Finalizers:` + fmt.Sprintf("%v", this.Finalizers) + `,`,
+		`Skipped:` + fmt.Sprintf("%v", this.Skipped) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -2367,6 +2400,42 @@ func (m *NamespaceInitializers) Unmarshal(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 3:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field TurnStartTime", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.TurnStartTime == nil {
+				m.TurnStartTime = &v1.MicroTime{}
+			}
+			if err := m.TurnStartTime.Unmarshal(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := skipGenerated(dAtA[iNdEx:])
@@ -2816,6 +2885,38 @@ func (m *NamespaceLifecycleSpec) Unmarshal(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			m.Finalizers = append(m.Finalizers, FinalizerName(dAtA[iNdEx:postIndex]))
+			iNdEx = postIndex
+		case 5:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Skipped", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Skipped = append(m.Skipped, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

@@ -80,6 +80,17 @@ type NamespaceLifecycleSpec struct {
 	// +optional
 	// +listType=set
 	Finalizers []FinalizerName `json:"finalizers,omitempty" protobuf:"bytes,4,rep,name=finalizers,casttype=FinalizerName"`
+
+	// skipped lists the initializers that were dropped from the pending ones
+	// without having done their work: at their deadline where their failurePolicy
+	// is Ignore, or by an administrator. Through the initialize subresource a name
+	// is added in the same request that removes it from pending; none is ever
+	// taken away.
+	// +optional
+	// +listType=set
+	// +k8s:optional
+	// +k8s:listType=set
+	Skipped []string `json:"skipped,omitempty" protobuf:"bytes,5,rep,name=skipped"`
 }
 
 // PlannedInitializer is one entry of the plan: an initializer as it was
@@ -147,6 +158,12 @@ type NamespaceInitializers struct {
 	// +optional
 	// +k8s:opaqueType
 	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt,name=result"`
+
+	// turnStartTime is when the first pending initializer became the first, from
+	// which its deadline runs. The server sets it, by its own clock.
+	// +optional
+	// +k8s:opaqueType
+	TurnStartTime *metav1.MicroTime `json:"turnStartTime,omitempty" protobuf:"bytes,3,opt,name=turnStartTime"`
 }
 
 // NamespaceInitializer is an initializer that has not yet acted.
@@ -188,8 +205,8 @@ type NamespaceLifecycleStatus struct {
 	// +listMapKey=name
 	Initializers []InitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=initializers"`
 
-	// conditions are Initializing and Ready, with the reason and a message for
-	// people.
+	// conditions are Initializing, Ready and, once a turn has lasted for long,
+	// Stalled, each with the reason and a message for people.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -221,6 +238,10 @@ const (
 	// ConditionReady is True once a namespace is completely initialized. It
 	// stands on the record and on the core Namespace.
 	ConditionReady = "Ready"
+	// ConditionStalled is True while an initializer has had its turn for longer
+	// than the installation finds usual. It stands on the record and on the core
+	// Namespace, and is absent where no turn ever lasted that long.
+	ConditionStalled = "Stalled"
 )
 
 const (
@@ -239,6 +260,10 @@ const (
 	ReasonFormerIncarnation = "FormerIncarnation"
 	// ReasonNoRecord: nsinit could not create the namespace's record yet.
 	ReasonNoRecord = "RecordNotCreated"
+	// ReasonTurnTooLong: an initializer has had its turn for longer than usual.
+	ReasonTurnTooLong = "TurnTooLong"
+	// ReasonTurnEnded: the turn that had lasted for long is over.
+	ReasonTurnEnded = "TurnEnded"
 )
 
 // InitializerStatus tells how far one initializer of the plan is.
@@ -247,8 +272,7 @@ type InitializerStatus struct {
 	// +required
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
-	// state is Waiting for its turn, Running, Done, Skipped at its deadline, or
-	// Failed.
+	// state is Waiting for its turn, Running, Done, Skipped, or Failed.
 	// +optional
 	State InitializerState `json:"state,omitempty" protobuf:"bytes,2,opt,name=state,casttype=InitializerState"`
 
@@ -289,7 +313,8 @@ const (
 	InitializerRunning InitializerState = "Running"
 	// InitializerDone initializers have removed themselves.
 	InitializerDone InitializerState = "Done"
-	// InitializerSkipped initializers were dropped at their deadline.
+	// InitializerSkipped initializers were dropped at their deadline, or by an
+	// administrator.
 	InitializerSkipped InitializerState = "Skipped"
 	// InitializerFailed initializers have set a failing result.
 	InitializerFailed InitializerState = "Failed"

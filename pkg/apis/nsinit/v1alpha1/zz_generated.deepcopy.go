@@ -201,6 +201,10 @@ func (in *NamespaceInitializers) DeepCopyInto(out *NamespaceInitializers) {
 		*out = new(v1.Status)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.TurnStartTime != nil {
+		in, out := &in.TurnStartTime, &out.TurnStartTime
+		*out = (*in).DeepCopy()
+	}
 	return
 }
 
@@ -293,6 +297,11 @@ func (in *NamespaceLifecycleSpec) DeepCopyInto(out *NamespaceLifecycleSpec) {
 	if in.Finalizers != nil {
 		in, out := &in.Finalizers, &out.Finalizers
 		*out = make([]FinalizerName, len(*in))
+		copy(*out, *in)
+	}
+	if in.Skipped != nil {
+		in, out := &in.Skipped, &out.Skipped
+		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
 	return

@@ -217,6 +217,7 @@ func Validate_NamespaceInitializers(
 	}
 
 	// field NamespaceInitializers.Result has no validation
+	// field NamespaceInitializers.TurnStartTime has no validation
 	return errs
 }
 
@@ -357,6 +358,39 @@ func Validate_NamespaceLifecycleSpec(
 	}
 
 	// field NamespaceLifecycleSpec.Finalizers has no validation
+
+	{ // field NamespaceLifecycleSpec.Skipped
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with set semantics require unique values
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj, validate.DirectEqual); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *NamespaceLifecycleSpec) []string {
+				return oldObj.Skipped
+			})
+		errs = append(errs, fn(fldPath.Child("skipped"), obj.Skipped, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 

@@ -37,3 +37,18 @@ func ValidateNamespaceInitializerConfigurationUpdate(updated, old *nsinit.Namesp
 	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	return append(errs, ValidateNamespaceInitializerConfiguration(updated)...)
 }
+
+// ValidateFailOpen refuses the failurePolicy Fail, which a new configuration must not have:
+// while the initializer is not running, it would fail every new namespace. The rule is that
+// of the design of dynamic admission configuration.
+func ValidateFailOpen(configuration *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
+	var errs field.ErrorList
+	for i, initializer := range configuration.Initializers {
+		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == nsinit.Fail {
+			errs = append(errs, field.Forbidden(field.NewPath("initializers").Index(i).Child("failurePolicy"),
+				fmt.Sprintf("%s would fail every new namespace until the initializer runs: create the configuration with %s or without a failurePolicy, and set %s by an update once it does",
+					nsinit.Fail, nsinit.Ignore, nsinit.Fail)))
+		}
+	}
+	return errs
+}

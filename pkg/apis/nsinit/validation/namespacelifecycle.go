@@ -113,6 +113,14 @@ func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList
 		errs = append(errs, field.Invalid(path.Child("pending"), names(after),
 			fmt.Sprintf("entries can only be removed, from the front: pending is %q", names(before))))
 	}
+	for i, name := range updated.Spec.Skipped {
+		waited := slices.Contains(before, nsinit.NamespaceInitializer{Name: name})
+		waits := slices.Contains(after, nsinit.NamespaceInitializer{Name: name})
+		if !slices.Contains(old.Spec.Skipped, name) && (!waited || waits) {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "skipped").Index(i), name,
+				fmt.Sprintf("only an initializer that the same request removes from spec.initializers.pending can be skipped: pending is %q", names(before))))
+		}
+	}
 	was, is := result(old), result(updated)
 	switch {
 	case was != nil && !equality.Semantic.DeepEqual(was, is):

@@ -140,6 +140,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: result
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Status
+    - name: turnStartTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycle
   map:
     fields:
@@ -183,6 +186,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PlannedInitializer
           elementRelationship: atomic
+    - name: skipped
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycleStatus
   map:
     fields:

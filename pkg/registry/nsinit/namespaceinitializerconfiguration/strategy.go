@@ -19,17 +19,21 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/features"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/terminable"
 )
 
 // Strategy is the strategy of the main endpoint.
 type Strategy struct {
 	terminable.Strategy
+	// allowFail lets a configuration begin with failurePolicy Fail.
+	allowFail bool
 }
 
 var _ interface {
@@ -40,9 +44,9 @@ var _ interface {
 } = (*Strategy)(nil)
 
 // NewStrategy returns the strategy of the main endpoint. The scheme holds the generated
-// validation.
-func NewStrategy(scheme *runtime.Scheme) *Strategy {
-	return &Strategy{terminable.NewStrategy(scheme)}
+// validation. The gate of nsinit's features decides what a new configuration may hold.
+func NewStrategy(scheme *runtime.Scheme, gate featuregate.FeatureGate) *Strategy {
+	return &Strategy{terminable.NewStrategy(scheme), gate.Enabled(features.FailPolicyOnCreate)}
 }
 
 // GetResetFields names what this endpoint ignores of an update.
@@ -59,8 +63,13 @@ func (*Strategy) PrepareForCreate(_ context.Context, object runtime.Object) {
 }
 
 // Validate implements rest.RESTCreateStrategy.
-func (*Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorList {
-	return validation.ValidateNamespaceInitializerConfiguration(object.(*nsinit.NamespaceInitializerConfiguration))
+func (s *Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorList {
+	configuration := object.(*nsinit.NamespaceInitializerConfiguration)
+	errs := validation.ValidateNamespaceInitializerConfiguration(configuration)
+	if !s.allowFail {
+		errs = append(errs, validation.ValidateFailOpen(configuration)...)
+	}
+	return errs
 }
 
 // PrepareForUpdate keeps what has an endpoint of its own, and counts the changes of the

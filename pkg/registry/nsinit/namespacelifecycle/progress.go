@@ -29,39 +29,80 @@ func begin(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 			State: nsinit.InitializerWaiting,
 		})
 	}
+	advance(record, nil, now, actor)
+}
+
+// advance follows a change of what is pending: it notes when the turn began, and settles the
+// status. A record that is new has no old one.
+func advance(record, old *nsinit.NamespaceLifecycle, now time.Time, actor string) {
+	startTurn(record, old, now)
 	settle(record, now, actor)
+}
+
+// startTurn notes when the first pending initializer became the first: now, unless it
+// was the first before.
+func startTurn(record, old *nsinit.NamespaceLifecycle, now time.Time) {
+	if len(validation.Pending(record)) == 0 {
+		return
+	}
+	stamp := metav1.NewMicroTime(now)
+	record.Spec.Initializers.TurnStartTime = &stamp
+	if old == nil || len(validation.Pending(old)) == 0 || old.Spec.Initializers.TurnStartTime == nil {
+		return
+	}
+	if validation.Pending(old)[0] == validation.Pending(record)[0] {
+		record.Spec.Initializers.TurnStartTime = old.Spec.Initializers.TurnStartTime
+	}
 }
 
 // settle derives the status from what is pending: who is done, whose turn it is, and
 // what phase and conditions follow. Messages stay as they are. Whatever it finds
 // settled already, it leaves alone.
 func settle(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	pending := validation.Pending(record)
-	stamp := metav1.NewMicroTime(now)
-	failed := failure(record)
-
+	before := record.Status.CurrentInitializer
 	for i := range record.Status.Initializers {
-		entry := &record.Status.Initializers[i]
-		ended := entry.EndTime != nil
-		turn := len(pending) > 0 && pending[0].Name == entry.Name
-		waits := slices.Contains(pending, nsinit.NamespaceInitializer{Name: entry.Name})
-		switch {
-		case !waits && !ended:
-			entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerDone, &stamp, actor
-		case turn && failed != nil && !ended:
-			entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor
-			entry.Message = failed.Message
-		case turn && entry.StartTime == nil:
-			entry.State, entry.StartTime = nsinit.InitializerRunning, &stamp
-			entry.Deadline = deadline(record, entry.Name, now)
-		}
+		settleEntry(record, &record.Status.Initializers[i], now, actor)
 	}
+	settlePhase(record, now)
+	if record.Status.CurrentInitializer != before {
+		endStall(record, now)
+	}
+}
 
+// settleEntry derives how far one initializer is.
+func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, now time.Time, actor string) {
+	if entry.EndTime != nil {
+		return
+	}
+	pending, stamp := validation.Pending(record), metav1.NewMicroTime(now)
+	turn := len(pending) > 0 && pending[0].Name == entry.Name
+	switch {
+	case !slices.Contains(pending, nsinit.NamespaceInitializer{Name: entry.Name}):
+		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerDone, &stamp, actor
+		if slices.Contains(record.Spec.Skipped, entry.Name) {
+			entry.State, entry.Message = nsinit.InitializerSkipped, skippedMessage(entry, now)
+		}
+	case turn && failure(record) != nil:
+		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor
+		entry.Message = failure(record).Message
+	case turn && entry.StartTime == nil:
+		entry.State, entry.StartTime = nsinit.InitializerRunning, record.Spec.Initializers.TurnStartTime
+		entry.Deadline = deadlineTime(record)
+	}
+}
+
+// settlePhase derives the phase, whose turn it is, and the conditions.
+func settlePhase(record *nsinit.NamespaceLifecycle, now time.Time) {
+	pending, failed := validation.Pending(record), failure(record)
 	record.Status.CurrentInitializer = ""
 	switch {
 	case record.DeletionTimestamp != nil:
 		record.Status.Phase = nsinit.LifecycleTerminating
-		setConditions(record, now, metav1.ConditionFalse, v1alpha1.ReasonTerminating, "the namespace is being deleted")
+		message := "the namespace is being deleted"
+		if failed != nil {
+			message += fmt.Sprintf(": initializer %q failed: %s", pending[0].Name, failed.Message)
+		}
+		setConditions(record, now, metav1.ConditionFalse, v1alpha1.ReasonTerminating, message)
 	case failed != nil:
 		record.Status.Phase = nsinit.LifecycleInitializing
 		setConditions(record, now, metav1.ConditionTrue, v1alpha1.ReasonFailed,
@@ -73,11 +114,14 @@ func settle(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 			fmt.Sprintf("waiting for initializer %q (%d of %d)", pending[0].Name, len(record.Spec.Plan)-len(pending)+1, len(record.Spec.Plan)))
 	default:
 		record.Status.Phase = nsinit.LifecycleActive
-		reason, message := v1alpha1.ReasonInitialized, "every initializer is done"
-		if len(record.Spec.Plan) == 0 {
+		message := "every initializer is done"
+		switch {
+		case len(record.Spec.Plan) == 0:
 			message = "no initializer was planned for this namespace"
+		case len(record.Spec.Skipped) > 0:
+			message = fmt.Sprintf("every initializer is done, but for these, which were skipped: %q", record.Spec.Skipped)
 		}
-		setConditions(record, now, metav1.ConditionFalse, reason, message)
+		setConditions(record, now, metav1.ConditionFalse, v1alpha1.ReasonInitialized, message)
 	}
 }
 
@@ -98,16 +142,53 @@ func setConditions(record *nsinit.NamespaceLifecycle, now time.Time, initializin
 	}
 }
 
-// deadline returns when the named initializer's failurePolicy takes effect, if it has
-// its turn from now on. Without a policy there is none.
-func deadline(record *nsinit.NamespaceLifecycle, name string, now time.Time) *metav1.MicroTime {
-	for _, planned := range record.Spec.Plan {
-		if planned.Name == name && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil {
-			at := metav1.NewMicroTime(now.Add(time.Duration(*planned.TimeoutSeconds) * time.Second))
-			return &at
-		}
+// endStall says that the turn that had lasted for long is over, if one had.
+func endStall(record *nsinit.NamespaceLifecycle, now time.Time) {
+	if meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) {
+		meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
+			Reason: v1alpha1.ReasonTurnEnded, Message: "the turn that had lasted for long is over",
+		})
 	}
-	return nil
+}
+
+// deadlineTime returns when the failurePolicy of the first pending initializer takes
+// effect, or nil where it has none. It goes by the plan and by the start of the turn.
+func deadlineTime(record *nsinit.NamespaceLifecycle) *metav1.MicroTime {
+	planned := current(record)
+	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || record.Spec.Initializers.TurnStartTime == nil {
+		return nil
+	}
+	at := metav1.NewMicroTime(record.Spec.Initializers.TurnStartTime.Add(time.Duration(*planned.TimeoutSeconds) * time.Second))
+	return &at
+}
+
+// current returns the plan's entry of the first pending initializer, or nil.
+func current(record *nsinit.NamespaceLifecycle) *nsinit.PlannedInitializer {
+	pending := validation.Pending(record)
+	if len(pending) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(record.Spec.Plan, func(p nsinit.PlannedInitializer) bool { return p.Name == pending[0].Name })
+	if i < 0 {
+		return nil
+	}
+	return &record.Spec.Plan[i]
+}
+
+// skippedMessage says why an initializer was skipped, and keeps what it last said.
+func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
+	why := "skipped before it was done"
+	if entry.Deadline != nil && !now.Before(entry.Deadline.Time) {
+		why = fmt.Sprintf("skipped at its deadline, after %s", entry.Deadline.Sub(entry.StartTime.Time))
+	}
+	if entry.Message == "" {
+		return why
+	}
+	if room := validation.MaxMessageLength - len(why) - len("; it last said: "); len(entry.Message) > room {
+		return why
+	}
+	return why + "; it last said: " + entry.Message
 }
 
 // failure returns the result that ended the initialization, or nil.

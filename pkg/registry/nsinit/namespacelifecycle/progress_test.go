@@ -7,6 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 package namespacelifecycle
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 )
 
 func planOf(names ...string) *nsinit.NamespaceLifecycle {
@@ -35,6 +38,13 @@ func setPending(record *nsinit.NamespaceLifecycle, names ...string) {
 		}
 		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: name})
 	}
+}
+
+// change removes initializers, as a write to the initialize subresource does.
+func change(record *nsinit.NamespaceLifecycle, now time.Time, actor string, names ...string) {
+	old := record.DeepCopy()
+	setPending(record, names...)
+	advance(record, old, now, actor)
 }
 
 func at(seconds int) time.Time { return time.Date(2026, 1, 1, 0, 0, seconds, 0, time.UTC) }
@@ -79,19 +89,17 @@ func TestProgress(t *testing.T) {
 		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerRunning, StartTime: micro(0)},
 		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerWaiting})
 
-	setPending(record, "b")
-	settle(record, at(10), "hook-a")
+	change(record, at(10), "hook-a", "b")
 	check("a is done", nsinit.LifecycleInitializing, "b", waits,
 		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
 		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerRunning, StartTime: micro(10), Deadline: micro(17)})
 
-	settle(record, at(12), "somebody")
+	change(record, at(12), "somebody", "b")
 	check("nothing changes", nsinit.LifecycleInitializing, "b", waits,
 		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
 		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerRunning, StartTime: micro(10), Deadline: micro(17)})
 
-	setPending(record)
-	settle(record, at(15), "hook-b")
+	change(record, at(15), "hook-b")
 	check("b is done", nsinit.LifecycleActive, "", [2]string{"False/Initialized", "True/Initialized"},
 		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
 		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerDone, StartTime: micro(10), EndTime: micro(15), Deadline: micro(17), LastActor: "hook-b"})
@@ -138,5 +146,122 @@ func TestProgressWhileTerminating(t *testing.T) {
 	}
 	if record.Status.Phase != nsinit.LifecycleTerminating {
 		t.Errorf("phase is %q", record.Status.Phase)
+	}
+}
+
+// TestSkipped: what was skipped is told apart from what is done, and by whom and why.
+func TestSkipped(t *testing.T) {
+	const said = "; it last said: half way"
+	tests := map[string]struct {
+		policy  bool
+		at      int
+		message string
+		want    string
+	}{
+		"at its deadline":                {true, 7, "half way", "skipped at its deadline, after 7s" + said},
+		"at its deadline, with no word":  {true, 8, "", "skipped at its deadline, after 7s"},
+		"at its deadline, after a novel": {true, 8, strings.Repeat("x", validation.MaxMessageLength), "skipped at its deadline, after 7s"},
+		"before its deadline":            {true, 6, "half way", "skipped before it was done" + said},
+		"without a deadline":             {false, 600, "half way", "skipped before it was done" + said},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			record := planOf("a", "b")
+			if test.policy {
+				seconds, ignore := int32(7), nsinit.Ignore
+				record.Spec.Plan[0].FailurePolicy, record.Spec.Plan[0].TimeoutSeconds = &ignore, &seconds
+			}
+			begin(record, at(0), "controller")
+			record.Status.Initializers[0].Message = test.message
+			record.Spec.Skipped = []string{"a"}
+			change(record, at(test.at), "controller", "b")
+			entry := record.Status.Initializers[0]
+			if entry.State != nsinit.InitializerSkipped || entry.LastActor != "controller" || entry.Message != test.want {
+				t.Errorf("the entry is %+v, want the message %q", entry, test.want)
+			}
+			if record.Status.CurrentInitializer != "b" || !record.Spec.Initializers.TurnStartTime.Time.Equal(at(test.at)) {
+				t.Errorf("current %q, since %s", record.Status.CurrentInitializer, record.Spec.Initializers.TurnStartTime)
+			}
+			change(record, at(700), "hook-b")
+			if got := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(got, `"a"`) {
+				t.Errorf("the condition does not name who was skipped: %q", got)
+			}
+		})
+	}
+}
+
+// TestStalled: the condition ends with the turn that it is about, and not before.
+func TestStalled(t *testing.T) {
+	record := planOf("a", "b", "c")
+	begin(record, at(0), "controller")
+	change(record, at(1), "hook-a", "b", "c")
+	if meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled) != nil {
+		t.Error("no turn has lasted for long")
+	}
+	meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong})
+	change(record, at(2), "somebody", "b", "c")
+	if !meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) {
+		t.Error("the turn is not over")
+	}
+	change(record, at(3), "hook-b", "c")
+	if !meta.IsStatusConditionFalse(record.Status.Conditions, v1alpha1.ConditionStalled) {
+		t.Error("the turn is over")
+	}
+}
+
+// TestRepair: a read drops the first initializer only when both its own deadline and the
+// bound are long past, whatever clock stamped the beginning.
+func TestRepair(t *testing.T) {
+	const bound = 10 * time.Minute
+	drift := int(clockDrift / time.Second)
+	tests := map[string]struct {
+		policy  nsinit.FailurePolicyType
+		seconds int32
+		change  func(*nsinit.NamespaceLifecycle)
+		bound   time.Duration
+		at      int
+		want    bool
+	}{
+		"long past":                    {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 601 + drift, want: true},
+		"the clocks may differ":        {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 599 + drift},
+		"its own deadline is not past": {policy: nsinit.Ignore, seconds: 3600, bound: bound, at: 3599 + drift},
+		"its own deadline is past":     {policy: nsinit.Ignore, seconds: 3600, bound: bound, at: 3601 + drift, want: true},
+		"it must not be dropped":       {policy: nsinit.Fail, seconds: 5, bound: bound, at: 10000},
+		"it may take for ever":         {bound: bound, at: 10000},
+		"repair is turned off":         {policy: nsinit.Ignore, seconds: 5, at: 10000},
+		"the record is being deleted":  {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { now := metav1.NewTime(at(1)); r.DeletionTimestamp = &now }},
+		"the initialization failed": {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) {
+			r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure}
+		}},
+		"the initialization is complete":   {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { change(r, at(2), "hook-a") }},
+		"it is the turn of the second one": {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { change(r, at(9999), "hook-a", "b") }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			record := planOf("a", "b")
+			for i := range record.Spec.Plan {
+				if test.policy != "" {
+					record.Spec.Plan[i].FailurePolicy, record.Spec.Plan[i].TimeoutSeconds = &test.policy, &test.seconds
+				}
+			}
+			begin(record, at(0), "controller")
+			if test.change != nil {
+				test.change(record)
+			}
+			before := record.DeepCopy()
+			Repair(record, at(test.at), test.bound)
+			if RepairDue(before, at(test.at), test.bound) != test.want {
+				t.Errorf("due: %t", !test.want)
+			}
+			if !test.want {
+				if diff := cmp.Diff(before, record); diff != "" {
+					t.Errorf("it was repaired:\n%s", diff)
+				}
+				return
+			}
+			if record.Status.CurrentInitializer != "b" || !slices.Equal(record.Spec.Skipped, []string{"a"}) || record.Status.Initializers[0].State != nsinit.InitializerSkipped {
+				t.Errorf("current %q, skipped %q, entry %+v", record.Status.CurrentInitializer, record.Spec.Skipped, record.Status.Initializers[0])
+			}
+		})
 	}
 }

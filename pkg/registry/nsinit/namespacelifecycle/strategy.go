@@ -50,7 +50,7 @@ func NewStrategy(scheme *runtime.Scheme, clock clock.PassiveClock) *Strategy {
 
 // GetResetFields names what this endpoint ignores of an update.
 func (*Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields("status", "spec.plan", "spec.initializers", "spec.finalizers")
+	return resetFields("status", "spec.plan", "spec.initializers", "spec.finalizers", "spec.skipped")
 }
 
 // PrepareForCreate adds nsinit's own finalizer and derives the status. Admission has
@@ -58,6 +58,7 @@ func (*Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 func (s *Strategy) PrepareForCreate(ctx context.Context, object runtime.Object) {
 	record := object.(*nsinit.NamespaceLifecycle)
 	terminable.InjectFinalizer(record)
+	record.Spec.Skipped = nil
 	normalize(record)
 	begin(record, s.clock.Now(), actor(ctx))
 }
@@ -73,6 +74,7 @@ func (*Strategy) PrepareForUpdate(_ context.Context, object, oldObject runtime.O
 	record.Spec.Plan = old.Spec.Plan
 	record.Spec.Initializers = old.Spec.Initializers
 	record.Spec.Finalizers = old.Spec.Finalizers
+	record.Spec.Skipped = old.Spec.Skipped
 	record.Status = old.Status
 }
 

@@ -28,7 +28,7 @@ func NewFinalizeStrategy(strategy *Strategy) *FinalizeStrategy { return &Finaliz
 
 // GetResetFields names what this endpoint ignores of an update.
 func (*FinalizeStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields("metadata", "status", "spec.namespaceUID", "spec.plan", "spec.initializers")
+	return resetFields("metadata", "status", "spec.namespaceUID", "spec.plan", "spec.initializers", "spec.skipped")
 }
 
 // PrepareForUpdate keeps everything but spec.finalizers.

@@ -9,6 +9,7 @@ package namespacelifecycle
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,7 +22,7 @@ import (
 )
 
 // InitializeStrategy is the strategy of the initialize subresource, the only way to
-// change spec.initializers after creation. The status that follows from the change is
+// change spec.initializers and spec.skipped after creation. The status that follows is
 // part of the same write.
 type InitializeStrategy struct {
 	*Strategy
@@ -34,19 +35,21 @@ func NewInitializeStrategy(strategy *Strategy) *InitializeStrategy {
 
 // GetResetFields names what this endpoint ignores of an update.
 func (*InitializeStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields("metadata", "status", "spec.namespaceUID", "spec.plan", "spec.finalizers")
+	return resetFields("metadata", "status", "spec.namespaceUID", "spec.plan", "spec.finalizers", "spec.initializers.turnStartTime")
 }
 
-// PrepareForUpdate keeps everything but spec.initializers, and derives the status.
+// PrepareForUpdate keeps everything but spec.initializers and spec.skipped, and derives
+// when the turn began and the status.
 func (s *InitializeStrategy) PrepareForUpdate(ctx context.Context, object, oldObject runtime.Object) {
 	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
 	keepMetadata(record, old)
-	initializers := record.Spec.Initializers
+	initializers, skipped := record.Spec.Initializers, record.Spec.Skipped
 	record.Spec = old.Spec
 	record.Spec.Initializers = initializers
+	record.Spec.Skipped = merged(old.Spec.Skipped, skipped)
 	normalize(record)
 	record.Status = *old.Status.DeepCopy()
-	settle(record, s.clock.Now(), actor(ctx))
+	advance(record, old, s.clock.Now(), actor(ctx))
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
@@ -57,22 +60,40 @@ func (s *InitializeStrategy) ValidateUpdate(ctx context.Context, object, oldObje
 
 // InitializeAuthority returns the authority of the initialize subresource: whoever
 // removes an entry must be the initializer that it names, and so must whoever sets a
-// failing result for the first one. It runs on a transition that is valid, so what is
-// gone was in front.
+// failing result for the first one. The privileged may do it in an initializer's place
+// where the record tells that it did not do its work: skip it, or fail it. It runs on a
+// transition that is valid, so what is gone was in front.
 func InitializeAuthority(checker *authority.Checker) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, object, oldObject runtime.Object) error {
 		record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
 		before, after := validation.Pending(old), validation.Pending(record)
 		for _, removed := range before[:len(before)-len(after)] {
-			if err := checker.MayInitialize(ctx, record.Name, removed.Name); err != nil {
+			err := checker.MayInitialize(ctx, record.Name, removed.Name)
+			if err != nil && slices.Contains(record.Spec.Skipped, removed.Name) && checker.MayOpen(ctx, record.Name) == nil {
+				err = nil
+			}
+			if err != nil {
 				return fmt.Errorf("spec.initializers.pending: cannot remove %q: %w", removed.Name, err)
 			}
 		}
-		if failure(record) != nil && failure(old) == nil {
-			if err := checker.MayInitialize(ctx, record.Name, before[0].Name); err != nil {
-				return fmt.Errorf("spec.initializers.result: cannot fail in place of %q: %w", before[0].Name, err)
-			}
+		if failure(record) == nil || failure(old) != nil {
+			return nil
+		}
+		if err := checker.MayInitialize(ctx, record.Name, before[0].Name); err != nil && checker.MayOpen(ctx, record.Name) != nil {
+			return fmt.Errorf("spec.initializers.result: cannot fail in place of %q: %w", before[0].Name, err)
 		}
 		return nil
 	}
+}
+
+// merged adds to the names that are there those that are new. A writer that leaves names
+// out, because it read them before they came, takes none away.
+func merged(names, sent []string) []string {
+	names = slices.Clone(names)
+	for _, name := range sent {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/utils/clock"
+	"k8s.io/component-base/featuregate"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
@@ -27,17 +27,20 @@ type StorageProvider struct {
 	Scheme  *runtime.Scheme
 	Codecs  serializer.CodecFactory
 	Checker *authority.Checker
-	Clock   clock.PassiveClock
+	// Features are nsinit's own.
+	Features featuregate.FeatureGate
+	// Records is what the installation decides about records.
+	Records lifecyclestorage.Options
 }
 
 // NewRESTStorage returns the group with the storage of each resource and subresource.
 func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, p.Scheme, metav1.ParameterCodec, p.Codecs)
-	configurations, err := configurationstorage.New(p.Scheme, getter, p.Checker, p.Clock)
+	configurations, err := configurationstorage.New(p.Scheme, getter, p.Checker, p.Features, p.Records.Clock)
 	if err != nil {
 		return group, err
 	}
-	lifecycles, err := lifecyclestorage.New(p.Scheme, getter, p.Checker, p.Clock)
+	lifecycles, err := lifecyclestorage.New(p.Scheme, getter, p.Checker, p.Records)
 	if err != nil {
 		return group, err
 	}

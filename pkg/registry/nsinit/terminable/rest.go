@@ -177,33 +177,39 @@ func (r *REST) conflict(name string, err error) error {
 
 // terminate is the first step of a deletion.
 func (r *REST) terminate(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, error) {
+	preconditions := &storage.Preconditions{UID: options.Preconditions.UID, ResourceVersion: options.Preconditions.ResourceVersion}
+	return r.Modify(ctx, name, preconditions, dryrun.IsDryRun(options.DryRun), func(existing runtime.Object) error {
+		if validate != nil {
+			if err := validate(ctx, existing.DeepCopyObject()); err != nil {
+				return err
+			}
+		}
+		accessor, err := meta.Accessor(existing)
+		if err != nil {
+			return err
+		}
+		if !accessor.GetDeletionTimestamp().IsZero() {
+			return nil // another request was first
+		}
+		now := metav1.Now()
+		accessor.SetDeletionTimestamp(&now)
+		accessor.SetFinalizers(dependentsFinalizers(accessor.GetFinalizers(), options))
+		r.config.Terminate(existing)
+		return nil
+	})
+}
+
+// Modify changes a stored object on the server's own account, past strategies and
+// admission, in a guaranteed update: the change is made to what is stored at the time, and
+// again if that was changed meanwhile. It returns what is stored afterwards.
+func (r *REST) Modify(ctx context.Context, name string, preconditions *storage.Preconditions, dryRun bool, change func(runtime.Object) error) (runtime.Object, error) {
 	key, err := r.store.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	out := r.store.NewFunc()
-	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false,
-		&storage.Preconditions{UID: options.Preconditions.UID, ResourceVersion: options.Preconditions.ResourceVersion},
-		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
-			if validate != nil {
-				if err := validate(ctx, existing.DeepCopyObject()); err != nil {
-					return nil, err
-				}
-			}
-			accessor, err := meta.Accessor(existing)
-			if err != nil {
-				return nil, err
-			}
-			if !accessor.GetDeletionTimestamp().IsZero() {
-				return existing, nil // another request was first
-			}
-			now := metav1.Now()
-			accessor.SetDeletionTimestamp(&now)
-			accessor.SetFinalizers(dependentsFinalizers(accessor.GetFinalizers(), options))
-			r.config.Terminate(existing)
-			return existing, nil
-		}),
-		dryrun.IsDryRun(options.DryRun), nil)
+	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, preconditions,
+		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) { return existing, change(existing) }), dryRun, nil)
 	if err != nil {
 		resource := r.store.DefaultQualifiedResource
 		err = storageerr.InterpretUpdateError(storageerr.InterpretGetError(err, resource, name), resource, name)

@@ -20,8 +20,7 @@ import (
 type InitializerStatusApplyConfiguration struct {
 	// name is the name of the initializer.
 	Name *string `json:"name,omitempty"`
-	// state is Waiting for its turn, Running, Done, Skipped at its deadline, or
-	// Failed.
+	// state is Waiting for its turn, Running, Done, Skipped, or Failed.
 	State *nsinitv1alpha1.InitializerState `json:"state,omitempty"`
 	// startTime is when the initializer became the first that is pending.
 	StartTime *v1.MicroTime `json:"startTime,omitempty"`

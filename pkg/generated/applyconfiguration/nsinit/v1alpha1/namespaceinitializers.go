@@ -26,6 +26,9 @@ type NamespaceInitializersApplyConfiguration struct {
 	// success: the failure is reported, and then the namespace is deleted. Only
 	// the first pending initializer may set it, and it cannot be taken back.
 	Result *v1.Status `json:"result,omitempty"`
+	// turnStartTime is when the first pending initializer became the first, from
+	// which its deadline runs. The server sets it, by its own clock.
+	TurnStartTime *v1.MicroTime `json:"turnStartTime,omitempty"`
 }
 
 // NamespaceInitializersApplyConfiguration constructs a declarative configuration of the NamespaceInitializers type for use with
@@ -52,5 +55,13 @@ func (b *NamespaceInitializersApplyConfiguration) WithPending(values ...*Namespa
 // If called multiple times, the Result field is set to the value of the last call.
 func (b *NamespaceInitializersApplyConfiguration) WithResult(value v1.Status) *NamespaceInitializersApplyConfiguration {
 	b.Result = &value
+	return b
+}
+
+// WithTurnStartTime sets the TurnStartTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TurnStartTime field is set to the value of the last call.
+func (b *NamespaceInitializersApplyConfiguration) WithTurnStartTime(value v1.MicroTime) *NamespaceInitializersApplyConfiguration {
+	b.TurnStartTime = &value
 	return b
 }

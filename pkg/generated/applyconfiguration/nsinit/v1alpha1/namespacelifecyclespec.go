@@ -38,6 +38,12 @@ type NamespaceLifecycleSpecApplyConfiguration struct {
 	// the content of the core Namespace is gone. After creation it changes
 	// through the finalize subresource only.
 	Finalizers []nsinitv1alpha1.FinalizerName `json:"finalizers,omitempty"`
+	// skipped lists the initializers that were dropped from the pending ones
+	// without having done their work: at their deadline where their failurePolicy
+	// is Ignore, or by an administrator. Through the initialize subresource a name
+	// is added in the same request that removes it from pending; none is ever
+	// taken away.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // NamespaceLifecycleSpecApplyConfiguration constructs a declarative configuration of the NamespaceLifecycleSpec type for use with
@@ -81,6 +87,16 @@ func (b *NamespaceLifecycleSpecApplyConfiguration) WithInitializers(value *Names
 func (b *NamespaceLifecycleSpecApplyConfiguration) WithFinalizers(values ...nsinitv1alpha1.FinalizerName) *NamespaceLifecycleSpecApplyConfiguration {
 	for i := range values {
 		b.Finalizers = append(b.Finalizers, values[i])
+	}
+	return b
+}
+
+// WithSkipped adds the given value to the Skipped field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Skipped field.
+func (b *NamespaceLifecycleSpecApplyConfiguration) WithSkipped(values ...string) *NamespaceLifecycleSpecApplyConfiguration {
+	for i := range values {
+		b.Skipped = append(b.Skipped, values[i])
 	}
 	return b
 }

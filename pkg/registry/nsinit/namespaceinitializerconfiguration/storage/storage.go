@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -33,9 +34,10 @@ type Storage struct {
 	Finalize      *terminable.PostableREST
 }
 
-// New returns the storage of configurations. The checker answers who may finalize.
-func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authority.Checker, clock clock.PassiveClock) (*Storage, error) {
-	strategy := namespaceinitializerconfiguration.NewStrategy(scheme)
+// New returns the storage of configurations. The checker answers who may finalize, the
+// gate which features are on.
+func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authority.Checker, gate featuregate.FeatureGate, clock clock.PassiveClock) (*Storage, error) {
+	strategy := namespaceinitializerconfiguration.NewStrategy(scheme, gate)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &nsinit.NamespaceInitializerConfiguration{} },
 		NewListFunc:               func() runtime.Object { return &nsinit.NamespaceInitializerConfigurationList{} },

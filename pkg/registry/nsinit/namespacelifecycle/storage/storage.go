@@ -11,17 +11,21 @@ import (
 	"context"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/terminable"
+	"github.com/nsinit/nsinit/pkg/util/unavailable"
 )
 
 // CreateTimeout bounds the creation of a record, from admission to etcd. Together with
@@ -37,9 +41,51 @@ type Storage struct {
 	Initialize *terminable.SubresourceREST
 }
 
+// Options are what an installation decides about records.
+type Options struct {
+	// Clock is the time.
+	Clock clock.PassiveClock
+	// ReadRepairAfter is how long an initializer with failurePolicy Ignore may have its
+	// turn before a GET of the record drops it. Zero: a GET changes nothing.
+	ReadRepairAfter time.Duration
+	// Identified returns why the storage must not be trusted, or nil. It is asked
+	// before a record is said not to exist.
+	Identified func(context.Context) error
+}
+
 // REST serves the main endpoint of records.
 type REST struct {
 	*terminable.REST
+	options Options
+}
+
+// Get implements rest.Getter. It does two things more than to read. A record whose first
+// initializer should have been dropped long ago is repaired, as in the design of dynamic
+// admission configuration: whoever had to drop it is not there. And that a record does not
+// exist, on which namespaces may disappear, is said only if the storage is the right one.
+func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	object, err := r.REST.Get(ctx, name, options)
+	if apierrors.IsNotFound(err) {
+		if unidentified := r.options.Identified(ctx); unidentified != nil {
+			return nil, unavailable.New(unidentified)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	record, ok := object.(*nsinit.NamespaceLifecycle)
+	if !ok || !namespacelifecycle.RepairDue(record, r.options.Clock.Now(), r.options.ReadRepairAfter) {
+		return object, nil
+	}
+	repaired, err := r.Modify(ctx, name, &storage.Preconditions{UID: &record.UID}, false, func(existing runtime.Object) error {
+		namespacelifecycle.Repair(existing.(*nsinit.NamespaceLifecycle), r.options.Clock.Now(), r.options.ReadRepairAfter)
+		return nil
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot drop an initializer whose deadline is long past; the next read tries again", "namespace", name)
+		return object, nil
+	}
+	return repaired, nil
 }
 
 // Create implements rest.Creater, within CreateTimeout.
@@ -51,8 +97,8 @@ func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.
 
 // New returns the storage of records. The checker answers who may act as which
 // initializer or participant.
-func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authority.Checker, clock clock.PassiveClock) (*Storage, error) {
-	strategy := namespacelifecycle.NewStrategy(scheme, clock)
+func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authority.Checker, options Options) (*Storage, error) {
+	strategy := namespacelifecycle.NewStrategy(scheme, options.Clock)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &nsinit.NamespaceLifecycle{} },
 		NewListFunc:               func() runtime.Object { return &nsinit.NamespaceLifecycleList{} },
@@ -67,7 +113,7 @@ func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *auth
 		ReturnDeletedObject:      true,
 		ShouldDeleteDuringUpdate: terminable.ShouldDeleteDuringUpdate,
 
-		TableConvertor: newTable(clock),
+		TableConvertor: newTable(options.Clock),
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: namespacelifecycle.GetAttrs}); err != nil {
 		return nil, err
@@ -78,7 +124,7 @@ func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *auth
 			ShortNames: []string{"nsl"},
 			Categories: []string{"nsinit"},
 			Terminate:  strategy.Terminate,
-		})},
+		}), options},
 		Status: terminable.NewSubresourceREST(store, namespacelifecycle.NewStatusStrategy(strategy), namespacelifecycle.StatusAuthority(checker)),
 		Finalize: &terminable.PostableREST{SubresourceREST: terminable.NewSubresourceREST(store,
 			namespacelifecycle.NewFinalizeStrategy(strategy), terminable.FinalizeAuthority(checker))},

@@ -1,0 +1,188 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package apiserver_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apiserver/options"
+	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
+)
+
+// refusals makes each kind of request for a record, without the client's retries.
+func refusals(client rest.Interface, name string) map[string]error {
+	request := func(r *rest.Request) error {
+		return r.Resource("namespacelifecycles").MaxRetries(0).Do(context.Background()).Error()
+	}
+	body := mustJSON(testserver.Record(name, "u"))
+	return map[string]error{
+		"get":        request(client.Get().Name(name)),
+		"create":     request(client.Post().SetHeader("Content-Type", "application/json").Body(body)),
+		"update":     request(client.Put().Name(name).SetHeader("Content-Type", "application/json").Body(body)),
+		"patch":      request(client.Patch("application/merge-patch+json").Name(name).Body([]byte(`{}`))),
+		"delete":     request(client.Delete().Name(name)),
+		"initialize": request(client.Patch("application/merge-patch+json").Name(name).SubResource("initialize").Body([]byte(`{}`))),
+		"finalize":   request(client.Post().Name(name).SubResource("finalize").SetHeader("Content-Type", "application/json").Body(body)),
+		"status":     request(client.Get().Name(name).SubResource("status")),
+	}
+}
+
+// emptyEtcd removes everything that a server stored, while it runs.
+func emptyEtcd(t *testing.T, server *testserver.Server) {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.EtcdEndpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	if _, err := client.Delete(context.Background(), "/registry/", clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLostStorage: while the storage is empty that was in use, no request for a record is
+// answered by what is in it, whether it was lost while the server was down or while it ran.
+// Configurations can be created again. After the acknowledgement records are served.
+func TestLostStorage(t *testing.T) {
+	const configMap = "nsinit-storage"
+	for name, lose := range map[string]func(*testing.T, *testserver.CoreAPI) *testserver.Server{
+		"while the server was down": func(t *testing.T, core *testserver.CoreAPI) *testserver.Server {
+			server := testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
+			server.WaitReady(t)
+			server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
+			server.MustRecord(t, "ns")
+			server.Stop(t)
+			return testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
+		},
+		"while the server ran": func(t *testing.T, core *testserver.CoreAPI) *testserver.Server {
+			server := testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
+			server.WaitReady(t)
+			server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
+			server.MustRecord(t, "ns")
+			emptyEtcd(t, server)
+			// The first answer after the loss must not be that the record does not exist.
+			err := server.Client(t, "admin").NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").Name("ns").MaxRetries(0).Do(t.Context()).Error()
+			if !apierrors.IsServiceUnavailable(err) {
+				t.Errorf("a record that was lost: %v", err)
+			}
+			return server
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			core := testserver.NewCoreAPI(t)
+			server := lose(t, core)
+			client := server.Client(t, "admin").NsinitV1alpha1()
+			rest := client.RESTClient()
+			eventually(t, "readyz says why", func(ctx context.Context) bool {
+				said, err := rest.Get().AbsPath("/readyz/storage-identity").DoRaw(ctx)
+				return err != nil && strings.Contains(string(said), "storage was lost") && strings.Contains(string(said), "delete configmap "+configMap)
+			})
+			core.SetNamespace(testserver.Namespace("ns", "u", true))
+			for verb, err := range refusals(rest, "ns") {
+				status, _ := err.(apierrors.APIStatus) //nolint:errorlint // the client's own type is meant
+				if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "storage was lost") || status.Status().Details.RetryAfterSeconds == 0 {
+					t.Errorf("%s of a record: %v", verb, err)
+				}
+			}
+			warnings := &warningRecorder{}
+			config := server.Config("admin")
+			config.WarningHandlerWithContext = warnings
+			if list, err := server.ClientFor(t, config).NsinitV1alpha1().NamespaceLifecycles().List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+				t.Errorf("list: %v %v", list, err)
+			}
+			if !strings.Contains(warnings.text, "storage was lost") {
+				t.Errorf("the list came with the warning %q", warnings.text)
+			}
+
+			server.MustConfigure(t, testserver.Configuration("again", "b.example.com"))
+			core.DeleteConfigMap(configMap)
+			server.WaitReady(t)
+			record := server.MustRecord(t, "ns")
+			if record.Status.CurrentInitializer != "b.example.com" {
+				t.Errorf("after the acknowledgement: it is the turn of %q", record.Status.CurrentInitializer)
+			}
+			if core.ConfigMap(configMap) == nil {
+				t.Error("the new storage is not named anywhere")
+			}
+		})
+	}
+}
+
+// TestOtherStorage: a storage that is not the one in use is refused, too, and a ConfigMap
+// that somebody deleted comes back.
+func TestOtherStorage(t *testing.T) {
+	core, dir := testserver.NewCoreAPI(t), testserver.Dir(t)
+	server := testserver.StartWith(t, dir, core, func(*options.Options) {})
+	server.WaitReady(t)
+	published := core.ConfigMap("nsinit-storage")
+	server.Stop(t)
+
+	core.DeleteConfigMap("nsinit-storage")
+	server = testserver.StartWith(t, dir, core, func(*options.Options) {})
+	server.WaitReady(t)
+	if again := core.ConfigMap("nsinit-storage"); again.Data["id"] != published.Data["id"] {
+		t.Errorf("the ConfigMap came back with %v, it was %v", again.Data, published.Data)
+	}
+	server.Stop(t)
+
+	published.Data["id"] = "another"
+	core.SetConfigMap(published)
+	server = testserver.StartWith(t, dir, core, func(*options.Options) {})
+	client := server.Client(t, "admin").NsinitV1alpha1().RESTClient()
+	eventually(t, "readyz says why", func(ctx context.Context) bool {
+		said, err := client.Get().AbsPath("/readyz/storage-identity").DoRaw(ctx)
+		return err != nil && strings.Contains(string(said), `"another" is in use`)
+	})
+	for verb, err := range refusals(client, "ns") {
+		if !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("%s of a record: %v", verb, err)
+		}
+	}
+}
+
+// TestConfigurationsInForce: a record takes the configurations of one committed state. How
+// soon a change is in force is seen end to end.
+func TestConfigurationsInForce(t *testing.T) {
+	server := testserver.Start(t)
+	stored := server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
+	if got := server.MustRecord(t, uniqueName()).Status.CurrentInitializer; got != "a.example.com" {
+		t.Errorf("it is the turn of %q", got)
+	}
+	stored.Initializers = []v1alpha1.RegisteredInitializer{{Name: "b.example.com"}}
+	if _, err := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change is in force", func(context.Context) bool {
+		return server.MustRecord(t, uniqueName()).Status.CurrentInitializer == "b.example.com"
+	})
+}
+
+func eventually(t *testing.T, what string, holds func(ctx context.Context) bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { return holds(ctx), nil })
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+type warningRecorder struct{ text string }
+
+func (w *warningRecorder) HandleWarningHeaderWithContext(_ context.Context, code int, _ string, text string) {
+	if code == 299 { // miscellaneous persistent warning
+		w.text += text
+	}
+}

@@ -1,0 +1,28 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package features names the feature gates of nsinit-apiserver. They belong to the
+// component nsinit, so a flag reads --feature-gates=nsinit:FailPolicyOnCreate=true.
+package features
+
+import (
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-base/featuregate"
+)
+
+// FailPolicyOnCreate lets a new configuration begin with failurePolicy Fail. Without it,
+// a configuration begins with Ignore or with no policy, so that an initializer that is
+// not running yet fails no namespace, and takes Fail in an update.
+const FailPolicyOnCreate featuregate.Feature = "FailPolicyOnCreate"
+
+// Add registers the features of nsinit with a gate.
+func Add(gate featuregate.MutableVersionedFeatureGate) error {
+	return gate.AddVersioned(map[featuregate.Feature]featuregate.VersionedSpecs{
+		FailPolicyOnCreate: {
+			{Version: version.MustParse("0.1"), Default: false, PreRelease: featuregate.Alpha},
+		},
+	})
+}

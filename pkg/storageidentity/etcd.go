@@ -1,0 +1,60 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package storageidentity
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// storageKey is where the identity is kept, below the prefix of the storage. It is a
+// ConfigMap, too, so that it is encoded as everything else.
+const storageKey = "/storage-identity"
+
+type etcdStore struct {
+	storage storage.Interface
+}
+
+// NewEtcdStore returns the Store in the etcd that a configuration names, and a function that
+// closes its connections.
+func NewEtcdStore(config storagebackend.Config) (Store, func(), error) {
+	config.Codec = scheme.Codecs.CodecForVersions(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme),
+		scheme.Codecs.UniversalDeserializer(), corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
+	config.EncodeVersioner = corev1.SchemeGroupVersion
+	backend, destroy, err := factory.Create(*config.ForResource(schema.GroupResource{Resource: "storage-identity"}),
+		func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} }, storageKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot make a client of the storage: %w", err)
+	}
+	return &etcdStore{backend}, destroy, nil
+}
+
+// Read implements Store. Reads of etcd are linearizable unless told otherwise.
+func (s *etcdStore) Read(ctx context.Context) (string, error) {
+	var configMap corev1.ConfigMap
+	err := s.storage.Get(ctx, storageKey, storage.GetOptions{IgnoreNotFound: true}, &configMap)
+	return configMap.Data[Key], err
+}
+
+// Create implements Store.
+func (s *etcdStore) Create(ctx context.Context, id string) (string, error) {
+	configMap := &corev1.ConfigMap{Data: map[string]string{Key: id}}
+	configMap.Name = "storage-identity"
+	if err := s.storage.Create(ctx, storageKey, configMap, nil, 0); err != nil && !storage.IsExist(err) {
+		return "", err
+	}
+	return s.Read(ctx)
+}
