@@ -35,7 +35,7 @@ const resync = 10 * time.Minute
 
 // runControllers runs every controller until the context ends, and waits for them.
 func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface) error {
-	events := record.NewBroadcaster(record.WithContext(ctx))
+	events := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(lifecycle.EventLimits()))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.CoreV1().Events("")})
 
@@ -61,6 +61,8 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 		Events:     events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 		Metrics:    metrics,
 		Clock:      clock.RealClock{},
+
+		StalledAfter: o.StalledAfter,
 	})
 	if err != nil {
 		return err

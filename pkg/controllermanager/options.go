@@ -38,6 +38,7 @@ type Options struct {
 	Kubeconfig     string
 	Exemptions     string
 	Workers        int
+	StalledAfter   time.Duration
 	LeaderElection LeaderElection
 }
 
@@ -59,6 +60,7 @@ func NewOptions() *Options {
 		Logs:           logs.NewOptions(),
 		Exemptions:     installNamespace + "/nsinit-exemptions",
 		Workers:        8,
+		StalledAfter:   5 * time.Minute,
 		LeaderElection: LeaderElection{
 			Enabled:           true,
 			ResourceNamespace: installNamespace,
@@ -85,6 +87,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Exemptions, "exemptions-configmap", o.Exemptions,
 		"NAMESPACE/NAME of the ConfigMap that lists the namespaces which nsinit leaves alone, one on each line of its key namespaces. The policies read the same one.")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are worked on at the same time.")
+	flags.DurationVar(&o.StalledAfter, "stalled-after", o.StalledAfter,
+		"How long an initializer may have its turn before the condition Stalled and an event report it. 0 means for ever.")
 	flags.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
 		"Let one of several instances act at a time.")
 	flags.StringVar(&o.LeaderElection.ResourceNamespace, "leader-elect-resource-namespace", o.LeaderElection.ResourceNamespace,
@@ -124,6 +128,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Workers < 1 {
 		errs = append(errs, fmt.Errorf("--workers=%d: at least one is needed", o.Workers))
+	}
+	if o.StalledAfter < 0 {
+		errs = append(errs, fmt.Errorf("--stalled-after=%s: give a positive duration, or 0 to report nothing", o.StalledAfter))
 	}
 	le := o.LeaderElection
 	if le.Enabled && (le.RetryPeriod <= 0 || le.RenewDeadline <= le.RetryPeriod || le.LeaseDuration <= le.RenewDeadline) {

@@ -70,11 +70,11 @@ func New(d Dependencies) (*Controller, error) {
 			workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
 	}
-	registration, err := d.Configurations.Informer().AddEventHandler(handler(func(object any) {
-		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-			c.queue.Add(key)
-		}
-	}))
+	registration, err := d.Configurations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { c.enqueueAll() },
+		UpdateFunc: c.configurationUpdated,
+		DeleteFunc: func(any) { c.enqueueAll() },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch configurations: %w", err)
 	}
@@ -85,6 +85,25 @@ func New(d Dependencies) (*Controller, error) {
 	}
 	c.synced = append(c.synced, registration.HasSynced)
 	return c, nil
+}
+
+// enqueueAll looks at every configuration: what one registers, those after it cannot.
+func (c *Controller) enqueueAll() {
+	for _, name := range c.Configurations.Informer().GetStore().ListKeys() {
+		c.queue.Add(name)
+	}
+}
+
+func (c *Controller) configurationUpdated(was, is any) {
+	before, ok := was.(*v1alpha1.NamespaceInitializerConfiguration)
+	after, isConfiguration := is.(*v1alpha1.NamespaceInitializerConfiguration)
+	switch {
+	case !ok || !isConfiguration:
+	case before.UID != after.UID || before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero():
+		c.enqueueAll()
+	default:
+		c.queue.Add(after.Name)
+	}
 }
 
 func handler(f func(any)) cache.ResourceEventHandler {
@@ -131,7 +150,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if updated := withStatus(configuration, pending, c.Clock.Now()); updated != nil {
+	all, err := c.configurations.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	if updated := withStatus(configuration, all, pending, c.Clock.Now()); updated != nil {
 		if configuration, err = c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
 			return absent.Ignore(err)
 		}

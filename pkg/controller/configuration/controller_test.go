@@ -8,6 +8,7 @@ package configuration
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,11 +63,11 @@ func TestReconcile(t *testing.T) {
 		reason       string
 		finalizers   []v1alpha1.FinalizerName
 	}{
-		"nobody waits":                   {nil, nil, nil, 0, "", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"one waits":                      {nil, waits, waits, 1, "", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"one waits for a former one":     {nil, record("x", "old", "a.example.com"), nil, 0, "", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"one is done":                    {nil, record("x", "new"), nil, 0, "", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"only the built-in one is left":  {nil, record("x", "new", v1alpha1.InitializerLifecycle), nil, 0, "", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"nobody waits":                   {nil, nil, nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"one waits":                      {nil, waits, waits, 1, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"one waits for a former one":     {nil, record("x", "old", "a.example.com"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"one is done":                    {nil, record("x", "new"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"only the built-in one is left":  {nil, record("x", "new", v1alpha1.InitializerLifecycle), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"deleted a moment ago":           {&fresh, nil, nil, 0, "Draining", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"deleted, and one waits":         {&drained, waits, waits, 1, "NamespacesPending", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"the cache does not know of one": {&drained, nil, waits, 0, "Draining", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
@@ -121,5 +122,80 @@ func TestReconcile(t *testing.T) {
 				t.Errorf("finalizers (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestNames: the first in the order of names registers a name, unless it is being deleted.
+func TestNames(t *testing.T) {
+	named := func(name string, initializers ...string) *v1alpha1.NamespaceInitializerConfiguration {
+		c := &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, initializer := range initializers {
+			c.Initializers = append(c.Initializers, v1alpha1.RegisteredInitializer{Name: initializer})
+		}
+		return c
+	}
+	deleted := named("00", "a.example.com", "b.example.com")
+	now := metav1.Now()
+	deleted.DeletionTimestamp = &now
+	all := []*v1alpha1.NamespaceInitializerConfiguration{
+		named("30", "c.example.com", "b.example.com", "a.example.com"), named("20", "b.example.com", "d.example.com"), named("10", "a.example.com", "b.example.com"), deleted,
+	}
+	want := map[string]string{
+		"00": "NoConflicts",
+		"10": "NoConflicts",
+		"20": `NameTaken initializers[0] "b.example.com" by configuration "10"`,
+		"30": `NameTaken initializers[1] "b.example.com" by configuration "10"; initializers[2] "a.example.com" by configuration "10"`,
+	}
+	for _, c := range all {
+		condition := names(c, all)
+		got := condition.Reason
+		if condition.Status == metav1.ConditionFalse {
+			_, taken, _ := strings.Cut(condition.Message, "remove or rename them: ")
+			got += " " + taken
+		}
+		if got != want[c.Name] {
+			t.Errorf("%s: %s, want %s", c.Name, got, want[c.Name])
+		}
+	}
+}
+
+// TestOneChangesOthers: what changes in one configuration is looked at in all of them, what
+// the controller itself writes is not.
+func TestOneChangesOthers(t *testing.T) {
+	factory := nsinitinformers.NewSharedInformerFactory(nsinitfake.NewClientset(), 0)
+	c, err := New(Dependencies{
+		Configurations: factory.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
+		Records:        factory.Nsinit().V1alpha1().NamespaceLifecycles(),
+		Clock:          testingclock.NewFakeClock(start()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"c", "d", "e"} {
+		other := configuration(nil)
+		other.Name = name
+		if err := c.Configurations.Informer().GetStore().Add(other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deletedAt := start()
+	status, generation := configuration(nil), configuration(nil)
+	status.Status.PendingNamespaces, generation.Generation = 3, 2
+	for name, test := range map[string]struct {
+		updated *v1alpha1.NamespaceInitializerConfiguration
+		want    int
+	}{
+		"its status":       {status, 1},
+		"its initializers": {generation, 3},
+		"it is deleted":    {configuration(&deletedAt), 3},
+	} {
+		c.configurationUpdated(configuration(nil), test.updated)
+		if c.queue.Len() != test.want {
+			t.Errorf("%s: %d are looked at, want %d", name, c.queue.Len(), test.want)
+		}
+		for c.queue.Len() > 0 {
+			item, _ := c.queue.Get()
+			c.queue.Done(item)
+		}
 	}
 }

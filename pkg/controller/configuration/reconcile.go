@@ -9,6 +9,7 @@ package configuration
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,6 +26,10 @@ const DrainPeriod = 20 * time.Second
 
 // ConditionDrained is False while a deleted configuration waits, and says for what.
 const ConditionDrained = "Drained"
+
+// ConditionNamesAccepted is False where an initializer of a configuration has no effect,
+// because another configuration has registered its name before.
+const ConditionNamesAccepted = "NamesAccepted"
 
 // isPendingOn says whether a record waits for an initializer of one incarnation of a
 // configuration.
@@ -44,11 +49,45 @@ func drainLeft(configuration *v1alpha1.NamespaceInitializerConfiguration, now ti
 	return configuration.DeletionTimestamp.Add(DrainPeriod).Sub(now)
 }
 
-// withStatus returns a copy with the status that follows from the number of namespaces
-// that are pending, or nil if it has that already.
-func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, pending int, now time.Time) *v1alpha1.NamespaceInitializerConfiguration {
+// registrant returns the configuration that registers a name instead of the given one: the
+// first in the order of names that is not being deleted, if it comes before. Or nil.
+func registrant(name string, configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration) *v1alpha1.NamespaceInitializerConfiguration {
+	var first *v1alpha1.NamespaceInitializerConfiguration
+	for _, other := range all {
+		if other.Name < configuration.Name && other.DeletionTimestamp == nil && (first == nil || other.Name < first.Name) &&
+			slices.ContainsFunc(other.Initializers, func(r v1alpha1.RegisteredInitializer) bool { return r.Name == name }) {
+			first = other
+		}
+	}
+	return first
+}
+
+// names tells which initializers of a configuration have no effect, and why.
+func names(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration) metav1.Condition {
+	var taken []string
+	for i, initializer := range configuration.Initializers {
+		if other := registrant(initializer.Name, configuration, all); other != nil {
+			taken = append(taken, fmt.Sprintf("initializers[%d] %q by configuration %q", i, initializer.Name, other.Name))
+		}
+	}
+	if len(taken) == 0 {
+		return metav1.Condition{Type: ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
+			Message: "every initializer of this configuration is in force"}
+	}
+	return metav1.Condition{Type: ConditionNamesAccepted, Status: metav1.ConditionFalse, Reason: "NameTaken",
+		Message: fmt.Sprintf("registered before and without effect here, remove or rename them: %s", strings.Join(taken, "; "))}
+}
+
+// withStatus returns a copy with the status that follows from all configurations and from
+// the number of namespaces that are pending, or nil if it has that already.
+func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration, pending int, now time.Time) *v1alpha1.NamespaceInitializerConfiguration {
 	updated := configuration.DeepCopy()
 	updated.Status.PendingNamespaces = int32(pending) //nolint:gosec // a count of namespaces
+	if configuration.DeletionTimestamp == nil {
+		condition := names(configuration, all)
+		condition.ObservedGeneration, condition.LastTransitionTime = configuration.Generation, metav1.NewTime(now)
+		meta.SetStatusCondition(&updated.Status.Conditions, condition)
+	}
 	if configuration.DeletionTimestamp != nil {
 		condition := metav1.Condition{
 			Type: ConditionDrained, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,

@@ -9,11 +9,13 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -51,7 +53,13 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 	case failNamespace:
 		return c.failNamespace(ctx, s)
 	case openGate:
-		return c.openGate(ctx, s.namespace)
+		return c.openGate(ctx, s)
+	case skipInitializer:
+		return c.skipInitializer(ctx, s.record)
+	case failInitializer:
+		return c.failInitializer(ctx, s.record)
+	case reportStall:
+		return c.reportStall(ctx, s.record)
 	}
 	return c.report(ctx, s)
 }
@@ -74,12 +82,17 @@ func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespa
 	case !isClosed(namespace) || apierrors.IsConflict(err):
 		return fmt.Errorf("cannot create the record: %w", err)
 	}
-	refusal := report{corev1.ConditionTrue, v1alpha1.ReasonNoRecord,
-		fmt.Sprintf("nsinit cannot tell yet which initializers the namespace needs, and tries again: %v", err)}
+	c.reportRefusal(ctx, namespace, err)
+	return fmt.Errorf("cannot create the record: %w", err)
+}
+
+// reportRefusal tells the tenant why there is no record.
+func (c *Controller) reportRefusal(ctx context.Context, namespace *corev1.Namespace, err error) {
+	refusal := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoRecord,
+		message: fmt.Sprintf("nsinit cannot tell yet which initializers the namespace needs, and tries again: %v", err)}
 	if reportErr := c.write(ctx, namespace, refusal); reportErr != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot report on the namespace", "err", reportErr)
 	}
-	return fmt.Errorf("cannot create the record: %w", err)
 }
 
 // secureNamespace acts as the built-in initializer: a participant that has to clean up
@@ -106,6 +119,51 @@ func (c *Controller) secureNamespace(ctx context.Context, s state) error {
 	return nil
 }
 
+// skipInitializer drops the first initializer at its deadline. If the initializer removed
+// itself meanwhile, the write fails with a conflict.
+func (c *Controller) skipInitializer(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
+	lifecycle := read.DeepCopy()
+	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, current(read))
+	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+	return c.initializeAtDeadline(ctx, read, lifecycle)
+}
+
+// failInitializer fails the initialization at the deadline of the first initializer.
+func (c *Controller) failInitializer(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
+	lifecycle := read.DeepCopy()
+	lifecycle.Spec.Initializers.Result = &metav1.Status{
+		Status: metav1.StatusFailure, Reason: metav1.StatusReasonTimeout, Code: http.StatusGatewayTimeout,
+		Message: deadlineMissed(read),
+	}
+	return c.initializeAtDeadline(ctx, read, lifecycle)
+}
+
+func (c *Controller) initializeAtDeadline(ctx context.Context, read, lifecycle *v1alpha1.NamespaceLifecycle) error {
+	policy := *plannedCurrent(read).FailurePolicy
+	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
+		return absent.Ignore(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, current(read), err))
+	}
+	c.Metrics.deadlines.WithLabelValues(string(policy)).Inc()
+	klog.FromContext(ctx).Info("Initializer missed its deadline", "initializer", current(read), "failurePolicy", policy)
+	return nil
+}
+
+// reportStall tells everybody that a turn has lasted for long. The event comes with the
+// first report alone: the next one finds the condition.
+func (c *Controller) reportStall(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
+	lifecycle := read.DeepCopy()
+	message := stalledMessage(read, c.StalledAfter)
+	meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
+		Reason: v1alpha1.ReasonTurnTooLong, Message: message,
+	})
+	if _, err := c.lifecycles().UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
+		return absent.Ignore(fmt.Errorf("cannot report that initializer %q has had its turn for long: %w", current(read), err))
+	}
+	c.Events.Event(namespaceOf(read), corev1.EventTypeWarning, eventStalled, message)
+	return nil
+}
+
 // failNamespace tells everybody why, and deletes the namespace. Finalizers hold it as
 // they hold any other.
 func (c *Controller) failNamespace(ctx context.Context, s state) error {
@@ -122,10 +180,10 @@ func (c *Controller) failNamespace(ctx context.Context, s state) error {
 
 // openGate removes the label and sets the conditions in one write, which fails if the
 // namespace changed since it was read. It is the only place where a gate opens.
-func (c *Controller) openGate(ctx context.Context, read *corev1.Namespace) error {
-	namespace := read.DeepCopy()
+func (c *Controller) openGate(ctx context.Context, s state) error {
+	read, namespace := s.namespace, s.namespace.DeepCopy()
 	delete(namespace.Labels, v1alpha1.LabelInitializing)
-	said := opened()
+	said := opened(s.record)
 	said.apply(namespace, c.Clock.Now())
 	updated, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
 	if err != nil {
@@ -146,7 +204,7 @@ func (c *Controller) openGate(ctx context.Context, read *corev1.Namespace) error
 	took := c.Clock.Since(read.CreationTimestamp.Time)
 	c.Metrics.openings.Inc()
 	c.Metrics.timeToReady.Observe(took.Seconds())
-	c.Events.Event(read, corev1.EventTypeNormal, v1alpha1.ReasonInitialized, "Every initializer is done: the namespace is open")
+	c.Events.Event(read, corev1.EventTypeNormal, v1alpha1.ReasonInitialized, "The namespace is open: "+said.message)
 	klog.FromContext(ctx).Info("Opened the gate", "uid", read.UID, "age", took)
 	return nil
 }

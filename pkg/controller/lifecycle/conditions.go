@@ -27,6 +27,9 @@ type report struct {
 	initializing corev1.ConditionStatus
 	reason       string
 	message      string
+	// stalled says that the current turn has lasted for long. Where it is empty, the
+	// condition Stalled ends if it is there.
+	stalled string
 }
 
 // describe returns what the conditions of the namespace should say, or nil where what they
@@ -44,16 +47,20 @@ func describe(s state) *report {
 		return ifClosed(s.namespace, v1alpha1.ReasonNoRecord,
 			"the record of the namespace was deleted and is created again as soon as these participants have let it go: "+holders(s.record))
 	case failure(s.record) != nil:
-		return &report{corev1.ConditionTrue, v1alpha1.ReasonFailed,
-			fmt.Sprintf("initializer %q failed: %s; the namespace is deleted", current(s.record), failure(s.record).Message)}
+		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed,
+			message: fmt.Sprintf("initializer %q failed: %s; the namespace is deleted", current(s.record), failure(s.record).Message)}
 	case current(s.record) != "":
-		return &report{corev1.ConditionTrue, v1alpha1.ReasonPending, waitingFor(s.record, current(s.record))}
+		said := &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: waitingFor(s.record, current(s.record))}
+		if condition := stall(s.record); condition != nil {
+			said.stalled = condition.Message
+		}
+		return said
 	case isClosed(s.namespace):
 		return nil // said when the gate opens
 	case isAdopted(s):
-		return &report{corev1.ConditionFalse, v1alpha1.ReasonAdopted, "the namespace was open before nsinit knew it"}
+		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was open before nsinit knew it"}
 	}
-	said := opened()
+	said := opened(s.record)
 	return &said
 }
 
@@ -66,7 +73,7 @@ func describeTerminating(s state) *report {
 	if !held || holders(s.record) == "" {
 		return nil
 	}
-	return &report{"", v1alpha1.ReasonTerminating, "the content of the namespace is gone, these participants have not cleaned up: " + holders(s.record)}
+	return &report{reason: v1alpha1.ReasonTerminating, message: "the content of the namespace is gone, these participants have not cleaned up: " + holders(s.record)}
 }
 
 // ifClosed tells why a namespace does not open. One that is open has nothing to wait for.
@@ -74,7 +81,7 @@ func ifClosed(namespace *corev1.Namespace, reason, message string) *report {
 	if !isClosed(namespace) {
 		return nil
 	}
-	return &report{corev1.ConditionTrue, reason, message}
+	return &report{initializing: corev1.ConditionTrue, reason: reason, message: message}
 }
 
 // holders returns the participants that a record waits for, in quotes.
@@ -113,6 +120,13 @@ func waitingFor(record *v1alpha1.NamespaceLifecycle, name string) string {
 	if entry.StartTime != nil {
 		text += " since " + entry.StartTime.UTC().Format(time.RFC3339)
 	}
+	if planned := plannedCurrent(record); entry.Deadline != nil && planned != nil && planned.FailurePolicy != nil {
+		then := "it is skipped"
+		if *planned.FailurePolicy == v1alpha1.Fail {
+			then = "the initialization fails and the namespace is deleted"
+		}
+		text += " until " + entry.Deadline.UTC().Format(time.RFC3339) + ", when " + then
+	}
 	if entry.Message != "" {
 		text += ": " + entry.Message
 	}
@@ -120,8 +134,26 @@ func waitingFor(record *v1alpha1.NamespaceLifecycle, name string) string {
 }
 
 // opened is what the conditions say once the gate is open.
-func opened() report {
-	return report{corev1.ConditionFalse, v1alpha1.ReasonInitialized, "every initializer is done"}
+func opened(record *v1alpha1.NamespaceLifecycle) report {
+	said := report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonInitialized, message: "every initializer is done"}
+	if len(record.Spec.Skipped) > 0 {
+		said.message = fmt.Sprintf("every initializer is done, but for these, which were skipped: %q", record.Spec.Skipped)
+	}
+	return said
+}
+
+// deadlineMissed says why an initialization fails at a deadline.
+func deadlineMissed(record *v1alpha1.NamespaceLifecycle) string {
+	return fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s", *plannedCurrent(record).TimeoutSeconds, v1alpha1.Fail)
+}
+
+// stalledMessage says whose turn has lasted for long, and what can be done about it.
+func stalledMessage(record *v1alpha1.NamespaceLifecycle, long time.Duration) string {
+	text := fmt.Sprintf("initializer %q has had its turn for longer than %s", current(record), long)
+	if began := record.Spec.Initializers.TurnStartTime; began != nil {
+		text += ", since " + began.UTC().Format(time.RFC3339)
+	}
+	return text + ": see whether it runs and what it logs; an administrator can skip it in this namespace, or take it out of its configuration"
 }
 
 // apply writes a report into the conditions of a namespace, and says whether that changed
@@ -142,7 +174,14 @@ func (r report) apply(namespace *corev1.Namespace, now time.Time) bool {
 		want.Reason, want.Message = r.reason, r.message
 		changed = setCondition(&namespace.Status.Conditions, want, now) || changed
 	}
-	return changed
+	stalled := corev1.NamespaceCondition{Type: v1alpha1.ConditionStalled, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, Message: r.stalled}
+	if r.stalled == "" {
+		if !slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionStalled }) {
+			return changed
+		}
+		stalled.Status, stalled.Reason, stalled.Message = corev1.ConditionFalse, v1alpha1.ReasonTurnEnded, "the turn that had lasted for long is over"
+	}
+	return setCondition(&namespace.Status.Conditions, stalled, now) || changed
 }
 
 func setCondition(conditions *[]corev1.NamespaceCondition, want corev1.NamespaceCondition, now time.Time) bool {

@@ -54,6 +54,9 @@ type Dependencies struct {
 	Events     record.EventRecorder
 	Metrics    *Metrics
 	Clock      clock.WithTicker
+	// StalledAfter is how long a turn may last before it is reported as stalled. Zero:
+	// none is.
+	StalledAfter time.Duration
 }
 
 // Controller drives each namespace through its life.
@@ -67,6 +70,8 @@ type Controller struct {
 
 	mu     sync.Mutex
 	closed sets.Set[string]
+
+	turns turns
 }
 
 // New returns a controller that is not running yet. It registers handlers with the
@@ -80,6 +85,7 @@ func New(d Dependencies) (*Controller, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
 		closed: sets.New[string](),
+		turns:  turns{seen: map[string]sighting{}},
 	}
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		d.Namespaces.Informer(): cache.ResourceEventHandlerFuncs{
@@ -87,9 +93,9 @@ func New(d Dependencies) (*Controller, error) {
 			UpdateFunc: c.namespaceUpdated,
 			DeleteFunc: c.namespaceGone,
 		},
-		d.Records.Informer(): cache.ResourceEventHandlerFuncs{
-			AddFunc:    c.enqueue,
-			UpdateFunc: func(_, updated any) { c.enqueue(updated) },
+		d.Records.Informer(): cache.ResourceEventHandlerDetailedFuncs{
+			AddFunc:    c.recordAdded,
+			UpdateFunc: c.recordUpdated,
 			DeleteFunc: c.enqueue,
 		},
 	} {
@@ -117,6 +123,23 @@ func (c *Controller) enqueueAll() {
 			c.queue.Add(key)
 		}
 	}
+}
+
+// recordAdded tells of a record that is new. Of those that were there before this process
+// led, it was told then.
+func (c *Controller) recordAdded(object any, isInInitialList bool) {
+	if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && !isInInitialList {
+		c.tell(nil, lifecycle)
+	}
+	c.enqueue(object)
+}
+
+func (c *Controller) recordUpdated(was, is any) {
+	before, ok := was.(*v1alpha1.NamespaceLifecycle)
+	if after, isRecord := is.(*v1alpha1.NamespaceLifecycle); ok && isRecord {
+		c.tell(before, after)
+	}
+	c.enqueue(is)
 }
 
 func (c *Controller) namespaceSeen(object any) {
@@ -210,13 +233,23 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if exempt && leftAlone(s) {
 		return nil
 	}
+	c.measureTurn(name, &s)
 	step := next(s)
 	if step == nothing {
+		if s.turn.wake > 0 {
+			c.queue.AddAfter(name, s.turn.wake)
+		}
 		return c.report(ctx, s)
 	}
-	if s, err = c.live(ctx, name); err != nil {
+	read, err := c.live(ctx, name)
+	if err != nil {
+		if step == createRecord && isClosed(s.namespace) {
+			c.reportRefusal(ctx, s.namespace, err)
+		}
 		return err
 	}
+	s = read
+	c.measureTurn(name, &s)
 	if now := next(s); now != step {
 		// The cache is behind; its next event comes back to this name. Should it be
 		// the live state that moved on to a step of its own, take that one.
@@ -224,6 +257,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)
 	return c.take(ctx, step, s)
+}
+
+// measureTurn adds to a state what time has made of the current turn.
+func (c *Controller) measureTurn(name string, s *state) {
+	now := c.Clock.Now()
+	s.turn = measure(s.record, c.turns.look(name, s.record, now), now, c.StalledAfter)
 }
 
 // leftAlone says whether an exempt namespace may be left alone. One that was closed, or

@@ -145,7 +145,7 @@ func TestReconcileWrites(t *testing.T) {
 		"releases a record":                 {namespace(deleting, withFinalizers()), aRecord(leaving), []string{"update namespacelifecycles/finalize"}},
 		"releases a namespace":              {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil, []string{"create namespaces/finalize"}},
 		"removes a namespace by its UID":    {namespace(deleting, withFinalizers()), nil, []string{"delete namespaces uid=new"}},
-		"does nothing to an open namespace": {namespace(func(n *corev1.Namespace) { said := opened(); said.apply(n, time.Now()) }), aRecord(), nil},
+		"does nothing to an open namespace": {namespace(func(n *corev1.Namespace) { said := opened(aRecord()); said.apply(n, time.Now()) }), aRecord(), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestOpenGate(t *testing.T) {
 	if diff := cmp.Diff(want, said); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
-	if event := <-f.events.Events; event != "Normal Initialized Every initializer is done: the namespace is open" {
+	if event := <-f.events.Events; event != "Normal Initialized The namespace is open: every initializer is done" {
 		t.Errorf("event %q", event)
 	}
 }

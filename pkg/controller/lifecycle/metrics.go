@@ -17,6 +17,7 @@ type Metrics struct {
 	failures    *metrics.Counter
 	pending     *metrics.Gauge
 	timeToReady *metrics.Histogram
+	deadlines   *metrics.CounterVec
 }
 
 // NewMetrics returns metrics that are not registered yet.
@@ -44,12 +45,16 @@ func NewMetrics() *Metrics {
 			Help:    "Time from the creation of a namespace to the opening of its gate, in seconds. Creation times are whole seconds.",
 			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600},
 		}),
+		deadlines: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "deadlines_missed_total", StabilityLevel: metrics.ALPHA,
+			Help: "Number of initializers that missed their deadline, by the failurePolicy that took effect.",
+		}, []string{"failure_policy"}),
 	}
 }
 
 // Register registers the metrics with a registry, whose function is given.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, metric := range []metrics.Registerable{m.openings, m.records, m.failures, m.pending, m.timeToReady} {
+	for _, metric := range []metrics.Registerable{m.openings, m.records, m.failures, m.pending, m.timeToReady, m.deadlines} {
 		if err := register(metric); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -20,6 +21,8 @@ import (
 type state struct {
 	namespace *corev1.Namespace
 	record    *v1alpha1.NamespaceLifecycle
+	// turn is what time has made of the current initializer's turn.
+	turn turn
 }
 
 // action is the next step for one name. Each is idempotent, and each is taken on a state
@@ -44,6 +47,14 @@ const (
 	removeNamespace action = "RemoveNamespace"
 	// secureNamespace: it is the built-in initializer's turn.
 	secureNamespace action = "SecureNamespace"
+	// skipInitializer: the deadline of an initializer is past whose failurePolicy is
+	// Ignore.
+	skipInitializer action = "SkipInitializer"
+	// failInitializer: the deadline of an initializer is past whose failurePolicy is
+	// Fail.
+	failInitializer action = "FailInitializer"
+	// reportStall: the turn of an initializer has lasted for long.
+	reportStall action = "ReportStall"
 	// failNamespace: an initializer failed, so the namespace is deleted.
 	failNamespace action = "FailNamespace"
 	// openGate: every initializer is done, and the gate is still closed.
@@ -79,6 +90,12 @@ func next(s state) action {
 		return failNamespace
 	case current(s.record) == v1alpha1.InitializerLifecycle:
 		return secureNamespace
+	case s.turn.overdue && *plannedCurrent(s.record).FailurePolicy == v1alpha1.Ignore:
+		return skipInitializer
+	case s.turn.overdue:
+		return failInitializer
+	case s.turn.stalled && stall(s.record) == nil:
+		return reportStall
 	case current(s.record) == "" && isClosed(s.namespace):
 		return openGate
 	}
@@ -144,6 +161,15 @@ func failure(record *v1alpha1.NamespaceLifecycle) *metav1.Status {
 		return nil
 	}
 	return record.Spec.Initializers.Result
+}
+
+// stall returns the condition that says that the current turn has lasted for long, or nil.
+func stall(record *v1alpha1.NamespaceLifecycle) *metav1.Condition {
+	condition := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled)
+	if condition == nil || condition.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return condition
 }
 
 // isClosed says whether a namespace's gate is closed.

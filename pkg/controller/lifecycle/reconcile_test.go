@@ -145,7 +145,7 @@ func TestNext(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := next(state{test.namespace, test.record}); got != test.want {
+			if got := next(state{namespace: test.namespace, record: test.record}); got != test.want {
 				t.Errorf("next is %s, want %s", got, test.want)
 			}
 		})
@@ -162,9 +162,11 @@ func TestDescribe(t *testing.T) {
 	says := func(r report) namespaceOption {
 		return func(n *corev1.Namespace) { r.apply(n, metav1.Now().Time) }
 	}
-	adopted := report{corev1.ConditionFalse, v1alpha1.ReasonAdopted, "the namespace was open before nsinit knew it"}
-	done := opened()
-	reportOn := func(reason, message string) *report { return &report{corev1.ConditionTrue, reason, message} }
+	adopted := report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was open before nsinit knew it"}
+	done := opened(aRecord())
+	reportOn := func(reason, message string) *report {
+		return &report{initializing: corev1.ConditionTrue, reason: reason, message: message}
+	}
 	finalized := func(r *v1alpha1.NamespaceLifecycle) { r.Finalizers = []string{"example.com/other"} }
 	tests := map[string]struct {
 		namespace *corev1.Namespace
@@ -173,13 +175,13 @@ func TestDescribe(t *testing.T) {
 	}{
 		"no record": {namespace(closed), nil, nil},
 		"it waits": {namespace(closed), aRecord(pending("a.example.com", "b.example.com"), entry("")),
-			&report{corev1.ConditionTrue, v1alpha1.ReasonPending, `waiting for initializer "a.example.com" (1 of 2) since 2026-01-01T00:00:00Z`}},
+			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: `waiting for initializer "a.example.com" (1 of 2) since 2026-01-01T00:00:00Z`}},
 		"it waits, with a message": {namespace(closed), aRecord(pending("a.example.com"), entry("no answer")),
-			&report{corev1.ConditionTrue, v1alpha1.ReasonPending, `waiting for initializer "a.example.com" (1 of 1) since 2026-01-01T00:00:00Z: no answer`}},
+			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: `waiting for initializer "a.example.com" (1 of 1) since 2026-01-01T00:00:00Z: no answer`}},
 		"it failed": {namespace(closed), aRecord(pending("a.example.com"), failed),
-			&report{corev1.ConditionTrue, v1alpha1.ReasonFailed, `initializer "a.example.com" failed: no quota left; the namespace is deleted`}},
+			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: `initializer "a.example.com" failed: no quota left; the namespace is deleted`}},
 		"it waits for the former record": {namespace(closed), aRecord(former, leaving, held("p.example.com")),
-			&report{corev1.ConditionTrue, v1alpha1.ReasonFormerIncarnation, `waiting for the record of the former namespace of this name, which these participants have not let go: "p.example.com"`}},
+			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, message: `waiting for the record of the former namespace of this name, which these participants have not let go: "p.example.com"`}},
 		"it waits for a former record that several hold": {namespace(closed), aRecord(former, leaving, held("p.example.com", "kubernetes", "q.example.com"), finalized),
 			reportOn(v1alpha1.ReasonFormerIncarnation, `waiting for the record of the former namespace of this name, which these participants have not let go: "p.example.com", "q.example.com", "example.com/other"`)},
 		"it is open, and there is a former record": {namespace(), aRecord(former, leaving, held("p.example.com")), nil},
@@ -201,11 +203,11 @@ func TestDescribe(t *testing.T) {
 		"it is deleted, a former record is held": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(former, leaving, held("p.example.com")), nil},
 		"it is deleted, nobody has to clean up":  {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving), nil},
 		"it is deleted, a participant cleans up": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")),
-			&report{"", v1alpha1.ReasonTerminating, `the content of the namespace is gone, these participants have not cleaned up: "p.example.com"`}},
+			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is gone, these participants have not cleaned up: "p.example.com"`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := describe(state{test.namespace, test.record})
+			got := describe(state{namespace: test.namespace, record: test.record})
 			switch {
 			case (got == nil) != (test.want == nil):
 				t.Errorf("got %+v, want %+v", got, test.want)
@@ -229,17 +231,17 @@ func TestApply(t *testing.T) {
 		want    []corev1.NamespaceCondition
 		changed bool
 	}{
-		"nothing was said": {[]corev1.NamespaceCondition{foreign}, report{corev1.ConditionTrue, "A", "m"},
+		"nothing was said": {[]corev1.NamespaceCondition{foreign}, report{initializing: corev1.ConditionTrue, reason: "A", message: "m"},
 			[]corev1.NamespaceCondition{foreign, condition("Initializing", "True", "A", now), condition("Ready", "False", "A", now)}, true},
-		"the same was said": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{corev1.ConditionTrue, "A", "m"},
+		"the same was said": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{initializing: corev1.ConditionTrue, reason: "A", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, false},
-		"the reason is another": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{corev1.ConditionTrue, "B", "m"},
+		"the reason is another": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{initializing: corev1.ConditionTrue, reason: "B", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "B", then), condition("Ready", "False", "B", then)}, true},
-		"the status is another": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{corev1.ConditionFalse, "B", "m"},
+		"the status is another": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{initializing: corev1.ConditionFalse, reason: "B", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "False", "B", now), condition("Ready", "True", "B", now)}, true},
-		"somebody changed one of them": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{corev1.ConditionFalse, "A", "m"},
+		"somebody changed one of them": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{initializing: corev1.ConditionFalse, reason: "A", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "False", "A", now), condition("Ready", "True", "A", then)}, true},
-		"only Ready is at stake": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{"", "B", "m"},
+		"only Ready is at stake": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{reason: "B", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "B", now)}, true},
 	}
 	for name, test := range tests {

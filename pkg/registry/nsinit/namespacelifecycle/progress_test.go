@@ -19,6 +19,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/util/clockdrift"
 )
 
 func planOf(names ...string) *nsinit.NamespaceLifecycle {
@@ -213,7 +214,7 @@ func TestStalled(t *testing.T) {
 // bound are long past, whatever clock stamped the beginning.
 func TestRepair(t *testing.T) {
 	const bound = 10 * time.Minute
-	drift := int(clockDrift / time.Second)
+	drift := int(clockdrift.Max / time.Second)
 	tests := map[string]struct {
 		policy  nsinit.FailurePolicyType
 		seconds int32

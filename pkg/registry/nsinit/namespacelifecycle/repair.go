@@ -10,18 +10,15 @@ import (
 	"time"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/util/clockdrift"
 )
-
-// clockDrift is how far the clocks of two replicas may be apart. The turn may have been
-// stamped by one that is behind, so a repair comes that much later.
-const clockDrift = 10 * time.Second
 
 // repairer is the actor of a repair in the record's status.
 const repairer = "nsinit-apiserver"
 
 // RepairDue says whether the first pending initializer of a record should have been dropped
 // long ago: its failurePolicy is Ignore, and both the given bound and its own deadline are
-// past. The controller drops it at its deadline; that it did not shows that it is not there.
+// past, whatever clock stamped the beginning of the turn. The controller drops it at its deadline; that it did not shows that it is not there.
 func RepairDue(record *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) bool {
 	planned := current(record)
 	if bound <= 0 || record.DeletionTimestamp != nil || failure(record) != nil || planned == nil ||
@@ -29,7 +26,7 @@ func RepairDue(record *nsinit.NamespaceLifecycle, now time.Time, bound time.Dura
 		return false
 	}
 	due, start := deadlineTime(record), record.Spec.Initializers.TurnStartTime
-	return due != nil && now.After(due.Add(clockDrift)) && now.After(start.Add(bound+clockDrift))
+	return due != nil && now.After(due.Add(clockdrift.Max)) && now.After(start.Add(bound+clockdrift.Max))
 }
 
 // Repair drops the first pending initializer of a record if that is due.
