@@ -21,6 +21,8 @@ const (
 	demoNamespace = "shop"
 	approval      = "approval.example.com"
 	settleLimit   = time.Minute
+	// inForce is how long the story waits after it registered the initializers.
+	inForce = 2 * time.Second
 )
 
 // story is the demo while it plays.
@@ -98,6 +100,12 @@ func (s *story) register(ctx context.Context) (string, error) {
 		if _, err := s.admin(ctx, "apply", "--server-side", "-f", filepath.Join(s.Root, "artifacts", "examples", manifest)); err != nil {
 			return "", err
 		}
+	}
+	// They are in force for namespaces that are created a second and one list later.
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-time.After(inForce):
 	}
 	out, err := s.admin(ctx, "get", "namespaceinitializerconfigurations")
 	return out, expect(err, out, "policy-population.nsinit.dev", approval)

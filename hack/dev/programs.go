@@ -139,6 +139,8 @@ func (c *Cluster) nsinitControllerManagerArgs() []string {
 		"leader-elect-lease-duration", "5s",
 		"leader-elect-renew-deadline", "3s",
 		"leader-elect-retry-period", "1s",
+		// Soon enough to be seen.
+		"stalled-after", "10s",
 	), "-v=2")
 }
 

@@ -66,7 +66,9 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nsinit, err := versioned.NewForConfig(config)
+	nsinitConfig := rest.CopyConfig(config)
+	nsinitConfig.Wrap(tryOnce)
+	nsinit, err := versioned.NewForConfig(nsinitConfig)
 	if err != nil {
 		return err
 	}

@@ -11,18 +11,17 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
@@ -34,31 +33,16 @@ import (
 func TestEtcdCluster(t *testing.T) {
 	c := connect(t)
 	pki := func(name string) string { return filepath.Join(c.dir, "pki", name) }
-	var ports map[string]int
-	data, err := os.ReadFile(filepath.Join(c.dir, "ports.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &ports); err != nil {
-		t.Fatal(err)
-	}
-	etcd := fmt.Sprintf("https://127.0.0.1:%d", ports["etcd"])
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	etcd := fmt.Sprintf("https://127.0.0.1:%d", c.ports(t)["etcd"])
+	port := freePort(t)
+	c.grantStorageIdentity(t, "nsinit-storage-second")
 
 	var log bytes.Buffer
 	server := exec.CommandContext(t.Context(), filepath.Join(c.root, "_output", "bin", "nsinit-apiserver"),
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--kubeconfig="+filepath.Join(c.dir, "nsinit-apiserver.kubeconfig"),
 		"--tls-cert-file="+pki("nsinit-apiserver.crt"), "--tls-private-key-file="+pki("nsinit-apiserver.key"),
 		"--etcd-servers="+etcd, "--etcd-cafile="+pki("etcd-ca.crt"), "--etcd-certfile="+pki("etcd.crt"), "--etcd-keyfile="+pki("etcd.key"),
-		"--etcd-prefix=/second")
+		"--etcd-prefix=/second", "--storage-identity-configmap=nsinit-system/nsinit-storage-second")
 	server.Stdout, server.Stderr = &log, &log
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -71,13 +55,10 @@ func TestEtcdCluster(t *testing.T) {
 		}
 	}()
 
-	config := rest.CopyConfig(c.admin)
-	config.Host, config.CAData, config.CAFile = "https://"+address, nil, pki("nsinit-ca.crt")
+	config := c.direct(t)
+	config.Host = "https://127.0.0.1:" + port
 	name := uniqueName("second")
 	eventually(t, "the second server takes a configuration", func(ctx context.Context) error {
-		// A server asks for client certificates once it has read which authority signs
-		// them. A connection from before stays anonymous, so each try makes its own.
-		config.Dial = (&net.Dialer{}).DialContext
 		client := versioned.NewForConfigOrDie(config)
 		if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
 			return err
@@ -101,10 +82,57 @@ func TestEtcdCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(stored.Kvs) != 1 || !bytes.HasPrefix(stored.Kvs[0].Value, []byte("k8s\x00")) || !bytes.HasSuffix(stored.Kvs[0].Key, []byte(name)) {
-		t.Errorf("etcd holds %v", stored.Kvs)
+	var keys []string
+	for _, kv := range stored.Kvs {
+		if !bytes.HasPrefix(kv.Value, []byte("k8s\x00")) {
+			t.Errorf("%s is not stored as protobuf", kv.Key)
+		}
+		keys = append(keys, string(kv.Key))
+	}
+	want := []string{"/second/nsinit.dev/namespaceinitializerconfigurations/" + name, "/second/storage-identity"}
+	if diff := cmp.Diff(want, keys); diff != "" {
+		t.Errorf("etcd holds (-want +got):\n%s", diff)
 	}
 	if list, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().List(context.Background(), metav1.ListOptions{FieldSelector: "metadata.name=" + name}); err != nil || len(list.Items) != 0 {
 		t.Errorf("the first server knows of it: %v %v", list, err)
 	}
+}
+
+// grantStorageIdentity lets nsinit-apiserver name its storage in another ConfigMap than that
+// of the installation, until the test ends.
+func (c *cluster) grantStorageIdentity(t *testing.T, configMap string) {
+	t.Helper()
+	ctx := context.Background()
+	meta := metav1.ObjectMeta{Namespace: "nsinit-system", Name: uniqueName("e2e")}
+	if _, err := c.core.RbacV1().Roles(meta.Namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{configMap}, Verbs: []string{"get"},
+	}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.core.RbacV1().RoleBindings(meta.Namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "nsinit-system", Name: "nsinit-apiserver"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.core.RbacV1().RoleBindings(meta.Namespace).Delete(ctx, meta.Name, metav1.DeleteOptions{})
+		_ = c.core.RbacV1().Roles(meta.Namespace).Delete(ctx, meta.Name, metav1.DeleteOptions{})
+		_ = c.core.CoreV1().ConfigMaps(meta.Namespace).Delete(ctx, configMap, metav1.DeleteOptions{})
+	})
+}
+
+// freePort returns a port of the loopback interface that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

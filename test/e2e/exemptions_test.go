@@ -114,7 +114,7 @@ func TestExemptionsGuarded(t *testing.T) {
 			return client.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{FieldSelector: "metadata.name=" + exemptions})
 		},
 	} {
-		if err := refusedBy("nsinit-guard-exemptions", write(t.Context())); err != nil {
+		if err := refusedBy("nsinit-guard-configmaps", write(t.Context())); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,10 +11,14 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -150,8 +154,72 @@ func (c *cluster) configure(t *testing.T, initializers ...v1alpha1.RegisteredIni
 		if err := client.Delete(context.Background(), configuration.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
+		c.waitInForce(t)
 	})
+	c.waitInForce(t)
 	return configuration
+}
+
+// waitInForce waits until every change of the configurations that was acknowledged before is
+// in force: until the server's last list began later.
+func (c *cluster) waitInForce(t *testing.T) {
+	t.Helper()
+	changed := time.Now()
+	client := versioned.NewForConfigOrDie(c.direct(t)).Discovery().RESTClient()
+	eventually(t, "the configurations are in force", func(ctx context.Context) error {
+		asked := time.Now()
+		metrics, err := client.Get().AbsPath("/metrics").DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		age, err := listAge(metrics)
+		if err == nil && !asked.Add(-age).After(changed) {
+			err = fmt.Errorf("the last list is %s old", age)
+		}
+		return err
+	})
+}
+
+// listAge returns the age of the last list of the configurations, of which a server's metrics
+// tell.
+func listAge(metrics []byte) (time.Duration, error) {
+	for line := range strings.SplitSeq(string(metrics), "\n") {
+		if value, ok := strings.CutPrefix(line, "nsinit_configurations_list_age_seconds "); ok {
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, err
+			}
+			return time.Duration(min(seconds, 3600) * float64(time.Second)), nil
+		}
+	}
+	return 0, errors.New("the metrics do not tell the age of the last list")
+}
+
+// direct returns the configuration of an administrator's client that reaches nsinit-apiserver
+// itself, not through the aggregator. A server asks for client certificates once it has read
+// which authority signs them, and a connection from before stays anonymous, so each request
+// makes its own.
+func (c *cluster) direct(t *testing.T) *rest.Config {
+	t.Helper()
+	config := rest.CopyConfig(c.admin)
+	config.Host = fmt.Sprintf("https://127.0.0.1:%d", c.ports(t)["nsinit-apiserver"])
+	config.CAData, config.CAFile = nil, filepath.Join(c.dir, "pki", "nsinit-ca.crt")
+	config.Dial = (&net.Dialer{}).DialContext
+	return config
+}
+
+// ports returns the ports of the control plane, by program.
+func (c *cluster) ports(t *testing.T) map[string]int {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.dir, "ports.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ports map[string]int
+	if err := json.Unmarshal(data, &ports); err != nil {
+		t.Fatal(err)
+	}
+	return ports
 }
 
 func named(names ...string) []v1alpha1.RegisteredInitializer {

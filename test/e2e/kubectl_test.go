@@ -44,7 +44,11 @@ func TestKubectl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { _, _ = c.kubectl("delete", "nsic", name, "--wait=false") })
+	t.Cleanup(func() {
+		_, _ = c.kubectl("delete", "nsic", name, "--wait=false")
+		c.waitInForce(t)
+	})
+	c.waitInForce(t)
 	says(must("get", "namespaceinitializerconfigurations"), "NAME", "PHASE", "INITIALIZERS", "PENDING", "one.example.com,two.example.com")
 	says(must("describe", "nsic", name), "one.example.com", "Finalizers", "kubernetes")
 	says(must("explain", "namespacelifecycles.spec.initializers"),

@@ -77,13 +77,7 @@ func TestStory(t *testing.T) {
 	c.waitReady(t, namespace)
 	eventually(t, "the tenant writes", func(ctx context.Context) error { return writeConfigMap(ctx, tenant, namespace) })
 
-	events, err := c.core.CoreV1().Events("default").List(context.Background(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(events.Items) != 1 || events.Items[0].Reason != v1alpha1.ReasonInitialized {
-		t.Errorf("events of the namespace: %v", events.Items)
-	}
+	c.waitEvents(t, namespace, "InitializerRunning", "InitializerDone", "InitializerRunning", "InitializerDone", v1alpha1.ReasonInitialized)
 	if out, err := c.kubectl("describe", "nsl", namespace); err != nil || !strings.Contains(out, "two.example.com") {
 		t.Errorf("kubectl describe: %v\n%s", err, out)
 	}
@@ -91,6 +85,29 @@ func TestStory(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.waitNoRecord(t, namespace)
+}
+
+// waitEvents waits until the events on a namespace have these reasons, in this order. They are
+// in the namespace default.
+func (c *cluster) waitEvents(t *testing.T, namespace string, want ...string) []corev1.Event {
+	t.Helper()
+	var list *corev1.EventList
+	eventually(t, "the events of namespace "+namespace, func(ctx context.Context) (err error) {
+		list, err = c.core.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,involvedObject.name=" + namespace})
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(list.Items, func(a, b corev1.Event) int { return int(revision(a.ResourceVersion) - revision(b.ResourceVersion)) })
+		var reasons []string
+		for _, event := range list.Items {
+			reasons = append(reasons, event.Reason)
+		}
+		if !slices.Equal(reasons, want) {
+			err = fmt.Errorf("their reasons are %q, want %q", reasons, want)
+		}
+		return err
+	})
+	return list.Items
 }
 
 func (c *cluster) waitNoRecord(t *testing.T, namespace string) {
