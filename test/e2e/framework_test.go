@@ -294,3 +294,13 @@ func (c *cluster) isClosed(t *testing.T, namespace string) bool {
 	_, closed := n.Labels[v1alpha1.LabelInitializing]
 	return closed
 }
+
+// jsonOf returns an object in JSON.
+func jsonOf(t *testing.T, object any) string {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

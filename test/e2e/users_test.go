@@ -88,6 +88,22 @@ func (c *cluster) grant(t *testing.T, user string, client kubernetes.Interface, 
 	}
 }
 
+// waitMay waits until a user has a right, in the whole cluster or in a namespace.
+func (c *cluster) waitMay(t *testing.T, config *rest.Config, resource, verb string, namespace ...string) {
+	t.Helper()
+	question := authorizationv1.ResourceAttributes{Resource: resource, Verb: verb, Namespace: strings.Join(namespace, "")}
+	client := kubernetes.NewForConfigOrDie(config)
+	eventually(t, fmt.Sprintf("%s has the right to %s %s", config.Impersonate.UserName, verb, resource), func(ctx context.Context) error {
+		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &question},
+		}, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+}
+
 // serviceAccount makes a service account with rights in the whole cluster, and returns its
 // user name and the configuration of a client that has its token.
 func (c *cluster) serviceAccount(t *testing.T, rules ...rbacv1.PolicyRule) (string, *rest.Config) {
