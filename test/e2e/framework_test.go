@@ -139,9 +139,18 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	}
 }
 
-// configure registers initializers, and takes them away when the test ends. Tests run one
-// after the other, so that each has the configurations that it makes.
+// configure registers initializers, waits until they are in force, and takes them away when
+// the test ends. Tests run one after the other, so that each has the configurations that it
+// makes.
 func (c *cluster) configure(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
+	t.Helper()
+	configuration := c.register(t, initializers...)
+	c.waitInForce(t)
+	return configuration
+}
+
+// register registers initializers, and takes them away when the test ends.
+func (c *cluster) register(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
 	t.Helper()
 	client := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configuration, err := client.Create(context.Background(), &v1alpha1.NamespaceInitializerConfiguration{
@@ -156,7 +165,6 @@ func (c *cluster) configure(t *testing.T, initializers ...v1alpha1.RegisteredIni
 		}
 		c.waitInForce(t)
 	})
-	c.waitInForce(t)
 	return configuration
 }
 
@@ -165,10 +173,9 @@ func (c *cluster) configure(t *testing.T, initializers ...v1alpha1.RegisteredIni
 func (c *cluster) waitInForce(t *testing.T) {
 	t.Helper()
 	changed := time.Now()
-	client := versioned.NewForConfigOrDie(c.direct(t)).Discovery().RESTClient()
-	eventually(t, "the configurations are in force", func(ctx context.Context) error {
+	eventually(t, "the configurations are in force", func(context.Context) error {
 		asked := time.Now()
-		metrics, err := client.Get().AbsPath("/metrics").DoRaw(ctx)
+		metrics, err := c.nsinitMetrics(t)
 		if err != nil {
 			return err
 		}
@@ -178,6 +185,12 @@ func (c *cluster) waitInForce(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// nsinitMetrics returns the metrics of nsinit-apiserver.
+func (c *cluster) nsinitMetrics(t *testing.T) ([]byte, error) {
+	t.Helper()
+	return versioned.NewForConfigOrDie(c.direct(t)).Discovery().RESTClient().Get().AbsPath("/metrics").MaxRetries(0).DoRaw(context.Background())
 }
 
 // listAge returns the age of the last list of the configurations, of which a server's metrics

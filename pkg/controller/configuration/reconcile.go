@@ -21,7 +21,7 @@ import (
 
 // DrainPeriod is how long after the deletion of a configuration a record may still be
 // created with its initializers: the list that admission goes by may be 5 s old, the
-// creation of a record takes 10 s at most, and clocks differ a little.
+// creation of a record takes 5 s at most, and the clocks of two machines may differ by 10 s.
 const DrainPeriod = 20 * time.Second
 
 // ConditionDrained is False while a deleted configuration waits, and says for what.

@@ -27,7 +27,7 @@ import (
 
 // CreateTimeout is how long the creation of a record may take. A configuration that was
 // deleted is not let go before the last creation that may still use it has ended.
-const CreateTimeout = 10 * time.Second
+const CreateTimeout = 5 * time.Second
 
 // take takes a step on a state that was read live.
 func (c *Controller) take(ctx context.Context, step action, s state) error {
@@ -82,17 +82,12 @@ func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespa
 	case !isClosed(namespace) || apierrors.IsConflict(err):
 		return fmt.Errorf("cannot create the record: %w", err)
 	}
-	c.reportRefusal(ctx, namespace, err)
-	return fmt.Errorf("cannot create the record: %w", err)
-}
-
-// reportRefusal tells the tenant why there is no record.
-func (c *Controller) reportRefusal(ctx context.Context, namespace *corev1.Namespace, err error) {
 	refusal := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoRecord,
 		message: fmt.Sprintf("nsinit cannot tell yet which initializers the namespace needs, and tries again: %v", err)}
 	if reportErr := c.write(ctx, namespace, refusal); reportErr != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot report on the namespace", "err", reportErr)
 	}
+	return fmt.Errorf("cannot create the record: %w", err)
 }
 
 // secureNamespace acts as the built-in initializer: a participant that has to clean up

@@ -241,14 +241,13 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		}
 		return c.report(ctx, s)
 	}
-	read, err := c.live(ctx, name)
-	if err != nil {
-		if step == createRecord && isClosed(s.namespace) {
-			c.reportRefusal(ctx, s.namespace, err)
-		}
+	if step == createRecord {
+		// The server reads the namespace live, and refuses what is there already.
+		return c.take(ctx, step, s)
+	}
+	if s, err = c.live(ctx, name); err != nil {
 		return err
 	}
-	s = read
 	c.measureTurn(name, &s)
 	if now := next(s); now != step {
 		// The cache is behind; its next event comes back to this name. Should it be

@@ -31,7 +31,7 @@ import (
 // CreateTimeout bounds the creation of a record, from admission to etcd. Together with
 // the age that a list of configurations may have, it bounds how long after the deletion
 // of a configuration a record may still be created with its initializers.
-const CreateTimeout = 10 * time.Second
+const CreateTimeout = 5 * time.Second
 
 // Storage holds what serves records.
 type Storage struct {

@@ -1,0 +1,151 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// documented returns the commands under a heading of docs/operate.md.
+func (c *cluster) documented(t *testing.T, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.root, "docs", "operate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "# "+heading+"\n")
+	_, section, fenced := strings.Cut(section, "```console\n")
+	commands, _, closed := strings.Cut(section, "```")
+	if !found || !fenced || !closed {
+		t.Fatalf("docs/operate.md has no commands under %q", heading)
+	}
+	return commands
+}
+
+// runDocumented runs the commands under a heading of docs/operate.md as they stand there, but
+// for the words in capitals, and returns what they print.
+func (c *cluster) runDocumented(t *testing.T, heading string, words map[string]string) string {
+	t.Helper()
+	out, err := c.tryDocumented(t, heading, words)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", heading, err, out)
+	}
+	return out
+}
+
+func (c *cluster) tryDocumented(t *testing.T, heading string, words map[string]string) (string, error) {
+	t.Helper()
+	commands := c.documented(t, heading)
+	for word, value := range words {
+		commands = strings.ReplaceAll(commands, word, value)
+	}
+	command := exec.CommandContext(t.Context(), "bash", "-o", "errexit", "-o", "pipefail", "-c", commands)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig(), "HOME="+c.dir, "PATH="+filepath.Join(c.root, "_output", "bin")+":"+os.Getenv("PATH"))
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+// TestOperate: the commands by which an administrator takes a broken initializer out of the
+// way do what docs/operate.md says.
+func TestOperate(t *testing.T) {
+	c := connect(t)
+	stored := c.configure(t, named("broken.example.com", "works.example.com")...)
+	namespace := c.createNamespace(t, c.admin).Name
+	c.waitCurrent(t, namespace, "broken.example.com")
+	words := map[string]string{"NAMESPACE": namespace, "INITIALIZER": "broken.example.com", "CONFIGURATION": stored.Name}
+	if out := c.runDocumented(t, "Who is being waited for", words); !strings.Contains(out, "broken.example.com") {
+		t.Errorf("it does not tell who is waited for:\n%s", out)
+	}
+
+	c.runDocumented(t, "Let it miss its deadline", words)
+	configured := func() []v1alpha1.RegisteredInitializer {
+		configuration, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(t.Context(), stored.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return configuration.Initializers
+	}
+	if first := configured()[0]; first.FailurePolicy == nil || *first.FailurePolicy != v1alpha1.Ignore || *first.TimeoutSeconds != 30 {
+		t.Errorf("it has no deadline: %+v", first)
+	}
+	c.runDocumented(t, "Take it out of its configuration", words)
+	if all := configured(); len(all) != 1 || all[0].Name != "works.example.com" {
+		t.Errorf("the configuration holds %+v", all)
+	}
+	c.waitInForce(t)
+	other := c.createNamespace(t, c.admin).Name
+	if plan := c.waitCurrent(t, other, "works.example.com").Spec.Plan; len(plan) != 1 {
+		t.Errorf("a new namespace has the plan %+v", plan)
+	}
+	// The one that waits keeps its plan, with no deadline.
+	if plan := c.waitCurrent(t, namespace, "broken.example.com").Spec.Plan; len(plan) != 2 || plan[0].FailurePolicy != nil {
+		t.Errorf("the namespace that waits has the plan %+v", plan)
+	}
+
+	c.runDocumented(t, "Skip it in one namespace", words)
+	record := c.waitCurrent(t, namespace, "works.example.com")
+	if entry := record.Status.Initializers[0]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "kubernetes-admin" {
+		t.Errorf("its entry is %+v", entry)
+	}
+	if out, err := c.tryDocumented(t, "Skip it in one namespace", words); err == nil || !strings.Contains(out, "it is not the turn of broken.example.com") {
+		t.Errorf("skipping it again: %v\n%s", err, out)
+	}
+
+	c.runDocumented(t, "Disable a configuration", words)
+	eventually(t, "the configuration counts who waits for it", func(ctx context.Context) error {
+		configuration, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, stored.Name, metav1.GetOptions{})
+		if err == nil && (configuration.Status.Phase != v1alpha1.ConfigurationTerminating || configuration.Status.PendingNamespaces != 2) {
+			err = fmt.Errorf("phase %s, %d pending", configuration.Status.Phase, configuration.Status.PendingNamespaces)
+		}
+		return err
+	})
+	c.waitInForce(t)
+	c.waitReady(t, c.createNamespace(t, c.admin).Name)
+	for _, name := range []string{namespace, other} {
+		c.removeFirst(t, name)
+		c.waitReady(t, name)
+	}
+}
+
+// TestCanI: kubectl auth can-i, as docs/operate.md says to ask, tells what really happens.
+func TestCanI(t *testing.T) {
+	c := connect(t)
+	namespace := c.held(t, c.admin).Name
+	c.user(t, "e2e-can", initialize(namespace), everything())
+	c.user(t, "e2e-cannot", everything())
+	c.bindInitialize(t, namespace, "e2e-cannot")
+	lines := strings.Split(strings.TrimSpace(c.documented(t, "Who may do what")), "\n")
+	for user, want := range map[string][]string{
+		"e2e-can":    {"yes", "no", "yes"},
+		"e2e-cannot": {"no", "no", "yes"},
+	} {
+		for i, line := range lines {
+			line = strings.NewReplacer("NAMESPACE", namespace, "INITIALIZER", "hold.example.com").Replace(strings.TrimPrefix(line, "kubectl "))
+			out, err := c.kubectl(append(strings.Fields(line), "--as="+user)...)
+			if got := strings.TrimSpace(out); got != want[i] || (err == nil) != (got == "yes") {
+				t.Errorf("%s, as %s: %q, want %s (%v)", line, user, got, want[i], err)
+			}
+		}
+		err := writeConfigMap(t.Context(), kubernetes.NewForConfigOrDie(c.as(user)), namespace)
+		if (err == nil) != (want[0] == "yes") {
+			t.Errorf("as %s: %v", user, err)
+		}
+	}
+}
