@@ -1,0 +1,126 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/initializer"
+)
+
+// deployment is an initializer as an administrator deploys it.
+const deployment = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: initializer}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: initializer}
+spec:
+  selector: {matchLabels: {app: initializer}}
+  template:
+    metadata: {labels: {app: initializer}}
+    spec: {serviceAccountName: initializer, containers: [{name: initializer, image: initializer}]}
+`
+
+// TestInitializerInItsOwnNamespace: an initializer whose namespace is new, and waits for that
+// very initializer, can be deployed into it, whether its configuration comes first or last.
+// There is no node, so the test runs the program of the pod, with the token of its service
+// account, once the pod is there.
+func TestInitializerInItsOwnNamespace(t *testing.T) {
+	for _, order := range []string{"the configuration first", "the configuration last"} {
+		t.Run(order, func(t *testing.T) {
+			c := connect(t)
+			name := uniqueName("own") + ".example.com"
+			if order == "the configuration first" {
+				c.configure(t, named(name)...)
+			}
+			home := c.createNamespace(t, c.admin).Name
+			if order == "the configuration first" {
+				c.waitCurrent(t, home, name)
+			} else {
+				c.waitReady(t, home)
+			}
+			if _, err := c.kubectlInput(deployment, "apply", "--namespace", home); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the pod is there", func(ctx context.Context) error {
+				pods, err := c.core.CoreV1().Pods(home).List(ctx, metav1.ListOptions{LabelSelector: "app=initializer"})
+				if err == nil && len(pods.Items) != 1 {
+					err = fmt.Errorf("there are %d", len(pods.Items))
+				}
+				return err
+			})
+			initialized := c.runInitializer(t, home, name)
+			if order == "the configuration first" {
+				c.waitReady(t, home)
+				if got := <-initialized; got != home {
+					t.Errorf("%s was initialized", got)
+				}
+			} else {
+				c.configure(t, named(name)...)
+			}
+			other := c.createNamespace(t, c.admin).Name
+			c.waitReady(t, other)
+			if got := <-initialized; got != other {
+				t.Errorf("%s was initialized", got)
+			}
+		})
+	}
+}
+
+// runInitializer runs an initializer as the service account of a namespace, until the test
+// ends. It returns the names of the namespaces that it initialized.
+func (c *cluster) runInitializer(t *testing.T, home, name string) <-chan string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	account := "system:serviceaccount:" + home + ":initializer"
+	token, err := c.core.CoreV1().ServiceAccounts(home).CreateToken(ctx, "initializer", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(c.admin)
+	config.BearerToken = token.Status.Token
+	core := kubernetes.NewForConfigOrDie(config)
+	c.grant(t, account, core,
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, ResourceNames: []string{name}, Verbs: []string{v1alpha1.VerbInitialize}},
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles/initialize", "namespacelifecycles/status"}, Verbs: []string{"update", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", v1alpha1.VerbInitialize}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}})
+	initialized := make(chan string, 10)
+	runner, err := initializer.New(initializer.Options{
+		Name: name, Core: core, Nsinit: versioned.NewForConfigOrDie(config),
+		Initialize: func(ctx context.Context, namespace *corev1.Namespace) error {
+			err := writeConfigMap(ctx, core, namespace.Name)
+			if err == nil {
+				initialized <- namespace.Name
+			}
+			return err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = runner.Run(ctx) }()
+	return initialized
+}

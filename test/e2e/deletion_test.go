@@ -1,0 +1,158 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// TestDeleteWhileInitializing deletes a namespace at every step of its initialization. The turn
+// ends at once, the gate stays closed to the end, and both objects leave.
+func TestDeleteWhileInitializing(t *testing.T) {
+	c := connect(t)
+	tenant := c.tenant(t)
+	c.configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
+	const controller = "nsinit-controller-manager"
+	started := func(do func(*corev1.Namespace)) func(*testing.T, *corev1.Namespace) {
+		return func(_ *testing.T, namespace *corev1.Namespace) { do(namespace) }
+	}
+	steps := []struct {
+		name string
+		// before brings the namespace to the step, and after lets things go on once it
+		// is deleted.
+		before func(*testing.T, *corev1.Namespace)
+		after  func(*testing.T)
+		// participant says whether somebody has to be waited for.
+		participant bool
+	}{
+		{"before it has a record", started(func(*corev1.Namespace) {}), func(t *testing.T) { c.dev(t, "start", controller) }, false},
+		{"in the turn of the first", started(func(n *corev1.Namespace) { c.waitCurrent(t, n.Name, "one.example.com") }), nil, true},
+		{"in the turn of the second", started(func(n *corev1.Namespace) {
+			c.waitCurrent(t, n.Name, "one.example.com")
+			c.removeFirst(t, n.Name)
+			c.waitCurrent(t, n.Name, "two.example.com")
+		}), nil, true},
+		{"after the last, before it opens", started(func(n *corev1.Namespace) {
+			c.waitCurrent(t, n.Name, "one.example.com")
+			c.dev(t, "stop", controller)
+			c.removeFirst(t, n.Name)
+			c.removeFirst(t, n.Name)
+		}), func(t *testing.T) { c.dev(t, "start", controller) }, true},
+		{"after it failed", started(func(n *corev1.Namespace) {
+			c.waitCurrent(t, n.Name, "one.example.com")
+			c.dev(t, "stop", controller)
+			eventually(t, "it fails", func(ctx context.Context) error {
+				record, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, n.Name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
+				_, err = c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, n.Name, record, metav1.UpdateOptions{})
+				return err
+			})
+		}), func(t *testing.T) { c.dev(t, "start", controller) }, true},
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			t.Cleanup(func() { c.dev(t, "start", controller) })
+			if !step.participant {
+				c.dev(t, "stop", controller)
+			}
+			namespace := c.createNamespace(t, c.admin)
+			observer := c.observe(t, tenant, namespace)
+			step.before(t, namespace)
+			if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if step.after != nil {
+				step.after(t)
+			}
+			if step.participant {
+				record := c.waitTerminating(t, namespace.Name)
+				if record.Status.CurrentInitializer != "" {
+					t.Errorf("it is still the turn of %q", record.Status.CurrentInitializer)
+				}
+				// An initializer that comes too late may leave the list, which opens nothing.
+				if record.Spec.Initializers != nil && record.Spec.Initializers.Result == nil {
+					c.removeFirst(t, namespace.Name)
+				}
+				if !c.isClosed(t, namespace.Name) {
+					t.Error("the gate is open")
+				}
+				c.releaseParticipant(t, namespace.Name, "one.example.com")
+			}
+			c.waitNoNamespace(t, namespace.Name)
+			c.waitNoRecord(t, namespace.Name)
+			if len(observer.written) > 0 {
+				t.Error("a tenant's object was stored")
+			}
+			if len(observer.opened) > 0 {
+				t.Error("the gate was opened")
+			}
+		})
+	}
+}
+
+func (c *cluster) waitTerminating(t *testing.T, namespace string) *v1alpha1.NamespaceLifecycle {
+	t.Helper()
+	var record *v1alpha1.NamespaceLifecycle
+	eventually(t, "the record is being deleted", func(ctx context.Context) (err error) {
+		record, err = c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && record.Status.Phase != v1alpha1.LifecycleTerminating {
+			err = fmt.Errorf("its phase is %s", record.Status.Phase)
+		}
+		return err
+	})
+	return record
+}
+
+// TestNamesTaken: two configurations register the same initializer. The first in the order of
+// their names does, until it goes.
+func TestNamesTaken(t *testing.T) {
+	c := connect(t)
+	first, second := c.register(t, named("same.example.com", "one.example.com")...), c.configure(t, named("two.example.com", "same.example.com")...)
+	says := func(name, status, message string) {
+		t.Helper()
+		eventually(t, "the condition of "+name, func(ctx context.Context) error {
+			configuration, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, condition := range configuration.Status.Conditions {
+				if condition.Type == "NamesAccepted" && string(condition.Status) == status && (message == "" || condition.Message == message) {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions: %v", configuration.Status.Conditions)
+		})
+	}
+	says(first.Name, "True", "")
+	says(second.Name, "False", fmt.Sprintf("registered before and without effect here, remove or rename them: initializers[1] %q by configuration %q", "same.example.com", first.Name))
+	namespace := c.createNamespace(t, c.admin).Name
+	record := c.waitCurrent(t, namespace, "same.example.com")
+	var plan []string
+	for _, entry := range record.Spec.Plan {
+		plan = append(plan, entry.Name+" by "+entry.Configuration.Name)
+	}
+	want := fmt.Sprint([]string{"same.example.com by " + first.Name, "one.example.com by " + first.Name, "two.example.com by " + second.Name})
+	if fmt.Sprint(plan) != want {
+		t.Errorf("the plan is %v, want %s", plan, want)
+	}
+	if err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	says(second.Name, "True", "")
+}
