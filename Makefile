@@ -48,6 +48,7 @@ unit: ## Run the tests that need no control plane.
 
 .PHONY: e2e
 e2e: dev ## Run the end-to-end tests on a control plane of their own.
+	@hack/install-system-packages.sh
 	@echo "==> end-to-end tests"
 	@$(DEV) --dir $(OUTPUT)/e2e down
 	@rm -rf $(OUTPUT)/e2e

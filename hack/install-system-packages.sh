@@ -2,12 +2,14 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Installs the few programs of the operating system that generating and verifying need.
+# Installs the few programs of the operating system that generating, verifying and the
+# end-to-end tests need.
 
 set -o errexit -o nounset -o pipefail
 
 missing=()
 command -v protoc >/dev/null || missing+=(protobuf-compiler)
+command -v jq >/dev/null || missing+=(jq)
 command -v shellcheck >/dev/null || missing+=(shellcheck)
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 

@@ -35,7 +35,7 @@ func pendingNames(record *v1alpha1.NamespaceLifecycle) []string {
 // and looks at the record after each. Whatever is written: entries leave from the front alone,
 // each by the hand of its own initializer, or skipped by the privileged.
 func TestInterleavings(t *testing.T) {
-	const runs, steps = 30, 60
+	const runs, steps = 15, 50
 	server := testserver.Start(t)
 	names := []string{"a.example.com", "b.example.com", "c.example.com", "d.example.com"}
 	server.MustConfigure(t, testserver.Configuration("four", names...))
@@ -71,7 +71,7 @@ func TestInterleavings(t *testing.T) {
 			}
 			for _, removed := range was[:len(was)-len(is)] {
 				skipped := slices.Contains(after.Spec.Skipped, removed)
-				if user != "hook-"+removed && !(user == "opener" && skipped) {
+				if user != "hook-"+removed && (user != "opener" || !skipped) {
 					t.Fatalf("%s: %s has left", at, removed)
 				}
 				accepted++

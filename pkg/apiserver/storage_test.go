@@ -93,7 +93,7 @@ func TestLostStorage(t *testing.T) {
 			})
 			core.SetNamespace(testserver.Namespace("ns", "u", true))
 			for verb, err := range refusals(rest, "ns") {
-				status, _ := err.(apierrors.APIStatus) //nolint:errorlint // the client's own type is meant
+				status, _ := err.(apierrors.APIStatus)
 				if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "storage was lost") || status.Status().Details.RetryAfterSeconds == 0 {
 					t.Errorf("%s of a record: %v", verb, err)
 				}
@@ -169,6 +169,31 @@ func TestConfigurationsInForce(t *testing.T) {
 	eventually(t, "the change is in force", func(context.Context) bool {
 		return server.MustRecord(t, uniqueName()).Status.CurrentInitializer == "b.example.com"
 	})
+}
+
+// TestTwoReplicas: a change that one replica took is in force in the other, and both serve the
+// same storage, which is named once.
+func TestTwoReplicas(t *testing.T) {
+	core := testserver.NewCoreAPI(t)
+	first := testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
+	second := testserver.StartWith(t, testserver.Dir(t), core, func(o *options.Options) {
+		o.EmbeddedEtcdDir, o.Recommended.Etcd.StorageConfig.Transport.ServerList = "", []string{first.EtcdEndpoint}
+	})
+	first.WaitReady(t)
+	second.WaitReady(t)
+	first.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
+	for i, server := range []*testserver.Server{second, first} {
+		eventually(t, "the change is in force", func(context.Context) bool {
+			return server.MustRecord(t, uniqueName()).Status.CurrentInitializer == "a.example.com"
+		})
+		name := uniqueName()
+		server.MustRecord(t, name)
+		other := []*testserver.Server{first, second}[i]
+		if _, err := other.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			t.Errorf("the other replica: %v", err)
+		}
+	}
+	second.Stop(t) // before the etcd in the first
 }
 
 func eventually(t *testing.T, what string, holds func(ctx context.Context) bool) {

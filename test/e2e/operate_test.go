@@ -17,10 +17,12 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
 // documented returns the commands under a heading of docs/operate.md.
@@ -146,6 +148,40 @@ func TestCanI(t *testing.T) {
 		err := writeConfigMap(t.Context(), kubernetes.NewForConfigOrDie(c.as(user)), namespace)
 		if (err == nil) != (want[0] == "yes") {
 			t.Errorf("as %s: %v", user, err)
+		}
+	}
+}
+
+// TestAggregatedRoles: whoever may view a cluster sees configurations and records, and may not
+// change them; so may its editors and administrators.
+func TestAggregatedRoles(t *testing.T) {
+	c := connect(t)
+	for _, role := range []string{"view", "edit", "admin"} {
+		user := "e2e-" + role
+		binding, err := c.core.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: uniqueName("e2e")},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = c.core.RbacV1().ClusterRoleBindings().Delete(context.Background(), binding.Name, metav1.DeleteOptions{})
+		})
+		eventually(t, role+" includes nsinit:view", func(ctx context.Context) error {
+			client := versioned.NewForConfigOrDie(c.as(user)).NsinitV1alpha1()
+			if _, err := client.NamespaceInitializerConfigurations().List(ctx, metav1.ListOptions{}); err != nil {
+				return err
+			}
+			_, err := client.NamespaceLifecycles().List(ctx, metav1.ListOptions{})
+			return err
+		})
+		for _, question := range []string{"create namespaceinitializerconfigurations", "update namespacelifecycles", "initialize namespaces", "open namespaces"} {
+			out, _ := c.kubectl(append([]string{"auth", "can-i", "--all-namespaces", "--as=" + user}, strings.Fields(question)...)...)
+			if got := strings.TrimSpace(out); got != "no" {
+				t.Errorf("can %s %s: %q", role, question, got)
+			}
 		}
 	}
 }
