@@ -396,3 +396,25 @@ func TestReadRepair(t *testing.T) {
 		t.Errorf("phase %q, the entry is %+v", record.Status.Phase, entry)
 	}
 }
+
+// TestAuthorityUnknown: where nobody can tell whether a caller has the right, the answer is to
+// try again, and nothing is changed.
+func TestAuthorityUnknown(t *testing.T) {
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
+	asInitializer(server.Core, "hook-a", "a.example.com")
+	record := server.MustRecord(t, "unknown")
+	server.Core.FailReviews("initialize")
+	client := server.Client(t, "hook-a").NsinitV1alpha1().RESTClient()
+	remove := func() error {
+		return client.Patch(types.MergePatchType).Resource("namespacelifecycles").Name(record.Name).SubResource("initialize").
+			Body([]byte(`{"spec":{"initializers":{"pending":[]}}}`)).MaxRetries(0).Do(t.Context()).Error()
+	}
+	if err := remove(); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), `could not find out whether user "hook-a" has verb "initialize"`) {
+		t.Errorf("%v, want to be told to try again", err)
+	}
+	server.Core.FailReviews("")
+	if err := remove(); err != nil {
+		t.Error(err)
+	}
+}

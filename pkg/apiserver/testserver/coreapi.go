@@ -40,6 +40,7 @@ type CoreAPI struct {
 	configMaps map[string]*corev1.ConfigMap
 	rules      map[string][]Rule
 	failing    bool
+	unanswered string
 }
 
 // Rule allows verbs on a resource, as an RBAC rule does. An asterisk stands for
@@ -126,6 +127,14 @@ func (c *CoreAPI) FailNamespaces(failing bool) {
 	c.failing = failing
 }
 
+// FailReviews makes every question for a verb fail with an internal error. An empty verb ends
+// that.
+func (c *CoreAPI) FailReviews(verb string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unanswered = verb
+}
+
 // Client returns a client of this API.
 func (c *CoreAPI) Client(t testing.TB) kubernetes.Interface {
 	t.Helper()
@@ -206,6 +215,10 @@ func (c *CoreAPI) reviewAccess(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := review.Spec.ResourceAttributes
+	if a != nil && a.Verb == c.unanswered {
+		write(w, http.StatusInternalServerError, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "out of order"))
+		return
+	}
 	review.Status.Allowed = a == nil || slices.ContainsFunc(c.rules[review.Spec.User], func(rule Rule) bool {
 		resource := a.Resource
 		if a.Subresource != "" {

@@ -163,7 +163,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 // mayGive decides whether the caller may bring a plan of its own.
 func (p *Plugin) mayGive(ctx context.Context, attributes admission.Attributes, record *nsinit.NamespaceLifecycle) error {
 	if err := p.checker.MayOpen(ctx, record.Name); err != nil {
-		return admission.NewForbidden(attributes, fmt.Errorf("spec.plan and spec.initializers are filled by the server, leave them out: %w", err))
+		return authority.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("spec.plan and spec.initializers are filled by the server, leave them out: %w", err))
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/initializer"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/util/unavailable"
 )
 
 // PluginName is the name of the plugin.
@@ -90,7 +91,7 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	case denied == nil:
 		return nil
 	case err != nil:
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("cannot tell whether namespace %q lives: %v", record.Name, err))
+		return unavailable.New(fmt.Errorf("cannot tell whether namespace %q lives: %w", record.Name, err))
 	}
-	return admission.NewForbidden(attributes, fmt.Errorf("namespace %q lives, and its record with it: delete the namespace instead (%w)", record.Name, denied))
+	return authority.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("namespace %q lives, and its record with it: delete the namespace instead (%w)", record.Name, denied))
 }

@@ -15,15 +15,28 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/unavailable"
 )
 
+// Refusal returns the answer to a request for which a Checker said no: that it is forbidden,
+// or that nobody could tell.
+func Refusal(resource schema.GroupResource, name string, err error) error {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return status
+	}
+	return apierrors.NewForbidden(resource, name, err)
+}
+
 // Checker answers whether the user of a request holds one of nsinit's own verbs. Each
-// question returns nil for yes, and for no an error that says which rule is missing.
+// question returns nil for yes, and for no an error that says which rule is missing. Where the
+// authorizer does not answer, the error is an API status that says so.
 type Checker struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
@@ -73,7 +86,7 @@ func (c *Checker) check(ctx context.Context, verb, group, resource, name string)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("could not find out whether user %q has verb %q on %s: %w", requester.GetName(), verb, describe(group, resource, name), err)
+		return unavailable.New(fmt.Errorf("could not find out whether user %q has verb %q on %s: %w", requester.GetName(), verb, describe(group, resource, name), err))
 	}
 	return denied(requester, verb, describe(group, resource, name), reason)
 }

@@ -18,7 +18,8 @@ const repairer = "nsinit-apiserver"
 
 // RepairDue says whether the first pending initializer of a record should have been dropped
 // long ago: its failurePolicy is Ignore, and both the given bound and its own deadline are
-// past, whatever clock stamped the beginning of the turn. The controller drops it at its deadline; that it did not shows that it is not there.
+// past, whatever clock stamped the beginning of the turn. The controller drops it at its
+// deadline; that it did not shows that it is not there.
 func RepairDue(record *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) bool {
 	planned := current(record)
 	if bound <= 0 || record.DeletionTimestamp != nil || failure(record) != nil || planned == nil ||

@@ -17,6 +17,8 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
 )
 
 // UpdateStrategy is the strategy of one subresource.
@@ -64,7 +66,7 @@ func (r *SubresourceREST) Get(ctx context.Context, name string, options *metav1.
 func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	authorized := func(ctx context.Context, updated, old runtime.Object) error {
 		if err := r.authority(ctx, updated, old); err != nil {
-			return apierrors.NewForbidden(r.store.DefaultQualifiedResource, name, err)
+			return authority.Refusal(r.store.DefaultQualifiedResource, name, err)
 		}
 		if validateUpdate == nil {
 			return nil
