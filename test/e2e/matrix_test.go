@@ -291,6 +291,18 @@ func patchOf(text string) func(*testing.T, *matrix, string) string {
 	}
 }
 
+// asIs returns the object at a path.
+func asIs(path string) func(*testing.T, *matrix, string) string {
+	return func(t *testing.T, m *matrix, namespace string) string {
+		t.Helper()
+		object, err := m.core.CoreV1().RESTClient().Get().RequestURI(strings.ReplaceAll(path, "{ns}", namespace)).DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(object)
+	}
+}
+
 // recordBody returns the record of a namespace, changed, in JSON.
 func recordBody(change func(*v1alpha1.NamespaceLifecycle)) func(*testing.T, *matrix, string) string {
 	return func(t *testing.T, m *matrix, namespace string) string {
