@@ -60,6 +60,14 @@ func connect(t *testing.T) *cluster {
 	if c.dir == "" {
 		c.dir = filepath.Join(root, "_output", "dev")
 	}
+	c.load(t)
+	return c
+}
+
+// load makes the clients of the control plane in the cluster's folder.
+func (c *cluster) load(t *testing.T) {
+	t.Helper()
+	var err error
 	c.admin, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig())
 	if err != nil {
 		t.Fatalf("there is no control plane in %s, run make e2e or make dev-up: %v", c.dir, err)
@@ -69,6 +77,31 @@ func connect(t *testing.T) *cluster {
 	if _, err := c.core.Discovery().ServerVersion(); err != nil {
 		t.Fatalf("the control plane in %s does not answer, run make e2e or make dev-up: %v", c.dir, err)
 	}
+}
+
+// another starts a control plane of the test's own, for what would spoil the common one.
+func another(t *testing.T) *cluster {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "nsinit-e2e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{root: root, dir: dir}
+	dev := func(command string) {
+		if out, err := exec.Command(filepath.Join(root, "_output", "bin", "dev"), "--dir", dir, command).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		dev("down")
+		_ = os.RemoveAll(dir)
+	})
+	dev("up")
+	c.load(t)
 	return c
 }
 

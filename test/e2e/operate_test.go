@@ -25,20 +25,34 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
-// documented returns the commands under a heading of docs/operate.md.
+// documented returns the first commands under a heading of docs/operate.md.
 func (c *cluster) documented(t *testing.T, heading string) string {
+	t.Helper()
+	return c.allDocumented(t, heading)[0]
+}
+
+// allDocumented returns all commands under a heading of docs/operate.md.
+func (c *cluster) allDocumented(t *testing.T, heading string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.root, "docs", "operate.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, found := strings.Cut(string(text), "# "+heading+"\n")
-	_, section, fenced := strings.Cut(section, "```console\n")
-	commands, _, closed := strings.Cut(section, "```")
-	if !found || !fenced || !closed {
+	section, _, _ = strings.Cut(section, "\n#")
+	var all []string
+	for {
+		_, rest, fenced := strings.Cut(section, "```console\n")
+		commands, rest, closed := strings.Cut(rest, "```")
+		if !fenced || !closed {
+			break
+		}
+		all, section = append(all, commands), rest
+	}
+	if !found || len(all) == 0 {
 		t.Fatalf("docs/operate.md has no commands under %q", heading)
 	}
-	return commands
+	return all
 }
 
 // runDocumented runs the commands under a heading of docs/operate.md as they stand there, but
@@ -54,11 +68,17 @@ func (c *cluster) runDocumented(t *testing.T, heading string, words map[string]s
 
 func (c *cluster) tryDocumented(t *testing.T, heading string, words map[string]string) (string, error) {
 	t.Helper()
-	commands := c.documented(t, heading)
+	return c.shell(t, c.documented(t, heading), words)
+}
+
+// shell runs commands in the folder of the project.
+func (c *cluster) shell(t *testing.T, commands string, words map[string]string) (string, error) {
+	t.Helper()
 	for word, value := range words {
 		commands = strings.ReplaceAll(commands, word, value)
 	}
 	command := exec.CommandContext(t.Context(), "bash", "-o", "errexit", "-o", "pipefail", "-c", commands)
+	command.Dir = c.root
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig(), "HOME="+c.dir, "PATH="+filepath.Join(c.root, "_output", "bin")+":"+os.Getenv("PATH"))
 	out, err := command.CombinedOutput()
 	return string(out), err

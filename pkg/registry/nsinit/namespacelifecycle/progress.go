@@ -69,9 +69,18 @@ func settle(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	}
 }
 
+// neverInitialized is what the status says of an initializer that had no turn.
+const neverInitialized = "never had its turn: the namespace was deleted before"
+
 // settleEntry derives how far one initializer is.
 func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, now time.Time, actor string) {
 	if entry.EndTime != nil {
+		return
+	}
+	if record.DeletionTimestamp != nil && entry.StartTime == nil {
+		// A participant whose name is in spec.finalizers still has to remove it, but
+		// need not look for what it never made.
+		entry.Message = neverInitialized
 		return
 	}
 	pending, stamp := validation.Pending(record), metav1.NewMicroTime(now)

@@ -137,7 +137,7 @@ func TestProgressOfFailure(t *testing.T) {
 }
 
 func TestProgressWhileTerminating(t *testing.T) {
-	record := planOf("a")
+	record := planOf("a", "b")
 	begin(record, at(0), "controller")
 	deleted := metav1.NewTime(at(1))
 	record.DeletionTimestamp = &deleted
@@ -147,6 +147,13 @@ func TestProgressWhileTerminating(t *testing.T) {
 	}
 	if record.Status.Phase != nsinit.LifecycleTerminating {
 		t.Errorf("phase is %q", record.Status.Phase)
+	}
+	want := []nsinit.InitializerStatus{
+		{Name: "a", State: nsinit.InitializerRunning, StartTime: micro(0)},
+		{Name: "b", State: nsinit.InitializerWaiting, Message: neverInitialized},
+	}
+	if diff := cmp.Diff(want, record.Status.Initializers); diff != "" {
+		t.Errorf("initializers (-want +got):\n%s", diff)
 	}
 }
 

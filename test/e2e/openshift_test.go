@@ -1,0 +1,248 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// The example of the namespaces design: a namespace with the finalizers openshift.com/origin
+// and kubernetes. The design prints four states of it, from Active to the one in which it is
+// deleted from storage. "origin" stands for OpenShift's controller, which has resources of its
+// own to purge.
+const origin = "openshift.com/origin"
+
+// printed is one of the four states, as the design prints it.
+type printed struct {
+	phase      string
+	deleted    bool
+	finalizers string
+}
+
+func fourStates() []printed {
+	return []printed{
+		{"Active", false, "[openshift.com/origin kubernetes]"},
+		{"Terminating", true, "[openshift.com/origin kubernetes]"},
+		{"Terminating", true, "[openshift.com/origin]"},
+		{"Terminating", true, "[]"},
+	}
+}
+
+func stateOfRecord(r *v1alpha1.NamespaceLifecycle) printed {
+	return printed{string(r.Status.Phase), r.DeletionTimestamp != nil, fmt.Sprint(r.Spec.Finalizers)}
+}
+
+func stateOfNamespace(n *corev1.Namespace) printed {
+	return printed{string(n.Status.Phase), n.DeletionTimestamp != nil, fmt.Sprint(n.Spec.Finalizers)}
+}
+
+// example is one of the two ways in which origin takes part.
+type example struct {
+	// create makes the namespace.
+	create func(*testing.T) string
+	// read returns the object that carries the finalizers, and its state.
+	read func(context.Context, string) (any, printed, error)
+	// finalize removes origin, and returns what the server answers.
+	finalize func(*testing.T, string) (any, printed)
+}
+
+// TestOpenShiftExample walks through the four states, once with origin as a participant of
+// nsinit, whose finalizers are the record's, and once with origin as a finalizer of the core
+// namespace, beside nsinit.
+func TestOpenShiftExample(t *testing.T) {
+	c := connect(t)
+	for name, e := range map[string]example{"participant": c.originAsParticipant(t), "core finalizer": c.originAsFinalizer()} {
+		t.Run(name, func(t *testing.T) {
+			namespace := e.create(t)
+			want := fourStates()
+			waitState := func(i int) {
+				t.Helper()
+				eventually(t, fmt.Sprintf("state %d of %s", i+1, namespace), func(ctx context.Context) error {
+					object, got, err := e.read(ctx, namespace)
+					if err == nil && got != want[i] {
+						return fmt.Errorf("it is %+v, want %+v", got, want[i])
+					}
+					if err == nil {
+						t.Logf("state %d: %s", i+1, summary(t, object))
+					}
+					return err
+				})
+			}
+			waitState(0)
+			// Content that stays until it is let go, so that the second state can be seen.
+			if _, err := c.core.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "content", Finalizers: []string{holder}},
+			}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			waitState(1)
+			if _, err := c.core.CoreV1().ConfigMaps(namespace).Patch(t.Context(), "content", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			waitState(2)
+			object, got := e.finalize(t, namespace)
+			if got != want[3] {
+				t.Errorf("state 4: it is %+v, want %+v", got, want[3])
+			}
+			t.Logf("state 4: %s", summary(t, object))
+			c.waitNoNamespace(t, namespace)
+			c.waitNoRecord(t, namespace)
+		})
+	}
+}
+
+// summary returns an object in JSON, without who manages which field of it.
+func summary(t *testing.T, object any) string {
+	t.Helper()
+	if accessor, ok := object.(metav1.Object); ok {
+		accessor.SetManagedFields(nil)
+	}
+	return jsonOf(t, object)
+}
+
+// originAsParticipant registers origin with nsinit.
+func (c *cluster) originAsParticipant(t *testing.T) example {
+	t.Helper()
+	records := c.nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	return example{
+		create: func(t *testing.T) string {
+			t.Helper()
+			c.configure(t, v1alpha1.RegisteredInitializer{Name: origin, Finalizer: true})
+			name := c.createNamespace(t, c.admin).Name
+			c.waitCurrent(t, name, origin)
+			c.removeFirst(t, name)
+			c.waitReady(t, name)
+			return name
+		},
+		read: func(ctx context.Context, name string) (any, printed, error) {
+			record, err := records.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return nil, printed{}, err
+			}
+			return record, stateOfRecord(record), nil
+		},
+		finalize: func(t *testing.T, name string) (any, printed) {
+			t.Helper()
+			record, err := records.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if namespace, err := c.core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); err != nil || fmt.Sprint(namespace.Spec.Finalizers) != "[nsinit.dev/lifecycle]" {
+				t.Errorf("the namespace has not waited: %v %v", namespace.Spec.Finalizers, err)
+			}
+			record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == origin })
+			// FINALIZE is a POST in the design.
+			finalized := &v1alpha1.NamespaceLifecycle{}
+			if err := c.nsinit.NsinitV1alpha1().RESTClient().Post().Resource("namespacelifecycles").Name(name).SubResource("finalize").
+				Body(record).Do(t.Context()).Into(finalized); err != nil {
+				t.Fatal(err)
+			}
+			return finalized, stateOfRecord(finalized)
+		},
+	}
+}
+
+// originAsFinalizer creates the namespace as the design prints it.
+func (c *cluster) originAsFinalizer() example {
+	namespaces := c.core.CoreV1().Namespaces()
+	return example{
+		create: func(t *testing.T) string {
+			t.Helper()
+			name := uniqueName("development")
+			if _, err := namespaces.Create(t.Context(), &corev1.Namespace{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": "development"}},
+				Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{origin, corev1.FinalizerKubernetes}},
+			}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			c.waitReady(t, name)
+			return name
+		},
+		read: func(ctx context.Context, name string) (any, printed, error) {
+			namespace, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return nil, printed{}, err
+			}
+			return namespace, stateOfNamespace(namespace), nil
+		},
+		finalize: func(t *testing.T, name string) (any, printed) {
+			t.Helper()
+			namespace, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			namespace.Spec.Finalizers = nil
+			finalized, err := namespaces.Finalize(t.Context(), namespace, metav1.UpdateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return finalized, stateOfNamespace(finalized)
+		},
+	}
+}
+
+// TestFinalizeKeepsOrder: participants leave in any order, and those that stay keep theirs.
+// Nobody removes another's name, and nobody but the privileged adds one.
+func TestFinalizeKeepsOrder(t *testing.T) {
+	c := connect(t)
+	names := []string{"one.example.com", "two.example.com", "three.example.com"}
+	var initializers []v1alpha1.RegisteredInitializer
+	for _, name := range names {
+		initializers = append(initializers, v1alpha1.RegisteredInitializer{Name: name, Finalizer: true})
+	}
+	c.configure(t, initializers...)
+	namespace := c.createNamespace(t, c.admin).Name
+	c.waitCurrent(t, namespace, names[0])
+	// It is deleted while it initializes: two participants were never asked to begin, and
+	// are waited for nevertheless, because they may have begun.
+	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.waitTerminating(t, namespace)
+	finalizers := func(want string) {
+		t.Helper()
+		eventually(t, "the finalizers of the record", func(ctx context.Context) error {
+			record, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+			if err == nil && fmt.Sprint(record.Spec.Finalizers) != want {
+				err = fmt.Errorf("they are %v, want %s", record.Spec.Finalizers, want)
+			}
+			return err
+		})
+	}
+	finalizers("[one.example.com two.example.com three.example.com]")
+	c.waitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", `"one.example.com", "two.example.com", "three.example.com"`)
+	c.releaseParticipant(t, namespace, "two.example.com")
+	finalizers("[one.example.com three.example.com]")
+	record, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.Spec.Finalizers = []v1alpha1.FinalizerName{"three.example.com", "one.example.com"}
+	if _, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, record, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the order must be kept") {
+		t.Errorf("another order: %v", err)
+	}
+	c.releaseParticipant(t, namespace, "three.example.com")
+	finalizers("[one.example.com]")
+	c.releaseParticipant(t, namespace, "one.example.com")
+	c.waitNoRecord(t, namespace)
+	c.waitNoNamespace(t, namespace)
+}
