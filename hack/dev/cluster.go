@@ -23,6 +23,8 @@ type Cluster struct {
 	Dir    string
 	BinDir string
 	Ports  map[string]int
+	// Bare says that no kube-controller-manager runs.
+	Bare bool
 
 	start time.Time
 }
@@ -47,6 +49,7 @@ func NewCluster(dir string) (*Cluster, error) {
 	if err := c.loadPorts(); err != nil {
 		return nil, err
 	}
+	c.Bare = exists(c.bareFile())
 	return c, nil
 }
 
@@ -105,6 +108,9 @@ func (c *Cluster) lock(ctx context.Context, dir string) (unlock func(), err erro
 		}
 	}
 }
+
+// bareFile marks the state directory of a control plane without kube-controller-manager.
+func (c *Cluster) bareFile() string { return filepath.Join(c.Dir, "bare") }
 
 func (c *Cluster) pki() PKI { return PKI{Dir: filepath.Join(c.Dir, "pki")} }
 

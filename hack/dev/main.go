@@ -23,8 +23,9 @@ import (
 const usage = `usage: dev [--dir DIR] COMMAND
 
   build                       build every program
-  up [--only-kube]            start the control plane and nsinit in the background, or
-                              Kubernetes alone
+  up [--only-kube|--bare]     start the control plane and nsinit in the background, or
+                              Kubernetes alone, or a control plane without
+                              kube-controller-manager, on which nsinit empties namespaces
   down                        stop what up started
   run                         the same in the foreground, with an initializer, until Ctrl-C
   demo                        play the life of a namespace, check each step, clean up
@@ -71,8 +72,10 @@ func run(ctx context.Context, args []string) error {
 			return cluster.Up(ctx)
 		case len(rest) == 2 && rest[1] == "--only-kube":
 			return cluster.UpKubernetes(ctx)
+		case len(rest) == 2 && rest[1] == "--bare":
+			return cluster.UpBare(ctx)
 		default:
-			return fmt.Errorf("up takes nothing but --only-kube, not %q", rest[1:])
+			return fmt.Errorf("up takes nothing but --only-kube or --bare, not %q", rest[1:])
 		}
 	case "down":
 		return cluster.Down(context.WithoutCancel(ctx))

@@ -130,6 +130,7 @@ func (c *Cluster) nsinitAPIServerArgs() []string {
 func (c *Cluster) nsinitControllerManagerArgs() []string {
 	pki := c.pki()
 	return append(flags(
+		"namespace-termination", fmt.Sprint(c.Bare),
 		"bind-address", "127.0.0.1",
 		"secure-port", c.port("nsinit-controller-manager"),
 		"tls-cert-file", pki.Cert("nsinit-apiserver"),

@@ -43,6 +43,16 @@ func (c *Cluster) UpKubernetes(ctx context.Context) error {
 	return nil
 }
 
+// UpBare starts a control plane without kube-controller-manager, and nsinit, which empties
+// namespaces there.
+func (c *Cluster) UpBare(ctx context.Context) error {
+	c.Bare = true
+	if err := os.WriteFile(c.bareFile(), nil, 0o600); err != nil {
+		return err
+	}
+	return c.Up(ctx)
+}
+
 func (c *Cluster) up(ctx context.Context, build func(context.Context) error, starts ...func(context.Context) error) error {
 	if err := build(ctx); err != nil {
 		return err
@@ -136,6 +146,9 @@ func (c *Cluster) kubernetes(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if c.Bare {
+		return nil
+	}
 	return c.ensure(ctx, "kube-controller-manager", func() error {
 		_, err := c.admin(ctx, "get", "serviceaccount", "default", "--namespace=default")
 		return err
@@ -179,6 +192,11 @@ func (c *Cluster) nsinit(ctx context.Context) error {
 	}
 	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("manifests")); err != nil {
 		return err
+	}
+	if c.Bare {
+		if _, err := c.admin(ctx, "apply", "--server-side", "-f", filepath.Join(c.Root, "artifacts", "deploy", "namespace-termination.yaml")); err != nil {
+			return err
+		}
 	}
 	if err := c.ensure(ctx, "nsinit-apiserver", func() error {
 		out, err := c.admin(ctx, "get", "apiservice", "v1alpha1.nsinit.dev",

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/utils/clock"
@@ -24,6 +25,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
+	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
@@ -34,7 +36,7 @@ import (
 const resync = 10 * time.Minute
 
 // runControllers runs every controller until the context ends, and waits for them.
-func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface) error {
+func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface, metadata metadata.Interface) error {
 	events := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(lifecycle.EventLimits()))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.CoreV1().Events("")})
@@ -77,15 +79,29 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 		return err
 	}
 
+	terminations, err := termination.New(termination.Dependencies{
+		Core:       core,
+		Metadata:   metadata,
+		Namespaces: coreFactory.Core().V1().Namespaces(),
+		Discover:   core.Discovery().ServerPreferredNamespacedResources,
+		Clock:      clock.RealClock{},
+	})
+	if err != nil {
+		return err
+	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	coreFactory.StartWithContext(ctx)
 	nsinitFactory.StartWithContext(ctx)
 	var group sync.WaitGroup
-	errs := make([]error, 3)
+	errs := make([]error, 4)
 	group.Go(func() { defer cancel(); errs[2] = exempt.Run(ctx) })
 	group.Go(func() { defer cancel(); errs[0] = lifecycles.Run(ctx, o.Workers) })
 	group.Go(func() { defer cancel(); errs[1] = configurations.Run(ctx) })
+	if o.NamespaceTermination {
+		group.Go(func() { defer cancel(); errs[3] = terminations.Run(ctx, o.Workers) })
+	}
 	group.Wait()
 	coreFactory.Shutdown()
 	nsinitFactory.Shutdown()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 )
 
@@ -35,11 +36,13 @@ type Options struct {
 	Authorization  *genericoptions.DelegatingAuthorizationOptions
 	Logs           *logs.Options
 
-	Kubeconfig     string
-	Exemptions     string
-	Workers        int
-	StalledAfter   time.Duration
-	LeaderElection LeaderElection
+	Kubeconfig   string
+	Exemptions   string
+	Workers      int
+	StalledAfter time.Duration
+	// NamespaceTermination runs the controller of that name.
+	NamespaceTermination bool
+	LeaderElection       LeaderElection
 }
 
 // LeaderElection says how instances agree on which of them acts.
@@ -89,6 +92,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are worked on at the same time.")
 	flags.DurationVar(&o.StalledAfter, "stalled-after", o.StalledAfter,
 		"How long an initializer may have its turn before the condition Stalled and an event report it. 0 means for ever.")
+	flags.BoolVar(&o.NamespaceTermination, termination.Name, o.NamespaceTermination,
+		"Empty namespaces that are being deleted, and let them go. For control planes without kube-controller-manager, which does that where it runs. "+
+			"It takes the rights in artifacts/deploy/namespace-termination.yaml.")
 	flags.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
 		"Let one of several instances act at a time.")
 	flags.StringVar(&o.LeaderElection.ResourceNamespace, "leader-elect-resource-namespace", o.LeaderElection.ResourceNamespace,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
@@ -72,6 +73,10 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	metadata, err := metadata.NewForConfig(config)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watchdog := leaderelection.NewLeaderHealthzAdaptor(leaseGrace)
@@ -80,7 +85,7 @@ func (o *Options) Run(ctx context.Context) error {
 		return err
 	}
 	err = o.lead(ctx, core, watchdog, func(ctx context.Context) error {
-		return o.runControllers(ctx, core, nsinit)
+		return o.runControllers(ctx, core, nsinit, metadata)
 	})
 	cancel()
 	<-stopped

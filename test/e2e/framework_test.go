@@ -79,8 +79,9 @@ func (c *cluster) load(t *testing.T) {
 	}
 }
 
-// another starts a control plane of the test's own, for what would spoil the common one.
-func another(t *testing.T) *cluster {
+// another starts a control plane of the test's own, for what would spoil the common one. It
+// takes the arguments of dev up.
+func another(t *testing.T, up ...string) *cluster {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -91,8 +92,8 @@ func another(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{root: root, dir: dir}
-	dev := func(command string) {
-		if out, err := exec.Command(filepath.Join(root, "_output", "bin", "dev"), "--dir", dir, command).CombinedOutput(); err != nil {
+	dev := func(command ...string) {
+		if out, err := exec.Command(filepath.Join(root, "_output", "bin", "dev"), append([]string{"--dir", dir}, command...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, out)
 		}
 	}
@@ -100,7 +101,7 @@ func another(t *testing.T) *cluster {
 		dev("down")
 		_ = os.RemoveAll(dir)
 	})
-	dev("up")
+	dev(append([]string{"up"}, up...)...)
 	c.load(t)
 	return c
 }

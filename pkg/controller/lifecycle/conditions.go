@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/nscondition"
 )
 
 // report is what a tenant reads on the core Namespace: tenants see neither records nor
@@ -171,33 +172,16 @@ func (r report) apply(namespace *corev1.Namespace, now time.Time) bool {
 		if want.Status == "" {
 			continue
 		}
-		want.Reason, want.Message = r.reason, r.message
-		changed = setCondition(&namespace.Status.Conditions, want, now) || changed
+		want.Reason, want.Message, want.LastTransitionTime = r.reason, r.message, metav1.NewTime(now)
+		changed = nscondition.Set(&namespace.Status.Conditions, want) || changed
 	}
-	stalled := corev1.NamespaceCondition{Type: v1alpha1.ConditionStalled, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, Message: r.stalled}
+	stalled := corev1.NamespaceCondition{Type: v1alpha1.ConditionStalled, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, Message: r.stalled,
+		LastTransitionTime: metav1.NewTime(now)}
 	if r.stalled == "" {
 		if !slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionStalled }) {
 			return changed
 		}
 		stalled.Status, stalled.Reason, stalled.Message = corev1.ConditionFalse, v1alpha1.ReasonTurnEnded, "the turn that had lasted for long is over"
 	}
-	return setCondition(&namespace.Status.Conditions, stalled, now) || changed
-}
-
-func setCondition(conditions *[]corev1.NamespaceCondition, want corev1.NamespaceCondition, now time.Time) bool {
-	want.LastTransitionTime = metav1.NewTime(now)
-	i := slices.IndexFunc(*conditions, func(c corev1.NamespaceCondition) bool { return c.Type == want.Type })
-	if i < 0 {
-		*conditions = append(*conditions, want)
-		return true
-	}
-	was := (*conditions)[i]
-	if was.Status == want.Status && was.Reason == want.Reason && was.Message == want.Message {
-		return false
-	}
-	if was.Status == want.Status {
-		want.LastTransitionTime = was.LastTransitionTime
-	}
-	(*conditions)[i] = want
-	return true
+	return nscondition.Set(&namespace.Status.Conditions, stalled) || changed
 }

@@ -1,0 +1,186 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package termination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/pager"
+)
+
+const (
+	// resourcesAtOnce and deletionsAtOnce bound the requests for one namespace.
+	resourcesAtOnce = 4
+	deletionsAtOnce = 8
+	// finalizerWait is when objects are looked at again that somebody's finalizers hold.
+	finalizerWait = 5 * time.Second
+	// longestWait bounds the wait for a grace period, which somebody may cut short.
+	longestWait = 30 * time.Second
+)
+
+// content is what was found in a namespace, and what went wrong.
+type content struct {
+	discovery, versions, deletion error
+
+	mu sync.Mutex
+	// remaining counts the objects that are left, by resource.
+	remaining map[schema.GroupVersionResource]int
+	// finalizers counts the objects that each finalizer holds.
+	finalizers map[string]int
+	// graceEnds is when the last grace period ends.
+	graceEnds time.Time
+}
+
+// deleteContent deletes everything that discovery tells of. What cannot be discovered or
+// deleted does not keep it from the rest; then it returns an error.
+func (c *Controller) deleteContent(ctx context.Context, namespace *corev1.Namespace) (*content, error) {
+	found := &content{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
+	lists, err := c.Discover()
+	found.discovery = err
+	var failures []error
+	var resources []schema.GroupVersionResource
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		for _, resource := range list.APIResources {
+			if slices.Contains(resource.Verbs, "delete") && slices.Contains(resource.Verbs, "list") {
+				resources = append(resources, version.WithResource(resource.Name))
+			}
+		}
+	}
+	found.versions = utilerrors.NewAggregate(failures)
+
+	var mu sync.Mutex
+	var problems []error
+	var group errgroup.Group
+	group.SetLimit(resourcesAtOnce)
+	for _, resource := range resources {
+		group.Go(func() error {
+			if err := c.deleteResource(ctx, namespace.Name, resource, found); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				problems = append(problems, fmt.Errorf("%s: %w", resource.GroupResource(), err))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	found.deletion = utilerrors.NewAggregate(problems)
+	return found, errors.Join(found.discovery, found.versions, found.deletion)
+}
+
+// deleteResource deletes the objects of one resource that are not being deleted yet, and
+// counts what is left of all of them.
+func (c *Controller) deleteResource(ctx context.Context, namespace string, resource schema.GroupVersionResource, found *content) error {
+	client := c.Metadata.Resource(resource).Namespace(namespace)
+	deleted, err := deleteAll(ctx, client)
+	if deleted > 0 || err == nil {
+		err = errors.Join(err, found.count(ctx, client, resource))
+	}
+	return err
+}
+
+// deleteAll deletes the objects that are not being deleted yet, each by its UID, and returns
+// how many it tried.
+func deleteAll(ctx context.Context, client metadata.ResourceInterface) (int, error) {
+	var group errgroup.Group
+	group.SetLimit(deletionsAtOnce)
+	var mu sync.Mutex
+	var problems []error
+	tried := 0
+	background := metav1.DeletePropagationBackground
+	err := eachItem(ctx, client, func(object *metav1.PartialObjectMetadata) {
+		if object.DeletionTimestamp != nil {
+			return
+		}
+		tried++
+		group.Go(func() error {
+			err := client.Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}, PropagationPolicy: &background})
+			// Somebody else was first, or it is another object by now.
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				mu.Lock()
+				defer mu.Unlock()
+				problems = append(problems, fmt.Errorf("cannot delete %q: %w", object.Name, err))
+			}
+			return nil
+		})
+	})
+	_ = group.Wait()
+	if len(problems) > 1 { // they are of one kind, mostly
+		problems = []error{problems[0], fmt.Errorf("and %d more", len(problems)-1)}
+	}
+	return tried, utilerrors.NewAggregate(append(problems, err))
+}
+
+// count counts the objects of one resource that are left, and what holds them.
+func (f *content) count(ctx context.Context, client metadata.ResourceInterface, resource schema.GroupVersionResource) error {
+	return eachItem(ctx, client, func(object *metav1.PartialObjectMetadata) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.remaining[resource]++
+		for _, finalizer := range object.Finalizers {
+			f.finalizers[finalizer]++
+		}
+		if object.DeletionTimestamp != nil && object.DeletionTimestamp.After(f.graceEnds) {
+			f.graceEnds = object.DeletionTimestamp.Time
+		}
+	})
+}
+
+// eachItem lists in pages, metadata alone.
+func eachItem(ctx context.Context, client metadata.ResourceInterface, f func(*metav1.PartialObjectMetadata)) error {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return client.List(ctx, options)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		if item, ok := object.(*metav1.PartialObjectMetadata); ok {
+			f(item)
+		}
+		return nil
+	})
+	// A resource that nobody serves any more, or that cannot be listed, has no content.
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot list: %w", err)
+	}
+	return nil
+}
+
+// wait returns when to look again: when grace periods end, or a little later where finalizers
+// hold what is left. Zero: nothing is left.
+func (f *content) wait(now time.Time) time.Duration {
+	if len(f.remaining) == 0 {
+		return 0
+	}
+	if left := f.graceEnds.Sub(now); left > 0 {
+		return min(left, longestWait)
+	}
+	if len(f.finalizers) > 0 {
+		return finalizerWait
+	}
+	return minRetryDelay
+}

@@ -1,0 +1,160 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package termination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/util/absent"
+	"github.com/nsinit/nsinit/pkg/util/workers"
+)
+
+// Name is the name of the controller in flags, logs and metrics.
+const Name = "namespace-termination"
+
+const (
+	minRetryDelay = 100 * time.Millisecond
+	maxRetryDelay = time.Minute
+)
+
+// Dependencies is what a Controller works with.
+type Dependencies struct {
+	Core       kubernetes.Interface
+	Metadata   metadata.Interface
+	Namespaces coreinformers.NamespaceInformer
+	// Discover returns the namespaced resources of every group, each in its preferred
+	// version, as far as they could be discovered, and why the others could not.
+	Discover func() ([]*metav1.APIResourceList, error)
+	Clock    clock.WithTicker
+}
+
+// Controller empties namespaces that are being deleted.
+type Controller struct {
+	Dependencies
+
+	synced cache.InformerSynced
+	queue  workqueue.TypedRateLimitingInterface[string]
+}
+
+// New returns a controller that is not running yet.
+func New(d Dependencies) (*Controller, error) {
+	c := &Controller{
+		Dependencies: d,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
+	}
+	registration, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    c.enqueue,
+		UpdateFunc: c.updated,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch namespaces: %w", err)
+	}
+	c.synced = registration.HasSynced
+	return c, nil
+}
+
+func (c *Controller) enqueue(object any) {
+	if namespace, ok := object.(*corev1.Namespace); ok && namespace.DeletionTimestamp != nil {
+		c.queue.Add(namespace.Name)
+	}
+}
+
+// updated ignores what does not bring the end nearer, such as the conditions that the
+// controller itself writes: each try would bring on the next.
+func (c *Controller) updated(was, is any) {
+	before, ok := was.(*corev1.Namespace)
+	after, isNamespace := is.(*corev1.Namespace)
+	if ok && isNamespace && before.DeletionTimestamp != nil && before.UID == after.UID &&
+		slices.Equal(before.Spec.Finalizers, after.Spec.Finalizers) && slices.Equal(before.Finalizers, after.Finalizers) {
+		return
+	}
+	c.enqueue(is)
+}
+
+// Run works on at most count namespaces at a time until the context ends.
+func (c *Controller) Run(ctx context.Context, count int) error {
+	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), Name))
+	defer c.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
+		return errors.New("stopped before the cache was filled")
+	}
+	workers.Run(ctx, c.queue, count, c.reconcile)
+	return nil
+}
+
+// reconcile brings one namespace nearer to its end. It is read live: everything after depends
+// on it being deleted, and on which one it is.
+func (c *Controller) reconcile(ctx context.Context, name string) error {
+	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case absent.Is(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot read the namespace: %w", err)
+	case namespace.DeletionTimestamp == nil:
+		return nil
+	}
+	if namespace.Status.Phase != corev1.NamespaceTerminating {
+		terminating := namespace.DeepCopy()
+		terminating.Status.Phase = corev1.NamespaceTerminating
+		if namespace, err = c.Core.CoreV1().Namespaces().UpdateStatus(ctx, terminating, metav1.UpdateOptions{}); err != nil {
+			return absent.Ignore(fmt.Errorf("cannot set the phase: %w", err))
+		}
+	}
+	switch {
+	case slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
+		return c.empty(ctx, namespace)
+	case len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0:
+		err := c.Core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
+		return absent.Ignore(err)
+	}
+	return nil // others have to act
+}
+
+// empty deletes what is in a namespace, says what is left, and finalizes the namespace when
+// nothing is.
+func (c *Controller) empty(ctx context.Context, namespace *corev1.Namespace) error {
+	found, err := c.deleteContent(ctx, namespace)
+	updated := namespace.DeepCopy()
+	if found.describe(updated, c.Clock.Now()) {
+		namespace, updateErr := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		if updateErr != nil {
+			return absent.Ignore(errors.Join(err, fmt.Errorf("cannot write the conditions: %w", updateErr)))
+		}
+		updated = namespace
+	}
+	if err != nil {
+		return err
+	}
+	if wait := found.wait(c.Clock.Now()); wait > 0 {
+		c.queue.AddAfter(namespace.Name, wait)
+		return nil
+	}
+	finalized := updated.DeepCopy()
+	finalized.Spec.Finalizers = slices.DeleteFunc(finalized.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	if _, err := c.Core.CoreV1().Namespaces().Finalize(ctx, finalized, metav1.UpdateOptions{}); err != nil {
+		return absent.Ignore(fmt.Errorf("cannot remove the finalizer %q: %w", corev1.FinalizerKubernetes, err))
+	}
+	klog.FromContext(ctx).Info("Emptied the namespace", "namespace", namespace.Name, "uid", namespace.UID)
+	return nil
+}

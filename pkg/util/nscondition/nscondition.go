@@ -1,0 +1,34 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package nscondition writes conditions of core namespaces, for which apimachinery has no
+// helper: they are of a type of their own.
+package nscondition
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Set writes a condition, and says whether that changed anything but the time. Where the
+// status stays the same, so does the time of the transition.
+func Set(conditions *[]corev1.NamespaceCondition, want corev1.NamespaceCondition) bool {
+	i := slices.IndexFunc(*conditions, func(c corev1.NamespaceCondition) bool { return c.Type == want.Type })
+	if i < 0 {
+		*conditions = append(*conditions, want)
+		return true
+	}
+	was := (*conditions)[i]
+	if was.Status == want.Status && was.Reason == want.Reason && was.Message == want.Message {
+		return false
+	}
+	if was.Status == want.Status {
+		want.LastTransitionTime = was.LastTransitionTime
+	}
+	(*conditions)[i] = want
+	return true
+}

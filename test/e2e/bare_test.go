@@ -1,0 +1,180 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// brokenAPI is an API that nobody serves.
+const brokenAPI = `
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.broken.example.com}
+spec:
+  group: broken.example.com
+  version: v1
+  groupPriorityMinimum: 1
+  versionPriority: 1
+  insecureSkipTLSVerify: true
+  service: {namespace: default, name: nobody}
+`
+
+// TestNamespaceTermination: on a control plane without kube-controller-manager, nsinit empties
+// namespaces and lets them go.
+func TestNamespaceTermination(t *testing.T) {
+	const objects = 5000
+	c := another(t, "--bare")
+	namespaces := c.core.CoreV1().Namespaces()
+	create := func(spec corev1.NamespaceSpec) string {
+		t.Helper()
+		namespace, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("bare")}, Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.waitReady(t, namespace.Name)
+		return namespace.Name
+	}
+	remove := func(name string) {
+		t.Helper()
+		if err := namespaces.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	t.Run("many objects", func(t *testing.T) {
+		name, untouched := create(corev1.NamespaceSpec{}), create(corev1.NamespaceSpec{})
+		var group errgroup.Group
+		group.SetLimit(16)
+		for i := range objects {
+			group.Go(func() error {
+				_, err := c.core.CoreV1().ConfigMaps(name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", i)}}, metav1.CreateOptions{})
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeConfigMap(t.Context(), c.core, untouched); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		remove(name)
+		c.waitNoNamespace(t, name)
+		t.Logf("%d objects were deleted in %.1f s", objects, time.Since(began).Seconds())
+		if list, err := c.core.CoreV1().ConfigMaps(untouched).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+			t.Errorf("another namespace has lost its content: %v %v", list.Items, err)
+		}
+		remove(untouched)
+		c.waitNoNamespace(t, untouched)
+	})
+
+	t.Run("custom resources, and finalizers", func(t *testing.T) {
+		if _, err := c.kubectlInput(thingDefinition, "apply", "--server-side"); err != nil {
+			t.Fatal(err)
+		}
+		name := create(corev1.NamespaceSpec{})
+		eventually(t, "custom resources are served", func(context.Context) error {
+			_, err := c.kubectlInput("apiVersion: e2e.example.com/v1\nkind: Thing\nmetadata: {name: free}\n---\napiVersion: e2e.example.com/v1\nkind: Thing\nmetadata: {name: held, finalizers: ["+holder+"]}\n",
+				"apply", "--server-side", "--namespace", name)
+			return err
+		})
+		if err := writeConfigMap(t.Context(), c.core, name); err != nil {
+			t.Fatal(err)
+		}
+		remove(name)
+		c.waitCondition(t, name, corev1.NamespaceContentRemaining, "True/SomeResourcesRemain", "things.e2e.example.com has 1 resource instances")
+		c.waitCondition(t, name, corev1.NamespaceFinalizersRemaining, "True/SomeFinalizersRemain", holder+" in 1 resource instances")
+		if list, err := c.core.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+			t.Errorf("what is not held is left: %v %v", list.Items, err)
+		}
+		if out, err := c.kubectl("patch", "thing/held", "--namespace", name, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
+			t.Fatal(err, out)
+		}
+		c.waitNoNamespace(t, name)
+	})
+
+	t.Run("an API that nobody serves", func(t *testing.T) {
+		if _, err := c.kubectlInput(brokenAPI, "apply", "--server-side"); err != nil {
+			t.Fatal(err)
+		}
+		name := create(corev1.NamespaceSpec{})
+		if err := writeConfigMap(t.Context(), c.core, name); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the API is broken", func(context.Context) error {
+			if _, err := c.core.Discovery().ServerPreferredNamespacedResources(); err == nil || !strings.Contains(err.Error(), "broken.example.com") {
+				return fmt.Errorf("discovery says %w", err)
+			}
+			return nil
+		})
+		remove(name)
+		c.waitCondition(t, name, corev1.NamespaceDeletionDiscoveryFailure, "True/DiscoveryFailed", "broken.example.com/v1")
+		// The rest goes on.
+		c.waitCondition(t, name, corev1.NamespaceContentRemaining, "False/ContentRemoved")
+		if _, err := c.kubectl("delete", "apiservice", "v1.broken.example.com"); err != nil {
+			t.Fatal(err)
+		}
+		c.waitNoNamespace(t, name)
+	})
+
+	t.Run("finalizers that were empty before", func(t *testing.T) {
+		name := create(corev1.NamespaceSpec{})
+		namespace, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		namespace.Spec.Finalizers = nil
+		if _, err := namespaces.Finalize(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		remove(name)
+		c.waitNoNamespace(t, name)
+	})
+
+	t.Run("beside another finalizer, and a participant", func(t *testing.T) {
+		if _, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "one"}, Initializers: []v1alpha1.RegisteredInitializer{{Name: "one.example.com", Finalizer: true}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.waitInForce(t)
+		c.actAs(t, "one.example.com")
+		name := create(corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{origin}})
+		if err := writeConfigMap(t.Context(), c.core, name); err != nil {
+			t.Fatal(err)
+		}
+		remove(name)
+		c.releaseParticipant(t, name, "one.example.com")
+		c.waitNoRecord(t, name)
+		eventually(t, "only the other is left", func(ctx context.Context) error {
+			namespace, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+			if err == nil && fmt.Sprint(namespace.Spec.Finalizers) != "["+origin+"]" {
+				err = fmt.Errorf("the finalizers are %v", namespace.Spec.Finalizers)
+			}
+			if err != nil {
+				return err
+			}
+			namespace.Spec.Finalizers = nil
+			_, err = namespaces.Finalize(ctx, namespace, metav1.UpdateOptions{})
+			return err
+		})
+		c.waitNoNamespace(t, name)
+	})
+}
