@@ -13,6 +13,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 
 	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/recordlifecycle"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/recordprotection"
 )
 
@@ -23,22 +24,24 @@ import (
 // on purpose: their informers want APIs that older clusters do not serve, and a foreign
 // webhook that selects everything could keep records from being written, which would
 // keep namespaces closed. The generic NamespaceLifecycle plugin has nothing to do for
-// resources that are cluster-scoped.
+// resources that are cluster-scoped: NamespaceRecordLifecycle keeps its rules for records.
 func order() []string {
 	return []string{
 		recordprotection.PluginName,
+		recordlifecycle.PluginName,
 		namespaceinitializers.PluginName,
 	}
 }
 
 // Options returns the admission options of nsinit-apiserver: its own plugins, in its own
-// order.
-func Options() *genericoptions.AdmissionOptions {
+// order. The function returns the immortal namespaces; it is called once flags are read.
+func Options(immortal func() sets.Set[string]) *genericoptions.AdmissionOptions {
 	options := genericoptions.NewAdmissionOptions()
 	options.Plugins = admission.NewPlugins()
 	options.RecommendedPluginOrder = order()
 	options.DefaultOffPlugins = sets.New[string]()
 	recordprotection.Register(options.Plugins)
+	recordlifecycle.Register(options.Plugins, immortal)
 	namespaceinitializers.Register(options.Plugins)
 	return options
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 )
 
@@ -213,5 +214,19 @@ func TestRecordsOfLiveNamespacesStay(t *testing.T) {
 	server.Core.DeleteNamespace("gone")
 	if err := client.Delete(ctx, "gone", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("the record of a namespace that is gone: %v", err)
+	}
+}
+
+// TestImmortalRecords: the record of an immortal namespace cannot be deleted, by nobody.
+func TestImmortalRecords(t *testing.T) {
+	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) { o.ImmortalNamespaces = []string{"forever"} })
+	server.WaitReady(t)
+	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
+	for _, name := range []string{"forever", "another"} {
+		server.MustRecord(t, name)
+		err := client.Delete(t.Context(), name, metav1.DeleteOptions{})
+		if (name == "forever") != apierrors.IsForbidden(err) || name == "another" && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

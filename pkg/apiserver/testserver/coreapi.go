@@ -60,13 +60,17 @@ func NewCoreAPI(t testing.TB) *CoreAPI {
 	t.Helper()
 	c := &CoreAPI{namespaces: map[string]*corev1.Namespace{}, configMaps: map[string]*corev1.ConfigMap{}, rules: map[string][]Rule{}}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/namespaces", c.listNamespaces)
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", c.getNamespace)
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/configmaps/{name}", c.getConfigMap)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/configmaps", c.createConfigMap)
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", c.reviewToken)
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", c.reviewAccess)
 	c.server = httptest.NewServer(mux)
-	t.Cleanup(c.server.Close)
+	t.Cleanup(func() {
+		c.server.CloseClientConnections() // watches
+		c.server.Close()
+	})
 	c.Allow("admin", Everything())
 	return c
 }
@@ -162,6 +166,28 @@ func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
 		namespace = namespace.DeepCopy()
 		namespace.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
 		write(w, http.StatusOK, namespace)
+	}
+}
+
+// listNamespaces answers lists, and watches that never tell of anything: a cache that is
+// behind is what servers have to cope with.
+func (c *CoreAPI) listNamespaces(w http.ResponseWriter, r *http.Request) {
+	switch query := r.URL.Query(); {
+	case query.Get("sendInitialEvents") != "":
+		write(w, http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, "watch lists are not served here"))
+	case query.Get("watch") == "true":
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	default:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		list := corev1.NamespaceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+		for _, namespace := range c.namespaces {
+			list.Items = append(list.Items, *namespace)
+		}
+		write(w, http.StatusOK, list)
 	}
 }
 

@@ -17,14 +17,13 @@ import (
 	"io"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/nsinit/nsinit/pkg/admission/configuration"
 	"github.com/nsinit/nsinit/pkg/admission/initializer"
+	"github.com/nsinit/nsinit/pkg/admission/refusal"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
@@ -148,7 +147,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 			fmt.Errorf("spec.namespaceUID is %q, but the UID of namespace %q is %q", record.Spec.NamespaceUID, record.Name, namespace.UID))
 	}
 	if namespace.DeletionTimestamp != nil {
-		return nil, terminating(attributes, record.Name)
+		return nil, refusal.Terminating(attributes, record.Name, "metadata.name")
 	}
 	if _, initializing := namespace.Labels[v1alpha1.LabelInitializing]; !initializing {
 		return nil, nil
@@ -192,18 +191,4 @@ func waitsForAll(record *nsinit.NamespaceLifecycle) bool {
 	return slices.EqualFunc(record.Spec.Plan, pending, func(planned nsinit.PlannedInitializer, entry nsinit.NamespaceInitializer) bool {
 		return planned.Name == entry.Name && (!planned.Finalizer || slices.Contains(record.Spec.Finalizers, nsinit.FinalizerName(planned.Name)))
 	})
-}
-
-// terminating refuses a record for a namespace that is on its way out, with the cause
-// that clients know from the core API.
-func terminating(attributes admission.Attributes, name string) error {
-	err := admission.NewForbidden(attributes, fmt.Errorf("namespace %q is being terminated", name))
-	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
-			Type:    corev1.NamespaceTerminatingCause,
-			Message: fmt.Sprintf("namespace %s is being terminated", name),
-			Field:   "metadata.name",
-		})
-	}
-	return err
 }
