@@ -79,13 +79,7 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 		return err
 	}
 
-	terminations, err := termination.New(termination.Dependencies{
-		Core:       core,
-		Metadata:   metadata,
-		Namespaces: coreFactory.Core().V1().Namespaces(),
-		Discover:   core.Discovery().ServerPreferredNamespacedResources,
-		Clock:      clock.RealClock{},
-	})
+	terminations, err := o.terminations(core, metadata, coreFactory)
 	if err != nil {
 		return err
 	}
@@ -99,11 +93,25 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 	group.Go(func() { defer cancel(); errs[2] = exempt.Run(ctx) })
 	group.Go(func() { defer cancel(); errs[0] = lifecycles.Run(ctx, o.Workers) })
 	group.Go(func() { defer cancel(); errs[1] = configurations.Run(ctx) })
-	if o.NamespaceTermination {
+	if terminations != nil {
 		group.Go(func() { defer cancel(); errs[3] = terminations.Run(ctx, o.Workers) })
 	}
 	group.Wait()
 	coreFactory.Shutdown()
 	nsinitFactory.Shutdown()
 	return errors.Join(errs...)
+}
+
+// terminations returns the controller that empties namespaces, or nil where it is off.
+func (o *Options) terminations(core kubernetes.Interface, metadata metadata.Interface, factory informers.SharedInformerFactory) (*termination.Controller, error) {
+	if !o.NamespaceTermination {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return termination.New(termination.Dependencies{
+		Core:       core,
+		Metadata:   metadata,
+		Namespaces: factory.Core().V1().Namespaces(),
+		Discover:   core.Discovery().ServerPreferredNamespacedResources,
+		Clock:      clock.RealClock{},
+	})
 }
