@@ -34,6 +34,7 @@ func nsinitPrograms() map[string]string {
 	return map[string]string{
 		"nsinit-apiserver":          "./cmd/nsinit-apiserver",
 		"nsinit-controller-manager": "./cmd/nsinit-controller-manager",
+		"kubectl-nsinit":            "./cmd/kubectl-nsinit",
 		"policy-population":         "./vendor-hooks/policy-population",
 	}
 }

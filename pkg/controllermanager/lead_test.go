@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
+
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // limit is how long anything in these tests may take.
@@ -40,7 +42,7 @@ func watchdog() *leaderelection.HealthzAdaptor { return leaderelection.NewLeader
 // holder returns who holds the lease, or "".
 func holder(t *testing.T, client *fake.Clientset) string {
 	t.Helper()
-	lease, err := client.CoordinationV1().Leases(installNamespace).Get(context.Background(), name, metav1.GetOptions{})
+	lease, err := client.CoordinationV1().Leases(installation.Namespace).Get(context.Background(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return ""
 	}
@@ -153,7 +155,7 @@ func TestLosingTheLeaseIsAnError(t *testing.T) {
 func TestFollowerStops(t *testing.T) {
 	other, seconds, now := "other", int32(3600), metav1.NowMicro()
 	client := fake.NewClientset(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: installNamespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: name},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &other, LeaseDurationSeconds: &seconds, RenewTime: &now, AcquireTime: &now},
 	})
 	asked := make(chan struct{}, 100)

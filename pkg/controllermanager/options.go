@@ -21,13 +21,11 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"github.com/nsinit/nsinit/pkg/controller/termination"
+	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 )
 
-const (
-	name             = "nsinit-controller-manager"
-	installNamespace = "nsinit-system"
-)
+const name = installation.ControllerManager
 
 // Options are the options of nsinit-controller-manager.
 type Options struct {
@@ -61,12 +59,12 @@ func NewOptions() *Options {
 		Authentication: genericoptions.NewDelegatingAuthenticationOptions(),
 		Authorization:  genericoptions.NewDelegatingAuthorizationOptions(),
 		Logs:           logs.NewOptions(),
-		Exemptions:     installNamespace + "/nsinit-exemptions",
+		Exemptions:     installation.Namespace + "/nsinit-exemptions",
 		Workers:        8,
 		StalledAfter:   5 * time.Minute,
 		LeaderElection: LeaderElection{
 			Enabled:           true,
-			ResourceNamespace: installNamespace,
+			ResourceNamespace: installation.Namespace,
 			LeaseDuration:     15 * time.Second,
 			RenewDeadline:     10 * time.Second,
 			RetryPeriod:       2 * time.Second,

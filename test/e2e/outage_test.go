@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
@@ -243,6 +244,11 @@ func TestLostStorage(t *testing.T) {
 		}
 		return err
 	})
+	for _, namespace := range []string{waiting.Name, leaving.Name} {
+		if refusal := c.waitWhy(t, namespace, diagnosis.NsinitRefuses, diagnosis.Stuck); !strings.Contains(refusal.Message, "delete configmap nsinit-storage") {
+			t.Errorf("why says %q", refusal.Message)
+		}
+	}
 	// A restart of the controller finds an empty list of records.
 	c.dev(t, "kill", "nsinit-controller-manager")
 	c.dev(t, "start", "nsinit-controller-manager")

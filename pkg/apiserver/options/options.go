@@ -39,6 +39,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 	"github.com/nsinit/nsinit/pkg/features"
+	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/version"
 )
@@ -53,7 +54,7 @@ const (
 
 	watchGracePeriod = 5 * time.Second
 
-	defaultStorageIdentity = "nsinit-system/nsinit-storage"
+	defaultStorageIdentity = installation.Namespace + "/nsinit-storage"
 	defaultReadRepairAfter = 10 * time.Minute
 )
 

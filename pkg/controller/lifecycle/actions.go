@@ -46,8 +46,11 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 		namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == v1alpha1.NamespaceFinalizer })
 		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 		return absent.Ignore(err)
-	case removeNamespace:
-		return absent.Ignore(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
+	case restoreFinalizer:
+		namespace := s.namespace.DeepCopy()
+		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+		return absent.Ignore(err)
 	case secureNamespace:
 		return c.secureNamespace(ctx, s)
 	case failNamespace:

@@ -144,7 +144,7 @@ func TestReconcileWrites(t *testing.T) {
 			[]string{"update namespaces/status"}},
 		"releases a record":                 {namespace(deleting, withFinalizers()), aRecord(leaving), []string{"update namespacelifecycles/finalize"}},
 		"releases a namespace":              {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil, []string{"create namespaces/finalize"}},
-		"removes a namespace by its UID":    {namespace(deleting, withFinalizers()), nil, []string{"delete namespaces uid=new"}},
+		"restores emptied finalizers":       {namespace(deleting, withFinalizers()), nil, []string{"create namespaces/finalize"}},
 		"does nothing to an open namespace": {namespace(func(n *corev1.Namespace) { said := opened(aRecord()); said.apply(n, time.Now()) }), aRecord(), nil},
 	}
 	for name, test := range tests {

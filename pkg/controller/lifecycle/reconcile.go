@@ -42,9 +42,11 @@ const (
 	releaseRecord action = "ReleaseRecord"
 	// releaseNamespace: the record has left, so nsinit's finalizer leaves the namespace.
 	releaseNamespace action = "ReleaseNamespace"
-	// removeNamespace: the deletion of the namespace waits for a second request,
-	// because its finalizers were empty when the first one came.
-	removeNamespace action = "RemoveNamespace"
+	// restoreFinalizer: somebody emptied the finalizers of the namespace before it was
+	// deleted. Nobody empties such a namespace, and a second DELETE would leave what is
+	// in it in storage, where nobody sees it. With "kubernetes" back, it is emptied and
+	// goes.
+	restoreFinalizer action = "RestoreFinalizer"
 	// secureNamespace: it is the built-in initializer's turn.
 	secureNamespace action = "SecureNamespace"
 	// skipInitializer: the deadline of an initializer is past whose failurePolicy is
@@ -109,7 +111,7 @@ func nextWithoutRecord(namespace *corev1.Namespace) action {
 	case slices.Contains(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer):
 		return releaseNamespace
 	case len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0:
-		return removeNamespace
+		return restoreFinalizer
 	}
 	return nothing
 }

@@ -19,11 +19,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/pager"
+
+	"github.com/nsinit/nsinit/pkg/util/nscontent"
 )
 
 const (
@@ -55,21 +55,8 @@ func (c *Controller) deleteContent(ctx context.Context, namespace *corev1.Namesp
 	found := &content{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	lists, err := c.Discover()
 	found.discovery = err
-	var failures []error
-	var resources []schema.GroupVersionResource
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		for _, resource := range list.APIResources {
-			if slices.Contains(resource.Verbs, "delete") && slices.Contains(resource.Verbs, "list") {
-				resources = append(resources, version.WithResource(resource.Name))
-			}
-		}
-	}
-	found.versions = utilerrors.NewAggregate(failures)
+	resources, err := nscontent.Resources(lists)
+	found.versions = err
 
 	var mu sync.Mutex
 	var problems []error
@@ -111,7 +98,7 @@ func deleteAll(ctx context.Context, client metadata.ResourceInterface) (int, err
 	var problems []error
 	tried := 0
 	background := metav1.DeletePropagationBackground
-	err := eachItem(ctx, client, func(object *metav1.PartialObjectMetadata) {
+	err := nscontent.Each(ctx, client, func(object *metav1.PartialObjectMetadata) {
 		if object.DeletionTimestamp != nil {
 			return
 		}
@@ -136,7 +123,7 @@ func deleteAll(ctx context.Context, client metadata.ResourceInterface) (int, err
 
 // count counts the objects of one resource that are left, and what holds them.
 func (f *content) count(ctx context.Context, client metadata.ResourceInterface, resource schema.GroupVersionResource) error {
-	return eachItem(ctx, client, func(object *metav1.PartialObjectMetadata) {
+	return nscontent.Each(ctx, client, func(object *metav1.PartialObjectMetadata) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.remaining[resource]++
@@ -147,27 +134,6 @@ func (f *content) count(ctx context.Context, client metadata.ResourceInterface, 
 			f.graceEnds = object.DeletionTimestamp.Time
 		}
 	})
-}
-
-// eachItem lists in pages, metadata alone.
-func eachItem(ctx context.Context, client metadata.ResourceInterface, f func(*metav1.PartialObjectMetadata)) error {
-	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.List(ctx, options)
-	})
-	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
-		if item, ok := object.(*metav1.PartialObjectMetadata); ok {
-			f(item)
-		}
-		return nil
-	})
-	// A resource that nobody serves any more, or that cannot be listed, has no content.
-	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot list: %w", err)
-	}
-	return nil
 }
 
 // wait returns when to look again: when grace periods end, or a little later where finalizers

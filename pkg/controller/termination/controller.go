@@ -113,6 +113,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return fmt.Errorf("cannot read the namespace: %w", err)
 	case namespace.DeletionTimestamp == nil:
 		return nil
+	case len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0:
+		return c.remove(ctx, namespace)
 	}
 	if namespace.Status.Phase != corev1.NamespaceTerminating {
 		terminating := namespace.DeepCopy()
@@ -121,14 +123,27 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 			return absent.Ignore(fmt.Errorf("cannot set the phase: %w", err))
 		}
 	}
-	switch {
-	case slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
+	if slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return c.empty(ctx, namespace)
-	case len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0:
-		err := c.Core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
-		return absent.Ignore(err)
 	}
 	return nil // others have to act
+}
+
+// remove deletes a namespace whose finalizers were empty before it was deleted: first what is
+// in it, which nobody would see any more, then the namespace, by the second DELETE. It writes
+// no condition, because any update ends such a namespace.
+func (c *Controller) remove(ctx context.Context, namespace *corev1.Namespace) error {
+	found, err := c.deleteContent(ctx, namespace)
+	if err != nil {
+		return fmt.Errorf("cannot empty the namespace: %w", err)
+	}
+	if wait := found.wait(c.Clock.Now()); wait > 0 {
+		klog.FromContext(ctx).Info("The finalizers of the namespace were emptied before it was deleted, and its content is not gone yet", "namespace", namespace.Name, "remaining", found.remains())
+		c.queue.AddAfter(namespace.Name, wait)
+		return nil
+	}
+	err = c.Core.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
+	return absent.Ignore(err)
 }
 
 // empty deletes what is in a namespace, says what is left, and finalizes the namespace when

@@ -110,13 +110,15 @@ func TestReconcile(t *testing.T) {
 		objects   []runtime.Object
 		want      []string
 	}{
-		"it is not deleted":              {active, []runtime.Object{object("ConfigMap", "a")}, nil},
-		"it is empty":                    {terminating(corev1.FinalizerKubernetes), nil, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize"}},
-		"it has content, by its UID":     {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize", "delete configmaps a uid-of-a"}},
-		"finalizers hold content":        {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("Pod", "p", "example.com/hold")}, []string{"update namespaces/status", "update namespaces/status"}},
-		"others hold it":                 {terminating("openshift.com/origin"), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status"}},
-		"nobody holds it, the last word": {terminating(), nil, []string{"update namespaces/status", "delete namespaces ns u"}},
-		"metadata.finalizers hold it":    {held, nil, []string{"update namespaces/status"}},
+		"it is not deleted":               {active, []runtime.Object{object("ConfigMap", "a")}, nil},
+		"it is empty":                     {terminating(corev1.FinalizerKubernetes), nil, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize"}},
+		"it has content, by its UID":      {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize", "delete configmaps a uid-of-a"}},
+		"finalizers hold content":         {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("Pod", "p", "example.com/hold")}, []string{"update namespaces/status", "update namespaces/status"}},
+		"others hold it":                  {terminating("openshift.com/origin"), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status"}},
+		"nobody holds it, the last word":  {terminating(), nil, []string{"delete namespaces ns u"}},
+		"nobody holds it, it has content": {terminating(), []runtime.Object{object("Pod", "p", "example.com/hold")}, nil},
+		"nobody holds it, content first":  {terminating(), []runtime.Object{object("ConfigMap", "a")}, []string{"delete namespaces ns u", "delete configmaps a uid-of-a"}},
+		"metadata.finalizers hold it":     {held, nil, []string{"update namespaces/status"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,54 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/nsinit/nsinit/pkg/cli/exit"
+	"github.com/nsinit/nsinit/pkg/cli/why"
+)
+
+// NewCommand returns the command with its subcommands.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "kubectl-nsinit",
+		Short: "See and move namespaces through their initialization and their end",
+		Long: "kubectl nsinit shows where namespaces stand on their way from creation to removal.\n\n" +
+			"It is a plugin of kubectl: with the program kubectl-nsinit in a folder of PATH, it is called as kubectl nsinit.",
+		// kubectl shows plugins under this name.
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nsinit"},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	command.SetIn(streams.In)
+	command.SetOut(streams.Out)
+	command.SetErr(streams.ErrOut)
+	command.AddCommand(why.NewCommand(streams))
+	return command
+}
+
+// Run runs a command, says on the error stream what went wrong, and returns the exit code.
+func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string) int {
+	command := NewCommand(streams)
+	command.SetArgs(args)
+	err := command.ExecuteContext(ctx)
+	var code exit.Code
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	}
+	_, _ = fmt.Fprintf(streams.ErrOut, "error: %v\n", err)
+	return 1
+}

@@ -1,0 +1,140 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package why
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nsinit/nsinit/pkg/diagnosis"
+)
+
+// objectsShown bounds the objects of one resource in text.
+const objectsShown = 10
+
+// printer prints a diagnosis.
+type printer func(*diagnosis.Diagnosis) error
+
+func (o *options) json(d *diagnosis.Diagnosis) error {
+	encoder := json.NewEncoder(o.streams.Out)
+	encoder.SetIndent("", "    ")
+	// Commands are full of characters that are special in HTML.
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(d)
+}
+
+func (o *options) yaml(d *diagnosis.Diagnosis) error {
+	data, err := yaml.Marshal(d)
+	if err != nil {
+		return err
+	}
+	_, err = o.streams.Out.Write(data)
+	return err
+}
+
+// text prints a diagnosis for people.
+func (o *options) text(d *diagnosis.Diagnosis) error {
+	var out strings.Builder
+	now := time.Now()
+	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict(d.State))
+	for i, finding := range d.Findings {
+		writeFinding(&out, now, i+1, finding)
+	}
+	if len(d.Remaining) > 0 {
+		out.WriteString("\nWhat is left in it:\n")
+		if err := writeRemaining(&out, now, d.Remaining); err != nil {
+			return err
+		}
+	}
+	if len(d.Conditions) > 0 && d.State != diagnosis.Healthy {
+		out.WriteString("\nIts conditions:\n")
+		table := printers.GetNewTabWriter(&out)
+		_, _ = fmt.Fprintln(table, "  TYPE\tSTATUS\tAGE\tREASON\tMESSAGE")
+		for _, c := range d.Conditions {
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, age(now, &c.LastTransitionTime, ""), c.Reason, c.Message)
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(d.NotExamined) > 0 {
+		out.WriteString("\nNot examined:\n")
+		for _, what := range d.NotExamined {
+			fmt.Fprintf(&out, "  %s\n", what)
+		}
+	}
+	_, err := io.WriteString(o.streams.Out, out.String())
+	return err
+}
+
+func verdict(state diagnosis.State) string {
+	switch state {
+	case diagnosis.Stuck:
+		return "stuck: somebody has to do something"
+	case diagnosis.Waiting:
+		return "waiting: something is under way"
+	}
+	return "healthy: nothing is waited for"
+}
+
+func age(now time.Time, since *metav1.Time, prefix string) string {
+	if since.IsZero() {
+		return ""
+	}
+	return prefix + duration.HumanDuration(now.Sub(since.Time))
+}
+
+func writeFinding(out *strings.Builder, now time.Time, number int, f diagnosis.Finding) {
+	state := strings.ToUpper(string(f.State))
+	if f.State == diagnosis.Healthy {
+		state = "NOTE"
+	}
+	fmt.Fprintf(out, "\n%d. %s %s%s\n   %s\n", number, state, f.Cause, age(now, f.Since, ", for "), f.Message)
+	if len(f.Remedies) == 0 {
+		return
+	}
+	out.WriteString("   What helps, the safest first:\n")
+	for _, remedy := range f.Remedies {
+		fmt.Fprintf(out, "   - %s\n", remedy.Description)
+		if remedy.Command != "" {
+			fmt.Fprintf(out, "         %s\n", remedy.Command)
+		}
+		if remedy.Risk != "" {
+			fmt.Fprintf(out, "     Risk: %s\n", remedy.Risk)
+		}
+	}
+}
+
+func writeRemaining(out *strings.Builder, now time.Time, resources []diagnosis.Resource) error {
+	table := printers.GetNewTabWriter(out)
+	_, _ = fmt.Fprintln(table, "  RESOURCE\tNAME\tAGE\tDELETED\tFINALIZERS\tOWNER")
+	for _, resource := range resources {
+		for _, object := range resource.Objects[:min(len(resource.Objects), objectsShown)] {
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", resource.Resource, object.Name, age(now, &object.CreationTimestamp, ""),
+				orNone(age(now, object.DeletionTimestamp, "")), orNone(strings.Join(object.Finalizers, ",")), orNone(strings.Join(object.Owners, ",")))
+		}
+		if more := resource.Count - objectsShown; more > 0 {
+			_, _ = fmt.Fprintf(table, "  %s\tand %d more\t\t\t\t\n", resource.Resource, more)
+		}
+	}
+	return table.Flush()
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "<none>"
+	}
+	return text
+}

@@ -1,0 +1,263 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/util/absent"
+)
+
+// examineRecord looks at nsinit's record of the namespace.
+func (e *examination) examineRecord(ctx context.Context) {
+	held := e.namespace != nil && slices.Contains(e.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)
+	waits := e.Phase == Initializing || held
+	if e.nsinit == down {
+		return // found already, and it explains everything
+	}
+	if e.nsinit == missing {
+		if waits {
+			e.foundUninstalled(held)
+		}
+		return
+	}
+	record, err := e.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, e.Namespace, metav1.GetOptions{})
+	switch {
+	case absent.Is(err):
+		if waits {
+			e.foundNoRecord()
+		}
+	case apierrors.IsNotFound(err): // nobody knows the kind, and APIServices may not be read
+		if waits {
+			e.foundUninstalled(held)
+		}
+		return
+	case apierrors.IsForbidden(err):
+		if waits {
+			e.notExamined("nsinit's record of the namespace", err)
+			e.foundConditions()
+		}
+		return
+	case err != nil:
+		if waits {
+			e.foundRefusing(err)
+		}
+		return
+	case e.Phase == Gone:
+		e.foundParticipants(record, ParticipantPending, "the namespace is gone, and ")
+	case record.Spec.NamespaceUID != e.UID:
+		if waits {
+			e.foundParticipants(record, FormerIncarnation, "the namespace waits for the end of the former one of its name: ")
+		}
+	case e.Phase == Terminating:
+		e.foundParticipants(record, ParticipantPending, "")
+	default:
+		e.foundInitializers(ctx, record)
+	}
+	if waits {
+		e.examineOurController(ctx)
+	}
+}
+
+// foundConditions reports what the namespace's own conditions say, for those who may not read
+// its record.
+func (e *examination) foundConditions() {
+	for _, kind := range []corev1.NamespaceConditionType{v1alpha1.ConditionStalled, v1alpha1.ConditionInitializing} {
+		condition := e.condition(kind)
+		if condition == nil {
+			continue
+		}
+		finding := Finding{Cause: InitializerPending, State: Waiting, Message: condition.Message, Since: &condition.LastTransitionTime}
+		if kind == v1alpha1.ConditionStalled {
+			finding.State = Stuck
+			finding.Remedies = []Remedy{{Description: "tell those who run the cluster"}}
+		}
+		e.found(finding)
+		return
+	}
+}
+
+// foundUninstalled reports a namespace that waits for an nsinit that is not there.
+func (e *examination) foundUninstalled(held bool) {
+	finding := Finding{Cause: NsinitUninstalled, State: Stuck, Remedies: []Remedy{{Description: "install nsinit again, with its configurations"}}}
+	if e.Phase == Initializing {
+		finding.Message = fmt.Sprintf("the namespace is closed (label %s), and nsinit, which would open it, is not registered in this cluster", v1alpha1.LabelInitializing)
+		finding.Remedies = append(finding.Remedies, Remedy{Description: "if it was uninstalled, open the namespace as it is",
+			Command: fmt.Sprintf("kubectl label namespace %s %s-", e.Namespace, v1alpha1.LabelInitializing),
+			Risk:    "what its initializers were to bring is not there"})
+	} else {
+		finding.Message = fmt.Sprintf("the namespace waits for nsinit (%s in spec.finalizers), which is not registered in this cluster", v1alpha1.NamespaceFinalizer)
+	}
+	if held {
+		finding.Remedies = append(finding.Remedies, Remedy{Description: "if it was uninstalled, take nsinit's finalizer off, so that the namespace can go",
+			Command: releaseCommand(e.Namespace, v1alpha1.NamespaceFinalizer),
+			Risk:    "participants that had to clean up after the namespace are not asked any more"})
+	}
+	e.found(finding)
+}
+
+func (e *examination) foundNoRecord() {
+	finding := Finding{Cause: RecordMissing, State: e.since(e.Since), Since: e.Since,
+		Remedies: []Remedy{{Description: "see what nsinit-controller-manager logs",
+			Command: fmt.Sprintf("kubectl --namespace %s logs deployment/%s --tail=50", installation.Namespace, installation.ControllerManager)}}}
+	if e.Phase == Terminating {
+		finding.Message = fmt.Sprintf("every participant has cleaned up, and nsinit-controller-manager is to take %s out of spec.finalizers", v1alpha1.NamespaceFinalizer)
+	} else {
+		finding.Message = "nsinit has not made its record of the namespace yet"
+		if condition := e.condition(v1alpha1.ConditionInitializing); condition != nil {
+			finding.Message += ": " + condition.Message
+		}
+	}
+	e.found(finding)
+}
+
+// foundRefusing reports a server that answers, and refuses to tell.
+func (e *examination) foundRefusing(err error) {
+	e.found(Finding{Cause: NsinitRefuses, State: Stuck, Message: fmt.Sprintf("nsinit-apiserver refuses to tell of the namespace, which stays as it is meanwhile: %v", err),
+		Remedies: []Remedy{
+			{Description: "do what the refusal says; docs/operate.md says more of a storage that was lost"},
+			{Description: "see what nsinit-apiserver logs", Command: fmt.Sprintf("kubectl --namespace %s logs --selector app.kubernetes.io/name=%s --tail=50", installation.Namespace, installation.APIServer)},
+		}})
+}
+
+// examineOurController looks whether an instance of nsinit-controller-manager acts, without
+// which no gate opens and no finalizer of nsinit leaves.
+func (e *examination) examineOurController(ctx context.Context) {
+	lease, gone := e.lease(ctx, installation.Namespace, installation.ControllerManager)
+	if !gone {
+		return
+	}
+	e.found(Finding{Cause: NsinitControllerDown, State: Stuck, Message: "nsinit-controller-manager does not run (" + lease + "), without which no gate opens and no namespace that waits for a participant goes away",
+		Remedies: []Remedy{
+			{Description: "see whether it runs and what it logs",
+				Command: fmt.Sprintf("kubectl --namespace %s get pods; kubectl --namespace %s logs deployment/%s --tail=50", installation.Namespace, installation.Namespace, installation.ControllerManager)},
+			{Description: "start it again", Command: fmt.Sprintf("kubectl --namespace %s rollout restart deployment/%s", installation.Namespace, installation.ControllerManager)},
+		}})
+}
+
+// foundInitializers reports who has not acted yet.
+func (e *examination) foundInitializers(ctx context.Context, record *v1alpha1.NamespaceLifecycle) {
+	initializers := record.Spec.Initializers
+	switch {
+	case initializers == nil:
+		e.found(Finding{Cause: InitializerPending, State: e.since(e.Since), Since: e.Since, Message: "every initializer is done, and nsinit-controller-manager is to open the namespace"})
+		return
+	case initializers.Result != nil:
+		e.found(Finding{Cause: InitializationFailed, State: e.since(e.Since), Since: e.Since,
+			Message:  "the initialization has failed, and nsinit-controller-manager is to delete the namespace: " + initializers.Result.Message,
+			Remedies: []Remedy{{Description: "see what the failure was, and mend it before the namespace is created again", Command: describeCommand(e.Namespace)}}})
+		e.examineProtection(ctx, Stuck)
+		return
+	case len(initializers.Pending) == 0:
+		return
+	}
+	first := initializers.Pending[0].Name
+	position := slices.IndexFunc(record.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Name == first })
+	message := fmt.Sprintf("waiting for initializer %q (%d of %d)", first, position+1, len(record.Spec.Plan))
+	finding := Finding{Cause: InitializerPending, State: Waiting}
+	if start := initializers.TurnStartTime; start != nil {
+		finding.Since = &metav1.Time{Time: start.Time}
+	}
+	said := status(record, first)
+	message += reported(said)
+	if said != nil && said.Deadline != nil {
+		message += ", until " + said.Deadline.UTC().Format(time.RFC3339)
+	}
+	var after []string
+	for _, pending := range initializers.Pending[1:] {
+		after = append(after, pending.Name)
+	}
+	if len(after) > 0 {
+		message += "; after it: " + strings.Join(after, ", ")
+	}
+	finding.Message = message
+	if apimeta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) {
+		finding.State = Stuck
+	}
+	if first != v1alpha1.InitializerLifecycle {
+		finding.Remedies = append(look(e.Namespace, said),
+			Remedy{Description: "if it cannot be mended soon, skip it in this namespace",
+				Command: fmt.Sprintf(`kubectl get --raw %s | jq 'if .spec.initializers.pending[0].name == "%s" then . else error("it is not its turn") end | .spec.skipped += ["%s"] | del(.spec.initializers.pending[0])' | kubectl replace --raw %s/initialize -f -`,
+					recordPath(e.Namespace), first, first, recordPath(e.Namespace)),
+				Risk: "the namespace opens without what the initializer was to bring"})
+	}
+	e.found(finding)
+}
+
+// foundParticipants reports who has not cleaned up yet.
+func (e *examination) foundParticipants(record *v1alpha1.NamespaceLifecycle, cause Cause, prefix string) {
+	if record.DeletionTimestamp == nil {
+		return // nsinit-controller-manager is to delete it
+	}
+	for _, finalizer := range record.Spec.Finalizers {
+		if finalizer == v1alpha1.FinalizerKubernetes {
+			continue
+		}
+		said := status(record, string(finalizer))
+		e.found(Finding{Cause: cause, State: e.since(record.DeletionTimestamp), Since: record.DeletionTimestamp,
+			Message: fmt.Sprintf("%sparticipant %q has not cleaned up yet%s", prefix, finalizer, reported(said)),
+			Remedies: append(look(e.Namespace, said), Remedy{Description: "if there is no such participant any more, act in its place",
+				Command: fmt.Sprintf(`kubectl get --raw %s | jq '.spec.finalizers -= ["%s"]' | kubectl replace --raw %s/finalize -f -`,
+					recordPath(e.Namespace), finalizer, recordPath(e.Namespace)),
+				Risk: "what it was to clean up stays behind, perhaps outside the cluster"})})
+	}
+}
+
+func describeCommand(namespace string) string {
+	return "kubectl describe namespacelifecycle " + namespace
+}
+
+func recordPath(namespace string) string {
+	return "/apis/" + v1alpha1.SchemeGroupVersion.String() + "/namespacelifecycles/" + namespace
+}
+
+// status returns what the record says of an initializer, or nil.
+func status(record *v1alpha1.NamespaceLifecycle, name string) *v1alpha1.InitializerStatus {
+	for i := range record.Status.Initializers {
+		if record.Status.Initializers[i].Name == name {
+			return &record.Status.Initializers[i]
+		}
+	}
+	return nil
+}
+
+// reported tells what an initializer last said.
+func reported(said *v1alpha1.InitializerStatus) string {
+	if said == nil || said.Message == "" {
+		return ", it has reported nothing"
+	}
+	text := fmt.Sprintf(", it says %q", said.Message)
+	if said.LastActor != "" {
+		text += " (" + said.LastActor + ")"
+	}
+	return text
+}
+
+// look is what shows how an initializer is doing.
+func look(namespace string, said *v1alpha1.InitializerStatus) []Remedy {
+	remedies := []Remedy{{Description: "see the whole record", Command: describeCommand(namespace)}}
+	run := Remedy{Description: "see whether it runs and what it logs"}
+	if said != nil {
+		if account, ok := strings.CutPrefix(said.LastActor, "system:serviceaccount:"); ok {
+			if where, _, ok := strings.Cut(account, ":"); ok {
+				run.Command = "kubectl --namespace " + where + " get pods"
+			}
+		}
+	}
+	return append(remedies, run)
+}

@@ -1,0 +1,19 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package installation names what every installation of nsinit has in the cluster.
+package installation
+
+const (
+	// Namespace is where nsinit is installed.
+	Namespace = "nsinit-system"
+	// ControllerManager is the name of nsinit-controller-manager: of the program, its
+	// deployment, and the Lease by which its instances agree on which of them acts.
+	ControllerManager = "nsinit-controller-manager"
+	// APIServer is the name of nsinit-apiserver: of the program, its workload, its service
+	// and the label of its pods.
+	APIServer = "nsinit-apiserver"
+)
