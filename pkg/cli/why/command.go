@@ -64,11 +64,12 @@ type options struct {
 	config   *genericclioptions.ConfigFlags
 	output   string
 	patience time.Duration
+	now      func() time.Time
 }
 
 // NewCommand returns the command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, config: genericclioptions.NewConfigFlags(true), patience: diagnosis.DefaultPatience}
+	o := &options{streams: streams, config: genericclioptions.NewConfigFlags(true), patience: diagnosis.DefaultPatience, now: time.Now}
 	// The namespace is the argument, and nothing is cached.
 	o.config.Namespace, o.config.CacheDir = nil, nil
 	command := &cobra.Command{

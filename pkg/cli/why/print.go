@@ -47,7 +47,7 @@ func (o *options) yaml(d *diagnosis.Diagnosis) error {
 // text prints a diagnosis for people.
 func (o *options) text(d *diagnosis.Diagnosis) error {
 	var out strings.Builder
-	now := time.Now()
+	now := o.now()
 	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict(d.State))
 	for i, finding := range d.Findings {
 		writeFinding(&out, now, i+1, finding)
@@ -126,7 +126,7 @@ func writeRemaining(out *strings.Builder, now time.Time, resources []diagnosis.R
 				orNone(age(now, object.DeletionTimestamp, "")), orNone(strings.Join(object.Finalizers, ",")), orNone(strings.Join(object.Owners, ",")))
 		}
 		if more := resource.Count - objectsShown; more > 0 {
-			_, _ = fmt.Fprintf(table, "  %s\tand %d more\t\t\t\t\n", resource.Resource, more)
+			_, _ = fmt.Fprintf(table, "  %s\tand %d more\n", resource.Resource, more)
 		}
 	}
 	return table.Flush()

@@ -1,0 +1,116 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package why
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nsinit/nsinit/pkg/diagnosis"
+)
+
+func noon() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
+
+func stuckExample() *diagnosis.Diagnosis {
+	hour, minute := metav1.NewTime(noon().Add(-time.Hour)), metav1.NewTime(noon().Add(-150*time.Second))
+	d := &diagnosis.Diagnosis{
+		TypeMeta:  metav1.TypeMeta{Kind: diagnosis.Kind, APIVersion: diagnosis.APIVersion},
+		Namespace: "shop", UID: "u", Phase: diagnosis.Terminating, Since: &minute, State: diagnosis.Stuck,
+		Findings: []diagnosis.Finding{
+			{Cause: diagnosis.ContentFinalizer, State: diagnosis.Stuck, Message: "things/a has a finalizer", Since: &minute, Remedies: []diagnosis.Remedy{
+				{Description: "start its controller"}, {Description: "take it off", Command: "kubectl get a | jq '.b -= [\"c\"]'", Risk: "something stays behind"}}},
+			{Cause: diagnosis.DeletionProtected, State: diagnosis.Healthy, Message: "by the way"},
+		},
+		Remaining:   []diagnosis.Resource{{Resource: "things", Version: "v1", Count: 12}},
+		Conditions:  []corev1.NamespaceCondition{{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, LastTransitionTime: minute, Reason: "SomeResourcesRemain", Message: "12 things"}},
+		NotExamined: []string{"secrets: you may not list them"},
+	}
+	for i := range 12 {
+		d.Remaining[0].Objects = append(d.Remaining[0].Objects, diagnosis.Object{Name: fmt.Sprintf("a-%02d", i), CreationTimestamp: hour})
+	}
+	d.Remaining[0].Objects[0].DeletionTimestamp, d.Remaining[0].Objects[0].Finalizers, d.Remaining[0].Objects[0].Owners = &minute, []string{"x/y", "z"}, []string{"App/shop"}
+	return d
+}
+
+func TestText(t *testing.T) {
+	const want = `Namespace "shop": Terminating for 2m30s, stuck: somebody has to do something.
+
+1. STUCK ContentFinalizer, for 2m30s
+   things/a has a finalizer
+   What helps, the safest first:
+   - start its controller
+   - take it off
+         kubectl get a | jq '.b -= ["c"]'
+     Risk: something stays behind
+
+2. NOTE DeletionProtected
+   by the way
+
+What is left in it:
+  RESOURCE   NAME         AGE   DELETED   FINALIZERS   OWNER
+  things     a-00         60m   2m30s     x/y,z        App/shop
+  things     a-01         60m   <none>    <none>       <none>
+  things     a-02         60m   <none>    <none>       <none>
+  things     a-03         60m   <none>    <none>       <none>
+  things     a-04         60m   <none>    <none>       <none>
+  things     a-05         60m   <none>    <none>       <none>
+  things     a-06         60m   <none>    <none>       <none>
+  things     a-07         60m   <none>    <none>       <none>
+  things     a-08         60m   <none>    <none>       <none>
+  things     a-09         60m   <none>    <none>       <none>
+  things     and 2 more
+
+Its conditions:
+  TYPE                        STATUS   AGE     REASON                MESSAGE
+  NamespaceContentRemaining   True     2m30s   SomeResourcesRemain   12 things
+
+Not examined:
+  secrets: you may not list them
+`
+	var out bytes.Buffer
+	o := &options{streams: genericiooptions.IOStreams{Out: &out}, now: noon}
+	if err := o.text(stuckExample()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestMachineReadable: what is printed can be read back, and commands stay as they are.
+func TestMachineReadable(t *testing.T) {
+	for name, read := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal,
+		"yaml": func(data []byte, into any) error { return yaml.UnmarshalStrict(data, into) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			o := &options{streams: genericiooptions.IOStreams{Out: &out}}
+			print := map[string]printer{"json": o.json, "yaml": o.yaml}[name]
+			d := stuckExample()
+			if err := print(d); err != nil {
+				t.Fatal(err)
+			}
+			var got diagnosis.Diagnosis
+			if err := read(out.Bytes(), &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(d, &got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
