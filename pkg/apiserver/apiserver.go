@@ -67,7 +67,9 @@ type Server struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(withIdentifiedStorage(handler, c.Extra.Identity.Problem, c.Extra.Codecs), generic)
+		handler = withIdentifiedStorage(handler, c.Extra.Identity.Problem, c.Extra.Codecs)
+		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
+		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}
 	return CompletedConfig{generic: c.Generic.Complete(), extra: c.Extra}
 }
@@ -113,6 +115,7 @@ func (c CompletedConfig) readyChecks() []healthz.HealthChecker {
 		name  string
 		ready func() error
 	}{
+		{"aggregation-layer", proxyKnown(c.generic.Config)},
 		{"etcd", c.extra.EtcdReady},
 		{"storage-identity", c.extra.Identity.Problem},
 		{"configurations", c.extra.Configurations.Ready},

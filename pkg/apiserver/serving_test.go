@@ -11,8 +11,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,8 +27,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 )
 
@@ -273,6 +283,100 @@ func TestDocumentation(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAggregatedDiscovery: one request tells of every resource, as kube-apiserver asks for it,
+// subresources included. Nobody has to be known for it, nor is the storage asked.
+func TestAggregatedDiscovery(t *testing.T) {
+	server := testserver.Start(t)
+	groups, resources, failed, err := server.Client(t, "admin").Discovery().(discovery.AggregatedDiscoveryInterface).GroupsAndMaybeResources()
+	if err != nil || len(failed) > 0 {
+		t.Fatal(err, failed)
+	}
+	if resources == nil {
+		t.Fatal("discovery is not aggregated")
+	}
+	if len(groups.Groups) != 1 || groups.Groups[0].Name != nsinit.GroupName {
+		t.Errorf("groups: %+v", groups.Groups)
+	}
+	var names []string
+	for _, resource := range resources[v1alpha1.SchemeGroupVersion].APIResources {
+		if resource.Namespaced {
+			t.Errorf("%s is namespaced: the deletion of a namespace would ask for its objects", resource.Name)
+		}
+		names = append(names, resource.Name)
+	}
+	slices.Sort(names)
+	want := []string{
+		"namespaceinitializerconfigurations", "namespaceinitializerconfigurations/finalize", "namespaceinitializerconfigurations/status",
+		"namespacelifecycles", "namespacelifecycles/finalize", "namespacelifecycles/initialize", "namespacelifecycles/status",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestHandover: a server that has been told to stop still answers, is not ready any more, and
+// has its clients connect anew.
+func TestHandover(t *testing.T) {
+	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) { o.Run.ShutdownDelayDuration = 5 * time.Second })
+	server.WaitReady(t)
+	client, err := rest.HTTPClientFor(server.Config("admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) *http.Response {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.Config("admin").Host+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		return response
+	}
+	var connections atomic.Int32
+	reconnects := func() int32 {
+		trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+			if !info.Reused {
+				connections.Add(1)
+			}
+		}}
+		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, server.Config("admin").Host+"/apis/nsinit.dev/v1alpha1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			response, err := client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != http.StatusOK {
+				t.Errorf("discovery is answered with %s", response.Status)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+		}
+		return connections.Swap(0)
+	}
+	get("/livez")
+	if n := reconnects(); n != 0 {
+		t.Errorf("%d connections were made while it runs", n)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		server.Stop(t)
+	}()
+	eventually(t, "it is not ready", func(context.Context) bool { return get("/readyz").StatusCode != http.StatusOK })
+	if n := reconnects(); n == 0 {
+		t.Error("clients stay on their connections")
+	}
+	<-stopped
 }
 
 // TestServedAsProtobuf: clients may ask for protobuf.

@@ -95,18 +95,39 @@ func TestEtcdOutage(t *testing.T) {
 // of its own, until the test ends.
 func (c *cluster) startOnExternalEtcd(t *testing.T) *os.Process {
 	t.Helper()
-	client, peer := "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t)
-	etcd := c.run(t, "etcd", "--name=e2e", "--data-dir="+t.TempDir(), "--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=e2e="+peer, "--log-level=warn")
+	url, etcd := c.externalEtcd(t)
+	args := c.onEtcd(t, url)
+	c.replaceServer(t)
+	c.run(t, "nsinit-apiserver", args...)
+	c.waitServing(t)
+	return etcd
+}
 
+// externalEtcd runs an etcd process for the test, and returns where it listens.
+func (c *cluster) externalEtcd(t *testing.T) (string, *os.Process) {
+	t.Helper()
+	client, peer := "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t)
+	return client, c.run(t, "etcd", "--name=e2e", "--data-dir="+t.TempDir(), "--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=e2e="+peer, "--log-level=warn")
+}
+
+// onEtcd returns the arguments with which nsinit-apiserver runs on an etcd of the test's, with
+// an identity of its own.
+func (c *cluster) onEtcd(t *testing.T, etcd string) []string {
+	t.Helper()
 	args := c.arguments(t, "nsinit-apiserver")
 	for i, arg := range args {
 		if strings.HasPrefix(arg, "--embedded-etcd-dir=") {
-			args[i] = "--etcd-servers=" + client
+			args[i] = "--etcd-servers=" + etcd
 		}
 	}
+	return append(args, "--storage-identity-configmap=nsinit-system/nsinit-storage-e2e")
+}
+
+// replaceServer stops the control plane's own nsinit-apiserver until the test ends.
+func (c *cluster) replaceServer(t *testing.T) {
+	t.Helper()
 	c.grantStorageIdentity(t, "nsinit-storage-e2e")
-	args = append(args, "--storage-identity-configmap=nsinit-system/nsinit-storage-e2e")
 	c.dev(t, "stop", "nsinit-apiserver")
 	t.Cleanup(func() {
 		c.dev(t, "start", "nsinit-apiserver")
@@ -114,9 +135,6 @@ func (c *cluster) startOnExternalEtcd(t *testing.T) *os.Process {
 		c.dev(t, "kill", "nsinit-controller-manager") // what it knows is of the other storage
 		c.dev(t, "start", "nsinit-controller-manager")
 	})
-	c.run(t, "nsinit-apiserver", args...)
-	c.waitServing(t)
-	return etcd
 }
 
 // arguments returns the arguments with which a program of the control plane runs.

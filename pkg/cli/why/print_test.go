@@ -60,17 +60,17 @@ func TestText(t *testing.T) {
    by the way
 
 What is left in it:
-  RESOURCE   NAME         AGE   DELETED   FINALIZERS   OWNER
-  things     a-00         60m   2m30s     x/y,z        App/shop
-  things     a-01         60m   <none>    <none>       <none>
-  things     a-02         60m   <none>    <none>       <none>
-  things     a-03         60m   <none>    <none>       <none>
-  things     a-04         60m   <none>    <none>       <none>
-  things     a-05         60m   <none>    <none>       <none>
-  things     a-06         60m   <none>    <none>       <none>
-  things     a-07         60m   <none>    <none>       <none>
-  things     a-08         60m   <none>    <none>       <none>
-  things     a-09         60m   <none>    <none>       <none>
+  RESOURCE   NAME   AGE   DELETED   FINALIZERS   OWNER
+  things     a-00   60m   2m30s     x/y,z        App/shop
+  things     a-01   60m   <none>    <none>       <none>
+  things     a-02   60m   <none>    <none>       <none>
+  things     a-03   60m   <none>    <none>       <none>
+  things     a-04   60m   <none>    <none>       <none>
+  things     a-05   60m   <none>    <none>       <none>
+  things     a-06   60m   <none>    <none>       <none>
+  things     a-07   60m   <none>    <none>       <none>
+  things     a-08   60m   <none>    <none>       <none>
+  things     a-09   60m   <none>    <none>       <none>
   things     and 2 more
 
 Its conditions:
