@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,6 +59,23 @@ func TestEtcdOutage(t *testing.T) {
 	t.Cleanup(func() { _ = etcd.Signal(syscall.SIGCONT) })
 	stopped := time.Now()
 	direct := versioned.NewForConfigOrDie(c.direct(t)).Discovery().RESTClient()
+	get := func(path string) error {
+		uri, err := url.Parse(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := direct.Get().AbsPath(uri.Path).MaxRetries(0)
+		for name, values := range uri.Query() {
+			for _, value := range values {
+				request = request.Param(name, value)
+			}
+		}
+		return request.Do(t.Context()).Error()
+	}
+	leaving := c.createNamespace(t, c.admin).Name
+	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), leaving, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	var refusedAfter time.Duration
 	var last string
 	for time.Since(stopped) < outage {
@@ -73,8 +91,24 @@ func TestEtcdOutage(t *testing.T) {
 				t.Errorf("a record: %v", err)
 			}
 		}
+		// The server lives, and stays in service for discovery.
+		for _, path := range []string{"/livez", c.manifest(t).ReadinessProbe.HTTPGet.Path, "/apis/nsinit.dev/v1alpha1"} {
+			if err := get(path); err != nil {
+				t.Errorf("%.1f s after the stop, %s: %v", time.Since(stopped).Seconds(), path, err)
+			}
+		}
+		if lists, err := c.core.Discovery().ServerPreferredResources(); err != nil || !strings.Contains(jsonOf(t, lists), "namespacelifecycles") {
+			t.Errorf("discovery: %v", err)
+		}
 		time.Sleep(time.Second)
 	}
+	for _, path := range []string{"/readyz", "/readyz/etcd"} {
+		if err := get(path); err == nil {
+			t.Errorf("%s says that it is ready", path)
+		}
+	}
+	// A namespace that nobody takes part in goes away without it.
+	c.waitNoNamespace(t, leaving)
 	if refusedAfter == 0 {
 		t.Error("records were not refused")
 	}
