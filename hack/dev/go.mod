@@ -8,6 +8,7 @@ go 1.26.0
 require (
 	go.etcd.io/etcd/server/v3 v3.7.3
 	k8s.io/kubernetes v1.37.1
+	k8s.io/sample-apiserver v0.37.1
 )
 
 require (

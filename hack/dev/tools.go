@@ -8,11 +8,12 @@ SPDX-License-Identifier: Apache-2.0
 
 package main
 
-// The programs of the control plane, so that go.mod pins them and everything that they
-// are built from.
+// The programs of the control plane, and the aggregated API server that the end-to-end tests
+// delete from, so that go.mod pins them and everything that they are built from.
 import (
 	_ "go.etcd.io/etcd/server/v3"
 	_ "k8s.io/kubernetes/cmd/kube-apiserver"
 	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
 	_ "k8s.io/kubernetes/cmd/kubectl"
+	_ "k8s.io/sample-apiserver"
 )

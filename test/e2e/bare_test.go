@@ -11,6 +11,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +37,41 @@ spec:
   insecureSkipTLSVerify: true
   service: {namespace: default, name: nobody}
 `
+
+// flunders is the API of the sample API server of Kubernetes.
+const flunders = `
+apiVersion: v1
+kind: Service
+metadata: {name: flunders, namespace: default}
+spec: {type: ExternalName, externalName: localhost}
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1beta1.wardle.example.com}
+spec:
+  group: wardle.example.com
+  version: v1beta1
+  groupPriorityMinimum: 1
+  versionPriority: 1
+  insecureSkipTLSVerify: true
+  service: {namespace: default, name: flunders, port: PORT}
+`
+
+// serveFlunders runs another aggregated API server, whose resource is namespaced, until the
+// test ends.
+func (c *cluster) serveFlunders(t *testing.T) {
+	t.Helper()
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(c.root, "_output", "bin", "sample-apiserver"), "k8s.io/sample-apiserver")
+	build.Dir = filepath.Join(c.root, "hack", "dev")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	etcd, _ := c.externalEtcd(t)
+	port := freePort(t)
+	c.run(t, "sample-apiserver", "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+t.TempDir(), "--etcd-servers="+etcd,
+		"--kubeconfig="+c.kubeconfig(), "--authentication-kubeconfig="+c.kubeconfig(), "--authorization-kubeconfig="+c.kubeconfig())
+	c.applyInput(t, strings.ReplaceAll(flunders, "PORT", port))
+}
 
 // TestNamespaceTermination: on a control plane without kube-controller-manager, nsinit empties
 // namespaces and lets them go.
@@ -134,6 +171,29 @@ func TestNamespaceTermination(t *testing.T) {
 		c.waitNoNamespace(t, name)
 	})
 
+	t.Run("an aggregated API", func(t *testing.T) {
+		c.serveFlunders(t)
+		name, untouched := create(corev1.NamespaceSpec{}), create(corev1.NamespaceSpec{})
+		for namespace, finalizers := range map[string]string{name: "[" + holder + "]", untouched: "[]"} {
+			eventually(t, "objects of the aggregated API are served", func(context.Context) error {
+				_, err := c.kubectlInput("apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: free}\n---\napiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: held, finalizers: "+finalizers+"}\n",
+					"apply", "--namespace", namespace)
+				return err
+			})
+		}
+		remove(name)
+		c.waitCondition(t, name, corev1.NamespaceContentRemaining, "True/SomeResourcesRemain", "flunders.wardle.example.com has 1 resource instances")
+		if out, err := c.kubectl("patch", "flunder/held", "--namespace", name, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
+			t.Fatal(err, out)
+		}
+		c.waitNoNamespace(t, name)
+		if out, err := c.kubectl("get", "flunders", "--all-namespaces", "--output=jsonpath={.items[*].metadata.namespace}"); err != nil || out != untouched+" "+untouched {
+			t.Errorf("flunders are in %q, %v", out, err)
+		}
+		remove(untouched)
+		c.waitNoNamespace(t, untouched)
+	})
+
 	t.Run("finalizers that were empty before", func(t *testing.T) {
 		name := create(corev1.NamespaceSpec{})
 		namespace, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
@@ -144,8 +204,14 @@ func TestNamespaceTermination(t *testing.T) {
 		if _, err := namespaces.Finalize(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		if err := writeConfigMap(t.Context(), c.core, name); err != nil {
+			t.Fatal(err)
+		}
 		remove(name)
 		c.waitNoNamespace(t, name)
+		if list, err := c.core.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+			t.Errorf("left behind: %v %v", list.Items, err)
+		}
 	})
 
 	t.Run("beside another finalizer, and a participant", func(t *testing.T) {
