@@ -56,6 +56,7 @@ Try it, in another terminal:
   kubectl wait --for=condition=Ready namespace/shop
   kubectl get nsl                                    # what every namespace waits for
   kubectl describe nsl shop
+  kubectl nsinit why shop                            # what is in the way, and what helps
   kubectl -n shop get rolebinding,quota,limits,netpol
 
 Logs are in %s. Ctrl-C stops everything. Until then, this shows what namespaces wait for:
