@@ -24,8 +24,7 @@ import (
 type presence int
 
 const (
-	// unknown: APIServices may not be read.
-	unknown presence = iota
+	_ presence = iota // APIServices may not be read
 	// registered: there is an APIService, and it is available.
 	registered
 	// down: there is an APIService, and it is not available.

@@ -96,6 +96,11 @@ func TestOperate(t *testing.T) {
 		t.Errorf("it does not tell who is waited for:\n%s", out)
 	}
 
+	// Something is under way, which is an exit code of its own.
+	if out, err := c.tryDocumented(t, "Why a namespace does not open, or does not go away", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.example.com"`) {
+		t.Errorf("it does not tell who is waited for: %v\n%s", err, out)
+	}
+
 	c.runDocumented(t, "Let it miss its deadline", words)
 	configured := func() []v1alpha1.RegisteredInitializer {
 		configuration, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(t.Context(), stored.Name, metav1.GetOptions{})
