@@ -12,7 +12,6 @@ import (
 	"maps"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -35,14 +34,11 @@ const (
 
 // examineAPIs looks for aggregated APIs that are not available. While one is not, nobody can
 // tell what of it is in a namespace, and no namespace of the cluster goes away.
-func (e *examination) examineAPIs(ctx context.Context) error {
+func (e *examination) examineAPIs(ctx context.Context) {
 	list, err := e.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
-	switch {
-	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+	if err != nil {
 		e.notExamined("aggregated APIs", err)
-		return nil
-	case err != nil:
-		return fmt.Errorf("cannot list the aggregated APIs: %w", err)
+		return
 	}
 	e.nsinit = missing
 	for i := range list.Items {
@@ -61,7 +57,6 @@ func (e *examination) examineAPIs(ctx context.Context) error {
 		}
 		e.foundAPI(service, ours, reason, since)
 	}
-	return nil
 }
 
 // unavailable returns why an aggregated API is not available, and since when, or "".

@@ -17,7 +17,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -186,9 +185,7 @@ func (e *examination) examineHeld(all []scanned) {
 					holders[finalizer] = h
 				}
 				h.objects = append(h.objects, resourceName(s.resource)+"/"+object.Name)
-				if h.since == nil || object.DeletionTimestamp.Before(h.since) {
-					h.since = object.DeletionTimestamp
-				}
+				h.since = earlier(h.since, object.DeletionTimestamp)
 			}
 		}
 	}
@@ -256,62 +253,6 @@ func finalizerManager(managed []metav1.ManagedFieldsEntry, finalizer string) str
 		}
 	}
 	return ""
-}
-
-// examineGracePeriods reports objects that have no finalizer, and time to end.
-func (e *examination) examineGracePeriods(ctx context.Context, all []scanned) {
-	for _, s := range all {
-		for _, object := range s.objects {
-			if object.DeletionTimestamp == nil || len(object.Finalizers) > 0 {
-				continue
-			}
-			name := resourceName(s.resource) + "/" + object.Name
-			finding := Finding{Cause: GracePeriod, State: e.since(object.DeletionTimestamp), Since: object.DeletionTimestamp}
-			if left := object.DeletionTimestamp.Sub(e.Clock.Now()); left > 0 {
-				finding.Message = fmt.Sprintf("%s has %s left to end", name, left.Round(1e9))
-				e.found(finding)
-				continue
-			}
-			finding.Message = fmt.Sprintf("the grace period of %s is over, and its end has not been confirmed", name)
-			if s.resource.GroupResource() == corev1.Resource("pods") {
-				e.overduePod(ctx, object.Name, &finding)
-			}
-			e.found(finding)
-		}
-	}
-}
-
-// overduePod says which node should have confirmed the end of a pod.
-func (e *examination) overduePod(ctx context.Context, name string, finding *Finding) {
-	finding.Remedies = []Remedy{{Description: "see what the pod says", Command: fmt.Sprintf("kubectl --namespace %s describe pod %s", e.Namespace, name)}}
-	pod, err := e.Core.CoreV1().Pods(e.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if err == nil && pod.Spec.NodeName != "" {
-		finding.Message += fmt.Sprintf(" by the kubelet of node %q%s", pod.Spec.NodeName, e.nodeState(ctx, pod.Spec.NodeName))
-		finding.Remedies = append(finding.Remedies,
-			Remedy{Description: "see whether the node is there and Ready, and bring it back", Command: "kubectl get node " + pod.Spec.NodeName},
-			Remedy{Description: "if the machine is off for good, remove the node, and its pods with it", Command: "kubectl delete node " + pod.Spec.NodeName,
-				Risk: "make sure that it is off: otherwise its containers go on without anybody knowing"})
-	}
-	finding.Remedies = append(finding.Remedies, Remedy{Description: "do not wait for the confirmation",
-		Command: fmt.Sprintf("kubectl --namespace %s delete pod %s --grace-period=0 --force", e.Namespace, name),
-		Risk:    "if the node is alive, the containers may go on, with their volumes and their name"})
-}
-
-// nodeState tells what is wrong with a node.
-func (e *examination) nodeState(ctx context.Context, name string) string {
-	node, err := e.Core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return ", which does not exist"
-	}
-	if err != nil {
-		return ""
-	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-			return ", which is Ready"
-		}
-	}
-	return ", which is not Ready"
 }
 
 // listed names the first of some things, and counts the rest.

@@ -81,9 +81,7 @@ func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error
 	default:
 		e.is(namespace)
 	}
-	if err := e.examineAPIs(ctx); err != nil {
-		return nil, err
-	}
+	e.examineAPIs(ctx)
 	switch e.Phase {
 	case Active:
 		e.examineProtection(ctx, Healthy)

@@ -234,7 +234,7 @@ func TestDiagnose(t *testing.T) {
 		"finalizers that are known": {world{namespace: terminating(), content: []runtime.Object{object("PersistentVolumeClaim", "data", deleted(time.Hour, "kubernetes.io/pvc-protection")), object("ConfigMap", "a", deleted(time.Hour, metav1.FinalizerDeleteDependents))}},
 			[]string{"Stuck ContentFinalizer", "Stuck ContentFinalizer"}, []string{"removed by the garbage collector", "once no pod uses the claim"}},
 		"a grace period": {world{namespace: terminating(young), content: []runtime.Object{object("Pod", "p", deleted(-20*time.Second))}},
-			[]string{"Waiting GracePeriod", "Waiting NamespaceControllerAtWork"}, []string{"pods/p has 20s left to end"}},
+			[]string{"Waiting GracePeriod", "Waiting NamespaceControllerAtWork"}, []string{"pods/p: time to end, 20s at most"}},
 		"a grace period that is over": {world{namespace: terminating(), content: []runtime.Object{object("Pod", "p", deleted(5*time.Minute))},
 			core: []runtime.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n1"}}}},
 			[]string{"Stuck GracePeriod"}, []string{`by the kubelet of node "n1", which does not exist`}},

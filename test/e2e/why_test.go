@@ -157,8 +157,8 @@ func wedges() map[diagnosis.Cause]wedge {
 			make: func(t *testing.T, c *cluster, namespace string) {
 				c.startPod(t, namespace, "lost-"+namespace)
 			},
-			says:  []string{"pods/app", "has not been confirmed", "which is not Ready"},
-			cures: []string{"see what the pod says", "see whether the node is there", "do not wait"},
+			says:  []string{"pods app", "has not been confirmed", "which is not Ready"},
+			cures: []string{"see what a pod says", "see whether the node is there", "do not wait"},
 		},
 		diagnosis.WebhookRefusesDeletion: {
 			make: func(t *testing.T, c *cluster, namespace string) {
