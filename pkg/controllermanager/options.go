@@ -22,6 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/util/leader"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 )
 
@@ -43,13 +44,10 @@ type Options struct {
 	LeaderElection       LeaderElection
 }
 
-// LeaderElection says how instances agree on which of them acts.
+// LeaderElection says how instances agree on which of them acts, if they do.
 type LeaderElection struct {
-	Enabled           bool
-	ResourceNamespace string
-	LeaseDuration     time.Duration
-	RenewDeadline     time.Duration
-	RetryPeriod       time.Duration
+	Enabled bool
+	leader.Election
 }
 
 // NewOptions returns the defaults.
@@ -62,13 +60,7 @@ func NewOptions() *Options {
 		Exemptions:     installation.Namespace + "/nsinit-exemptions",
 		Workers:        8,
 		StalledAfter:   5 * time.Minute,
-		LeaderElection: LeaderElection{
-			Enabled:           true,
-			ResourceNamespace: installation.Namespace,
-			LeaseDuration:     15 * time.Second,
-			RenewDeadline:     10 * time.Second,
-			RetryPeriod:       2 * time.Second,
-		},
+		LeaderElection: LeaderElection{Enabled: true, Election: leader.NewElection(installation.Namespace, name)},
 	}
 	o.SecureServing.BindPort = 10443
 	o.SecureServing.ServerCert.CertDirectory = ""
@@ -95,7 +87,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 			"It takes the rights in artifacts/deploy/namespace-termination.yaml.")
 	flags.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
 		"Let one of several instances act at a time.")
-	flags.StringVar(&o.LeaderElection.ResourceNamespace, "leader-elect-resource-namespace", o.LeaderElection.ResourceNamespace,
+	flags.StringVar(&o.LeaderElection.Namespace, "leader-elect-resource-namespace", o.LeaderElection.Namespace,
 		"Namespace of the Lease by which instances agree.")
 	flags.DurationVar(&o.LeaderElection.LeaseDuration, "leader-elect-lease-duration", o.LeaderElection.LeaseDuration,
 		"How long an instance that does not answer is still taken for the leader.")

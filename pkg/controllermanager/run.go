@@ -21,6 +21,7 @@ import (
 	"k8s.io/component-base/version/verflag"
 
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/util/leader"
 )
 
 // NewCommand returns the command nsinit-controller-manager. It runs until its context
@@ -79,14 +80,17 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watchdog := leaderelection.NewLeaderHealthzAdaptor(leaseGrace)
+	watchdog := leaderelection.NewLeaderHealthzAdaptor(leader.HealthGrace)
 	stopped, err := o.serve(ctx, watchdog)
 	if err != nil {
 		return err
 	}
-	err = o.lead(ctx, core, watchdog, func(ctx context.Context) error {
-		return o.runControllers(ctx, core, nsinit, metadata)
-	})
+	lead := func(ctx context.Context) error { return o.runControllers(ctx, core, nsinit, metadata) }
+	if o.LeaderElection.Enabled {
+		err = o.LeaderElection.Lead(ctx, core, watchdog, lead)
+	} else {
+		err = lead(ctx)
+	}
 	cancel()
 	<-stopped
 	return err

@@ -4,7 +4,9 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package controllermanager
+// Package leader lets one of several instances of a program act at a time. They agree by a
+// Lease, which is given back only after the one that held it has stopped acting.
+package leader
 
 import (
 	"context"
@@ -20,27 +22,40 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// leaseGrace is how long a leader that lost its lease may still look healthy.
-const leaseGrace = 20 * time.Second
+// HealthGrace is how long a leader that lost its lease may still look healthy.
+const HealthGrace = 20 * time.Second
 
-// errLeaseLost ends the process, which starts again as a follower.
-var errLeaseLost = errors.New("lost the lease: another instance may lead now")
+// ErrLeaseLost ends the process, which starts again as a follower.
+var ErrLeaseLost = errors.New("lost the lease: another instance may lead now")
 
-// lead runs a function while this instance holds the lease, and until the context ends.
+// Election says how instances agree on which of them acts.
+type Election struct {
+	// Namespace and Name are those of the Lease.
+	Namespace, Name string
+	// LeaseDuration is how long an instance that does not answer is still taken for the
+	// leader, RenewDeadline how long the leader tries to renew its lease before it gives up,
+	// and RetryPeriod how long an instance waits between two tries. Each is longer than the
+	// next.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+}
+
+// NewElection returns an election with the durations that Kubernetes' own components have.
+func NewElection(namespace, name string) Election {
+	return Election{Namespace: namespace, Name: name, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+}
+
+// Lead runs a function while this instance holds the lease, and until the context ends.
 // Losing the lease is an error. The lease is given back only after the function has
 // returned, so that no other instance leads while this one still acts.
-func (o *Options) lead(ctx context.Context, core kubernetes.Interface, watchdog *leaderelection.HealthzAdaptor, run func(context.Context) error) error {
-	if !o.LeaderElection.Enabled {
-		return run(ctx)
-	}
+func (e Election) Lead(ctx context.Context, core kubernetes.Interface, watchdog *leaderelection.HealthzAdaptor, run func(context.Context) error) error {
 	ended := make(chan error, 1)
-	elector, err := o.elector(ctx, core, func(leading context.Context) {
+	elector, err := e.elector(ctx, core, func(leading context.Context) {
 		running, cancel := context.WithCancel(leading)
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
 		err := run(running)
 		if leading.Err() != nil && ctx.Err() == nil {
-			err = errLeaseLost // the cause of whatever else was reported
+			err = ErrLeaseLost // the cause of whatever else was reported
 		}
 		ended <- err
 	})
@@ -59,7 +74,7 @@ func (o *Options) lead(ctx context.Context, core kubernetes.Interface, watchdog 
 	}()
 	select {
 	case <-finished:
-		return errLeaseLost
+		return ErrLeaseLost
 	case err = <-ended:
 	case <-ctx.Done():
 		if elector.IsLeader() {
@@ -76,13 +91,13 @@ func (o *Options) lead(ctx context.Context, core kubernetes.Interface, watchdog 
 }
 
 // elector returns what takes part in the election, and calls lead if this instance wins.
-func (o *Options) elector(ctx context.Context, core kubernetes.Interface, lead func(context.Context)) (*leaderelection.LeaderElector, error) {
+func (e Election) elector(ctx context.Context, core kubernetes.Interface, lead func(context.Context)) (*leaderelection.LeaderElector, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell the name of this host: %w", err)
 	}
 	identity := host + "_" + uuid.NewString()
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, o.LeaderElection.ResourceNamespace, name,
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, e.Namespace, e.Name,
 		core.CoreV1(), core.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: identity})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the lease: %w", err)
@@ -90,10 +105,10 @@ func (o *Options) elector(ctx context.Context, core kubernetes.Interface, lead f
 	logger := klog.FromContext(ctx)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lock,
-		Name:            name,
-		LeaseDuration:   o.LeaderElection.LeaseDuration,
-		RenewDeadline:   o.LeaderElection.RenewDeadline,
-		RetryPeriod:     o.LeaderElection.RetryPeriod,
+		Name:            e.Name,
+		LeaseDuration:   e.LeaseDuration,
+		RenewDeadline:   e.RenewDeadline,
+		RetryPeriod:     e.RetryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {

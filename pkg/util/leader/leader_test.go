@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package controllermanager
+package leader
 
 import (
 	"context"
@@ -21,20 +21,16 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
-
-	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // limit is how long anything in these tests may take.
 const limit = time.Minute
 
-// electing returns options whose lease is short.
-func electing() *Options {
-	o := NewOptions()
-	o.LeaderElection.LeaseDuration = 600 * time.Millisecond
-	o.LeaderElection.RenewDeadline = 400 * time.Millisecond
-	o.LeaderElection.RetryPeriod = 50 * time.Millisecond
-	return o
+const namespace, name = "system", "program"
+
+// electing returns an election whose lease is short.
+func electing() Election {
+	return Election{Namespace: namespace, Name: name, LeaseDuration: 600 * time.Millisecond, RenewDeadline: 400 * time.Millisecond, RetryPeriod: 50 * time.Millisecond}
 }
 
 func watchdog() *leaderelection.HealthzAdaptor { return leaderelection.NewLeaderHealthzAdaptor(0) }
@@ -42,7 +38,7 @@ func watchdog() *leaderelection.HealthzAdaptor { return leaderelection.NewLeader
 // holder returns who holds the lease, or "".
 func holder(t *testing.T, client *fake.Clientset) string {
 	t.Helper()
-	lease, err := client.CoordinationV1().Leases(installation.Namespace).Get(context.Background(), name, metav1.GetOptions{})
+	lease, err := client.CoordinationV1().Leases(namespace).Get(context.Background(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return ""
 	}
@@ -66,10 +62,10 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 	}
 }
 
-// start calls lead, and returns its result later.
-func start(ctx context.Context, o *Options, client *fake.Clientset, run func(context.Context) error) <-chan error {
+// start leads, and returns its result later.
+func start(ctx context.Context, e Election, client *fake.Clientset, run func(context.Context) error) <-chan error {
 	result := make(chan error, 1)
-	go func() { result <- o.lead(ctx, client, watchdog(), run) }()
+	go func() { result <- e.Lead(ctx, client, watchdog(), run) }()
 	return result
 }
 
@@ -142,8 +138,8 @@ func TestLosingTheLeaseIsAnError(t *testing.T) {
 				})
 				receive(t, "leadership", leading)
 				silent.Store(true)
-				if err := receive(t, "the end", result); !errors.Is(err, errLeaseLost) {
-					t.Errorf("got %v, want %v", err, errLeaseLost)
+				if err := receive(t, "the end", result); !errors.Is(err, ErrLeaseLost) {
+					t.Errorf("got %v, want %v", err, ErrLeaseLost)
 				}
 			})
 		}
@@ -155,7 +151,7 @@ func TestLosingTheLeaseIsAnError(t *testing.T) {
 func TestFollowerStops(t *testing.T) {
 	other, seconds, now := "other", int32(3600), metav1.NowMicro()
 	client := fake.NewClientset(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &other, LeaseDurationSeconds: &seconds, RenewTime: &now, AcquireTime: &now},
 	})
 	asked := make(chan struct{}, 100)
@@ -207,14 +203,13 @@ func TestWatchdog(t *testing.T) {
 	if err := dog.Check(nil); err != nil {
 		t.Fatalf("not healthy before the election: %v", err)
 	}
-	o := electing()
-	o.LeaderElection.LeaseDuration = 100 * time.Millisecond
-	o.LeaderElection.RenewDeadline, o.LeaderElection.RetryPeriod = 80*time.Millisecond, 10*time.Millisecond
+	e := electing()
+	e.LeaseDuration, e.RenewDeadline, e.RetryPeriod = 100*time.Millisecond, 80*time.Millisecond, 10*time.Millisecond
 	leading := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
-		result <- o.lead(ctx, client, dog, func(ctx context.Context) error {
+		result <- e.Lead(ctx, client, dog, func(ctx context.Context) error {
 			close(leading)
 			<-ctx.Done()
 			return nil
@@ -233,18 +228,4 @@ func TestWatchdog(t *testing.T) {
 	cancel()
 	close(blocked)
 	_ = receive(t, "the end", result)
-}
-
-// TestNoElection: without an election it acts at once.
-func TestNoElection(t *testing.T) {
-	o := NewOptions()
-	o.LeaderElection.Enabled = false
-	client := fake.NewClientset()
-	acted := false
-	if err := o.lead(t.Context(), client, watchdog(), func(context.Context) error { acted = true; return nil }); err != nil || !acted {
-		t.Errorf("acted: %t, error: %v", acted, err)
-	}
-	if len(client.Actions()) != 0 {
-		t.Errorf("it asked for %v", client.Actions())
-	}
 }
