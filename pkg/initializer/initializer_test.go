@@ -21,25 +21,44 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/pkg/util/leader"
 )
 
 // start runs an initializer against a server until the test ends, as a user that may act
 // under its name alone.
 func start(t *testing.T, server *testserver.Server, name string, f initializer.Func) (stop func()) {
 	t.Helper()
-	server.Core.Allow(name,
+	_, stop = startWith(t, server, initializer.Options{Name: name, Initialize: f})
+	return stop
+}
+
+// startWith does the same with options of the test's own.
+func startWith(t *testing.T, server *testserver.Server, options initializer.Options) (_ *initializer.Runner, stop func()) {
+	t.Helper()
+	name := options.Name
+	server.Core.Allow(name, append(server.Core.Rules(name),
 		testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"},
 		testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles/initialize", Name: "*"},
+		testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles/finalize", Name: "*"},
 		testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles/status", Name: "*"},
 		testserver.Rule{Verb: "initialize", Group: "", Resource: "namespaces", Name: "*"},
-		testserver.Rule{Verb: "initialize", Group: "nsinit.dev", Resource: "initializers", Name: name})
-	runner, err := initializer.New(initializer.Options{
-		Name: name, Initialize: f, Core: server.Core.Client(t), Nsinit: server.Client(t, name),
-	})
+		testserver.Rule{Verb: "initialize", Group: "nsinit.dev", Resource: "initializers", Name: name},
+		testserver.Rule{Verb: "finalize", Group: "nsinit.dev", Resource: "initializers", Name: name})...)
+	if options.Core == nil {
+		options.Core = server.Core.Client(t)
+	}
+	if options.Nsinit == nil {
+		options.Nsinit = server.Client(t, name)
+	}
+	if options.Events == nil {
+		options.Events = record.NewFakeRecorder(1000)
+	}
+	runner, err := initializer.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +82,7 @@ func start(t *testing.T, server *testserver.Server, name string, f initializer.F
 		}
 	}
 	t.Cleanup(stop)
-	return stop
+	return runner, stop
 }
 
 // until waits until a record holds what a test expects, and returns it.
@@ -246,11 +265,13 @@ func TestStopsClean(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	_, err := initializer.New(initializer.Options{Name: "unqualified", Workers: -1})
+	_, err := initializer.New(initializer.Options{Name: "unqualified", Workers: -1, DryRun: true,
+		Registration: &initializer.Registration{}, Election: &leader.Election{Namespace: "a"}})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{`Name "unqualified"`, "Initialize is missing", "Core is missing", "Nsinit is missing", "Workers is -1"} {
+	for _, part := range []string{`Name "unqualified"`, "Initialize is missing", "Core is missing", "Nsinit is missing", "Workers is -1",
+		"Registration.Configuration is missing", `Election: the Lease is "" in namespace "a"`, "DryRun excludes Registration and Election"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not say %q: %v", part, err)
 		}

@@ -15,16 +15,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/util/leader"
 )
 
-// Func populates one namespace. It must be idempotent for one UID.
+// Func acts on one namespace. It must be idempotent for one IdempotencyKey.
 type Func func(ctx context.Context, namespace *corev1.Namespace) error
 
-// DefaultWorkers is the number of namespaces that are initialized at the same time unless
+// DefaultWorkers is the number of namespaces that are worked on at the same time unless
 // Options say otherwise.
 const DefaultWorkers = 4
 
@@ -34,25 +38,57 @@ type Options struct {
 	Name string
 	// Initialize populates a namespace. Required.
 	Initialize Func
+	// Finalize cleans up after a namespace that is being deleted. It is called after
+	// every call of Initialize for the namespace has ended, also where Initialize never
+	// was called, which NeverInitialized tells. If somebody removed the namespace by
+	// force, the function gets one that has nothing but its name, its UID and the time of
+	// its deletion. Without the function, the initializer takes no part in deletions.
+	Finalize Func
 	// Core is a client of the cluster. Required.
 	Core kubernetes.Interface
 	// Nsinit is a client of the group nsinit.dev. Required.
 	Nsinit versioned.Interface
-	// Workers is the number of namespaces that are initialized at the same time,
+	// Registration registers the initializer, if it is not nil.
+	Registration *Registration
+	// Election lets one of several replicas act at a time. Nil: this one acts.
+	Election *leader.Election
+	// Workers is the number of namespaces that are worked on at the same time,
 	// DefaultWorkers if it is zero.
 	Workers int
+	// DryRun calls Initialize once for each namespace whose turn it is, with a context of
+	// which IsDryRun is true, logs what comes of it, and changes nothing in nsinit. Make
+	// the clients of the function with DryRunConfig.
+	DryRun bool
+	// Events records what went wrong on the namespaces. Nil: events are sent to the cluster.
+	Events record.EventRecorder
+	// Metrics is where the metrics are registered. Nil: with the Runner's Handler alone.
+	Metrics metrics.KubeRegistry
 	// Clock is the time, the real one if it is nil. Tests set it.
 	Clock clock.WithTicker
+}
+
+// Registration says how an initializer is registered.
+type Registration struct {
+	// Configuration is the name of the NamespaceInitializerConfiguration. Configurations
+	// act in the order of their names. It is created if it does not exist; if it does, the
+	// initializer is added at its end, or kept where it is. What somebody else registered
+	// in it stays. Required.
+	Configuration string
+	// FailurePolicy and TimeoutSeconds are those of the entry when it is created. One that
+	// exists keeps its own. Both may be nil, which means to be waited for, for ever.
+	FailurePolicy  *v1alpha1.FailurePolicyType
+	TimeoutSeconds *int32
 }
 
 // complete fills in defaults and returns everything that is wrong.
 func (o *Options) complete() error {
 	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if problems := validation.ValidateInitializerName(o.Name); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("Name %q: %s", o.Name, strings.Join(problems, "; "))) //nolint:staticcheck // the field's name
+		wrong("Name %q: %s", o.Name, strings.Join(problems, "; "))
 	}
 	if o.Initialize == nil {
-		errs = append(errs, errors.New("Initialize is missing: give the function that populates a namespace")) //nolint:staticcheck // as above
+		errs = append(errs, errors.New("Initialize is missing: give the function that populates a namespace")) //nolint:staticcheck // the field's name
 	}
 	if o.Core == nil {
 		errs = append(errs, errors.New("Core is missing: give a client of the cluster")) //nolint:staticcheck // as above
@@ -61,7 +97,18 @@ func (o *Options) complete() error {
 		errs = append(errs, errors.New("Nsinit is missing: give a client of the group nsinit.dev")) //nolint:staticcheck // as above
 	}
 	if o.Workers < 0 {
-		errs = append(errs, fmt.Errorf("Workers is %d: give a positive number, or 0 for the default", o.Workers)) //nolint:staticcheck // as above
+		wrong("Workers is %d: give a positive number, or 0 for the default", o.Workers)
+	}
+	if o.Registration != nil && o.Registration.Configuration == "" {
+		wrong("Registration.Configuration is missing: give the name of a NamespaceInitializerConfiguration")
+	}
+	if o.Election != nil {
+		if err := o.Election.Validate(); err != nil {
+			wrong("Election: %w", err)
+		}
+	}
+	if o.DryRun && (o.Registration != nil || o.Election != nil) {
+		wrong("DryRun excludes Registration and Election: it changes nothing")
 	}
 	if o.Workers == 0 {
 		o.Workers = DefaultWorkers
@@ -73,7 +120,7 @@ func (o *Options) complete() error {
 }
 
 // Fail makes of an error one that no retry can mend: the initialization ends with it, and
-// the namespace is deleted.
+// the namespace is deleted. Finalize knows no such error.
 func Fail(err error) error {
 	if err == nil {
 		return nil
@@ -84,5 +131,4 @@ func Fail(err error) error {
 type failure struct{ err error }
 
 func (f *failure) Error() string { return f.err.Error() }
-
 func (f *failure) Unwrap() error { return f.err }

@@ -10,18 +10,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/leader"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -30,20 +39,37 @@ const (
 	maxRetryDelay = time.Minute
 )
 
-// Runner calls an initializer's function whenever it is its turn.
+// operation is one of the two things that an initializer does with a namespace.
+type operation string
+
+const (
+	initialize operation = "initialize"
+	finalize   operation = "finalize"
+)
+
+// Runner calls an initializer's functions whenever it is its turn.
 type Runner struct {
 	options  Options
-	informer cache.SharedIndexInformer
+	metrics  *runnerMetrics
+	registry metrics.KubeRegistry
+	watchdog *leaderelection.HealthzAdaptor
 	queue    workqueue.TypedRateLimitingInterface[string]
+	// watches tell of namespaces that may need something, one for each operation.
+	watches map[operation]cache.SharedIndexInformer
+	// waiting says that another replica acts.
+	waiting atomic.Bool
 
 	mu sync.Mutex
 	// turns holds, for each namespace whose turn is being taken, how to end it.
 	turns map[string]turn
+	// rehearsed are the records for which a dry run was made.
+	rehearsed map[types.UID]bool
 }
 
 type turn struct {
-	uid types.UID // of the namespace
-	end context.CancelFunc
+	uid       types.UID // of the namespace
+	operation operation
+	end       context.CancelFunc
 }
 
 // New returns a Runner that is not running yet.
@@ -52,47 +78,119 @@ func New(options Options) (*Runner, error) {
 		return nil, fmt.Errorf("the options of the initializer are not valid: %w", err)
 	}
 	r := &Runner{
-		options: options,
-		// The server sends the records alone whose turn it is. That a record is
-		// DELETED from this watch means that the turn is over, no more.
-		informer: informers.NewFilteredNamespaceLifecycleInformer(options.Nsinit, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
-			list.FieldSelector = fields.OneTermEqualSelector("status.currentInitializer", options.Name).String()
-		}),
+		options:  options,
+		metrics:  newMetrics(options.Name),
+		registry: metrics.NewKubeRegistry(),
+		watchdog: leaderelection.NewLeaderHealthzAdaptor(leader.HealthGrace),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: options.Name, Clock: options.Clock}),
-		turns: map[string]turn{},
+		watches:   map[operation]cache.SharedIndexInformer{},
+		turns:     map[string]turn{},
+		rehearsed: map[types.UID]bool{},
 	}
-	_, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    r.mayStart,
-		UpdateFunc: r.changed,
-		DeleteFunc: r.over,
+	if options.Metrics != nil {
+		r.registry = options.Metrics
+	}
+	if err := r.metrics.register(r.registry); err != nil {
+		return nil, fmt.Errorf("cannot register the metrics: %w", err)
+	}
+	// The server sends the records alone whose turn it is. That a record is DELETED from
+	// this watch means that the turn is over, no more.
+	if err := r.watch(initialize, fields.OneTermEqualSelector("status.currentInitializer", options.Name)); err != nil {
+		return nil, err
+	}
+	if options.Finalize != nil {
+		if err := r.watch(finalize, fields.OneTermEqualSelector("status.phase", string(v1alpha1.LifecycleTerminating))); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// watch makes the informer of one operation.
+func (r *Runner) watch(o operation, selector fields.Selector) error {
+	informer := informers.NewFilteredNamespaceLifecycleInformer(r.options.Nsinit, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
+		list.FieldSelector = selector.String()
 	})
-	return r, err
+	r.watches[o] = informer
+	_, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{
+		FilterFunc: func(object any) bool { return o == initialize || r.takesPart(object) },
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    r.mayStart,
+			UpdateFunc: r.changed,
+			DeleteFunc: func(object any) { r.over(o, object) },
+		},
+	})
+	return err
+}
+
+// takesPart says whether a record waits for this participant.
+func (r *Runner) takesPart(object any) bool {
+	record, ok := object.(*v1alpha1.NamespaceLifecycle)
+	return !ok || slices.Contains(record.Spec.Finalizers, v1alpha1.FinalizerName(r.options.Name))
 }
 
 // Run works until the context ends. It returns when every call of the initializer's
-// function has.
+// functions has. With an Election, a lease that was lost is an error, after which the
+// process is to start again.
 func (r *Runner) Run(ctx context.Context) error {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "initializer", r.options.Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer r.queue.ShutDown()
+	if r.options.Events == nil {
+		broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+		defer broadcaster.Shutdown()
+		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.options.Core.CoreV1().Events("")})
+		r.options.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: r.options.Name})
+	}
+	if r.options.Registration != nil {
+		if err := r.register(ctx); err != nil {
+			return err
+		}
+	}
+	if r.options.Election == nil {
+		return r.act(ctx)
+	}
+	r.waiting.Store(true)
+	return r.options.Election.Lead(ctx, r.options.Core, r.watchdog, func(ctx context.Context) error {
+		r.waiting.Store(false)
+		return r.act(ctx)
+	})
+}
+
+// act takes turns until the context ends.
+func (r *Runner) act(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	group.Go(func() { r.informer.RunWithContext(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), r.informer.HasSynced) {
+	var synced []cache.InformerSynced
+	for _, informer := range r.watches {
+		group.Go(func() { informer.RunWithContext(ctx) })
+		synced = append(synced, informer.HasSynced)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		if ctx.Err() == nil {
 			return errors.New("the records could not be read")
 		}
 		return nil
 	}
-	logger.Info("Waiting for namespaces", "workers", r.options.Workers)
+	klog.FromContext(ctx).Info("Waiting for namespaces", "workers", r.options.Workers)
 	workers.Run(ctx, r.queue, r.options.Workers, r.take)
 	return nil
 }
 
 // HasSynced says whether the initializer sees the namespaces whose turn it is.
-func (r *Runner) HasSynced() bool { return r.informer.HasSynced() }
+func (r *Runner) HasSynced() bool {
+	for _, informer := range r.watches {
+		if !informer.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// following says whether another replica acts.
+func (r *Runner) following() bool { return r.waiting.Load() }
 
 func (r *Runner) mayStart(object any) {
 	if record, ok := object.(*v1alpha1.NamespaceLifecycle); ok {
@@ -111,14 +209,15 @@ func (r *Runner) changed(old, updated any) {
 	}
 }
 
-func (r *Runner) over(object any) {
+// over ends the turn of one operation. The other one may have begun already.
+func (r *Runner) over(o operation, object any) {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if turn, taken := r.turns[key]; taken {
+	if turn, taken := r.turns[key]; taken && turn.operation == o {
 		turn.end()
 	}
 	r.queue.Forget(key)

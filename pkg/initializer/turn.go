@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -26,89 +27,164 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/absent"
 )
 
-// errNotOurTurn says that a namespace needs nothing from this initializer now.
-var errNotOurTurn = errors.New("it is not this initializer's turn")
+// errOver says that a namespace needs nothing from this initializer now.
+var errOver = errors.New("it is not this initializer's turn")
 
 // take takes the turn for a namespace, if it is ours. A turn that is over is no error.
 func (r *Runner) take(ctx context.Context, name string) error {
-	record, namespace, err := r.read(ctx, name)
+	c, err := r.due(ctx, name)
 	if err != nil {
 		return ignoreOver(err)
+	}
+	if r.options.DryRun && r.rehearsedBefore(c.record.UID) {
+		return nil
 	}
 	turnCtx, end := context.WithCancel(ctx)
 	defer end()
-	r.begin(name, turn{uid: namespace.UID, end: end})
+	if deadline := c.deadline(); deadline != nil {
+		var cancel context.CancelFunc
+		turnCtx, cancel = context.WithDeadline(turnCtx, deadline.Time)
+		defer cancel()
+	}
+	r.begin(name, turn{uid: c.namespace.UID, operation: c.operation, end: end})
 	defer r.finish(name)
 
-	err = r.call(turnCtx, namespace)
-	var permanent *failure
-	switch {
-	case err == nil:
-		err = r.remove(ctx, record)
-		if err == nil {
-			klog.FromContext(ctx).Info("Initialized the namespace", "uid", namespace.UID)
-		}
-		return ignoreOver(err)
-	case errors.As(err, &permanent):
-		klog.FromContext(ctx).Error(err, "The initialization of the namespace has failed for good", "uid", namespace.UID)
-		return ignoreOver(r.fail(ctx, record, permanent))
-	case turnCtx.Err() != nil:
-		return nil // the turn is over, and what the function says of that is of no interest
-	}
-	if sayErr := r.say(ctx, record, err.Error()); sayErr != nil && !errors.Is(sayErr, errNotOurTurn) {
-		klog.FromContext(ctx).Error(sayErr, "Cannot write the message into the record")
-	}
-	return err
+	ended := r.metrics.began(c.operation, r.options.Clock.Now)
+	err = r.call(turnCtx, c)
+	result, err := r.conclude(ctx, turnCtx, c, err)
+	ended(result)
+	return ignoreOver(err)
 }
 
-// read returns the record and the namespace as they are now, if it is this initializer's
-// turn. The spec says so, never the status and never a cache.
-func (r *Runner) read(ctx context.Context, name string) (*v1alpha1.NamespaceLifecycle, *corev1.Namespace, error) {
+// conclude does what follows from the end of a call, and says what came of it.
+func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (string, error) {
+	logger := klog.FromContext(ctx).WithValues("operation", c.operation, "uid", c.namespace.UID)
+	var permanent *failure
+	final := errors.As(err, &permanent) && c.operation == initialize
+	switch {
+	case r.options.DryRun:
+		logger.Info("Dry run: the function was called, and nothing was changed", "err", err)
+		return resultOver, nil
+	case err == nil:
+		if err := r.remove(ctx, c); err != nil {
+			return resultError, err
+		}
+		logger.Info("Done with the namespace")
+		return resultDone, nil
+	case final:
+		logger.Error(err, "The initialization of the namespace has failed for good")
+		return resultFailed, r.fail(ctx, c, permanent)
+	case turnCtx.Err() != nil && !errors.Is(turnCtx.Err(), context.DeadlineExceeded):
+		return resultOver, nil // what the function says of the end is of no interest
+	}
+	if sayErr := r.say(ctx, c.record, err.Error()); sayErr != nil && !errors.Is(sayErr, errOver) {
+		logger.Error(sayErr, "Cannot write the message into the record")
+	}
+	r.options.Events.Eventf(c.namespace, corev1.EventTypeWarning, c.eventReason(), "Initializer %q: %s", r.options.Name, shorten(err.Error()))
+	return resultError, err
+}
+
+// due returns what a namespace needs of this initializer as things are now. The spec says
+// so, never the status and never a cache.
+func (r *Runner) due(ctx context.Context, name string) (*call, error) {
 	record, err := r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, nil, notFoundIsOver(fmt.Errorf("cannot read the record: %w", err))
+		return nil, notFoundIsOver(fmt.Errorf("cannot read the record: %w", err))
 	}
-	if !r.ours(record) {
-		return nil, nil, errNotOurTurn
+	c := &call{runner: r, record: record}
+	switch {
+	case r.mayInitialize(record):
+		c.operation = initialize
+	case r.mayFinalize(record):
+		c.operation = finalize
+	default:
+		return nil, errOver
 	}
-	namespace, err := r.options.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, nil, notFoundIsOver(fmt.Errorf("cannot read the namespace: %w", err))
+	c.namespace, err = r.options.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case absent.Is(err) && c.operation == finalize:
+		c.namespace = gone(record)
+	case err != nil:
+		return nil, notFoundIsOver(fmt.Errorf("cannot read the namespace: %w", err))
+	case c.namespace.UID != record.Spec.NamespaceUID && c.operation == finalize:
+		c.namespace = gone(record)
+	case c.namespace.UID != record.Spec.NamespaceUID || c.operation == initialize && c.namespace.DeletionTimestamp != nil:
+		return nil, errOver
 	}
-	if namespace.UID != record.Spec.NamespaceUID || namespace.DeletionTimestamp != nil {
-		return nil, nil, errNotOurTurn
-	}
-	return record, namespace, nil
+	return c, nil
 }
 
-// ours says whether it is this initializer's turn.
-func (r *Runner) ours(record *v1alpha1.NamespaceLifecycle) bool {
+// gone is what is known of a namespace that somebody removed by force.
+func gone(record *v1alpha1.NamespaceLifecycle) *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: record.Name, UID: record.Spec.NamespaceUID, DeletionTimestamp: record.DeletionTimestamp},
+		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
+	}
+}
+
+// mayInitialize says whether it is this initializer's turn.
+func (r *Runner) mayInitialize(record *v1alpha1.NamespaceLifecycle) bool {
 	initializers := record.Spec.Initializers
 	return record.DeletionTimestamp == nil && initializers != nil && initializers.Result == nil &&
 		len(initializers.Pending) > 0 && initializers.Pending[0].Name == r.options.Name
 }
 
+// mayFinalize says whether the end of a namespace waits for this participant.
+func (r *Runner) mayFinalize(record *v1alpha1.NamespaceLifecycle) bool {
+	return r.options.Finalize != nil && record.DeletionTimestamp != nil && r.takesPart(record)
+}
+
+// deadline is when the turn ends at the latest, or nil.
+func (c *call) deadline() *metav1.MicroTime {
+	if c.operation != initialize {
+		return nil
+	}
+	for _, status := range c.record.Status.Initializers {
+		if status.Name == c.runner.options.Name {
+			return status.Deadline
+		}
+	}
+	return nil
+}
+
+func (c *call) eventReason() string {
+	if c.operation == finalize {
+		return "FinalizerError"
+	}
+	return "InitializerError"
+}
+
 // call calls the author's function. A panic is an error like any other.
-func (r *Runner) call(ctx context.Context, namespace *corev1.Namespace) (err error) {
+func (r *Runner) call(ctx context.Context, c *call) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			klog.FromContext(ctx).Error(nil, "The initializer panicked", "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the initializer panicked: %v", p)
 		}
 	}()
-	return r.options.Initialize(context.WithValue(ctx, runnerKey{}, &progress{runner: r, namespace: namespace}), namespace.DeepCopy())
+	function := r.options.Initialize
+	if c.operation == finalize {
+		function = r.options.Finalize
+	}
+	return function(context.WithValue(ctx, callKey{}, c), c.namespace.DeepCopy())
 }
 
-// remove removes this initializer from the front of the list.
-func (r *Runner) remove(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
-	return r.initialize(ctx, read, func(record *v1alpha1.NamespaceLifecycle) {
-		record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
+// remove removes this initializer from the record, by the subresource of the operation.
+func (r *Runner) remove(ctx context.Context, c *call) error {
+	if c.operation == initialize {
+		return r.write(ctx, c, func(record *v1alpha1.NamespaceLifecycle) {
+			record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
+		})
+	}
+	return r.write(ctx, c, func(record *v1alpha1.NamespaceLifecycle) {
+		record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerName(r.options.Name) })
 	})
 }
 
 // fail ends the initialization without success.
-func (r *Runner) fail(ctx context.Context, read *v1alpha1.NamespaceLifecycle, reason error) error {
-	return r.initialize(ctx, read, func(record *v1alpha1.NamespaceLifecycle) {
+func (r *Runner) fail(ctx context.Context, c *call, reason error) error {
+	return r.write(ctx, c, func(record *v1alpha1.NamespaceLifecycle) {
 		record.Spec.Initializers.Result = &metav1.Status{
 			Status:  metav1.StatusFailure,
 			Reason:  metav1.StatusReasonInternalError,
@@ -117,24 +193,29 @@ func (r *Runner) fail(ctx context.Context, read *v1alpha1.NamespaceLifecycle, re
 	})
 }
 
-// initialize writes through the initialize subresource. Each try reads the record again
-// and acts on the same incarnation only, while it is still this initializer's turn.
-func (r *Runner) initialize(ctx context.Context, read *v1alpha1.NamespaceLifecycle, change func(*v1alpha1.NamespaceLifecycle)) error {
+// write writes through the subresource of the operation. Each try after a conflict reads the
+// record again and acts on the same incarnation only, while it is still this initializer's
+// turn.
+func (r *Runner) write(ctx context.Context, c *call, change func(*v1alpha1.NamespaceLifecycle)) error {
 	client := r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
-	record := read.DeepCopy()
+	update, ours := client.Initialize, r.mayInitialize
+	if c.operation == finalize {
+		update, ours = client.Finalize, r.mayFinalize
+	}
+	record := c.record.DeepCopy()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if record == nil {
-			current, err := client.Get(ctx, read.Name, metav1.GetOptions{})
+			current, err := client.Get(ctx, c.record.Name, metav1.GetOptions{})
 			if err != nil {
 				return notFoundIsOver(fmt.Errorf("cannot read the record: %w", err))
 			}
-			if current.UID != read.UID || !r.ours(current) {
-				return errNotOurTurn
+			if current.UID != c.record.UID || !ours(current) {
+				return errOver
 			}
 			record = current
 		}
 		change(record)
-		_, err := client.Initialize(ctx, record.Name, record, metav1.UpdateOptions{})
+		_, err := update(ctx, record.Name, record, metav1.UpdateOptions{})
 		record = nil
 		return notFoundIsOver(err)
 	})
@@ -168,28 +249,13 @@ func (r *Runner) finish(name string) {
 	delete(r.turns, name)
 }
 
-type runnerKey struct{}
-
-type progress struct {
-	runner    *Runner
-	namespace *corev1.Namespace
-}
-
-// Progress reports how far the initializer is, in words for people, without losing its
-// turn. It takes the context that the initializer's function was called with.
-func Progress(ctx context.Context, message string) error {
-	p, ok := ctx.Value(runnerKey{}).(*progress)
-	if !ok {
-		return errors.New("the context does not come from a call of an initializer")
-	}
-	record, err := p.runner.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, p.namespace.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if record.Spec.NamespaceUID != p.namespace.UID {
-		return errNotOurTurn
-	}
-	return p.runner.say(ctx, record, message)
+// rehearsedBefore says whether a dry run was made for a record, and notes that it was.
+func (r *Runner) rehearsedBefore(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.rehearsed[uid]
+	r.rehearsed[uid] = true
+	return before
 }
 
 // shorten cuts a message to what the server takes, between two characters.
@@ -209,13 +275,13 @@ func shorten(message string) string {
 // notFoundIsOver makes of an object that is gone a turn that is over.
 func notFoundIsOver(err error) error {
 	if absent.Is(err) {
-		return errors.Join(errNotOurTurn, err)
+		return errors.Join(errOver, err)
 	}
 	return err
 }
 
 func ignoreOver(err error) error {
-	if errors.Is(err, errNotOurTurn) {
+	if errors.Is(err, errOver) {
 		return nil
 	}
 	return err

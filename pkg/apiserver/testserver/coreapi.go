@@ -8,7 +8,6 @@ package testserver
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +19,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -161,7 +161,9 @@ func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
 	case c.failing:
 		write(w, http.StatusInternalServerError, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "out of order"))
 	case !found:
-		write(w, http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("namespaces %q not found", name)))
+		status := apierrors.NewNotFound(corev1.Resource("namespaces"), name).Status()
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		write(w, http.StatusNotFound, status)
 	default:
 		namespace = namespace.DeepCopy()
 		namespace.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}

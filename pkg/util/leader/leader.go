@@ -44,6 +44,17 @@ func NewElection(namespace, name string) Election {
 	return Election{Namespace: namespace, Name: name, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
 }
 
+// Validate returns what is wrong with an election.
+func (e Election) Validate() error {
+	switch {
+	case e.Namespace == "" || e.Name == "":
+		return fmt.Errorf("the Lease is %q in namespace %q: give both names", e.Name, e.Namespace)
+	case e.RetryPeriod <= 0 || e.RenewDeadline <= e.RetryPeriod || e.LeaseDuration <= e.RenewDeadline:
+		return fmt.Errorf("the lease lasts %s, is renewed within %s and tried for each %s: each has to be longer than the next", e.LeaseDuration, e.RenewDeadline, e.RetryPeriod)
+	}
+	return nil
+}
+
 // Lead runs a function while this instance holds the lease, and until the context ends.
 // Losing the lease is an error. The lease is given back only after the function has
 // returned, so that no other instance leads while this one still acts.

@@ -79,8 +79,10 @@ func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerSta
 	}
 	if record.DeletionTimestamp != nil && entry.StartTime == nil {
 		// A participant whose name is in spec.finalizers still has to remove it, but
-		// need not look for what it never made.
-		entry.Message = neverInitialized
+		// need not look for what it never made. What it says meanwhile stays.
+		if entry.Message == "" {
+			entry.Message = neverInitialized
+		}
 		return
 	}
 	pending, stamp := validation.Pending(record), metav1.NewMicroTime(now)

@@ -11,9 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -24,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/initializer"
@@ -68,7 +64,7 @@ func New() *cobra.Command {
 	flags.StringVar(&o.manifests, "manifests", o.manifests, "File of YAML documents to apply to each new namespace. Required.")
 	flags.StringVar(&o.name, "initializer-name", o.name, "Name under which the initializer is registered in a NamespaceInitializerConfiguration.")
 	flags.IntVar(&o.workers, "workers", o.workers, "Number of namespaces that are populated at the same time.")
-	flags.StringVar(&o.health, "health-bind-address", o.health, "Address such as :8081 on which /healthz and /readyz are served over HTTP. Empty: not at all.")
+	flags.StringVar(&o.health, "health-bind-address", o.health, "Address such as :8081 on which /healthz, /readyz and /metrics are served over HTTP. Empty: not at all.")
 	return command
 }
 
@@ -114,36 +110,10 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := serveHealth(ctx, o.health, runner); err != nil {
-		return err
+	if o.health != "" {
+		if err := runner.Serve(ctx, o.health); err != nil {
+			return fmt.Errorf("--health-bind-address: %w", err)
+		}
 	}
 	return runner.Run(ctx)
-}
-
-// serveHealth answers probes until the context ends.
-func serveHealth(ctx context.Context, address string, runner *initializer.Runner) error {
-	if address == "" {
-		return nil
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("--health-bind-address: %w", err)
-	}
-	paths := http.NewServeMux()
-	paths.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
-	paths.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !runner.HasSynced() {
-			http.Error(w, "the records were not read yet", http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = fmt.Fprintln(w, "ok")
-	})
-	server := &http.Server{Handler: paths, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.FromContext(ctx).Error(err, "Cannot answer probes")
-		}
-	}()
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	return nil
 }

@@ -1,0 +1,76 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package initializer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/absent"
+)
+
+// register sees to it that the initializer is registered, and tries until it is: nsinit may
+// start later than the initializer. A refusal that no retry mends is an error.
+func (r *Runner) register(ctx context.Context) error {
+	backoff := wait.Backoff{Duration: minRetryDelay, Factor: 2, Steps: 20, Cap: maxRetryDelay}
+	for {
+		err := r.tryToRegister(ctx)
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return nil
+		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+			return fmt.Errorf("cannot register the initializer in configuration %q: %w", r.options.Registration.Configuration, err)
+		}
+		delay := backoff.Step()
+		klog.FromContext(ctx).Info("Cannot register yet, trying again", "configuration", r.options.Registration.Configuration, "err", err, "delay", delay)
+		select {
+		case <-ctx.Done():
+		case <-r.options.Clock.After(delay):
+		}
+	}
+}
+
+// tryToRegister creates the configuration, or puts the initializer into the one that exists.
+func (r *Runner) tryToRegister(ctx context.Context) error {
+	client, want := r.options.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations(), r.options.Registration
+	entry := v1alpha1.RegisteredInitializer{
+		Name: r.options.Name, FailurePolicy: want.FailurePolicy, TimeoutSeconds: want.TimeoutSeconds, Finalizer: r.options.Finalize != nil,
+	}
+	stored, err := client.Get(ctx, want.Configuration, metav1.GetOptions{})
+	if absent.Is(err) {
+		_, err = client.Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: want.Configuration}, Initializers: []v1alpha1.RegisteredInitializer{entry},
+		}, metav1.CreateOptions{})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if stored.DeletionTimestamp != nil {
+		return fmt.Errorf("the configuration is being deleted")
+	}
+	i := slices.IndexFunc(stored.Initializers, func(i v1alpha1.RegisteredInitializer) bool { return i.Name == r.options.Name })
+	switch {
+	case i < 0:
+		stored.Initializers = append(stored.Initializers, entry)
+	case stored.Initializers[i].Finalizer == entry.Finalizer:
+		return nil
+	default:
+		// Whether it takes part in deletions is decided by the code: without a function,
+		// nobody would let the namespaces go.
+		stored.Initializers[i].Finalizer = entry.Finalizer
+	}
+	_, err = client.Update(ctx, stored, metav1.UpdateOptions{})
+	return err
+}
