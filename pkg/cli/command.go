@@ -14,7 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/nsinit/nsinit/pkg/cli/act"
+	"github.com/nsinit/nsinit/pkg/cli/create"
 	"github.com/nsinit/nsinit/pkg/cli/exit"
+	"github.com/nsinit/nsinit/pkg/cli/rbac"
+	"github.com/nsinit/nsinit/pkg/cli/status"
+	"github.com/nsinit/nsinit/pkg/cli/wait"
 	"github.com/nsinit/nsinit/pkg/cli/why"
 )
 
@@ -33,7 +38,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
-	command.AddCommand(why.NewCommand(streams))
+	command.AddCommand(create.NewCommand(streams), wait.NewCommand(streams), status.NewCommand(streams), why.NewCommand(streams), rbac.NewCommand(streams))
+	command.AddCommand(act.NewCommands(streams)...)
 	return command
 }
 

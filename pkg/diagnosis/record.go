@@ -192,9 +192,8 @@ func (e *examination) foundInitializers(ctx context.Context, record *v1alpha1.Na
 	if first != v1alpha1.InitializerLifecycle {
 		finding.Remedies = append(look(e.Namespace, said),
 			Remedy{Description: "if it cannot be mended soon, skip it in this namespace",
-				Command: fmt.Sprintf(`kubectl get --raw %s | jq 'if .spec.initializers.pending[0].name == "%s" then . else error("it is not its turn") end | .spec.skipped += ["%s"] | del(.spec.initializers.pending[0])' | kubectl replace --raw %s/initialize -f -`,
-					recordPath(e.Namespace), first, first, recordPath(e.Namespace)),
-				Risk: "the namespace opens without what the initializer was to bring"})
+				Command: fmt.Sprintf("kubectl nsinit skip %s %s", e.Namespace, first),
+				Risk:    "the namespace opens without what the initializer was to bring"})
 	}
 	e.found(finding)
 }
@@ -212,18 +211,13 @@ func (e *examination) foundParticipants(record *v1alpha1.NamespaceLifecycle, cau
 		e.found(Finding{Cause: cause, State: e.since(record.DeletionTimestamp), Since: record.DeletionTimestamp,
 			Message: fmt.Sprintf("%sparticipant %q has not cleaned up yet%s", prefix, finalizer, reported(said)),
 			Remedies: append(look(e.Namespace, said), Remedy{Description: "if there is no such participant any more, act in its place",
-				Command: fmt.Sprintf(`kubectl get --raw %s | jq '.spec.finalizers -= ["%s"]' | kubectl replace --raw %s/finalize -f -`,
-					recordPath(e.Namespace), finalizer, recordPath(e.Namespace)),
-				Risk: "what it was to clean up stays behind, perhaps outside the cluster"})})
+				Command: fmt.Sprintf("kubectl nsinit finalize %s %s", e.Namespace, finalizer),
+				Risk:    "what it was to clean up stays behind, perhaps outside the cluster"})})
 	}
 }
 
 func describeCommand(namespace string) string {
 	return "kubectl describe namespacelifecycle " + namespace
-}
-
-func recordPath(namespace string) string {
-	return "/apis/" + v1alpha1.SchemeGroupVersion.String() + "/namespacelifecycles/" + namespace
 }
 
 // status returns what the record says of an initializer, or nil.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -23,6 +22,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/cli/exit"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
@@ -33,9 +33,6 @@ const (
 	// exitWaiting and exitStuck are the exit codes of namespaces that are not healthy.
 	exitWaiting exit.Code = 2
 	exitStuck   exit.Code = 3
-	// qps and burst bound the requests, as in kubectl.
-	qps   = 50
-	burst = 300
 )
 
 const long = `Say where a namespace stands, what it waits for, and what helps.
@@ -61,7 +58,7 @@ const example = `  # Why does the namespace shop not open, or not go away?
 // options are what the command was called with.
 type options struct {
 	streams  genericiooptions.IOStreams
-	config   *genericclioptions.ConfigFlags
+	cluster  *cluster.Flags
 	output   string
 	patience time.Duration
 	now      func() time.Time
@@ -69,21 +66,19 @@ type options struct {
 
 // NewCommand returns the command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, config: genericclioptions.NewConfigFlags(true), patience: diagnosis.DefaultPatience, now: time.Now}
-	// The namespace is the argument, and nothing is cached.
-	o.config.Namespace, o.config.CacheDir = nil, nil
+	o := &options{streams: streams, cluster: cluster.NewFlags(), patience: diagnosis.DefaultPatience, now: time.Now}
 	command := &cobra.Command{
 		Use:               "why NAMESPACE",
 		Short:             "Say why a namespace is not open, or not gone",
 		Long:              long,
 		Example:           example,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: o.complete,
+		ValidArgsFunction: o.cluster.CompleteNamespaces,
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.run(command.Context(), args[0])
 		},
 	}
-	o.config.AddFlags(command.Flags())
+	o.cluster.AddFlags(command.Flags())
 	command.Flags().StringVarP(&o.output, "output", "o", o.output, "Output format: json, yaml, or nothing for text.")
 	command.Flags().DurationVar(&o.patience, "patience", o.patience, "How long something may take before it counts as stuck.")
 	return command
@@ -124,12 +119,10 @@ func (o *options) run(ctx context.Context, namespace string) error {
 
 // clients reach the cluster that the flags name.
 func (o *options) clients() (*diagnosis.Clients, error) {
-	config, err := o.config.ToRESTConfig()
+	config, err := o.cluster.Config()
 	if err != nil {
 		return nil, err
 	}
-	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = qps, burst
 	// Everything is listed, in versions that nobody has chosen.
 	config.WarningHandler = rest.NoWarnings{}
 	core, err := kubernetes.NewForConfig(config)
@@ -151,24 +144,4 @@ func (o *options) clients() (*diagnosis.Clients, error) {
 	return &diagnosis.Clients{Core: core, Nsinit: nsinit, APIs: apis, Metadata: objects, Discover: func() ([]*metav1.APIResourceList, error) {
 		return discovery.ServerPreferredNamespacedResources(core.Discovery())
 	}}, nil
-}
-
-// complete offers the names of namespaces.
-func (o *options) complete(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	clients, err := o.clients()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	namespaces, err := clients.Core.CoreV1().Namespaces().List(command.Context(), metav1.ListOptions{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	for _, namespace := range namespaces.Items {
-		names = append(names, namespace.Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

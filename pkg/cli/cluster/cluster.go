@@ -1,0 +1,86 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package cluster is how the commands reach a cluster: by kubectl's own flags.
+package cluster
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+const (
+	// qps and burst bound the requests, as in kubectl.
+	qps   = 50
+	burst = 300
+)
+
+// Flags name a cluster, and who asks.
+type Flags struct {
+	config *genericclioptions.ConfigFlags
+}
+
+// NewFlags returns the flags of kubectl, but for the namespace, which is an argument, and the
+// cache, because nothing is cached.
+func NewFlags() *Flags {
+	f := &Flags{config: genericclioptions.NewConfigFlags(true)}
+	f.config.Namespace, f.config.CacheDir = nil, nil
+	return f
+}
+
+// AddFlags adds them to a command.
+func (f *Flags) AddFlags(flags *pflag.FlagSet) { f.config.AddFlags(flags) }
+
+// Config returns the configuration of clients.
+func (f *Flags) Config() (*rest.Config, error) {
+	config, err := f.config.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = qps, burst
+	return config, nil
+}
+
+// Clients returns clients of the core API and of nsinit's.
+func (f *Flags) Clients() (kubernetes.Interface, versioned.Interface, error) {
+	config, err := f.Config()
+	if err != nil {
+		return nil, nil, err
+	}
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	nsinit, err := versioned.NewForConfig(config)
+	return core, nsinit, err
+}
+
+// CompleteNamespaces offers the names of namespaces for the first argument.
+func (f *Flags) CompleteNamespaces(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	core, _, err := f.Clients()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	namespaces, err := core.CoreV1().Namespaces().List(command.Context(), metav1.ListOptions{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for _, namespace := range namespaces.Items {
+		names = append(names, namespace.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
