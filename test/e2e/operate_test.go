@@ -155,12 +155,13 @@ func TestOperate(t *testing.T) {
 func TestCanI(t *testing.T) {
 	c := connect(t)
 	namespace := c.held(t, c.admin).Name
-	c.user(t, "e2e-can", initialize(namespace), everything())
+	c.user(t, "e2e-can", initialize(namespace), everything(), rbacv1.PolicyRule{
+		APIGroups: []string{"nsinit.dev"}, Resources: []string{"initializers"}, ResourceNames: []string{"hold.example.com"}, Verbs: []string{"initialize"}})
 	c.user(t, "e2e-cannot", everything())
 	c.bindInitialize(t, namespace, "e2e-cannot")
 	lines := strings.Split(strings.TrimSpace(c.documented(t, "Who may do what")), "\n")
 	for user, want := range map[string][]string{
-		"e2e-can":    {"yes", "no", "yes"},
+		"e2e-can":    {"yes", "yes", "yes"},
 		"e2e-cannot": {"no", "no", "yes"},
 	} {
 		for i, line := range lines {

@@ -143,7 +143,7 @@ func TestPluginActs(t *testing.T) {
 	c := connect(t)
 	c.configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
 	c.user(t, "e2e-one", rbacv1.PolicyRule{APIGroups: []string{"nsinit.dev"}, Resources: []string{"initializers"}, ResourceNames: []string{"one.example.com"}, Verbs: []string{"initialize", "finalize"}},
-		rbacv1.PolicyRule{APIGroups: []string{"nsinit.dev"}, Resources: []string{"namespacelifecycles", "namespacelifecycles/initialize", "namespacelifecycles/finalize"}, Verbs: []string{"get", "update"}})
+		rbacv1.PolicyRule{APIGroups: []string{"nsinit.dev"}, Resources: []string{"namespacelifecycles", "namespacelifecycles/initialize", "namespacelifecycles/finalize"}, Verbs: []string{"get", "update"}}, initialize())
 	namespace := c.createNamespace(t, c.admin).Name
 	c.waitCurrent(t, namespace, "one.example.com")
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializers"
 	configurationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration/storage"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 )
@@ -48,6 +49,7 @@ func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (gene
 		"namespaceinitializerconfigurations":          configurations.Configuration,
 		"namespaceinitializerconfigurations/status":   configurations.Status,
 		"namespaceinitializerconfigurations/finalize": configurations.Finalize,
+		v1alpha1.ResourceInitializers:                 &initializers.REST{},
 		"namespacelifecycles":                         lifecycles.Lifecycle,
 		"namespacelifecycles/status":                  lifecycles.Status,
 		"namespacelifecycles/finalize":                lifecycles.Finalize,
