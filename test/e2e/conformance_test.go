@@ -1,0 +1,63 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/initializer/conformance"
+)
+
+// TestConformance runs the suite for authors of initializers on policy-population.
+func TestConformance(t *testing.T) {
+	c := connect(t)
+	const name = "policy-population.nsinit.dev"
+	configurations := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	configuration, err := configurations.Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "50-policy-population"}, Initializers: named(name),
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := configurations.Delete(context.Background(), configuration.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		c.waitInForce(t)
+	})
+	c.waitInForce(t)
+	conformance.Run(t, conformance.Suite{
+		Config: c.admin,
+		Name:   name,
+		Start: func(t *testing.T) func() {
+			process := c.run(t, "policy-population", "--kubeconfig="+filepath.Join(c.dir, "policy-population.kubeconfig"),
+				"--manifests="+filepath.Join(c.root, "vendor-hooks", "policy-population", "manifests", "default.yaml"))
+			return func() { _ = process.Kill() }
+		},
+		Check: func(ctx context.Context, namespace *corev1.Namespace) error {
+			if _, err := c.core.RbacV1().RoleBindings(namespace.Name).Get(ctx, "namespace-admin", metav1.GetOptions{}); err != nil {
+				return err
+			}
+			if _, err := c.core.CoreV1().LimitRanges(namespace.Name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+				return err
+			}
+			if _, err := c.core.CoreV1().ResourceQuotas(namespace.Name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+				return err
+			}
+			_, err := c.core.NetworkingV1().NetworkPolicies(namespace.Name).Get(ctx, "default-deny", metav1.GetOptions{})
+			return err
+		},
+	})
+}
