@@ -15,7 +15,9 @@ echo "==> building the linters (some minutes, the first time)"
 
 echo "==> golangci-lint"
 "${TOOLS}/golangci-lint" run ./...
-(cd hack/dev && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" .)
+for module in hack/dev pkg/initializer/controllerruntime; do
+  (cd "${module}" && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" ./...)
+done
 
 echo "==> shellcheck"
 git ls-files '*.sh' .ci/run | xargs shellcheck

@@ -41,7 +41,7 @@ while read -r file; do
 done < <(cd "${COPY}" && find pkg -name 'zz_generated.*' -o -name 'generated.pb.go')
 
 echo "==> modules"
-for module in . hack/dev hack/tools; do
+for module in . hack/dev hack/tools pkg/initializer/controllerruntime; do
   (cd "${module}" && go mod tidy -diff >/dev/null 2>&1) || fail "${module}/go.mod is not tidy" "(cd ${module} && go mod tidy)"
 done
 if go list -deps ./... | grep -qE '^k8s.io/kubernetes($|/)'; then
@@ -57,7 +57,10 @@ while read -r module dir; do
   if [[ -z ${licence} ]] || ! grep -qiE 'apache license|mit license|permission is hereby granted|redistribution and use|isc license|mozilla public license' "${licence}"; then
     fail "${module} has no licence that is known to be free" "another dependency"
   fi
-done < <(go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/... | sort -u)
+done < <({
+  go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/...
+  (cd pkg/initializer/controllerruntime && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./...)
+} | sort -u)
 
 
 hack/lint.sh || fail "the linters found something" "what they say above"

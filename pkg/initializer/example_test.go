@@ -51,3 +51,39 @@ func Example() {
 		log.Fatal(err)
 	}
 }
+
+// A participant that makes something outside of the cluster, and takes it away again.
+func Example_finalize() {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		log.Fatal(err)
+	}
+	runner, err := initializer.New(initializer.Options{
+		Name:         "log-index.example.com",
+		Registration: &initializer.Registration{Configuration: "20-log-index"},
+		Core:         kubernetes.NewForConfigOrDie(config),
+		Nsinit:       versioned.NewForConfigOrDie(config),
+		Initialize: func(ctx context.Context, namespace *corev1.Namespace) error {
+			// The same key in each call for this namespace, however often it is tried.
+			return createIndex(ctx, namespace.Name, initializer.IdempotencyKey(ctx))
+		},
+		Finalize: func(ctx context.Context, namespace *corev1.Namespace) error {
+			if initializer.NeverInitialized(ctx) {
+				return nil // there is none
+			}
+			return deleteIndex(ctx, namespace.Name)
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := runner.Run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// createIndex stands for the author's own code.
+func createIndex(context.Context, string, string) error { return nil }
+
+// deleteIndex stands for the author's own code.
+func deleteIndex(context.Context, string) error { return nil }

@@ -33,8 +33,13 @@ func (r *Runner) Handler() http.Handler {
 	healthz.InstallHandler(paths, healthz.PingHealthz, r.watchdog)
 	healthz.InstallLivezHandler(paths, healthz.PingHealthz, r.watchdog)
 	healthz.InstallReadyzHandler(paths, healthz.PingHealthz, r.watchdog, synced)
-	paths.Handle("/metrics", metrics.HandlerFor(r.registry, metrics.HandlerOpts{}))
+	paths.Handle("/metrics", r.MetricsHandler())
 	return paths
+}
+
+// MetricsHandler answers with the metrics alone.
+func (r *Runner) MetricsHandler() http.Handler {
+	return metrics.HandlerFor(r.registry, metrics.HandlerOpts{})
 }
 
 // Serve serves the Handler over HTTP at an address such as :8081 until the context ends. It

@@ -1,0 +1,78 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package controllerruntime runs initializers in a manager of controller-runtime. It is a
+// module of its own, so that the SDK does not bring controller-runtime to those who do
+// without.
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/initializer"
+)
+
+// Add has a manager run an initializer. Core and Nsinit default to clients with the manager's
+// configuration. It acts while the manager leads, so Election is the manager's business; the
+// manager's readiness waits for it, and its metrics server serves the metrics of the
+// initializer on /metrics/initializers/NAME.
+func Add(mgr manager.Manager, options initializer.Options) error {
+	if options.Election != nil {
+		return errors.New("Election excludes a manager: set LeaderElection of the manager's options") //nolint:staticcheck // the field's name
+	}
+	var err error
+	if options.Core == nil {
+		if options.Core, err = kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient()); err != nil {
+			return fmt.Errorf("cannot make a client of the cluster: %w", err)
+		}
+	}
+	if options.Nsinit == nil {
+		if options.Nsinit, err = versioned.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient()); err != nil {
+			return fmt.Errorf("cannot make a client of nsinit: %w", err)
+		}
+	}
+	runner, err := initializer.New(options)
+	if err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck(options.Name, func(*http.Request) error {
+		select {
+		case <-mgr.Elected():
+			if !runner.HasSynced() {
+				return errors.New("the records were not read yet")
+			}
+		default: // another replica acts
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := mgr.AddMetricsServerExtraHandler("/metrics/initializers/"+options.Name, runner.MetricsHandler()); err != nil {
+		return err
+	}
+	return mgr.Add(leading{runner})
+}
+
+// leading runs while the manager leads.
+type leading struct{ runner *initializer.Runner }
+
+var _ interface {
+	manager.Runnable
+	manager.LeaderElectionRunnable
+} = leading{}
+
+// Start implements manager.Runnable.
+func (l leading) Start(ctx context.Context) error { return l.runner.Run(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (leading) NeedLeaderElection() bool { return true }
