@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/nsinit/nsinit/pkg/cli/act"
+	"github.com/nsinit/nsinit/pkg/cli/check"
 	"github.com/nsinit/nsinit/pkg/cli/create"
 	"github.com/nsinit/nsinit/pkg/cli/exit"
 	"github.com/nsinit/nsinit/pkg/cli/rbac"
@@ -38,7 +39,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
-	command.AddCommand(create.NewCommand(streams), wait.NewCommand(streams), status.NewCommand(streams), why.NewCommand(streams), rbac.NewCommand(streams))
+	command.AddCommand(create.NewCommand(streams), wait.NewCommand(streams), status.NewCommand(streams), why.NewCommand(streams), check.NewCommand(streams), rbac.NewCommand(streams))
 	command.AddCommand(act.NewCommands(streams)...)
 	return command
 }

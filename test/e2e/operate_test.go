@@ -131,7 +131,7 @@ func TestOperate(t *testing.T) {
 	if entry := record.Status.Initializers[0]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "kubernetes-admin" {
 		t.Errorf("its entry is %+v", entry)
 	}
-	if out, err := c.tryDocumented(t, "Skip it in one namespace", words); err == nil || !strings.Contains(out, "it is not the turn of broken.example.com") {
+	if out, err := c.tryDocumented(t, "Skip it in one namespace", words); err == nil || !strings.Contains(out, `does not wait for initializer "broken.example.com", but for works.example.com`) {
 		t.Errorf("skipping it again: %v\n%s", err, out)
 	}
 

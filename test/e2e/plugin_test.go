@@ -10,8 +10,10 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -224,4 +226,77 @@ func TestPluginStatusOfTenant(t *testing.T) {
 		t.Errorf("status:\n%s", out)
 	}
 	c.refusedPlugin(t, "forbidden", "status", "--as=e2e-getter")
+}
+
+// TestPluginCheck: what is wrong with an installation is found, with what helps.
+func TestPluginCheck(t *testing.T) {
+	c := connect(t)
+	type result struct{ Check, State, Message, Remedy string }
+	check := func() ([]result, int) {
+		t.Helper()
+		stdout, stderr, code := c.plugin(t, "check", "--output=json")
+		var results []result
+		if err := json.Unmarshal([]byte(stdout), &results); err != nil {
+			t.Fatalf("%v\n%s%s", err, stdout, stderr)
+		}
+		return results, code
+	}
+	finds := func(check string, results []result, state, says string) error {
+		for _, r := range results {
+			if r.Check == check && r.State == state && strings.Contains(r.Message, says) && (r.Remedy != "" || state == "OK") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s is not %s: %q in %+v", check, state, says, results)
+	}
+	waits := func(check_, state, says string, want int) {
+		t.Helper()
+		eventually(t, check_+" is found to be "+state, func(context.Context) error {
+			results, code := check()
+			if code != want {
+				return fmt.Errorf("the exit code is %d: %+v", code, results)
+			}
+			return finds(check_, results, state, says)
+		})
+	}
+
+	// Its certificate is not in a Secret here, which is a warning.
+	waits("Certificate", "Warning", "somewhere else", 2)
+	results, _ := check()
+	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "tells", "Controllers": "acts",
+		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "Policies": "all 10 objects are as delivered", "Gate": "a new namespace is closed"} {
+		if err := finds(check, results, "OK", says); err != nil {
+			t.Error(err)
+		}
+	}
+	if text, _, _ := c.plugin(t, "check"); !strings.Contains(text, "CHECK") || !strings.Contains(text, "helps: look at the certificate") {
+		t.Errorf("printed:\n%s", text)
+	}
+
+	// Somebody weakens a policy, and takes another one's binding away.
+	policies := filepath.Join(c.root, "artifacts", "policies")
+	again := func() {
+		if out, err := c.kubectl("apply", "--server-side", "--force-conflicts", "-k", policies); err != nil {
+			t.Error(err, out)
+		}
+	}
+	t.Cleanup(again)
+	if out, err := c.kubectl("patch", "validatingadmissionpolicy", "nsinit-gate", "--type=merge", "--patch", `{"spec":{"failurePolicy":"Ignore"}}`); err != nil {
+		t.Fatal(err, out)
+	}
+	waits("Policies", "Problem", "ValidatingAdmissionPolicy nsinit-gate was changed", 3)
+	again()
+	waits("Policies", "OK", "as delivered", 2)
+
+	c.dev(t, "stop", "nsinit-controller-manager")
+	t.Cleanup(func() { c.dev(t, "start", "nsinit-controller-manager") })
+	waits("Controllers", "Problem", "nobody holds the Lease", 3)
+	c.dev(t, "start", "nsinit-controller-manager")
+	waits("Controllers", "OK", "acts", 2)
+
+	// Who may nothing is told what could not be looked at.
+	c.user(t, "e2e-nobody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
+	if out, _, code := c.plugin(t, "check", "--as=e2e-nobody"); code != 2 || !strings.Contains(out, "cannot be looked at") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
 }

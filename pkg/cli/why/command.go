@@ -24,6 +24,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/cli/exit"
+	"github.com/nsinit/nsinit/pkg/cli/output"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
@@ -59,7 +60,7 @@ const example = `  # Why does the namespace shop not open, or not go away?
 type options struct {
 	streams  genericiooptions.IOStreams
 	cluster  *cluster.Flags
-	output   string
+	output   output.Format
 	patience time.Duration
 	now      func() time.Time
 }
@@ -79,15 +80,14 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	o.cluster.AddFlags(command.Flags())
-	command.Flags().StringVarP(&o.output, "output", "o", o.output, "Output format: json, yaml, or nothing for text.")
+	o.output.AddFlag(command.Flags())
 	command.Flags().DurationVar(&o.patience, "patience", o.patience, "How long something may take before it counts as stuck.")
 	return command
 }
 
 func (o *options) run(ctx context.Context, namespace string) error {
-	print, ok := map[string]printer{"": o.text, "json": o.json, "yaml": o.yaml}[o.output]
-	if !ok {
-		return fmt.Errorf("--output=%s: give json, yaml, or nothing for text", o.output)
+	if err := o.output.Validate(); err != nil {
+		return err
 	}
 	if o.patience < 0 {
 		return fmt.Errorf("--patience=%s: give a duration that is not negative", o.patience)
@@ -105,8 +105,8 @@ func (o *options) run(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	if err := print(found); err != nil {
-		return fmt.Errorf("cannot print: %w", err)
+	if err := o.print(found); err != nil {
+		return err
 	}
 	switch found.State {
 	case diagnosis.Waiting:

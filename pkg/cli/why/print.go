@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package why
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/printers"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 )
@@ -24,28 +22,12 @@ import (
 // objectsShown bounds the objects of one resource in text.
 const objectsShown = 10
 
-// printer prints a diagnosis.
-type printer func(*diagnosis.Diagnosis) error
-
-func (o *options) json(d *diagnosis.Diagnosis) error {
-	encoder := json.NewEncoder(o.streams.Out)
-	encoder.SetIndent("", "    ")
-	// Commands are full of characters that are special in HTML.
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(d)
-}
-
-func (o *options) yaml(d *diagnosis.Diagnosis) error {
-	data, err := yaml.Marshal(d)
-	if err != nil {
-		return err
-	}
-	_, err = o.streams.Out.Write(data)
-	return err
+func (o *options) print(d *diagnosis.Diagnosis) error {
+	return o.output.Print(o.streams.Out, d, func(out io.Writer) error { return o.text(out, d) })
 }
 
 // text prints a diagnosis for people.
-func (o *options) text(d *diagnosis.Diagnosis) error {
+func (o *options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	var out strings.Builder
 	now := o.now()
 	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict(d.State))
@@ -75,7 +57,7 @@ func (o *options) text(d *diagnosis.Diagnosis) error {
 			fmt.Fprintf(&out, "  %s\n", what)
 		}
 	}
-	_, err := io.WriteString(o.streams.Out, out.String())
+	_, err := io.WriteString(to, out.String())
 	return err
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nsinit/nsinit/pkg/cli/output"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 )
 
@@ -82,7 +83,7 @@ Not examined:
 `
 	var out bytes.Buffer
 	o := &options{streams: genericiooptions.IOStreams{Out: &out}, now: noon}
-	if err := o.text(stuckExample()); err != nil {
+	if err := o.print(stuckExample()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -92,16 +93,15 @@ Not examined:
 
 // TestMachineReadable: what is printed can be read back, and commands stay as they are.
 func TestMachineReadable(t *testing.T) {
-	for name, read := range map[string]func([]byte, any) error{
+	for name, read := range map[output.Format]func([]byte, any) error{
 		"json": json.Unmarshal,
 		"yaml": func(data []byte, into any) error { return yaml.UnmarshalStrict(data, into) },
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(string(name), func(t *testing.T) {
 			var out bytes.Buffer
-			o := &options{streams: genericiooptions.IOStreams{Out: &out}}
-			print := map[string]printer{"json": o.json, "yaml": o.yaml}[name]
+			o := &options{streams: genericiooptions.IOStreams{Out: &out}, output: name}
 			d := stuckExample()
-			if err := print(d); err != nil {
+			if err := o.print(d); err != nil {
 				t.Fatal(err)
 			}
 			var got diagnosis.Diagnosis

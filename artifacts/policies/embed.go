@@ -1,0 +1,18 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package policies holds the manifests of the policies without which nsinit guards nothing.
+package policies
+
+import "embed"
+
+// Files are the manifests of kustomization.yaml.
+//
+//go:embed stamp.yaml guard-create.yaml guard.yaml gate.yaml kustomization.yaml
+var files embed.FS
+
+// Files returns the manifests, and kustomization.yaml, which lists them.
+func Files() embed.FS { return files }

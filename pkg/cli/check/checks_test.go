@@ -1,0 +1,89 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// certificate returns one in PEM that expires after some time.
+func certificate(t *testing.T, now time.Time, left time.Duration) []byte {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(left)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// TestCertificate: the first one to expire counts.
+func TestCertificate(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	long := certificate(t, now, 365*24*time.Hour)
+	for name, test := range map[string]struct {
+		data  []byte
+		state State
+		says  string
+	}{
+		"long":         {long, OK, "valid until 2027-11-21T12:00:00Z"},
+		"soon":         {append(long, certificate(t, now, 29*24*time.Hour)...), Warning, "expires in 696h0m0s, at 2026-12-20T12:00:00Z"},
+		"expired":      {certificate(t, now, -time.Hour), Problem, "expired at 2026-11-21T11:00:00Z"},
+		"none":         {nil, Problem, "has no certificate"},
+		"not a proper": {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Problem, "cannot be parsed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := &inspection{now: now}
+			i.certificate("CA", "here", test.data)
+			if got := i.results[0]; got.State != test.state || !strings.HasPrefix(got.Message, "here: ") || !strings.Contains(got.Message, test.says) || (got.Remedy == "") != (test.state == OK) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// TestDelivered: the plugin knows every policy that is delivered, and its binding.
+func TestDelivered(t *testing.T) {
+	objects, err := delivered()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for _, object := range objects {
+		kinds[object.GetKind()]++
+	}
+	want := map[string]int{"ValidatingAdmissionPolicy": 4, "ValidatingAdmissionPolicyBinding": 4, "MutatingAdmissionPolicy": 1, "MutatingAdmissionPolicyBinding": 1}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestNormal: white space in expressions says nothing, everything else does.
+func TestNormal(t *testing.T) {
+	one := map[string]any{"a": []any{"x ==\n  'y'\n", int64(1)}, "b": map[string]any{"c": true}}
+	two := map[string]any{"a": []any{"x == 'y'", int64(1)}, "b": map[string]any{"c": true}}
+	if diff := cmp.Diff(normal(one), normal(two)); diff != "" {
+		t.Error(diff)
+	}
+	two["b"] = map[string]any{"c": false}
+	if got := firstDifference(cmp.Diff(normal(one), normal(two))); !strings.Contains(got, "true") || !strings.Contains(got, "false") {
+		t.Errorf("the difference is %q", got)
+	}
+}

@@ -1,0 +1,146 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/nsinit/nsinit/artifacts/policies"
+)
+
+// policies looks whether the policies are there, and as they are delivered.
+func (i *inspection) policies(ctx context.Context) {
+	const check, remedy = "Policies", "kubectl apply --server-side --force-conflicts -k artifacts/policies"
+	wanted, err := delivered()
+	if err != nil {
+		i.add(check, Problem, "install the plugin again", "the plugin is damaged: %v", err)
+		return
+	}
+	good := 0
+	for _, want := range wanted {
+		what := fmt.Sprintf("%s %s", want.GetKind(), want.GetName())
+		live, difference, err := i.compare(ctx, want)
+		switch {
+		case apierrors.IsNotFound(err):
+			i.add(check, Problem, remedy, "%s is missing", what)
+		case apierrors.IsForbidden(err):
+			i.unknown(check, err)
+			return
+		case err != nil:
+			i.add(check, Problem, remedy, "%s: %v", what, err)
+		case difference != "":
+			i.add(check, Problem, remedy, "%s was changed: %s", what, difference)
+		case warnings(live) != "":
+			i.add(check, Problem, remedy, "%s: %s", what, warnings(live))
+		default:
+			good++
+		}
+	}
+	if good == len(wanted) {
+		i.add(check, OK, "", "all %d objects are as delivered", good)
+	}
+}
+
+// delivered returns the objects that this version of nsinit is delivered with.
+func delivered() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, name := range []string{"gate.yaml", "guard.yaml", "stamp.yaml", "guard-create.yaml"} {
+		file, err := policies.Files().Open(name)
+		if err != nil {
+			return nil, err
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
+		for {
+			object := &unstructured.Unstructured{}
+			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if len(object.Object) > 0 {
+				objects = append(objects, object)
+			}
+		}
+	}
+	return objects, nil
+}
+
+// compare returns the live object, and where its spec differs from what applying the delivered
+// one would make of it, which is not tried in earnest. The server fills in the same defaults.
+func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+	kind := want.GroupVersionKind()
+	mapping, err := i.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, "", err
+	}
+	var client dynamic.ResourceInterface = i.dynamic.Resource(mapping.Resource)
+	live, err := client.Get(ctx, want.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return nil, "", err
+	}
+	applied, err := client.Apply(ctx, want.GetName(), want, metav1.ApplyOptions{FieldManager: "kubectl-nsinit-check", Force: true, DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return nil, "", err
+	}
+	return live, firstDifference(cmp.Diff(normal(applied.Object["spec"]), normal(live.Object["spec"]))), nil
+}
+
+// normal returns a value with every run of white space in its texts as one space: what writes
+// YAML, kustomize for instance, breaks the lines of expressions as it likes.
+func normal(value any) any {
+	switch v := value.(type) {
+	case string:
+		return strings.Join(strings.Fields(v), " ")
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = normal(v[i])
+		}
+		return list
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for key := range v {
+			object[key] = normal(v[key])
+		}
+		return object
+	}
+	return value
+}
+
+// firstDifference returns the first lines that differ, on one line.
+func firstDifference(diff string) string {
+	var lines []string
+	for line := range strings.SplitSeq(diff, "\n") {
+		if strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+") {
+			lines = append(lines, strings.Join(strings.Fields(line), " "))
+		}
+		if len(lines) == 2 {
+			break
+		}
+	}
+	return strings.Join(lines, " ")
+}
+
+// warnings returns what the API server found wrong with the expressions of a policy.
+func warnings(live *unstructured.Unstructured) string {
+	list, _, _ := unstructured.NestedSlice(live.Object, "status", "typeChecking", "expressionWarnings")
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the API server warns of its expressions: %v", list[0])
+}
