@@ -27,8 +27,9 @@ func (c *Cluster) kubectl(ctx context.Context, kubeconfig string, args ...string
 }
 
 func (c *Cluster) kubectlInput(ctx context.Context, kubeconfig, input string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
-	command.Env = append(os.Environ(), "HOME="+c.Dir) // its discovery cache belongs to this control plane
+	command := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl"), args...)
+	// Its discovery cache belongs to this control plane, and so does its plugin.
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+c.Dir, "PATH="+c.BinDir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	command.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr

@@ -25,6 +25,9 @@ func (c *Cluster) Run(ctx context.Context) (err error) {
 	if err := c.Up(ctx); err != nil {
 		return interrupted(ctx, err)
 	}
+	if err := c.AskToRetry(ctx); err != nil {
+		return interrupted(ctx, err)
+	}
 	if err := c.ensure(ctx, "policy-population", func() error { return nil }); err != nil {
 		return interrupted(ctx, err)
 	}

@@ -211,6 +211,10 @@ func (c *Cluster) nsinit(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	// Without the webhook, in front of which clients would wait, the gate itself is seen.
+	if _, err := c.admin(ctx, "delete", "--ignore-not-found", "-k", c.earlyWrites()); err != nil {
+		return err
+	}
 	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(c.Root, "artifacts", "policies")); err != nil {
 		return err
 	}
@@ -219,6 +223,14 @@ func (c *Cluster) nsinit(ctx context.Context) error {
 		return err
 	}
 	return c.gateActsAndOpens(ctx)
+}
+
+func (c *Cluster) earlyWrites() string { return filepath.Join(c.Root, "artifacts", "early-writes") }
+
+// AskToRetry installs the webhook that asks those who write too early to try again.
+func (c *Cluster) AskToRetry(ctx context.Context) error {
+	_, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.earlyWrites())
+	return err
 }
 
 // writeOverlay writes the kustomization of this control plane: the base, reached on

@@ -17,11 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission/configuration"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
@@ -51,12 +53,15 @@ type ExtraConfig struct {
 	Identity *storageidentity.Identity
 	// Configurations knows which configurations are in force.
 	Configurations *configuration.Poller
+	// EarlyWrites counts writes that came too early.
+	EarlyWrites *earlywrite.Metrics
 }
 
 // CompletedConfig can be built into a server.
 type CompletedConfig struct {
-	generic genericapiserver.CompletedConfig
-	extra   ExtraConfig
+	generic    genericapiserver.CompletedConfig
+	extra      ExtraConfig
+	namespaces corelisters.NamespaceLister
 }
 
 // Server is nsinit-apiserver.
@@ -71,7 +76,8 @@ func (c *Config) Complete() CompletedConfig {
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}
-	return CompletedConfig{generic: c.Generic.Complete(), extra: c.Extra}
+	namespaces := c.Generic.SharedInformerFactory.Core().V1().Namespaces().Lister()
+	return CompletedConfig{generic: c.Generic.Complete(), extra: c.Extra, namespaces: namespaces}
 }
 
 // New builds the server. It serves once its GenericAPIServer is prepared and run.
@@ -96,6 +102,7 @@ func (c CompletedConfig) New() (*Server, error) {
 			ReadRepairAfter: c.extra.ReadRepairAfter,
 			Identified:      c.extra.Identity.Verify,
 		},
+		EarlyWrites: earlywrite.Options{Namespaces: c.namespaces, Clock: c.extra.Clock, Metrics: c.extra.EarlyWrites},
 	}
 	group, err := provider.NewRESTStorage(c.generic.RESTOptionsGetter)
 	if err != nil {

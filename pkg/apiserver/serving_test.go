@@ -308,7 +308,7 @@ func TestAggregatedDiscovery(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"initializers", "namespaceinitializerconfigurations", "namespaceinitializerconfigurations/finalize", "namespaceinitializerconfigurations/status",
+		"earlywritereviews", "initializers", "namespaceinitializerconfigurations", "namespaceinitializerconfigurations/finalize", "namespaceinitializerconfigurations/status",
 		"namespacelifecycles", "namespacelifecycles/finalize", "namespacelifecycles/initialize", "namespacelifecycles/status",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {

@@ -24,6 +24,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/version"
@@ -61,6 +62,10 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot check etcd: %w", err)
 	}
+	earlyWrites := earlywrite.NewMetrics()
+	if err := earlyWrites.Register(o.Metrics); err != nil {
+		return nil, fmt.Errorf("cannot register metrics: %w", err)
+	}
 	return &apiserver.Config{
 		Generic: config,
 		Extra: apiserver.ExtraConfig{
@@ -72,6 +77,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			EtcdReady:       etcdReady,
 			Identity:        watched.identity,
 			Configurations:  watched.configurations,
+			EarlyWrites:     earlyWrites,
 		},
 	}, nil
 }

@@ -86,7 +86,7 @@ func inspect(ctx context.Context, clients clients, now time.Time) []Result {
 	i.records(ctx)
 	i.controllers(ctx)
 	i.configMaps(ctx)
-	i.policies(ctx)
+	i.delivered(ctx)
 	i.stamp(ctx)
 	i.servingCertificate(ctx)
 	return i.results

@@ -61,7 +61,7 @@ func TestCertificate(t *testing.T) {
 
 // TestDelivered: the plugin knows every policy that is delivered, and its binding.
 func TestDelivered(t *testing.T) {
-	objects, err := delivered()
+	objects, err := objectsOf(policyManifests)
 	if err != nil {
 		t.Fatal(err)
 	}

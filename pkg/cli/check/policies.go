@@ -20,57 +20,87 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 
+	earlywrites "github.com/nsinit/nsinit/artifacts/early-writes"
 	"github.com/nsinit/nsinit/artifacts/policies"
 )
 
-// policies looks whether the policies are there, and as they are delivered.
-func (i *inspection) policies(ctx context.Context) {
-	const check, remedy = "Policies", "kubectl apply --server-side --force-conflicts -k artifacts/policies"
-	wanted, err := delivered()
+// delivery is a set of objects that nsinit is delivered with.
+type delivery struct {
+	check string
+	// bad is what it means if one of them is missing, or was changed.
+	bad       State
+	remedy    string
+	manifests func() ([]string, error)
+	// field holds what is compared.
+	field string
+}
+
+// delivered looks whether what nsinit is delivered with is there, and as it is delivered.
+func (i *inspection) delivered(ctx context.Context) {
+	i.compareAll(ctx, delivery{check: "Policies", bad: Problem, remedy: "kubectl apply --server-side --force-conflicts -k artifacts/policies", field: "spec", manifests: policyManifests})
+	i.compareAll(ctx, delivery{check: "EarlyWrites", bad: Warning, remedy: "kubectl apply --server-side --force-conflicts -k artifacts/early-writes", field: "webhooks",
+		manifests: func() ([]string, error) { return []string{earlywrites.Webhook()}, nil }})
+}
+
+func (i *inspection) compareAll(ctx context.Context, d delivery) {
+	wanted, err := objectsOf(d.manifests)
 	if err != nil {
-		i.add(check, Problem, "install the plugin again", "the plugin is damaged: %v", err)
+		i.add(d.check, Problem, "install the plugin again", "the plugin is damaged: %v", err)
 		return
 	}
 	good := 0
 	for _, want := range wanted {
 		what := fmt.Sprintf("%s %s", want.GetKind(), want.GetName())
-		live, difference, err := i.compare(ctx, want)
+		live, difference, err := i.compare(ctx, want, d.field)
 		switch {
 		case apierrors.IsNotFound(err):
-			i.add(check, Problem, remedy, "%s is missing", what)
+			i.add(d.check, d.bad, d.remedy, "%s is missing", what)
 		case apierrors.IsForbidden(err):
-			i.unknown(check, err)
+			i.unknown(d.check, err)
 			return
 		case err != nil:
-			i.add(check, Problem, remedy, "%s: %v", what, err)
+			i.add(d.check, d.bad, d.remedy, "%s: %v", what, err)
 		case difference != "":
-			i.add(check, Problem, remedy, "%s was changed: %s", what, difference)
+			i.add(d.check, d.bad, d.remedy, "%s was changed: %s", what, difference)
 		case warnings(live) != "":
-			i.add(check, Problem, remedy, "%s: %s", what, warnings(live))
+			i.add(d.check, d.bad, d.remedy, "%s: %s", what, warnings(live))
 		default:
 			good++
 		}
 	}
 	if good == len(wanted) {
-		i.add(check, OK, "", "all %d objects are as delivered", good)
+		i.add(d.check, OK, "", "as delivered (%d)", good)
 	}
 }
 
-// delivered returns the objects that this version of nsinit is delivered with.
-func delivered() ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
+// policyManifests returns the manifests of the policies.
+func policyManifests() ([]string, error) {
+	var manifests []string
 	for _, name := range []string{"gate.yaml", "guard.yaml", "stamp.yaml", "guard-create.yaml"} {
-		file, err := policies.Files().Open(name)
+		data, err := policies.Files().ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
+		manifests = append(manifests, string(data))
+	}
+	return manifests, nil
+}
+
+// objectsOf returns the objects of manifests.
+func objectsOf(manifests func() ([]string, error)) ([]*unstructured.Unstructured, error) {
+	texts, err := manifests()
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, text := range texts {
+		decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 		for {
 			object := &unstructured.Unstructured{}
 			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+				return nil, err
 			}
 			if len(object.Object) > 0 {
 				objects = append(objects, object)
@@ -80,9 +110,9 @@ func delivered() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// compare returns the live object, and where its spec differs from what applying the delivered
+// compare returns the live object, and where a field of it differs from what applying the delivered
 // one would make of it, which is not tried in earnest. The server fills in the same defaults.
-func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructured, field string) (*unstructured.Unstructured, string, error) {
 	kind := want.GroupVersionKind()
 	mapping, err := i.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
@@ -97,7 +127,7 @@ func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructure
 	if err != nil {
 		return nil, "", err
 	}
-	return live, firstDifference(cmp.Diff(normal(applied.Object["spec"]), normal(live.Object["spec"]))), nil
+	return live, firstDifference(cmp.Diff(normal(applied.Object[field]), normal(live.Object[field]))), nil
 }
 
 // normal returns a value with every run of white space in its texts as one space: what writes

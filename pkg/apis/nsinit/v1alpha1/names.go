@@ -45,4 +45,8 @@ const (
 	// ResourceInitializers is the resource of the group nsinit.dev that exists
 	// for authorization alone: its resource names are initializers' names.
 	ResourceInitializers = "initializers"
+
+	// ResourceEarlyWriteReviews is the resource that kube-apiserver asks about writes into
+	// namespaces that are being initialized. It has no objects.
+	ResourceEarlyWriteReviews = "earlywritereviews"
 )

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializers"
 	configurationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration/storage"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
@@ -32,6 +33,8 @@ type StorageProvider struct {
 	Features featuregate.FeatureGate
 	// Records is what the installation decides about records.
 	Records lifecyclestorage.Options
+	// EarlyWrites is what answers writes that come too early need.
+	EarlyWrites earlywrite.Options
 }
 
 // NewRESTStorage returns the group with the storage of each resource and subresource.
@@ -50,6 +53,7 @@ func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (gene
 		"namespaceinitializerconfigurations/status":   configurations.Status,
 		"namespaceinitializerconfigurations/finalize": configurations.Finalize,
 		v1alpha1.ResourceInitializers:                 &initializers.REST{},
+		v1alpha1.ResourceEarlyWriteReviews:            earlywrite.New(p.EarlyWrites),
 		"namespacelifecycles":                         lifecycles.Lifecycle,
 		"namespacelifecycles/status":                  lifecycles.Status,
 		"namespacelifecycles/finalize":                lifecycles.Finalize,

@@ -1,0 +1,16 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package earlywrites holds the manifest of the webhook that asks early writers to try again.
+package earlywrites
+
+import _ "embed"
+
+//go:embed webhook.yaml
+var webhook string
+
+// Webhook returns the manifest.
+func Webhook() string { return webhook }

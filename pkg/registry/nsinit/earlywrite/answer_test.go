@@ -1,0 +1,79 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package earlywrite
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+func closedFor(age time.Duration, now time.Time, conditions ...corev1.NamespaceCondition) *corev1.Namespace {
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", CreationTimestamp: metav1.NewTime(now.Add(-age))},
+		Status:     corev1.NamespaceStatus{Conditions: conditions},
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	pending := corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonPending, Message: `waiting for initializer "x"`}
+	stalled := corev1.NamespaceCondition{Type: v1alpha1.ConditionStalled, Status: corev1.ConditionTrue, Message: "long"}
+	recovered := corev1.NamespaceCondition{Type: v1alpha1.ConditionStalled, Status: corev1.ConditionFalse, Message: "was long"}
+	failed := corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonFailed, Message: "no such cost centre"}
+	terminating := closedFor(time.Second, now, pending)
+	terminating.DeletionTimestamp = &metav1.Time{Time: now}
+	for name, test := range map[string]struct {
+		namespace *corev1.Namespace
+		retry     int32
+		says      string
+	}{
+		"not known yet":             {nil, 1, "has not recorded yet"},
+		"created in the future":     {closedFor(-time.Hour, now), 1, "has not recorded yet"},
+		"just created":              {closedFor(0, now, pending), 1, `waiting for initializer "x"`},
+		"half a second too long":    {closedFor(2500*time.Millisecond, now, pending), 2, `waiting for initializer "x"`},
+		"ten seconds":               {closedFor(10*time.Second, now, pending), 5, `waiting for initializer "x"`},
+		"days, and nobody says why": {closedFor(48*time.Hour, now, pending), 30, `waiting for initializer "x"`},
+		"stalled, and young":        {closedFor(20*time.Second, now, pending, stalled), 10, `waiting for initializer "x"`},
+		"stalled":                   {closedFor(3*time.Minute, now, pending, stalled), 0, "kubectl wait --for=condition=Ready namespace/shop"},
+		"no longer stalled":         {closedFor(20*time.Second, now, pending, recovered), 10, `waiting for initializer "x"`},
+		"failed":                    {closedFor(time.Second, now, failed), 0, "no such cost centre; it will not be opened"},
+		"being deleted":             {terminating, 0, "it is being deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := answer(&admissionv1.AdmissionRequest{UID: "u", Namespace: "shop"}, test.namespace, now)
+			if got.Allowed || got.UID != "u" || got.Result.Code != http.StatusTooManyRequests || got.Result.Reason != metav1.StatusReasonTooManyRequests {
+				t.Errorf("answered %+v", got)
+			}
+			if got.Result.Details.RetryAfterSeconds != test.retry || !strings.Contains(got.Result.Message, test.says) || !strings.Contains(got.Result.Message, `"shop"`) {
+				t.Errorf("retry after %d: %s", got.Result.Details.RetryAfterSeconds, got.Result.Message)
+			}
+		})
+	}
+}
+
+// TestPatience: clients, which try ten times again, wait long enough for initializations of up
+// to a minute, and not much longer than they have to.
+func TestPatience(t *testing.T) {
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, takes := range []time.Duration{200 * time.Millisecond, 3 * time.Second, 20 * time.Second, time.Minute} {
+		now, tries := created, 0
+		for ; now.Sub(created) < takes; tries++ {
+			now = now.Add(retryAfter(closedFor(now.Sub(created), now), now))
+		}
+		if waited := now.Sub(created); tries > 10 || waited > max(time.Second, takes*3/2+time.Second) {
+			t.Errorf("an initialization that takes %s is waited for in %d tries, until %s", takes, tries, waited)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// kepManifest is the manifest of which the KEP says that kubectl apply fails on it.
+const kepManifest = `
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: %[1]s
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  namespace: %[1]s
+  name: namespace-editors
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: edit
+subjects:
+- kind: Group
+  apiGroup: rbac.authorization.k8s.io
+  name: team-a@corp.com
+`
+
+// askToRetry installs the webhook, waits until it is in force, and takes it away when the test
+// ends. An initializer "waits.example.com" must be registered, and stay pending.
+func (c *cluster) askToRetry(t *testing.T, tenant *rest.Config) {
+	t.Helper()
+	dir := filepath.Join(c.root, "artifacts", "early-writes")
+	if out, err := c.kubectl("apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
+		t.Fatal(err, out)
+	}
+	closed := c.createNamespace(t, c.admin)
+	probe := func(answered func(error) bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if err := once(ctx, tenant, closed.Name); !answered(err) {
+				return fmt.Errorf("a write was answered with: %w", err)
+			}
+			return nil
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := c.kubectl("delete", "-k", dir); err != nil {
+			t.Error(err, out)
+		}
+		eventually(t, "the webhook is gone", probe(apierrors.IsForbidden))
+	})
+	eventually(t, "the webhook is in force", probe(apierrors.IsTooManyRequests))
+}
+
+// once writes into a namespace and does not try again.
+func once(ctx context.Context, config *rest.Config, namespace string) error {
+	return kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient().Post().Namespace(namespace).Resource("configmaps").
+		Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}).MaxRetries(0).Do(ctx).Error()
+}
+
+// earlyWrites returns how many writes nsinit-apiserver was asked about so far.
+func (c *cluster) earlyWrites(t *testing.T) (total int) {
+	t.Helper()
+	data, err := c.nsinitMetrics(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(string(data), "\n") {
+		var count int
+		if name, value, _ := strings.Cut(line, " "); strings.HasPrefix(name, "nsinit_early_writes_total{") {
+			if _, err := fmt.Sscan(value, &count); err != nil {
+				t.Fatal(err)
+			}
+			total += count
+		}
+	}
+	return total
+}
+
+// TestApplyJustWorks: a namespace and its content are written in one go, while the
+// initialization takes its time.
+func TestApplyJustWorks(t *testing.T) {
+	c := connect(t)
+	c.configure(t, named("waits.example.com")...)
+	team := c.user(t, "e2e-team",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create", "get", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"edit"}, Verbs: []string{"bind"}})
+	c.askToRetry(t, team)
+
+	for _, takes := range []time.Duration{200 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
+		for name, apply := range map[string]func(namespace string) (string, error){
+			"kubectl": func(namespace string) (string, error) {
+				return c.kubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--as=e2e-team")
+			},
+			"kubectl, server-side": func(namespace string) (string, error) {
+				return c.kubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--server-side", "--as=e2e-team")
+			},
+			"client-go": func(namespace string) (string, error) { return "", program(t.Context(), team, namespace) },
+		} {
+			t.Run(fmt.Sprintf("%s in %s", name, takes), func(t *testing.T) {
+				t.Parallel()
+				namespace := uniqueName("apply")
+				t.Cleanup(func() {
+					_ = c.core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+				})
+				before := c.earlyWrites(t)
+				began, applied := time.Now(), make(chan error, 1)
+				go func() {
+					out, err := apply(namespace)
+					if err != nil {
+						err = fmt.Errorf("%w\n%s", err, out)
+					}
+					applied <- err
+				}()
+				c.waitCurrent(t, namespace, "waits.example.com")
+				time.Sleep(takes) // this is the work of the initializer
+				c.removeFirst(t, namespace)
+				err := <-applied
+				took := time.Since(began)
+				if err != nil {
+					t.Fatalf("after %s: %v", took, err)
+				}
+				if took < takes {
+					t.Errorf("it took %s, and the initialization %s", took, takes)
+				}
+				binding, err := c.core.RbacV1().RoleBindings(namespace).Get(t.Context(), "namespace-editors", metav1.GetOptions{})
+				if err != nil || c.isClosed(t, namespace) {
+					t.Errorf("closed: %v, the role binding: %v", c.isClosed(t, namespace), err)
+				}
+				if c.earlyWrites(t) == before {
+					t.Error("no write came too early, so the test shows nothing")
+				}
+				t.Logf("initialization %s: written after %s (%s)", takes, took.Round(10*time.Millisecond), binding.CreationTimestamp.UTC().Format(time.TimeOnly))
+			})
+		}
+	}
+}
+
+// program does what the manifest says, with the typed client, and nothing to make it wait.
+func program(ctx context.Context, config *rest.Config, namespace string) error {
+	client := kubernetes.NewForConfigOrDie(config)
+	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err := client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "namespace-editors"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "team-a@corp.com"}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// TestEarlyWrites: who is asked to try again, and who is not asked at all.
+func TestEarlyWrites(t *testing.T) {
+	c := connect(t)
+	c.configure(t, named("waits.example.com")...)
+	tenant := c.user(t, "e2e-early", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"create", "get"}})
+	initializer := c.user(t, "e2e-initializer", initialize(), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}})
+	powerless := c.user(t, "e2e-powerless", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
+	c.askToRetry(t, tenant)
+	ctx := t.Context()
+	closed, open := c.createNamespace(t, tenant).Name, c.createNamespace(t, tenant).Name
+	for _, namespace := range []string{closed, open} {
+		c.waitCurrent(t, namespace, "waits.example.com")
+	}
+	c.removeFirst(t, open)
+	c.waitReady(t, open)
+
+	err := once(ctx, tenant, closed)
+	seconds, retry := apierrors.SuggestsClientDelay(err)
+	if !apierrors.IsTooManyRequests(err) || !retry || seconds < 1 || !strings.Contains(err.Error(), `waiting for initializer "waits.example.com"`) {
+		t.Errorf("a tenant is told: %v (%d s)", err, seconds)
+	}
+
+	// Nobody is asked about these.
+	asked := c.earlyWrites(t)
+	for range 20 {
+		if err := once(ctx, tenant, open); err != nil {
+			t.Fatalf("a write into an open namespace: %v", err)
+		}
+	}
+	if err := once(ctx, initializer, closed); err != nil {
+		t.Errorf("an initializer's write: %v", err)
+	}
+	if err := once(ctx, powerless, closed); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "nsinit") {
+		t.Errorf("who has no rights is told: %v", err)
+	}
+	if _, err := c.kubectl("auth", "can-i", "create", "configmaps", "--namespace", closed, "--as=e2e-early"); err != nil {
+		t.Error(err)
+	}
+	if now := c.earlyWrites(t); now != asked {
+		t.Errorf("nsinit-apiserver was asked %d times about writes that are not too early", now-asked)
+	}
+
+	// It fails open, and the gate holds.
+	c.dev(t, "stop", "nsinit-apiserver")
+	t.Cleanup(func() { c.dev(t, "start", "nsinit-apiserver") })
+	if err := refused(once(ctx, tenant, closed), closed); err != nil {
+		t.Errorf("without nsinit-apiserver: %v", err)
+	}
+	c.dev(t, "start", "nsinit-apiserver")
+	eventually(t, "it is asked again", func(ctx context.Context) error {
+		if err := once(ctx, tenant, closed); !apierrors.IsTooManyRequests(err) {
+			return fmt.Errorf("answered: %w", err)
+		}
+		return nil
+	})
+
+	// A namespace that will not be opened is not waited for.
+	if _, err := c.kubectl("delete", "namespace", closed, "--wait=false"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a namespace that is being deleted", func(ctx context.Context) error {
+		err := once(ctx, tenant, closed)
+		if _, retry := apierrors.SuggestsClientDelay(err); err == nil || retry || (apierrors.IsTooManyRequests(err) && !strings.Contains(err.Error(), "being deleted")) {
+			return fmt.Errorf("answered: %w", err)
+		}
+		return nil
+	})
+}
+
+// TestTenantWithoutRights: whose rights come from an initializer alone is refused by RBAC before
+// anybody could ask them to wait. The plugin waits, and so does kubectl wait.
+func TestTenantWithoutRights(t *testing.T) {
+	c := connect(t)
+	c.configure(t, named("waits.example.com")...)
+	early := c.user(t, "e2e-early", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}})
+	c.askToRetry(t, early)
+	c.user(t, "e2e-self-service", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch"}})
+	// The initializer gives the creator their rights.
+	grant := func(namespace string) {
+		t.Helper()
+		c.waitCurrent(t, namespace, "waits.example.com")
+		if out, err := c.kubectl("create", "rolebinding", "creator", "--clusterrole=admin", "--user=e2e-self-service", "--namespace", namespace); err != nil {
+			t.Fatal(err, out)
+		}
+		c.removeFirst(t, namespace)
+	}
+	_, content, _ := strings.Cut(kepManifest, "---\n")
+	remove := func(namespace string) {
+		_ = c.core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+	}
+
+	namespace := uniqueName("self")
+	t.Cleanup(func() { remove(namespace) })
+	out, err := c.kubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--as=e2e-self-service")
+	if err == nil || !strings.Contains(err.Error(), `User "e2e-self-service" cannot get resource "rolebindings"`) || strings.Contains(err.Error(), "nsinit.dev") {
+		t.Errorf("at once: %v\n%s", err, out)
+	}
+	t.Logf("in one go: %v", err)
+	grant(namespace)
+	if out, err := c.kubectl("wait", "--for=condition=Ready", "namespace/"+namespace, "--as=e2e-self-service", "--timeout="+patience.String()); err != nil {
+		t.Fatal(err, out)
+	}
+	if out, err := c.kubectlInput(fmt.Sprintf(content, namespace), "apply", "--as=e2e-self-service"); err != nil {
+		t.Errorf("after kubectl wait: %v\n%s", err, out)
+	}
+
+	another := uniqueName("self")
+	t.Cleanup(func() { remove(another) })
+	created := make(chan string, 1)
+	go func() {
+		stdout, stderr, code := c.plugin(t, "create", another, "--as=e2e-self-service")
+		created <- fmt.Sprintf("exit code %d: %s%s", code, stdout, stderr)
+	}()
+	grant(another)
+	if out := <-created; !strings.HasPrefix(out, "exit code 0:") {
+		t.Fatal(out)
+	}
+	if out, err := c.kubectlInput(fmt.Sprintf(content, another), "apply", "--as=e2e-self-service"); err != nil {
+		t.Errorf("after kubectl nsinit create: %v\n%s", err, out)
+	}
+}
