@@ -146,8 +146,5 @@ func (c *Cluster) nsinitControllerManagerArgs() []string {
 }
 
 func (c *Cluster) policyPopulationArgs() []string {
-	return append(flags(
-		"kubeconfig", c.path("policy-population.kubeconfig"),
-		"manifests", filepath.Join(c.Root, "vendor-hooks", "policy-population", "manifests", "default.yaml"),
-	), "-v=2")
+	return append(flags("kubeconfig", c.path("policy-population.kubeconfig")), "-v=2")
 }

@@ -310,6 +310,7 @@ func TestAggregatedDiscovery(t *testing.T) {
 	want := []string{
 		"earlywritereviews", "initializers", "namespaceinitializerconfigurations", "namespaceinitializerconfigurations/finalize", "namespaceinitializerconfigurations/status",
 		"namespacelifecycles", "namespacelifecycles/finalize", "namespacelifecycles/initialize", "namespacelifecycles/status",
+		"namespacepopulations", "namespacepopulations/status", "populatednamespaces", "populatednamespaces/status",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

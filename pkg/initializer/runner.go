@@ -174,10 +174,27 @@ func (r *Runner) act(ctx context.Context) error {
 		}
 		return nil
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if r.options.Alongside != nil {
+		group.Go(func() {
+			if err := r.options.Alongside(ctx); err != nil && ctx.Err() == nil {
+				cancel(&alongsideError{err})
+			}
+		})
+	}
 	klog.FromContext(ctx).Info("Waiting for namespaces", "workers", r.options.Workers)
 	workers.Run(ctx, r.queue, r.options.Workers, r.take)
+	if failed, ok := errors.AsType[*alongsideError](context.Cause(ctx)); ok {
+		return failed.err
+	}
 	return nil
 }
+
+// alongsideError is why what runs alongside has ended.
+type alongsideError struct{ err error }
+
+func (e *alongsideError) Error() string { return e.err.Error() }
 
 // HasSynced says whether the initializer sees the namespaces whose turn it is.
 func (r *Runner) HasSynced() bool {
@@ -191,6 +208,17 @@ func (r *Runner) HasSynced() bool {
 
 // following says whether another replica acts.
 func (r *Runner) following() bool { return r.waiting.Load() }
+
+// Retry calls the functions at once for every namespace whose last call failed, instead of when
+// its delay is over. It is for initializers that see that what was in the way has changed.
+func (r *Runner) Retry() {
+	for _, informer := range r.watches {
+		for _, name := range informer.GetStore().ListKeys() {
+			r.queue.Forget(name)
+			r.queue.Add(name)
+		}
+	}
+}
 
 func (r *Runner) mayStart(object any) {
 	if record, ok := object.(*v1alpha1.NamespaceLifecycle); ok {

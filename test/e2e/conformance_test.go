@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/initializer/conformance"
 )
 
@@ -24,16 +23,13 @@ import (
 func TestConformance(t *testing.T) {
 	c := connect(t)
 	const name = "policy-population.nsinit.dev"
-	configurations := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
-	configuration, err := configurations.Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "50-policy-population"}, Initializers: named(name),
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
+	example := filepath.Join(c.root, "artifacts", "examples", "policy-population.yaml")
+	if out, err := c.kubectl("apply", "-f", example); err != nil {
+		t.Fatal(err, out)
 	}
 	t.Cleanup(func() {
-		if err := configurations.Delete(context.Background(), configuration.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
+		if out, err := c.kubectl("delete", "-f", example); err != nil {
+			t.Error(err, out)
 		}
 		c.waitInForce(t)
 	})
@@ -42,8 +38,7 @@ func TestConformance(t *testing.T) {
 		Config: c.admin,
 		Name:   name,
 		Start: func(t *testing.T) func() {
-			process := c.run(t, "policy-population", "--kubeconfig="+filepath.Join(c.dir, "policy-population.kubeconfig"),
-				"--manifests="+filepath.Join(c.root, "vendor-hooks", "policy-population", "manifests", "default.yaml"))
+			process := c.startPopulation(t)
 			return func() { _ = process.Kill() }
 		},
 		Check: func(ctx context.Context, namespace *corev1.Namespace) error {

@@ -40,6 +40,10 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&NamespaceInitializerConfigurationList{},
 		&NamespaceLifecycle{},
 		&NamespaceLifecycleList{},
+		&NamespacePopulation{},
+		&NamespacePopulationList{},
+		&PopulatedNamespace{},
+		&PopulatedNamespaceList{},
 	)
 	return nil
 }

@@ -42,8 +42,26 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &nsinitv1alpha1.NamespaceLifecycleSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceLifecycleStatus"):
 		return &nsinitv1alpha1.NamespaceLifecycleStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespacePopulation"):
+		return &nsinitv1alpha1.NamespacePopulationApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespacePopulationSpec"):
+		return &nsinitv1alpha1.NamespacePopulationSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("NamespacePopulationStatus"):
+		return &nsinitv1alpha1.NamespacePopulationStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PlannedInitializer"):
 		return &nsinitv1alpha1.PlannedInitializerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PopulatedNamespace"):
+		return &nsinitv1alpha1.PopulatedNamespaceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PopulatedNamespaceSpec"):
+		return &nsinitv1alpha1.PopulatedNamespaceSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PopulatedNamespaceStatus"):
+		return &nsinitv1alpha1.PopulatedNamespaceStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PopulatedObject"):
+		return &nsinitv1alpha1.PopulatedObjectApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PopulationManifest"):
+		return &nsinitv1alpha1.PopulationManifestApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PopulationManifestStatus"):
+		return &nsinitv1alpha1.PopulationManifestStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RegisteredInitializer"):
 		return &nsinitv1alpha1.RegisteredInitializerApplyConfiguration{}
 

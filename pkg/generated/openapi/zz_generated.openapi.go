@@ -35,7 +35,18 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.NamespaceLifecycleList{}.OpenAPIModelName():                  schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleList(ref),
 		v1alpha1.NamespaceLifecycleSpec{}.OpenAPIModelName():                  schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref),
 		v1alpha1.NamespaceLifecycleStatus{}.OpenAPIModelName():                schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref),
+		v1alpha1.NamespacePopulation{}.OpenAPIModelName():                     schema_pkg_apis_nsinit_v1alpha1_NamespacePopulation(ref),
+		v1alpha1.NamespacePopulationList{}.OpenAPIModelName():                 schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationList(ref),
+		v1alpha1.NamespacePopulationSpec{}.OpenAPIModelName():                 schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref),
+		v1alpha1.NamespacePopulationStatus{}.OpenAPIModelName():               schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref),
 		v1alpha1.PlannedInitializer{}.OpenAPIModelName():                      schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref),
+		v1alpha1.PopulatedNamespace{}.OpenAPIModelName():                      schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespace(ref),
+		v1alpha1.PopulatedNamespaceList{}.OpenAPIModelName():                  schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceList(ref),
+		v1alpha1.PopulatedNamespaceSpec{}.OpenAPIModelName():                  schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceSpec(ref),
+		v1alpha1.PopulatedNamespaceStatus{}.OpenAPIModelName():                schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceStatus(ref),
+		v1alpha1.PopulatedObject{}.OpenAPIModelName():                         schema_pkg_apis_nsinit_v1alpha1_PopulatedObject(ref),
+		v1alpha1.PopulationManifest{}.OpenAPIModelName():                      schema_pkg_apis_nsinit_v1alpha1_PopulationManifest(ref),
+		v1alpha1.PopulationManifestStatus{}.OpenAPIModelName():                schema_pkg_apis_nsinit_v1alpha1_PopulationManifestStatus(ref),
 		v1alpha1.RegisteredInitializer{}.OpenAPIModelName():                   schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializer(ref),
 		resource.Quantity{}.OpenAPIModelName():                                schema_apimachinery_pkg_api_resource_Quantity(ref),
 		v1.APIGroup{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_APIGroup(ref),
@@ -730,6 +741,223 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 	}
 }
 
+func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NamespacePopulation says what is put into new namespaces before their tenants may act: manifests with parameters, which the initializer policy-population applies with its own identity. Populations are applied in the order of their names; the order of the manifests within each is kept. The idea is that of the Namespace Population proposal, of which the Namespace Initializer KEP tells in its first user story.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. The name decides the order in which populations are applied. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says what is applied, and where.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.NamespacePopulationSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what came of it.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.NamespacePopulationStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.NamespacePopulationSpec{}.OpenAPIModelName(), v1alpha1.NamespacePopulationStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NamespacePopulationList is a list of populations.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items is the list of populations.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.NamespacePopulation{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.NamespacePopulation{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NamespacePopulationSpec says what is applied, and where.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespaceSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespaceSelector selects namespaces by their labels. Absent: all of them.",
+							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"manifests": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "manifests are applied in this order.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PopulationManifest{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PopulationManifest{}.OpenAPIModelName(), v1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NamespacePopulationStatus is what came of a population.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation that the rest of the status is about.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions: Applied is True if every manifest could be applied wherever it should be, and says otherwise what is in the way.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"namespaces": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespaces is the number of namespaces that have objects of the population.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"manifests": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "manifests tells of each manifest.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PopulationManifestStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PopulationManifestStatus{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -779,6 +1007,379 @@ func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 		},
 		Dependencies: []string{
 			v1alpha1.ConfigurationReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespace(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulatedNamespace records what NamespacePopulations put into the core Namespace of the same name. policy-population writes it down before it acts, so that nothing is forgotten, and it is removed with the namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard object metadata. The name is that of the namespace. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec says which namespace this is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PopulatedNamespaceSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is what was applied.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PopulatedNamespaceStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PopulatedNamespaceSpec{}.OpenAPIModelName(), v1alpha1.PopulatedNamespaceStatus{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulatedNamespaceList is a list of records of populated namespaces.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata is the standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items is the list of records.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PopulatedNamespace{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PopulatedNamespace{}.OpenAPIModelName(), v1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulatedNamespaceSpec says which namespace this is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespaceUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespaceUID is the UID of the namespace. It cannot be changed: another namespace of the same name has a record of its own.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"namespaceUID"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulatedNamespaceStatus is what was applied.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions: Applied is True if every object is as its manifest says, or was when the namespace was opened.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"objects": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "objects are those that were applied, or should be, in the order in which they are applied.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PopulatedObject{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PopulatedObject{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulatedObject is an object that was applied, or should be.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"population": {
+						SchemaProps: spec.SchemaProps{
+							Description: "population is the name of the NamespacePopulation.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"manifest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "manifest is the name of the manifest in it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "apiVersion is the group and version of the object. It is empty if the manifest could not be evaluated.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is the kind of the object.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the object.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid is the UID of the object that was applied.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"prunePolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "prunePolicy is that of the manifest when the object was applied.\n\nPossible enum values:\n - `\"Delete\"` deletes the object.\n - `\"Orphan\"` leaves it where it is.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Delete", "Orphan"},
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is Pending, Applied or Failed.\n\nPossible enum values:\n - `\"Applied\"` : it was applied.\n - `\"Failed\"` : it could not be applied, or not deleted.\n - `\"Pending\"` : it is about to be applied.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Applied", "Failed", "Pending"},
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says why it failed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lastAppliedTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastAppliedTime is when it was last applied.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"population", "manifest", "state"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulationManifest is one object that namespaces get.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name identifies the manifest within its population. It is a DNS label.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"when": {
+						SchemaProps: spec.SchemaProps{
+							Description: "when is a CEL expression that yields true or false. If it yields false, the namespace does not get the object. It sees what the template's expressions see. Absent: every namespace that is selected gets it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"driftPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "driftPolicy says what happens after the namespace was opened. Ignore, the default: the object belongs to the namespace's tenants. Repair: it follows the manifest, and comes back if it is changed or deleted.\n\nPossible enum values:\n - `\"Ignore\"` leaves the object to the namespace's tenants.\n - `\"Repair\"` makes the object follow its manifest.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Ignore", "Repair"},
+						},
+					},
+					"prunePolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "prunePolicy says what happens to the objects when the manifest is taken out of the population, or the population is deleted. Delete, the default: they are deleted. Orphan: they stay.\n\nPossible enum values:\n - `\"Delete\"` deletes the object.\n - `\"Orphan\"` leaves it where it is.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Delete", "Orphan"},
+						},
+					},
+					"template": {
+						SchemaProps: spec.SchemaProps{
+							Description: "template is the object. Strings in it may hold CEL expressions in ${...}, which see namespaceObject (with metadata.name, uid, labels and annotations), creator (the user who created the namespace) and creatorGroups; $${ stands for a literal ${. A string that is one expression takes the type of what it yields. apiVersion, kind and metadata.name are required, metadata.namespace is set by nsinit.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name", "template"},
+			},
+		},
+		Dependencies: []string{
+			runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulationManifestStatus is what came of one manifest.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is that of the manifest.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"applied": {
+						SchemaProps: spec.SchemaProps{
+							Description: "applied is the number of namespaces in which it was applied.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failed is the number of namespaces in which it could not be applied.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says why, for the namespace that is named.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is one of those in which it failed, the first by name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "applied", "failed"},
+			},
+		},
 	}
 }
 

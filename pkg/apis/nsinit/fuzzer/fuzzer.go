@@ -9,6 +9,9 @@ SPDX-License-Identifier: Apache-2.0
 package fuzzer
 
 import (
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime"
 	runtimeserializer "k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/randfill"
 
@@ -26,6 +29,19 @@ func Funcs(runtimeserializer.CodecFactory) []any {
 				timeout := v1alpha1.DefaultTimeoutSeconds
 				obj.TimeoutSeconds = &timeout
 			}
+		},
+		func(obj *nsinit.PopulationManifest, c randfill.Continue) {
+			c.FillNoCustom(obj)
+			if obj.DriftPolicy == "" {
+				obj.DriftPolicy = nsinit.DriftIgnore
+			}
+			if obj.PrunePolicy == "" {
+				obj.PrunePolicy = nsinit.PruneDelete
+			}
+		},
+		// Templates are objects in JSON.
+		func(obj *runtime.RawExtension, c randfill.Continue) {
+			*obj = runtime.RawExtension{Raw: []byte(`{"kind":"` + strconv.Itoa(int(c.Uint32())) + `"}`)}
 		},
 		// An empty list and none are the same, and protobuf knows no difference.
 		func(obj *nsinit.NamespaceInitializers, c randfill.Continue) {

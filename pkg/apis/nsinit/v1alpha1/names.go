@@ -11,6 +11,10 @@ const (
 	// policy sets it at creation, the lifecycle controller removes it once.
 	LabelInitializing = "nsinit.dev/initializing"
 
+	// LabelPopulation is on every object of a NamespacePopulation. It holds the
+	// name of the population.
+	LabelPopulation = "nsinit.dev/population"
+
 	// AnnotationCreatedBy holds the user name of whoever created the namespace.
 	AnnotationCreatedBy = "nsinit.dev/created-by"
 

@@ -42,6 +42,10 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&NamespaceInitializerConfigurationList{},
 		&NamespaceLifecycle{},
 		&NamespaceLifecycleList{},
+		&NamespacePopulation{},
+		&NamespacePopulationList{},
+		&PopulatedNamespace{},
+		&PopulatedNamespaceList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

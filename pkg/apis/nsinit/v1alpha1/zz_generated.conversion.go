@@ -146,6 +146,46 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.AddGeneratedConversionFunc((*NamespacePopulation)(nil), (*nsinit.NamespacePopulation)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_NamespacePopulation_To_nsinit_NamespacePopulation(a.(*NamespacePopulation), b.(*nsinit.NamespacePopulation), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.NamespacePopulation)(nil), (*NamespacePopulation)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_NamespacePopulation_To_v1alpha1_NamespacePopulation(a.(*nsinit.NamespacePopulation), b.(*NamespacePopulation), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*NamespacePopulationList)(nil), (*nsinit.NamespacePopulationList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_NamespacePopulationList_To_nsinit_NamespacePopulationList(a.(*NamespacePopulationList), b.(*nsinit.NamespacePopulationList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.NamespacePopulationList)(nil), (*NamespacePopulationList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_NamespacePopulationList_To_v1alpha1_NamespacePopulationList(a.(*nsinit.NamespacePopulationList), b.(*NamespacePopulationList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*NamespacePopulationSpec)(nil), (*nsinit.NamespacePopulationSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_NamespacePopulationSpec_To_nsinit_NamespacePopulationSpec(a.(*NamespacePopulationSpec), b.(*nsinit.NamespacePopulationSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.NamespacePopulationSpec)(nil), (*NamespacePopulationSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_NamespacePopulationSpec_To_v1alpha1_NamespacePopulationSpec(a.(*nsinit.NamespacePopulationSpec), b.(*NamespacePopulationSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*NamespacePopulationStatus)(nil), (*nsinit.NamespacePopulationStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_NamespacePopulationStatus_To_nsinit_NamespacePopulationStatus(a.(*NamespacePopulationStatus), b.(*nsinit.NamespacePopulationStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.NamespacePopulationStatus)(nil), (*NamespacePopulationStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_NamespacePopulationStatus_To_v1alpha1_NamespacePopulationStatus(a.(*nsinit.NamespacePopulationStatus), b.(*NamespacePopulationStatus), scope)
+	}); err != nil {
+		return err
+	}
 	if err := s.AddGeneratedConversionFunc((*PlannedInitializer)(nil), (*nsinit.PlannedInitializer)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_PlannedInitializer_To_nsinit_PlannedInitializer(a.(*PlannedInitializer), b.(*nsinit.PlannedInitializer), scope)
 	}); err != nil {
@@ -153,6 +193,76 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*nsinit.PlannedInitializer)(nil), (*PlannedInitializer)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_nsinit_PlannedInitializer_To_v1alpha1_PlannedInitializer(a.(*nsinit.PlannedInitializer), b.(*PlannedInitializer), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PopulatedNamespace)(nil), (*nsinit.PopulatedNamespace)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PopulatedNamespace_To_nsinit_PopulatedNamespace(a.(*PopulatedNamespace), b.(*nsinit.PopulatedNamespace), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.PopulatedNamespace)(nil), (*PopulatedNamespace)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_PopulatedNamespace_To_v1alpha1_PopulatedNamespace(a.(*nsinit.PopulatedNamespace), b.(*PopulatedNamespace), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PopulatedNamespaceList)(nil), (*nsinit.PopulatedNamespaceList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PopulatedNamespaceList_To_nsinit_PopulatedNamespaceList(a.(*PopulatedNamespaceList), b.(*nsinit.PopulatedNamespaceList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.PopulatedNamespaceList)(nil), (*PopulatedNamespaceList)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_PopulatedNamespaceList_To_v1alpha1_PopulatedNamespaceList(a.(*nsinit.PopulatedNamespaceList), b.(*PopulatedNamespaceList), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PopulatedNamespaceSpec)(nil), (*nsinit.PopulatedNamespaceSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PopulatedNamespaceSpec_To_nsinit_PopulatedNamespaceSpec(a.(*PopulatedNamespaceSpec), b.(*nsinit.PopulatedNamespaceSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.PopulatedNamespaceSpec)(nil), (*PopulatedNamespaceSpec)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_PopulatedNamespaceSpec_To_v1alpha1_PopulatedNamespaceSpec(a.(*nsinit.PopulatedNamespaceSpec), b.(*PopulatedNamespaceSpec), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PopulatedNamespaceStatus)(nil), (*nsinit.PopulatedNamespaceStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PopulatedNamespaceStatus_To_nsinit_PopulatedNamespaceStatus(a.(*PopulatedNamespaceStatus), b.(*nsinit.PopulatedNamespaceStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.PopulatedNamespaceStatus)(nil), (*PopulatedNamespaceStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_PopulatedNamespaceStatus_To_v1alpha1_PopulatedNamespaceStatus(a.(*nsinit.PopulatedNamespaceStatus), b.(*PopulatedNamespaceStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PopulatedObject)(nil), (*nsinit.PopulatedObject)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PopulatedObject_To_nsinit_PopulatedObject(a.(*PopulatedObject), b.(*nsinit.PopulatedObject), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.PopulatedObject)(nil), (*PopulatedObject)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_PopulatedObject_To_v1alpha1_PopulatedObject(a.(*nsinit.PopulatedObject), b.(*PopulatedObject), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PopulationManifest)(nil), (*nsinit.PopulationManifest)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PopulationManifest_To_nsinit_PopulationManifest(a.(*PopulationManifest), b.(*nsinit.PopulationManifest), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.PopulationManifest)(nil), (*PopulationManifest)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_PopulationManifest_To_v1alpha1_PopulationManifest(a.(*nsinit.PopulationManifest), b.(*PopulationManifest), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*PopulationManifestStatus)(nil), (*nsinit.PopulationManifestStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_PopulationManifestStatus_To_nsinit_PopulationManifestStatus(a.(*PopulationManifestStatus), b.(*nsinit.PopulationManifestStatus), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddGeneratedConversionFunc((*nsinit.PopulationManifestStatus)(nil), (*PopulationManifestStatus)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_nsinit_PopulationManifestStatus_To_v1alpha1_PopulationManifestStatus(a.(*nsinit.PopulationManifestStatus), b.(*PopulationManifestStatus), scope)
 	}); err != nil {
 		return err
 	}
@@ -439,6 +549,100 @@ func Convert_nsinit_NamespaceLifecycleStatus_To_v1alpha1_NamespaceLifecycleStatu
 	return autoConvert_nsinit_NamespaceLifecycleStatus_To_v1alpha1_NamespaceLifecycleStatus(in, out, s)
 }
 
+func autoConvert_v1alpha1_NamespacePopulation_To_nsinit_NamespacePopulation(in *NamespacePopulation, out *nsinit.NamespacePopulation, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_NamespacePopulationSpec_To_nsinit_NamespacePopulationSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_NamespacePopulationStatus_To_nsinit_NamespacePopulationStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_NamespacePopulation_To_nsinit_NamespacePopulation is an autogenerated conversion function.
+func Convert_v1alpha1_NamespacePopulation_To_nsinit_NamespacePopulation(in *NamespacePopulation, out *nsinit.NamespacePopulation, s conversion.Scope) error {
+	return autoConvert_v1alpha1_NamespacePopulation_To_nsinit_NamespacePopulation(in, out, s)
+}
+
+func autoConvert_nsinit_NamespacePopulation_To_v1alpha1_NamespacePopulation(in *nsinit.NamespacePopulation, out *NamespacePopulation, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_nsinit_NamespacePopulationSpec_To_v1alpha1_NamespacePopulationSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_nsinit_NamespacePopulationStatus_To_v1alpha1_NamespacePopulationStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_nsinit_NamespacePopulation_To_v1alpha1_NamespacePopulation is an autogenerated conversion function.
+func Convert_nsinit_NamespacePopulation_To_v1alpha1_NamespacePopulation(in *nsinit.NamespacePopulation, out *NamespacePopulation, s conversion.Scope) error {
+	return autoConvert_nsinit_NamespacePopulation_To_v1alpha1_NamespacePopulation(in, out, s)
+}
+
+func autoConvert_v1alpha1_NamespacePopulationList_To_nsinit_NamespacePopulationList(in *NamespacePopulationList, out *nsinit.NamespacePopulationList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]nsinit.NamespacePopulation)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_NamespacePopulationList_To_nsinit_NamespacePopulationList is an autogenerated conversion function.
+func Convert_v1alpha1_NamespacePopulationList_To_nsinit_NamespacePopulationList(in *NamespacePopulationList, out *nsinit.NamespacePopulationList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_NamespacePopulationList_To_nsinit_NamespacePopulationList(in, out, s)
+}
+
+func autoConvert_nsinit_NamespacePopulationList_To_v1alpha1_NamespacePopulationList(in *nsinit.NamespacePopulationList, out *NamespacePopulationList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]NamespacePopulation)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_nsinit_NamespacePopulationList_To_v1alpha1_NamespacePopulationList is an autogenerated conversion function.
+func Convert_nsinit_NamespacePopulationList_To_v1alpha1_NamespacePopulationList(in *nsinit.NamespacePopulationList, out *NamespacePopulationList, s conversion.Scope) error {
+	return autoConvert_nsinit_NamespacePopulationList_To_v1alpha1_NamespacePopulationList(in, out, s)
+}
+
+func autoConvert_v1alpha1_NamespacePopulationSpec_To_nsinit_NamespacePopulationSpec(in *NamespacePopulationSpec, out *nsinit.NamespacePopulationSpec, s conversion.Scope) error {
+	*out = *(*nsinit.NamespacePopulationSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_NamespacePopulationSpec_To_nsinit_NamespacePopulationSpec is an autogenerated conversion function.
+func Convert_v1alpha1_NamespacePopulationSpec_To_nsinit_NamespacePopulationSpec(in *NamespacePopulationSpec, out *nsinit.NamespacePopulationSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_NamespacePopulationSpec_To_nsinit_NamespacePopulationSpec(in, out, s)
+}
+
+func autoConvert_nsinit_NamespacePopulationSpec_To_v1alpha1_NamespacePopulationSpec(in *nsinit.NamespacePopulationSpec, out *NamespacePopulationSpec, s conversion.Scope) error {
+	*out = *(*NamespacePopulationSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_nsinit_NamespacePopulationSpec_To_v1alpha1_NamespacePopulationSpec is an autogenerated conversion function.
+func Convert_nsinit_NamespacePopulationSpec_To_v1alpha1_NamespacePopulationSpec(in *nsinit.NamespacePopulationSpec, out *NamespacePopulationSpec, s conversion.Scope) error {
+	return autoConvert_nsinit_NamespacePopulationSpec_To_v1alpha1_NamespacePopulationSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_NamespacePopulationStatus_To_nsinit_NamespacePopulationStatus(in *NamespacePopulationStatus, out *nsinit.NamespacePopulationStatus, s conversion.Scope) error {
+	*out = *(*nsinit.NamespacePopulationStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_NamespacePopulationStatus_To_nsinit_NamespacePopulationStatus is an autogenerated conversion function.
+func Convert_v1alpha1_NamespacePopulationStatus_To_nsinit_NamespacePopulationStatus(in *NamespacePopulationStatus, out *nsinit.NamespacePopulationStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_NamespacePopulationStatus_To_nsinit_NamespacePopulationStatus(in, out, s)
+}
+
+func autoConvert_nsinit_NamespacePopulationStatus_To_v1alpha1_NamespacePopulationStatus(in *nsinit.NamespacePopulationStatus, out *NamespacePopulationStatus, s conversion.Scope) error {
+	*out = *(*NamespacePopulationStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_nsinit_NamespacePopulationStatus_To_v1alpha1_NamespacePopulationStatus is an autogenerated conversion function.
+func Convert_nsinit_NamespacePopulationStatus_To_v1alpha1_NamespacePopulationStatus(in *nsinit.NamespacePopulationStatus, out *NamespacePopulationStatus, s conversion.Scope) error {
+	return autoConvert_nsinit_NamespacePopulationStatus_To_v1alpha1_NamespacePopulationStatus(in, out, s)
+}
+
 func autoConvert_v1alpha1_PlannedInitializer_To_nsinit_PlannedInitializer(in *PlannedInitializer, out *nsinit.PlannedInitializer, s conversion.Scope) error {
 	*out = *(*nsinit.PlannedInitializer)(unsafe.Pointer(in))
 	return nil
@@ -457,6 +661,160 @@ func autoConvert_nsinit_PlannedInitializer_To_v1alpha1_PlannedInitializer(in *ns
 // Convert_nsinit_PlannedInitializer_To_v1alpha1_PlannedInitializer is an autogenerated conversion function.
 func Convert_nsinit_PlannedInitializer_To_v1alpha1_PlannedInitializer(in *nsinit.PlannedInitializer, out *PlannedInitializer, s conversion.Scope) error {
 	return autoConvert_nsinit_PlannedInitializer_To_v1alpha1_PlannedInitializer(in, out, s)
+}
+
+func autoConvert_v1alpha1_PopulatedNamespace_To_nsinit_PopulatedNamespace(in *PopulatedNamespace, out *nsinit.PopulatedNamespace, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_v1alpha1_PopulatedNamespaceSpec_To_nsinit_PopulatedNamespaceSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_PopulatedNamespaceStatus_To_nsinit_PopulatedNamespaceStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_v1alpha1_PopulatedNamespace_To_nsinit_PopulatedNamespace is an autogenerated conversion function.
+func Convert_v1alpha1_PopulatedNamespace_To_nsinit_PopulatedNamespace(in *PopulatedNamespace, out *nsinit.PopulatedNamespace, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PopulatedNamespace_To_nsinit_PopulatedNamespace(in, out, s)
+}
+
+func autoConvert_nsinit_PopulatedNamespace_To_v1alpha1_PopulatedNamespace(in *nsinit.PopulatedNamespace, out *PopulatedNamespace, s conversion.Scope) error {
+	out.ObjectMeta = in.ObjectMeta
+	if err := Convert_nsinit_PopulatedNamespaceSpec_To_v1alpha1_PopulatedNamespaceSpec(&in.Spec, &out.Spec, s); err != nil {
+		return err
+	}
+	if err := Convert_nsinit_PopulatedNamespaceStatus_To_v1alpha1_PopulatedNamespaceStatus(&in.Status, &out.Status, s); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Convert_nsinit_PopulatedNamespace_To_v1alpha1_PopulatedNamespace is an autogenerated conversion function.
+func Convert_nsinit_PopulatedNamespace_To_v1alpha1_PopulatedNamespace(in *nsinit.PopulatedNamespace, out *PopulatedNamespace, s conversion.Scope) error {
+	return autoConvert_nsinit_PopulatedNamespace_To_v1alpha1_PopulatedNamespace(in, out, s)
+}
+
+func autoConvert_v1alpha1_PopulatedNamespaceList_To_nsinit_PopulatedNamespaceList(in *PopulatedNamespaceList, out *nsinit.PopulatedNamespaceList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]nsinit.PopulatedNamespace)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_v1alpha1_PopulatedNamespaceList_To_nsinit_PopulatedNamespaceList is an autogenerated conversion function.
+func Convert_v1alpha1_PopulatedNamespaceList_To_nsinit_PopulatedNamespaceList(in *PopulatedNamespaceList, out *nsinit.PopulatedNamespaceList, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PopulatedNamespaceList_To_nsinit_PopulatedNamespaceList(in, out, s)
+}
+
+func autoConvert_nsinit_PopulatedNamespaceList_To_v1alpha1_PopulatedNamespaceList(in *nsinit.PopulatedNamespaceList, out *PopulatedNamespaceList, s conversion.Scope) error {
+	out.ListMeta = in.ListMeta
+	out.Items = *(*[]PopulatedNamespace)(unsafe.Pointer(&in.Items))
+	return nil
+}
+
+// Convert_nsinit_PopulatedNamespaceList_To_v1alpha1_PopulatedNamespaceList is an autogenerated conversion function.
+func Convert_nsinit_PopulatedNamespaceList_To_v1alpha1_PopulatedNamespaceList(in *nsinit.PopulatedNamespaceList, out *PopulatedNamespaceList, s conversion.Scope) error {
+	return autoConvert_nsinit_PopulatedNamespaceList_To_v1alpha1_PopulatedNamespaceList(in, out, s)
+}
+
+func autoConvert_v1alpha1_PopulatedNamespaceSpec_To_nsinit_PopulatedNamespaceSpec(in *PopulatedNamespaceSpec, out *nsinit.PopulatedNamespaceSpec, s conversion.Scope) error {
+	*out = *(*nsinit.PopulatedNamespaceSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PopulatedNamespaceSpec_To_nsinit_PopulatedNamespaceSpec is an autogenerated conversion function.
+func Convert_v1alpha1_PopulatedNamespaceSpec_To_nsinit_PopulatedNamespaceSpec(in *PopulatedNamespaceSpec, out *nsinit.PopulatedNamespaceSpec, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PopulatedNamespaceSpec_To_nsinit_PopulatedNamespaceSpec(in, out, s)
+}
+
+func autoConvert_nsinit_PopulatedNamespaceSpec_To_v1alpha1_PopulatedNamespaceSpec(in *nsinit.PopulatedNamespaceSpec, out *PopulatedNamespaceSpec, s conversion.Scope) error {
+	*out = *(*PopulatedNamespaceSpec)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_nsinit_PopulatedNamespaceSpec_To_v1alpha1_PopulatedNamespaceSpec is an autogenerated conversion function.
+func Convert_nsinit_PopulatedNamespaceSpec_To_v1alpha1_PopulatedNamespaceSpec(in *nsinit.PopulatedNamespaceSpec, out *PopulatedNamespaceSpec, s conversion.Scope) error {
+	return autoConvert_nsinit_PopulatedNamespaceSpec_To_v1alpha1_PopulatedNamespaceSpec(in, out, s)
+}
+
+func autoConvert_v1alpha1_PopulatedNamespaceStatus_To_nsinit_PopulatedNamespaceStatus(in *PopulatedNamespaceStatus, out *nsinit.PopulatedNamespaceStatus, s conversion.Scope) error {
+	*out = *(*nsinit.PopulatedNamespaceStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PopulatedNamespaceStatus_To_nsinit_PopulatedNamespaceStatus is an autogenerated conversion function.
+func Convert_v1alpha1_PopulatedNamespaceStatus_To_nsinit_PopulatedNamespaceStatus(in *PopulatedNamespaceStatus, out *nsinit.PopulatedNamespaceStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PopulatedNamespaceStatus_To_nsinit_PopulatedNamespaceStatus(in, out, s)
+}
+
+func autoConvert_nsinit_PopulatedNamespaceStatus_To_v1alpha1_PopulatedNamespaceStatus(in *nsinit.PopulatedNamespaceStatus, out *PopulatedNamespaceStatus, s conversion.Scope) error {
+	*out = *(*PopulatedNamespaceStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_nsinit_PopulatedNamespaceStatus_To_v1alpha1_PopulatedNamespaceStatus is an autogenerated conversion function.
+func Convert_nsinit_PopulatedNamespaceStatus_To_v1alpha1_PopulatedNamespaceStatus(in *nsinit.PopulatedNamespaceStatus, out *PopulatedNamespaceStatus, s conversion.Scope) error {
+	return autoConvert_nsinit_PopulatedNamespaceStatus_To_v1alpha1_PopulatedNamespaceStatus(in, out, s)
+}
+
+func autoConvert_v1alpha1_PopulatedObject_To_nsinit_PopulatedObject(in *PopulatedObject, out *nsinit.PopulatedObject, s conversion.Scope) error {
+	*out = *(*nsinit.PopulatedObject)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PopulatedObject_To_nsinit_PopulatedObject is an autogenerated conversion function.
+func Convert_v1alpha1_PopulatedObject_To_nsinit_PopulatedObject(in *PopulatedObject, out *nsinit.PopulatedObject, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PopulatedObject_To_nsinit_PopulatedObject(in, out, s)
+}
+
+func autoConvert_nsinit_PopulatedObject_To_v1alpha1_PopulatedObject(in *nsinit.PopulatedObject, out *PopulatedObject, s conversion.Scope) error {
+	*out = *(*PopulatedObject)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_nsinit_PopulatedObject_To_v1alpha1_PopulatedObject is an autogenerated conversion function.
+func Convert_nsinit_PopulatedObject_To_v1alpha1_PopulatedObject(in *nsinit.PopulatedObject, out *PopulatedObject, s conversion.Scope) error {
+	return autoConvert_nsinit_PopulatedObject_To_v1alpha1_PopulatedObject(in, out, s)
+}
+
+func autoConvert_v1alpha1_PopulationManifest_To_nsinit_PopulationManifest(in *PopulationManifest, out *nsinit.PopulationManifest, s conversion.Scope) error {
+	*out = *(*nsinit.PopulationManifest)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PopulationManifest_To_nsinit_PopulationManifest is an autogenerated conversion function.
+func Convert_v1alpha1_PopulationManifest_To_nsinit_PopulationManifest(in *PopulationManifest, out *nsinit.PopulationManifest, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PopulationManifest_To_nsinit_PopulationManifest(in, out, s)
+}
+
+func autoConvert_nsinit_PopulationManifest_To_v1alpha1_PopulationManifest(in *nsinit.PopulationManifest, out *PopulationManifest, s conversion.Scope) error {
+	*out = *(*PopulationManifest)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_nsinit_PopulationManifest_To_v1alpha1_PopulationManifest is an autogenerated conversion function.
+func Convert_nsinit_PopulationManifest_To_v1alpha1_PopulationManifest(in *nsinit.PopulationManifest, out *PopulationManifest, s conversion.Scope) error {
+	return autoConvert_nsinit_PopulationManifest_To_v1alpha1_PopulationManifest(in, out, s)
+}
+
+func autoConvert_v1alpha1_PopulationManifestStatus_To_nsinit_PopulationManifestStatus(in *PopulationManifestStatus, out *nsinit.PopulationManifestStatus, s conversion.Scope) error {
+	*out = *(*nsinit.PopulationManifestStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_v1alpha1_PopulationManifestStatus_To_nsinit_PopulationManifestStatus is an autogenerated conversion function.
+func Convert_v1alpha1_PopulationManifestStatus_To_nsinit_PopulationManifestStatus(in *PopulationManifestStatus, out *nsinit.PopulationManifestStatus, s conversion.Scope) error {
+	return autoConvert_v1alpha1_PopulationManifestStatus_To_nsinit_PopulationManifestStatus(in, out, s)
+}
+
+func autoConvert_nsinit_PopulationManifestStatus_To_v1alpha1_PopulationManifestStatus(in *nsinit.PopulationManifestStatus, out *PopulationManifestStatus, s conversion.Scope) error {
+	*out = *(*PopulationManifestStatus)(unsafe.Pointer(in))
+	return nil
+}
+
+// Convert_nsinit_PopulationManifestStatus_To_v1alpha1_PopulationManifestStatus is an autogenerated conversion function.
+func Convert_nsinit_PopulationManifestStatus_To_v1alpha1_PopulationManifestStatus(in *nsinit.PopulationManifestStatus, out *PopulationManifestStatus, s conversion.Scope) error {
+	return autoConvert_nsinit_PopulationManifestStatus_To_v1alpha1_PopulationManifestStatus(in, out, s)
 }
 
 func autoConvert_v1alpha1_RegisteredInitializer_To_nsinit_RegisteredInitializer(in *RegisteredInitializer, out *nsinit.RegisteredInitializer, s conversion.Scope) error {

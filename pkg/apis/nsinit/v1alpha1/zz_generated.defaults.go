@@ -25,6 +25,8 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&NamespaceInitializerConfigurationList{}, func(obj interface{}) {
 		SetObjectDefaults_NamespaceInitializerConfigurationList(obj.(*NamespaceInitializerConfigurationList))
 	})
+	scheme.AddTypeDefaultingFunc(&NamespacePopulation{}, func(obj interface{}) { SetObjectDefaults_NamespacePopulation(obj.(*NamespacePopulation)) })
+	scheme.AddTypeDefaultingFunc(&NamespacePopulationList{}, func(obj interface{}) { SetObjectDefaults_NamespacePopulationList(obj.(*NamespacePopulationList)) })
 	return nil
 }
 
@@ -39,5 +41,19 @@ func SetObjectDefaults_NamespaceInitializerConfigurationList(in *NamespaceInitia
 	for i := range in.Items {
 		a := &in.Items[i]
 		SetObjectDefaults_NamespaceInitializerConfiguration(a)
+	}
+}
+
+func SetObjectDefaults_NamespacePopulation(in *NamespacePopulation) {
+	for i := range in.Spec.Manifests {
+		a := &in.Spec.Manifests[i]
+		SetDefaults_PopulationManifest(a)
+	}
+}
+
+func SetObjectDefaults_NamespacePopulationList(in *NamespacePopulationList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_NamespacePopulation(a)
 	}
 }

@@ -72,8 +72,63 @@ func (in NamespaceLifecycleStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NamespacePopulation) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulation"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NamespacePopulationList) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulationList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NamespacePopulationSpec) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulationSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NamespacePopulationStatus) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulationStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PlannedInitializer) OpenAPIModelName() string {
 	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PlannedInitializer"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulatedNamespace) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedNamespace"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulatedNamespaceList) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedNamespaceList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulatedNamespaceSpec) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedNamespaceSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulatedNamespaceStatus) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedNamespaceStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulatedObject) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedObject"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulationManifest) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationManifest"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulationManifestStatus) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationManifestStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

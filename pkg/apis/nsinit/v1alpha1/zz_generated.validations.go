@@ -60,7 +60,52 @@ func RegisterValidations(scheme *runtime.Scheme) error {
 				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
 			}
 		})
+	// type NamespacePopulation
+	scheme.AddValidationFunc(
+		(*NamespacePopulation)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/", "/status":
+				return Validate_NamespacePopulation(
+					ctx, op, nil, /* fldPath */
+					obj.(*NamespacePopulation),
+					safe.Cast[*NamespacePopulation](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
+	// type PopulatedNamespace
+	scheme.AddValidationFunc(
+		(*PopulatedNamespace)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/", "/status":
+				return Validate_PopulatedNamespace(
+					ctx, op, nil, /* fldPath */
+					obj.(*PopulatedNamespace),
+					safe.Cast[*PopulatedNamespace](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
 	return nil
+}
+
+var symbolsForDriftPolicyType = sets.New(DriftIgnore, DriftRepair)
+
+// Validate_DriftPolicyType validates an instance of DriftPolicyType according
+// to declarative validation rules in the API schema.
+func Validate_DriftPolicyType(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *DriftPolicyType) (errs field.ErrorList) {
+
+	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForDriftPolicyType, nil); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
+	return errs
 }
 
 var symbolsForFailurePolicyType = sets.New(Fail, Ignore)
@@ -394,6 +439,94 @@ func Validate_NamespaceLifecycleSpec(
 	return errs
 }
 
+// Validate_NamespacePopulation validates an instance of NamespacePopulation according
+// to declarative validation rules in the API schema.
+func Validate_NamespacePopulation(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *NamespacePopulation) (errs field.ErrorList) {
+
+	// field NamespacePopulation.TypeMeta has no validation
+	// field NamespacePopulation.ObjectMeta has no validation
+
+	{ // field NamespacePopulation.Spec
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *NamespacePopulationSpec,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_NamespacePopulationSpec(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *NamespacePopulation) *NamespacePopulationSpec {
+				return &oldObj.Spec
+			})
+		errs = append(errs, fn(fldPath.Child("spec"), &obj.Spec, oldVal, oldObj != nil)...)
+	}
+
+	// field NamespacePopulation.Status has no validation
+	return errs
+}
+
+// Validate_NamespacePopulationSpec validates an instance of NamespacePopulationSpec according
+// to declarative validation rules in the API schema.
+func Validate_NamespacePopulationSpec(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *NamespacePopulationSpec) (errs field.ErrorList) {
+
+	// field NamespacePopulationSpec.NamespaceSelector has no validation
+
+	{ // field NamespacePopulationSpec.Manifests
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []PopulationManifest,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 128).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with map semantics require unique keys
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
+				func(a *PopulationManifest, b *PopulationManifest) bool { return a.Name == b.Name }); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
+				func(a *PopulationManifest, b *PopulationManifest) bool { return a.Name == b.Name }, validate.SemanticDeepEqual, Validate_PopulationManifest); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *NamespacePopulationSpec) []PopulationManifest {
+				return oldObj.Manifests
+			})
+		errs = append(errs, fn(fldPath.Child("manifests"), obj.Manifests, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
 // Validate_PlannedInitializer validates an instance of PlannedInitializer according
 // to declarative validation rules in the API schema.
 func Validate_PlannedInitializer(
@@ -493,6 +626,291 @@ func Validate_PlannedInitializer(
 	}
 
 	// field PlannedInitializer.Finalizer has no validation
+	return errs
+}
+
+// Validate_PopulatedNamespace validates an instance of PopulatedNamespace according
+// to declarative validation rules in the API schema.
+func Validate_PopulatedNamespace(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PopulatedNamespace) (errs field.ErrorList) {
+
+	// field PopulatedNamespace.TypeMeta has no validation
+	// field PopulatedNamespace.ObjectMeta has no validation
+
+	{ // field PopulatedNamespace.Spec
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *PopulatedNamespaceSpec,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_PopulatedNamespaceSpec(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PopulatedNamespace) *PopulatedNamespaceSpec {
+				return &oldObj.Spec
+			})
+		errs = append(errs, fn(fldPath.Child("spec"), &obj.Spec, oldVal, oldObj != nil)...)
+	}
+
+	// field PopulatedNamespace.Status has no validation
+	return errs
+}
+
+// Validate_PopulatedNamespaceSpec validates an instance of PopulatedNamespaceSpec according
+// to declarative validation rules in the API schema.
+func Validate_PopulatedNamespaceSpec(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PopulatedNamespaceSpec) (errs field.ErrorList) {
+
+	{ // field PopulatedNamespaceSpec.NamespaceUID
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *types.UID,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.Immutable(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PopulatedNamespaceSpec) *types.UID {
+				return &oldObj.NamespaceUID
+			})
+		errs = append(errs, fn(fldPath.Child("namespaceUID"), &obj.NamespaceUID, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_PopulatedNamespaceStatus validates an instance of PopulatedNamespaceStatus according
+// to declarative validation rules in the API schema.
+func Validate_PopulatedNamespaceStatus(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PopulatedNamespaceStatus) (errs field.ErrorList) {
+
+	// field PopulatedNamespaceStatus.Conditions has no validation
+
+	{ // field PopulatedNamespaceStatus.Objects
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []PopulatedObject,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, nil, nil, Validate_PopulatedObject); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PopulatedNamespaceStatus) []PopulatedObject {
+				return oldObj.Objects
+			})
+		errs = append(errs, fn(fldPath.Child("objects"), obj.Objects, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_PopulatedObject validates an instance of PopulatedObject according
+// to declarative validation rules in the API schema.
+func Validate_PopulatedObject(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PopulatedObject) (errs field.ErrorList) {
+
+	// field PopulatedObject.Population has no validation
+	// field PopulatedObject.Manifest has no validation
+	// field PopulatedObject.APIVersion has no validation
+	// field PopulatedObject.Kind has no validation
+	// field PopulatedObject.Name has no validation
+	// field PopulatedObject.UID has no validation
+
+	{ // field PopulatedObject.PrunePolicy
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *PrunePolicyType,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_PrunePolicyType(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PopulatedObject) *PrunePolicyType {
+				return &oldObj.PrunePolicy
+			})
+		errs = append(errs, fn(fldPath.Child("prunePolicy"), &obj.PrunePolicy, oldVal, oldObj != nil)...)
+	}
+
+	// field PopulatedObject.State has no validation
+	// field PopulatedObject.Message has no validation
+	// field PopulatedObject.LastAppliedTime has no validation
+	return errs
+}
+
+// Validate_PopulationManifest validates an instance of PopulationManifest according
+// to declarative validation rules in the API schema.
+func Validate_PopulationManifest(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PopulationManifest) (errs field.ErrorList) {
+
+	{ // field PopulationManifest.Name
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PopulationManifest) *string {
+				return &oldObj.Name
+			})
+		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
+	}
+
+	// field PopulationManifest.When has no validation
+
+	{ // field PopulationManifest.DriftPolicy
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *DriftPolicyType,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_DriftPolicyType(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PopulationManifest) *DriftPolicyType {
+				return &oldObj.DriftPolicy
+			})
+		errs = append(errs, fn(fldPath.Child("driftPolicy"), &obj.DriftPolicy, oldVal, oldObj != nil)...)
+	}
+
+	{ // field PopulationManifest.PrunePolicy
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *PrunePolicyType,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_PrunePolicyType(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PopulationManifest) *PrunePolicyType {
+				return &oldObj.PrunePolicy
+			})
+		errs = append(errs, fn(fldPath.Child("prunePolicy"), &obj.PrunePolicy, oldVal, oldObj != nil)...)
+	}
+
+	// field PopulationManifest.Template has no validation
+	return errs
+}
+
+var symbolsForPrunePolicyType = sets.New(PruneDelete, PruneOrphan)
+
+// Validate_PrunePolicyType validates an instance of PrunePolicyType according
+// to declarative validation rules in the API schema.
+func Validate_PrunePolicyType(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PrunePolicyType) (errs field.ErrorList) {
+
+	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForPrunePolicyType, nil); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
 	return errs
 }
 

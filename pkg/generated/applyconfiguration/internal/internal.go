@@ -217,6 +217,66 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: phase
       type:
         scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulation
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulationSpec
+      default: {}
+    - name: status
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulationStatus
+      default: {}
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulationSpec
+  map:
+    fields:
+    - name: manifests
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationManifest
+          elementRelationship: associative
+          keys:
+          - name
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulationStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: manifests
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationManifestStatus
+          elementRelationship: associative
+          keys:
+          - name
+    - name: namespaces
+      type:
+        scalar: numeric
+    - name: observedGeneration
+      type:
+        scalar: numeric
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PlannedInitializer
   map:
     fields:
@@ -236,6 +296,127 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: timeoutSeconds
       type:
         scalar: numeric
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedNamespace
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta
+      default: {}
+    - name: spec
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedNamespaceSpec
+      default: {}
+    - name: status
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedNamespaceStatus
+      default: {}
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedNamespaceSpec
+  map:
+    fields:
+    - name: namespaceUID
+      type:
+        scalar: string
+      default: ""
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedNamespaceStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: objects
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedObject
+          elementRelationship: atomic
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulatedObject
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: lastAppliedTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: manifest
+      type:
+        scalar: string
+      default: ""
+    - name: message
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+    - name: population
+      type:
+        scalar: string
+      default: ""
+    - name: prunePolicy
+      type:
+        scalar: string
+    - name: state
+      type:
+        scalar: string
+      default: ""
+    - name: uid
+      type:
+        scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationManifest
+  map:
+    fields:
+    - name: driftPolicy
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: prunePolicy
+      type:
+        scalar: string
+    - name: template
+      type:
+        namedType: __untyped_atomic_
+    - name: when
+      type:
+        scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationManifestStatus
+  map:
+    fields:
+    - name: applied
+      type:
+        scalar: numeric
+      default: 0
+    - name: failed
+      type:
+        scalar: numeric
+      default: 0
+    - name: message
+      type:
+        scalar: string
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: namespace
+      type:
+        scalar: string
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializer
   map:
     fields:
@@ -289,6 +470,38 @@ var schemaYAML = typed.YAMLObject(`types:
         elementType:
           namedType: __untyped_deduced_
         elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+  map:
+    fields:
+    - name: matchExpressions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+          elementRelationship: atomic
+    - name: matchLabels
+      type:
+        map:
+          elementType:
+            scalar: string
+    elementRelationship: atomic
+- name: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
+  map:
+    fields:
+    - name: key
+      type:
+        scalar: string
+      default: ""
+    - name: operator
+      type:
+        scalar: string
+      default: ""
+    - name: values
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta
   map:
     fields:
@@ -495,6 +708,18 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Time
   scalar: untyped
+- name: io.k8s.apimachinery.pkg.runtime.RawExtension
+  map:
+    elementType:
+      scalar: untyped
+      list:
+        elementType:
+          namedType: __untyped_atomic_
+        elementRelationship: atomic
+      map:
+        elementType:
+          namedType: __untyped_deduced_
+        elementRelationship: separable
 - name: __untyped_atomic_
   scalar: untyped
   list:

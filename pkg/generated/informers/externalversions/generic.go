@@ -47,6 +47,10 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Nsinit().V1alpha1().NamespaceInitializerConfigurations().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("namespacelifecycles"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Nsinit().V1alpha1().NamespaceLifecycles().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("namespacepopulations"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Nsinit().V1alpha1().NamespacePopulations().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("populatednamespaces"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Nsinit().V1alpha1().PopulatedNamespaces().Informer()}, nil
 
 	}
 

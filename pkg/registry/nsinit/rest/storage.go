@@ -22,6 +22,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializers"
 	configurationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration/storage"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
+	populationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation/storage"
+	populatedstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace/storage"
 )
 
 // StorageProvider knows how to serve the group.
@@ -48,6 +50,14 @@ func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (gene
 	if err != nil {
 		return group, err
 	}
+	populations, err := populationstorage.New(p.Scheme, getter, p.Records.Clock)
+	if err != nil {
+		return group, err
+	}
+	populated, err := populatedstorage.New(p.Scheme, getter, p.Records.Clock)
+	if err != nil {
+		return group, err
+	}
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"namespaceinitializerconfigurations":          configurations.Configuration,
 		"namespaceinitializerconfigurations/status":   configurations.Status,
@@ -58,6 +68,10 @@ func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (gene
 		"namespacelifecycles/status":                  lifecycles.Status,
 		"namespacelifecycles/finalize":                lifecycles.Finalize,
 		"namespacelifecycles/initialize":              lifecycles.Initialize,
+		"namespacepopulations":                        populations.Main,
+		"namespacepopulations/status":                 populations.Status,
+		"populatednamespaces":                         populated.Main,
+		"populatednamespaces/status":                  populated.Status,
 	}
 	return group, nil
 }

@@ -9,13 +9,14 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
@@ -24,18 +25,25 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/initializer"
-	"github.com/nsinit/nsinit/vendor-hooks/policy-population/internal/population"
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/population"
+	"github.com/nsinit/nsinit/pkg/util/leader"
+	"github.com/nsinit/nsinit/pkg/util/namespacedname"
+	"github.com/nsinit/nsinit/vendor-hooks/policy-population/internal/keeper"
+	"github.com/nsinit/nsinit/vendor-hooks/policy-population/internal/populator"
 )
 
 const name = "policy-population"
 
 type options struct {
-	kubeconfig string
-	manifests  string
-	name       string
-	workers    int
-	health     string
-	logs       *logs.Options
+	kubeconfig    string
+	name          string
+	clusterScoped []string
+	workers       int
+	elect         bool
+	lease         string
+	health        string
+	logs          *logs.Options
 }
 
 // New returns the command, which runs until its context ends.
@@ -43,11 +51,12 @@ func New() *cobra.Command {
 	o := options{
 		name:    name + ".nsinit.dev",
 		workers: initializer.DefaultWorkers,
+		lease:   installation.Namespace + "/" + name,
 		logs:    logs.NewOptions(),
 	}
 	command := &cobra.Command{
 		Use:           name,
-		Short:         "Apply a file of manifests to every new namespace, before its tenants can act",
+		Short:         "Put what NamespacePopulations hold into every new namespace, before its tenants can act",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -61,20 +70,20 @@ func New() *cobra.Command {
 	flags := command.Flags()
 	logsapi.AddFlags(o.logs, flags)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without it, the service account of the pod is used.")
-	flags.StringVar(&o.manifests, "manifests", o.manifests, "File of YAML documents to apply to each new namespace. Required.")
-	flags.StringVar(&o.name, "initializer-name", o.name, "Name under which the initializer is registered in a NamespaceInitializerConfiguration.")
+	flags.StringVar(&o.name, "initializer-name", o.name, "Name under which the initializer is registered in a NamespaceInitializerConfiguration, and field manager of what it applies.")
+	flags.StringSliceVar(&o.clusterScoped, "cluster-scoped-resources", o.clusterScoped,
+		"Resources outside of namespaces that NamespacePopulations may hold, such as clusterrolebindings.rbac.authorization.k8s.io. Each object belongs to one namespace, and leaves with it.")
 	flags.IntVar(&o.workers, "workers", o.workers, "Number of namespaces that are populated at the same time.")
+	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Let one of several replicas act, which they agree on by a Lease.")
+	flags.StringVar(&o.lease, "leader-elect-lease", o.lease, "NAMESPACE/NAME of the Lease.")
 	flags.StringVar(&o.health, "health-bind-address", o.health, "Address such as :8081 on which /healthz, /readyz and /metrics are served over HTTP. Empty: not at all.")
 	return command
 }
 
 func (o *options) run(ctx context.Context) error {
-	if o.manifests == "" {
-		return errors.New("--manifests is missing: name a file of YAML documents")
-	}
-	manifests, err := population.LoadFile(o.manifests)
-	if err != nil {
-		return err
+	allowed := map[schema.GroupResource]struct{}{}
+	for _, resource := range o.clusterScoped {
+		allowed[schema.ParseGroupResource(resource)] = struct{}{}
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
@@ -90,23 +99,29 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := dynamic.NewForConfig(config)
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	populator := &population.Populator{
-		Manifests:    manifests,
-		Client:       client,
-		Mapper:       restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())),
-		FieldManager: o.name,
+	metadataClient, err := metadata.NewForConfig(config)
+	if err != nil {
+		return err
 	}
-	runner, err := initializer.New(initializer.Options{
-		Name:       o.name,
-		Initialize: populator.Initialize,
-		Core:       core,
-		Nsinit:     nsinit,
-		Workers:    o.workers,
-	})
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery()))
+	var keep *keeper.Keeper
+	var runner *initializer.Runner
+	populate := populator.New(&population.Applier{Client: objects, Mapper: mapper, FieldManager: o.name, ClusterScoped: allowed},
+		nsinit.NsinitV1alpha1(), func(kind schema.GroupVersionKind) { keep.Follow(kind) })
+	keep, err = keeper.New(keeper.Config{Core: core, Nsinit: nsinit, Metadata: metadataClient, Mapper: mapper, Populate: populate.Populate, Forget: populate.Forget,
+		Changed: func() { runner.Retry() }})
+	if err != nil {
+		return err
+	}
+	options := initializer.Options{Name: o.name, Initialize: populate.Initialize, Core: core, Nsinit: nsinit, Workers: o.workers, Alongside: keep.Run}
+	if options.Election, err = o.election(); err != nil {
+		return err
+	}
+	runner, err = initializer.New(options)
 	if err != nil {
 		return err
 	}
@@ -116,4 +131,16 @@ func (o *options) run(ctx context.Context) error {
 		}
 	}
 	return runner.Run(ctx)
+}
+
+// election returns how replicas agree on which of them acts, or nil.
+func (o *options) election() (*leader.Election, error) {
+	if !o.elect {
+		return nil, nil //nolint:nilnil // no election is none
+	}
+	namespace, name, err := namespacedname.Parse(o.lease)
+	if err != nil {
+		return nil, fmt.Errorf("--leader-elect-lease: %w", err)
+	}
+	return new(leader.NewElection(namespace, name)), nil
 }

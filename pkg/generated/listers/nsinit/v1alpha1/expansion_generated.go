@@ -15,3 +15,11 @@ type NamespaceInitializerConfigurationListerExpansion interface{}
 // NamespaceLifecycleListerExpansion allows custom methods to be added to
 // NamespaceLifecycleLister.
 type NamespaceLifecycleListerExpansion interface{}
+
+// NamespacePopulationListerExpansion allows custom methods to be added to
+// NamespacePopulationLister.
+type NamespacePopulationListerExpansion interface{}
+
+// PopulatedNamespaceListerExpansion allows custom methods to be added to
+// PopulatedNamespaceLister.
+type PopulatedNamespaceListerExpansion interface{}

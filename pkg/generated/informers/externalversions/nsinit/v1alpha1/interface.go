@@ -18,6 +18,10 @@ type Interface interface {
 	NamespaceInitializerConfigurations() TypedNamespaceInitializerConfigurationInformer
 	// NamespaceLifecycles returns a NamespaceLifecycleInformer.
 	NamespaceLifecycles() TypedNamespaceLifecycleInformer
+	// NamespacePopulations returns a NamespacePopulationInformer.
+	NamespacePopulations() TypedNamespacePopulationInformer
+	// PopulatedNamespaces returns a PopulatedNamespaceInformer.
+	PopulatedNamespaces() TypedPopulatedNamespaceInformer
 }
 
 type version struct {
@@ -39,4 +43,14 @@ func (v *version) NamespaceInitializerConfigurations() TypedNamespaceInitializer
 // NamespaceLifecycles returns a TypedNamespaceLifecycleInformer.
 func (v *version) NamespaceLifecycles() TypedNamespaceLifecycleInformer {
 	return &namespaceLifecycleInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// NamespacePopulations returns a TypedNamespacePopulationInformer.
+func (v *version) NamespacePopulations() TypedNamespacePopulationInformer {
+	return &namespacePopulationInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// PopulatedNamespaces returns a TypedPopulatedNamespaceInformer.
+func (v *version) PopulatedNamespaces() TypedPopulatedNamespaceInformer {
+	return &populatedNamespaceInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }

@@ -11,3 +11,7 @@ package v1alpha1
 type NamespaceInitializerConfigurationExpansion interface{}
 
 type NamespaceLifecycleExpansion interface{}
+
+type NamespacePopulationExpansion interface{}
+
+type PopulatedNamespaceExpansion interface{}

@@ -20,6 +20,8 @@ type NsinitV1alpha1Interface interface {
 	RESTClient() rest.Interface
 	NamespaceInitializerConfigurationsGetter
 	NamespaceLifecyclesGetter
+	NamespacePopulationsGetter
+	PopulatedNamespacesGetter
 }
 
 // NsinitV1alpha1Client is used to interact with features provided by the nsinit.dev group.
@@ -33,6 +35,14 @@ func (c *NsinitV1alpha1Client) NamespaceInitializerConfigurations() NamespaceIni
 
 func (c *NsinitV1alpha1Client) NamespaceLifecycles() NamespaceLifecycleInterface {
 	return newNamespaceLifecycles(c)
+}
+
+func (c *NsinitV1alpha1Client) NamespacePopulations() NamespacePopulationInterface {
+	return newNamespacePopulations(c)
+}
+
+func (c *NsinitV1alpha1Client) PopulatedNamespaces() PopulatedNamespaceInterface {
+	return newPopulatedNamespaces(c)
 }
 
 // NewForConfig creates a new NsinitV1alpha1Client for the given config.

@@ -26,6 +26,14 @@ func (c *FakeNsinitV1alpha1) NamespaceLifecycles() v1alpha1.NamespaceLifecycleIn
 	return newFakeNamespaceLifecycles(c)
 }
 
+func (c *FakeNsinitV1alpha1) NamespacePopulations() v1alpha1.NamespacePopulationInterface {
+	return newFakeNamespacePopulations(c)
+}
+
+func (c *FakeNsinitV1alpha1) PopulatedNamespaces() v1alpha1.PopulatedNamespaceInterface {
+	return newFakePopulatedNamespaces(c)
+}
+
 // RESTClient returns a RESTClient that is used to communicate
 // with API server by this client implementation.
 func (c *FakeNsinitV1alpha1) RESTClient() rest.Interface {

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package population
+package expressions
 
 import (
 	"fmt"
@@ -13,58 +13,14 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/ext"
 	"google.golang.org/protobuf/types/known/structpb"
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// costLimit bounds what one expression may cost to evaluate, in CEL's units.
-const costLimit = 100_000
-
-// newEnvironment returns the CEL environment of manifests.
-func newEnvironment() (*cel.Env, error) {
-	return cel.NewEnv(
-		ext.Strings(),
-		cel.OptionalTypes(),
-		cel.Variable("namespaceObject", cel.MapType(cel.StringType, cel.DynType)),
-		cel.Variable("creator", cel.StringType),
-		cel.Variable("creatorGroups", cel.ListType(cel.StringType)),
-	)
-}
-
-// parameters returns the values of the variables for one namespace.
-func parameters(namespace *corev1.Namespace) map[string]any {
-	var groups []string
-	if joined := namespace.Annotations[v1alpha1.AnnotationCreatedByGroups]; joined != "" {
-		groups = strings.Split(joined, "\n")
-	}
-	return map[string]any{
-		"namespaceObject": map[string]any{
-			"metadata": map[string]any{
-				"name":        namespace.Name,
-				"uid":         string(namespace.UID),
-				"labels":      orEmpty(namespace.Labels),
-				"annotations": orEmpty(namespace.Annotations),
-			},
-		},
-		"creator":       namespace.Annotations[v1alpha1.AnnotationCreatedBy],
-		"creatorGroups": groups,
-	}
-}
-
-func orEmpty(m map[string]string) map[string]string {
-	if m == nil {
-		return map[string]string{}
-	}
-	return m
-}
-
-// text is a string of a manifest: literal parts and expressions in turn. What an
+// text is a string of a template: literal parts and expressions in turn. What an
 // expression yields is data, and is never looked at for expressions again.
 type text struct {
-	parts []part
+	source string
+	parts  []part
 }
 
 type part struct {
@@ -73,10 +29,10 @@ type part struct {
 	source  string
 }
 
-// compile reads a string of a manifest. Expressions stand in ${...}; $${ stands for a
+// text reads a string of a template. Expressions stand in ${...}; $${ stands for a
 // literal ${.
-func compile(environment *cel.Env, source string) (*text, error) {
-	t := &text{}
+func (e *Environment) text(source string) (*text, error) {
+	t := &text{source: source}
 	literal := ""
 	for source != "" {
 		start := strings.Index(source, "${")
@@ -95,7 +51,7 @@ func compile(environment *cel.Env, source string) (*text, error) {
 			return nil, fmt.Errorf("%q: the expression has no end, close it with }", source)
 		}
 		expression := source[start+2 : start+2+length]
-		program, err := program(environment, expression)
+		program, _, err := e.program(expression)
 		if err != nil {
 			return nil, fmt.Errorf("expression %q: %w", expression, err)
 		}
@@ -139,14 +95,6 @@ func expressionLength(source string) int {
 		}
 	}
 	return -1
-}
-
-func program(environment *cel.Env, expression string) (cel.Program, error) {
-	ast, issues := environment.Compile(expression)
-	if issues.Err() != nil {
-		return nil, issues.Err()
-	}
-	return environment.Program(ast, cel.CostLimit(costLimit))
 }
 
 // render evaluates a string. A single expression may yield any JSON value, and expressions

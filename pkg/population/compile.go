@@ -1,0 +1,124 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package population
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/expressions"
+)
+
+// Population is a NamespacePopulation whose expressions were compiled.
+type Population struct {
+	Name      string
+	selector  labels.Selector
+	manifests []manifest
+}
+
+type manifest struct {
+	v1alpha1.PopulationManifest
+	path     *field.Path
+	when     *expressions.Condition // nil: always
+	template *expressions.Template
+}
+
+// Compile compiles a population, and returns everything that is wrong with its selector, its
+// expressions and its templates.
+func Compile(name string, spec *v1alpha1.NamespacePopulationSpec) (*Population, field.ErrorList) {
+	path := field.NewPath("spec")
+	environment, err := expressions.NewEnvironment()
+	if err != nil {
+		return nil, field.ErrorList{field.InternalError(path, err)}
+	}
+	compiled := &Population{Name: name, selector: labels.Everything()}
+	var errs field.ErrorList
+	if spec.NamespaceSelector != nil {
+		if compiled.selector, err = metav1.LabelSelectorAsSelector(spec.NamespaceSelector); err != nil {
+			errs = append(errs, field.Invalid(path.Child("namespaceSelector"), spec.NamespaceSelector, err.Error()))
+		}
+	}
+	for i, m := range spec.Manifests {
+		result, manifestErrs := compileManifest(environment, m, path.Child("manifests").Index(i))
+		compiled.manifests, errs = append(compiled.manifests, result), append(errs, manifestErrs...)
+	}
+	return compiled, errs
+}
+
+func compileManifest(environment *expressions.Environment, m v1alpha1.PopulationManifest, path *field.Path) (manifest, field.ErrorList) {
+	result := manifest{PopulationManifest: m, path: path}
+	var errs field.ErrorList
+	if m.When != "" {
+		var err error
+		if result.when, err = environment.Condition(m.When); err != nil {
+			errs = append(errs, field.Invalid(path.Child("when"), m.When, err.Error()))
+		}
+	}
+	templatePath := path.Child("template")
+	content, err := object(m.Template)
+	if err != nil {
+		return result, append(errs, field.Invalid(templatePath, field.OmitValueType{}, err.Error()))
+	}
+	errs = append(errs, literals(content, templatePath)...)
+	template, templateErrs := environment.Template(content, templatePath)
+	result.template = template
+	return result, append(errs, templateErrs...)
+}
+
+// object returns the JSON object in a template.
+func object(template runtime.RawExtension) (map[string]any, error) {
+	data, err := template.MarshalJSON() // whatever the encoding was
+	if err != nil {
+		return nil, err
+	}
+	var content map[string]any
+	if err := json.Unmarshal(data, &content); err != nil {
+		return nil, fmt.Errorf("it must be an object: %w", err)
+	}
+	if len(content) == 0 {
+		return nil, fmt.Errorf("it is empty: give an object with apiVersion, kind and metadata.name")
+	}
+	return content, nil
+}
+
+// literals looks at what decides which object it is.
+func literals(content map[string]any, path *field.Path) field.ErrorList {
+	o := unstructured.Unstructured{Object: content}
+	var errs field.ErrorList
+	if o.GetKind() == "" {
+		errs = append(errs, field.Required(path.Child("kind"), "give the kind of the object"))
+	}
+	if o.GetName() == "" {
+		errs = append(errs, field.Required(path.Child("metadata", "name"), "give the name of the object, which generateName does not replace"))
+	}
+	switch version, err := schema.ParseGroupVersion(o.GetAPIVersion()); {
+	case o.GetAPIVersion() == "":
+		errs = append(errs, field.Required(path.Child("apiVersion"), "give the group and version of the object"))
+	case err != nil:
+		errs = append(errs, field.Invalid(path.Child("apiVersion"), o.GetAPIVersion(), err.Error()))
+	case version.Version == "":
+		errs = append(errs, field.Invalid(path.Child("apiVersion"), o.GetAPIVersion(), "it has no version"))
+	}
+	if namespace := o.GetNamespace(); namespace != "" {
+		errs = append(errs, field.Forbidden(path.Child("metadata", "namespace"), fmt.Sprintf("it is %q: leave it out, it is the namespace that is populated", namespace)))
+	}
+	if refs := o.GetOwnerReferences(); len(refs) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("metadata", "ownerReferences"), "leave them out: nsinit sets them"))
+	}
+	if _, has := content["status"]; has {
+		errs = append(errs, field.Forbidden(path.Child("status"), "leave it out: it is not applied"))
+	}
+	return errs
+}

@@ -1,0 +1,92 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package population
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/expressions"
+)
+
+// Key names a manifest.
+type Key struct{ Population, Manifest string }
+
+// Object is what comes of a manifest for one namespace.
+type Object struct {
+	Key
+	DriftPolicy v1alpha1.DriftPolicyType
+	PrunePolicy v1alpha1.PrunePolicyType
+	// Content is the object as the manifest says, nil if there is an error.
+	Content *unstructured.Unstructured
+	// Err says why the manifest cannot be rendered, and names the field.
+	Err error
+}
+
+// Keys returns the manifests that there are, whether they concern a namespace or not.
+func Keys(populations []*Population) map[Key]struct{} {
+	keys := map[Key]struct{}{}
+	for _, p := range populations {
+		for _, m := range p.manifests {
+			keys[Key{p.Name, m.Name}] = struct{}{}
+		}
+	}
+	return keys
+}
+
+// Render returns the objects that populations, which must be in order, want in a namespace.
+func Render(populations []*Population, namespace *corev1.Namespace) []Object {
+	variables := expressions.Variables(namespace)
+	var objects []Object
+	for _, p := range populations {
+		if !p.selector.Matches(labels.Set(namespace.Labels)) {
+			continue
+		}
+		for _, m := range p.manifests {
+			content, wanted, err := m.render(p.Name, variables)
+			if wanted {
+				objects = append(objects, Object{Key{p.Name, m.Name}, m.DriftPolicy, m.PrunePolicy, content, err})
+			}
+		}
+	}
+	return objects
+}
+
+// render returns the object, and whether the namespace gets it. An error is for a manifest that
+// it gets, or might.
+func (m *manifest) render(population string, variables map[string]any) (*unstructured.Unstructured, bool, error) {
+	if m.when != nil {
+		if holds, err := m.when.Holds(variables); err != nil || !holds {
+			return nil, err != nil, wrap(err, m.path.Child("when").String())
+		}
+	}
+	rendered, err := m.template.Render(variables)
+	if err != nil {
+		return nil, true, err
+	}
+	content := &unstructured.Unstructured{Object: rendered.(map[string]any)} // as compiled
+	if errs := literals(content.Object, m.path.Child("template")); len(errs) > 0 {
+		return nil, true, errs.ToAggregate() // an expression yields nothing
+	}
+	with := map[string]string{}
+	maps.Copy(with, content.GetLabels())
+	with[v1alpha1.LabelPopulation] = population
+	content.SetLabels(with)
+	return content, true, nil
+}
+
+func wrap(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,83 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package storage serves populations from etcd.
+package storage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/population"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/observable"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/table"
+)
+
+// New returns the storage of populations.
+func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, clock clock.PassiveClock) (*observable.Storage, error) {
+	type kind = *nsinit.NamespacePopulation
+	return observable.New(observable.Kind[kind]{
+		Resource: "namespacepopulations", Singular: "namespacepopulation", ShortNames: []string{"nspop"},
+		New:         func() runtime.Object { return &nsinit.NamespacePopulation{} },
+		NewList:     func() runtime.Object { return &nsinit.NamespacePopulationList{} },
+		KeepSpec:    func(to, from kind) { to.Spec = from.Spec },
+		KeepStatus:  func(to, from kind) { to.Status = from.Status },
+		ClearStatus: func(p kind) { p.Status = nsinit.NamespacePopulationStatus{} },
+		SameSpec:    func(a, b kind) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+		Validate:    validate,
+		Table:       newTable(clock),
+	}, scheme, getter)
+}
+
+// validate checks a population. Its expressions are compiled whenever they change, so that
+// whoever writes them learns what is wrong, and not the namespaces.
+func validate(_ context.Context, updated, old *nsinit.NamespacePopulation) field.ErrorList {
+	errs := validation.ValidateNamespacePopulation(updated, old)
+	if old != nil && equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
+		return errs
+	}
+	var spec v1alpha1.NamespacePopulationSpec
+	if err := v1alpha1.Convert_nsinit_NamespacePopulationSpec_To_v1alpha1_NamespacePopulationSpec(&updated.Spec, &spec, nil); err != nil {
+		return append(errs, field.InternalError(field.NewPath("spec"), err))
+	}
+	_, compileErrs := population.Compile(updated.Name, &spec)
+	return append(errs, compileErrs...)
+}
+
+func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespacePopulation] {
+	return &table.Convertor[*nsinit.NamespacePopulation]{
+		Clock: clock,
+		Columns: []metav1.TableColumnDefinition{
+			{Name: "Name", Type: "string", Format: "name", Description: "Name of the population, by which populations are ordered."},
+			{Name: "Manifests", Type: "integer", Description: "Number of manifests."},
+			{Name: "Namespaces", Type: "integer", Description: "Number of namespaces that have objects of the population."},
+			{Name: "Failed", Type: "integer", Description: "Number of objects that could not be applied."},
+			{Name: "Age", Type: "string", Description: "How long ago the population was created."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "What is in the way."},
+		},
+		Cells: func(p *nsinit.NamespacePopulation, now time.Time) []any {
+			failed, message := int64(0), ""
+			for _, m := range p.Status.Manifests {
+				failed += int64(m.Failed)
+				if message == "" && m.Failed > 0 {
+					message = fmt.Sprintf("%s in %s: %s", m.Name, m.Namespace, m.Message)
+				}
+			}
+			return []any{p.Name, int64(len(p.Spec.Manifests)), int64(p.Status.Namespaces), failed, table.Since(p.CreationTimestamp.Time, now), message}
+		},
+	}
+}

@@ -1,0 +1,220 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/workers"
+)
+
+const (
+	// resync is how often every namespace is looked at, whatever was seen of it.
+	resync = 10 * time.Minute
+	// settle is how long the status of a population waits for more to come of it.
+	settle     = 500 * time.Millisecond
+	minRetry   = 100 * time.Millisecond
+	maxRetry   = 5 * time.Minute
+	workersMax = 2
+)
+
+// PopulateFunc applies to an open namespace what it is to follow.
+type PopulateFunc func(ctx context.Context, namespace *corev1.Namespace, closed bool) error
+
+// Config is what a Keeper needs.
+type Config struct {
+	Core     kubernetes.Interface
+	Nsinit   versioned.Interface
+	Metadata metadata.Interface
+	// Mapper tells the resource of a kind.
+	Mapper meta.RESTMapper
+	// Populate does what is to be done in a namespace, Forget removes the record of one that
+	// is gone.
+	Populate PopulateFunc
+	Forget   func(context.Context, *v1alpha1.PopulatedNamespace) error
+	// Changed is told that a population has changed, for which closed namespaces may wait.
+	Changed func()
+}
+
+// Keeper looks after namespaces that are open.
+type Keeper struct {
+	Config
+	namespaces, statuses workqueue.TypedRateLimitingInterface[string]
+	records              listers.PopulatedNamespaceLister
+	populations          listers.NamespacePopulationLister
+	factory              externalversions.SharedInformerFactory
+
+	followed followed
+}
+
+// New returns a Keeper that is not running yet.
+func New(config Config) (*Keeper, error) {
+	k := &Keeper{
+		Config:     config,
+		namespaces: newQueue("populated-namespaces"),
+		statuses:   newQueue("population-status"),
+		factory:    externalversions.NewSharedInformerFactory(config.Nsinit, resync),
+	}
+	informers := k.factory.Nsinit().V1alpha1()
+	k.records, k.populations = informers.PopulatedNamespaces().Lister(), informers.NamespacePopulations().Lister()
+	if _, err := informers.PopulatedNamespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { k.lookAt(object); k.recordChanged(object) },
+		UpdateFunc: k.recordUpdated,
+		DeleteFunc: k.recordChanged,
+	}); err != nil {
+		return nil, err
+	}
+	_, err := informers.NamespacePopulations().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    k.populationChanged,
+		UpdateFunc: k.populationUpdated,
+		DeleteFunc: k.populationChanged,
+	})
+	return k, err
+}
+
+func newQueue(name string) workqueue.TypedRateLimitingInterface[string] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
+}
+
+// Run works until the context ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "keeper"))
+	var group sync.WaitGroup
+	defer group.Wait()
+	k.factory.StartWithContext(ctx)
+	defer k.factory.Shutdown()
+	for kind, synced := range k.factory.WaitForCacheSync(ctx.Done()) {
+		if !synced && ctx.Err() == nil {
+			return fmt.Errorf("the objects of %s could not be read", kind)
+		}
+	}
+	k.followed.begin(func(resource schema.GroupVersionResource) {
+		informer := k.watch(ctx, resource)
+		group.Go(func() { informer.RunWithContext(ctx) })
+	})
+	group.Go(func() { workers.Run(ctx, k.statuses, 1, k.reportStatus) })
+	workers.Run(ctx, k.namespaces, workersMax, k.reconcile)
+	return nil
+}
+
+// reconcile brings a namespace in line with the populations. What is closed is being
+// initialized, and what is deleted loses everything anyway.
+func (k *Keeper) reconcile(ctx context.Context, name string) error {
+	record, err := k.records.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	namespace, err := k.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && namespace.UID != record.Spec.NamespaceUID {
+		// The garbage collector does so, too, where it runs.
+		return k.Forget(ctx, record)
+	}
+	if err != nil {
+		return err
+	}
+	if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; closed || namespace.DeletionTimestamp != nil {
+		return nil
+	}
+	return k.Populate(ctx, namespace, false)
+}
+
+// lookAt looks at the namespace of a record.
+func (k *Keeper) lookAt(object any) {
+	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		k.namespaces.Add(key)
+	}
+}
+
+func (k *Keeper) recordUpdated(old, updated any) {
+	before, ok := old.(*v1alpha1.PopulatedNamespace)
+	after, stillOK := updated.(*v1alpha1.PopulatedNamespace)
+	if !ok || !stillOK {
+		return
+	}
+	// What was written is what the Populator did. A resync tells of nothing new.
+	if before.ResourceVersion == after.ResourceVersion || before.UID != after.UID {
+		k.lookAt(after)
+	}
+	k.recordChanged(before)
+	k.recordChanged(after)
+}
+
+// recordChanged has the status of the record's populations told anew.
+func (k *Keeper) recordChanged(object any) {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	record, ok := object.(*v1alpha1.PopulatedNamespace)
+	if !ok {
+		return
+	}
+	for _, entry := range record.Status.Objects {
+		k.statuses.AddAfter(entry.Population, settle)
+	}
+}
+
+func (k *Keeper) populationUpdated(old, updated any) {
+	before, ok := old.(*v1alpha1.NamespacePopulation)
+	after, stillOK := updated.(*v1alpha1.NamespacePopulation)
+	if ok && stillOK && (before.Generation != after.Generation || before.UID != after.UID) {
+		k.populationChanged(after)
+	}
+}
+
+// populationChanged has every namespace looked at: who is concerned shows there.
+func (k *Keeper) populationChanged(object any) {
+	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		k.statuses.AddAfter(key, settle)
+	}
+	k.Changed()
+	records, err := k.records.List(labels.Everything())
+	if err != nil {
+		return // it reads from memory
+	}
+	for _, record := range records {
+		k.namespaces.Add(record.Name)
+	}
+}
+
+var errNoNamespace = errors.New("the object belongs to no namespace")
+
+// namespaceOf returns the namespace that an object of a population is for.
+func namespaceOf(object metav1.Object) (string, error) {
+	if namespace := object.GetNamespace(); namespace != "" {
+		return namespace, nil
+	}
+	for _, owner := range object.GetOwnerReferences() {
+		if owner.APIVersion == "v1" && owner.Kind == "Namespace" {
+			return owner.Name, nil
+		}
+	}
+	return "", errNoNamespace
+}

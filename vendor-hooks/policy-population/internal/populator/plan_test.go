@@ -1,0 +1,95 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package populator
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
+)
+
+// recordedAs is an object of manifest m that was applied; it is a ConfigMap.
+func recordedAs(m, name string, change ...func(*v1alpha1.PopulatedObject)) v1alpha1.PopulatedObject {
+	o := v1alpha1.PopulatedObject{Population: "p", Manifest: m, APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: "u", PrunePolicy: v1alpha1.PruneDelete, State: v1alpha1.PopulatedObjectApplied}
+	for _, c := range change {
+		c(&o)
+	}
+	return o
+}
+
+func wantedAs(m, name string, change ...func(*population.Object)) population.Object {
+	o := population.Object{Key: population.Key{Population: "p", Manifest: m}, DriftPolicy: v1alpha1.DriftIgnore, PrunePolicy: v1alpha1.PruneDelete,
+		Content: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}}
+	for _, c := range change {
+		c(&o)
+	}
+	return o
+}
+
+func repair(o *population.Object) { o.DriftPolicy = v1alpha1.DriftRepair }
+func broken(o *population.Object) { o.Content, o.Err = nil, errors.New("broken") }
+func orphan(o *v1alpha1.PopulatedObject) {
+	o.PrunePolicy = v1alpha1.PruneOrphan
+}
+
+func TestPlan(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorded []v1alpha1.PopulatedObject
+		wanted   []population.Object
+		exists   []string
+		open     bool
+		want     []string
+	}{
+		"a new namespace gets everything, in order": {wanted: []population.Object{wantedAs("b", "x"), wantedAs("a", "y", repair)}, exists: []string{"a", "b"},
+			want: []string{"apply b x Pending", "apply a y Pending"}},
+		"what is recorded is applied again": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, wanted: []population.Object{wantedAs("a", "x")}, exists: []string{"a"},
+			want: []string{"apply a x Applied"}},
+		"in an open one, what is to follow": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x"), recordedAs("b", "y")},
+			wanted: []population.Object{wantedAs("a", "x"), wantedAs("b", "y", repair), wantedAs("new", "z"), wantedAs("followed", "w", repair)}, exists: []string{"a", "b", "new", "followed"}, open: true,
+			want: []string{"keep a x Applied", "apply b y Applied", "apply followed w Pending"}},
+		"a manifest that is gone": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x"), recordedAs("b", "y", orphan)}, open: true,
+			want: []string{"prune a x Applied"}},
+		"a manifest that does not concern the namespace any more": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, exists: []string{"a"}, open: true,
+			want: []string{"keep a x Applied"}},
+		"another object of the same manifest": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, wanted: []population.Object{wantedAs("a", "y", repair)}, exists: []string{"a"}, open: true,
+			want: []string{"apply a y Pending", "prune a x Applied"}},
+		"another one, and the old one is to stay": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x", orphan)}, wanted: []population.Object{wantedAs("a", "y", repair)}, exists: []string{"a"}, open: true,
+			want: []string{"apply a y Pending"}},
+		"an object that moved to another manifest": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, wanted: []population.Object{wantedAs("b", "x", repair)}, exists: []string{"b"}, open: true,
+			want: []string{"apply b x Pending"}},
+		"an object that another manifest keeps": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x"), recordedAs("b", "x")}, exists: []string{"b"}, open: true,
+			want: []string{"keep b x Applied"}},
+		"a manifest that cannot be rendered": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, wanted: []population.Object{wantedAs("a", "", broken), wantedAs("b", "", broken)}, exists: []string{"a", "b"},
+			want: []string{"report a x Applied", "report b  "}},
+		"one that could not be rendered before": {recorded: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "a", State: v1alpha1.PopulatedObjectFailed}}, wanted: []population.Object{wantedAs("a", "x")}, exists: []string{"a"},
+			want: []string{"apply a x Pending"}},
+		"and is gone": {recorded: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "a", State: v1alpha1.PopulatedObjectFailed}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			exists := map[population.Key]struct{}{}
+			for _, m := range test.exists {
+				exists[population.Key{Population: "p", Manifest: m}] = struct{}{}
+			}
+			var got []string
+			for _, task := range plan(test.recorded, test.wanted, exists, !test.open) {
+				got = append(got, fmt.Sprintf("%s %s %s %s", [...]string{"keep", "apply", "report", "prune"}[task.action], task.entry.Manifest, task.entry.Name, task.entry.State))
+				if task.entry.State == v1alpha1.PopulatedObjectApplied && task.entry.UID == "" {
+					t.Errorf("the UID of %+v was forgotten", task.entry)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
