@@ -18,6 +18,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/check"
 	"github.com/nsinit/nsinit/pkg/cli/create"
 	"github.com/nsinit/nsinit/pkg/cli/exit"
+	"github.com/nsinit/nsinit/pkg/cli/preview"
 	"github.com/nsinit/nsinit/pkg/cli/rbac"
 	"github.com/nsinit/nsinit/pkg/cli/status"
 	"github.com/nsinit/nsinit/pkg/cli/wait"
@@ -39,7 +40,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
-	command.AddCommand(create.NewCommand(streams), wait.NewCommand(streams), status.NewCommand(streams), why.NewCommand(streams), check.NewCommand(streams), rbac.NewCommand(streams))
+	command.AddCommand(create.NewCommand(streams), wait.NewCommand(streams), status.NewCommand(streams), why.NewCommand(streams), preview.NewCommand(streams), check.NewCommand(streams), rbac.NewCommand(streams))
 	command.AddCommand(act.NewCommands(streams)...)
 	return command
 }

@@ -43,7 +43,7 @@ func (a *Applier) Apply(ctx context.Context, namespace *corev1.Namespace, conten
 	if err != nil {
 		return nil, explain("apply", what, err)
 	}
-	content = content.DeepCopy()
+	content = content.DeepCopy() // which is the caller's
 	if client.namespaced {
 		content.SetNamespace(namespace.Name)
 	} else if err := a.own(ctx, client, namespace, content); err != nil {
@@ -58,6 +58,15 @@ func (a *Applier) Apply(ctx context.Context, namespace *corev1.Namespace, conten
 		return nil, explain("apply", what, err)
 	}
 	return applied, nil
+}
+
+// Get returns the object that is stored under the name of a content.
+func (a *Applier) Get(ctx context.Context, namespace string, content *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	client, err := a.resource(content.GroupVersionKind(), namespace)
+	if err != nil {
+		return nil, err
+	}
+	return client.Get(ctx, content.GetName(), metav1.GetOptions{})
 }
 
 // own makes an object outside of namespaces leave with its namespace: the garbage collector

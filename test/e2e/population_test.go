@@ -403,3 +403,40 @@ func TestPopulationPrune(t *testing.T) {
 		return err
 	})
 }
+
+// TestPreview: what populations put into a namespace is shown, and nothing is stored.
+func TestPreview(t *testing.T) {
+	c := connect(t)
+	c.populated(t, "10-preview", configMapManifest("who", "${creator} of ${creatorGroups[0]}"), configMapManifest("team", `${namespaceObject.metadata.labels["team"]}`))
+	c.populated(t, "20-preview", v1alpha1.PopulationManifest{Name: "secret", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)}})
+	namespace := c.createNamespace(t, c.admin).Name
+	c.waitReady(t, namespace)
+
+	stdout, _, code := c.plugin(t, "preview", namespace)
+	if code != 2 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"10-preview   who        ConfigMap/who   created", "10-preview   team                       refused", "20-preview   secret     Secret/s        created", `10-preview/team: spec.manifests[1].template.data.value: Invalid value`} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is missing in:\n%s", want, stdout)
+		}
+	}
+	c.waitValue(t, namespace, "who", "gone")
+	if _, _, code := c.plugin(t, "preview", namespace, "--as=system:serviceaccount:nsinit-system:policy-population", "--output=json"); code != 2 {
+		t.Errorf("exit code %d", code)
+	}
+	c.refusedPlugin(t, "exists: --creator", "preview", namespace, "--creator=alice")
+
+	out := c.mustPlugin(t, "preview", "a-new-one", "--creator=alice", "--group=team-a", "--labels=team=a", "--output=yaml")
+	for _, want := range []string{"value: alice of team-a", "value: a\n", "result: rendered", "nsinit.dev/population: 10-preview"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in:\n%s", want, out)
+		}
+	}
+	if out := c.mustPlugin(t, "preview", "a-new-one", "--filename="+filepath.Join(c.root, "artifacts", "examples", "policy-population.yaml")); !strings.Contains(out, `If kubernetes-admin creates it, it gets:`) ||
+		!strings.Contains(out, "RoleBinding/namespace-admin") {
+		t.Errorf("printed:\n%s", out)
+	}
+	c.refusedPlugin(t, "no such file", "preview", "a-new-one", "--filename=/nowhere")
+	c.refusedPlugin(t, "there is no NamespacePopulation in it", "preview", "a-new-one", "--filename="+filepath.Join(c.root, "artifacts", "examples", "kep.yaml"))
+}

@@ -1,0 +1,280 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package preview is the command kubectl nsinit preview: what do populations put into a namespace.
+package preview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/cli/cluster"
+	"github.com/nsinit/nsinit/pkg/cli/exit"
+	"github.com/nsinit/nsinit/pkg/cli/output"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/population"
+)
+
+// exitRefused says that something could not be applied.
+const exitRefused exit.Code = 2
+
+const long = `Show what NamespacePopulations put into a namespace, without storing anything.
+
+If the namespace exists, each object is applied with dry-run, so that what the API server would refuse shows. That is tried with your
+rights: name the service account of policy-population with --as to see what it may do. If the namespace does not exist, the objects
+are rendered for one that --creator, --group and --labels describe; you are its creator unless you say otherwise.
+
+The exit code is 0 if everything can be applied, 2 if something cannot, and 1 if nothing could be shown.`
+
+const example = `  # What does shop get, and may policy-population apply it?
+  kubectl nsinit preview shop --as=system:serviceaccount:nsinit-system:policy-population
+
+  # What would a new namespace of alice's get from a population that is not in the cluster yet?
+  kubectl nsinit preview new --filename=population.yaml --creator=alice --group=team-a --labels=tier=self-service --output=yaml`
+
+type options struct {
+	streams       genericiooptions.IOStreams
+	cluster       *cluster.Flags
+	format        output.Format
+	filename      string
+	creator       string
+	groups        []string
+	labels        string
+	initializer   string
+	clusterScoped []string
+}
+
+// NewCommand returns the command.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{streams: streams, cluster: cluster.NewFlags(), initializer: "policy-population.nsinit.dev"}
+	command := &cobra.Command{
+		Use:               "preview NAMESPACE",
+		Short:             "Show what NamespacePopulations put into a namespace",
+		Long:              long,
+		Example:           example,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: o.cluster.CompleteNamespaces,
+		RunE: func(command *cobra.Command, args []string) error {
+			return o.run(command.Context(), args[0])
+		},
+	}
+	flags := command.Flags()
+	o.cluster.AddFlags(flags)
+	o.format.AddFlag(flags)
+	flags.StringVarP(&o.filename, "filename", "f", o.filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
+	flags.StringVar(&o.creator, "creator", o.creator, "The user who creates the namespace, if it does not exist.")
+	flags.StringSliceVar(&o.groups, "group", o.groups, "The groups of that user.")
+	flags.StringVar(&o.labels, "labels", o.labels, "Labels of the namespace, if it does not exist, such as team=a,tier=b.")
+	flags.StringVar(&o.initializer, "initializer-name", o.initializer, "Name under which policy-population is registered, and field manager of what it applies.")
+	flags.StringSliceVar(&o.clusterScoped, "cluster-scoped-resources", o.clusterScoped, "Resources outside of namespaces that policy-population may apply: the same as its flag of this name.")
+	return command
+}
+
+// Result is what would become of one manifest.
+type Result struct {
+	Population string `json:"population"`
+	Manifest   string `json:"manifest"`
+	// Result is created, configured, unchanged, rendered (the namespace does not exist) or refused.
+	Result string `json:"result"`
+	// Message says why it is refused.
+	Message string `json:"message,omitempty"`
+	// Object is what is applied.
+	Object map[string]any `json:"object,omitempty"`
+}
+
+func (o *options) run(ctx context.Context, name string) error {
+	if err := o.format.Validate(); err != nil {
+		return err
+	}
+	config, err := o.cluster.Config()
+	if err != nil {
+		return err
+	}
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	nsinit, err := versioned.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	populations, err := o.populations(ctx, nsinit)
+	if err != nil {
+		return err
+	}
+	namespace, exists, err := o.namespace(ctx, core, name)
+	if err != nil {
+		return err
+	}
+	applier := &population.Applier{
+		Client: objects, Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())),
+		FieldManager: o.initializer, ClusterScoped: map[schema.GroupResource]struct{}{}, DryRun: true,
+	}
+	for _, resource := range o.clusterScoped {
+		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
+	}
+	results := []Result{}
+	refused := false
+	for _, object := range population.Render(populations, namespace) {
+		result := preview(ctx, applier, namespace, exists, object)
+		results, refused = append(results, result), refused || result.Result == "refused"
+	}
+	if err := o.format.Print(o.streams.Out, results, func(out io.Writer) error { return text(out, namespace, exists, results) }); err != nil {
+		return err
+	}
+	if refused {
+		return exitRefused
+	}
+	return nil
+}
+
+// preview tries one object.
+func preview(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, exists bool, object population.Object) Result {
+	result := Result{Population: object.Population, Manifest: object.Manifest}
+	refused := func(err error) Result {
+		result.Result, result.Message = "refused", err.Error()
+		return result
+	}
+	if object.Err != nil {
+		return refused(object.Err)
+	}
+	result.Object = object.Content.Object
+	if !exists {
+		result.Result = "rendered"
+		return result
+	}
+	live, err := applier.Get(ctx, namespace.Name, object.Content)
+	if err != nil {
+		live = nil // if there is more to say, the next request says it
+	}
+	applied, err := applier.Apply(ctx, namespace, object.Content)
+	if err != nil {
+		return refused(err)
+	}
+	switch {
+	case live == nil:
+		result.Result = "created"
+	case live.GetResourceVersion() == applied.GetResourceVersion():
+		result.Result = "unchanged"
+	default:
+		result.Result = "configured"
+	}
+	return result
+}
+
+// namespace returns the namespace, or one as it would be, and whether it exists.
+func (o *options) namespace(ctx context.Context, core kubernetes.Interface, name string) (*corev1.Namespace, bool, error) {
+	namespace, err := core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		if o.creator != "" || len(o.groups) > 0 || o.labels != "" {
+			return nil, false, fmt.Errorf("namespace %q exists: --creator, --group and --labels are for namespaces that do not", name)
+		}
+		return namespace, true, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, false, err
+	}
+	with, err := labels.ConvertSelectorToLabelsMap(o.labels)
+	if err != nil {
+		return nil, false, fmt.Errorf("--labels=%s: %w", o.labels, err)
+	}
+	creator, groups := o.creator, o.groups
+	if creator == "" {
+		review, err := core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, false, fmt.Errorf("cannot tell who you are, name the creator with --creator: %w", err)
+		}
+		creator = review.Status.UserInfo.Username
+		if len(groups) == 0 {
+			groups = review.Status.UserInfo.Groups
+		}
+	}
+	with[corev1.LabelMetadataName] = name
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: with, Annotations: map[string]string{
+		v1alpha1.AnnotationCreatedBy: creator, v1alpha1.AnnotationCreatedByGroups: strings.Join(groups, "\n"),
+	}}}, false, nil
+}
+
+// populations returns the populations of the file, or of the cluster, in order.
+func (o *options) populations(ctx context.Context, nsinit versioned.Interface) ([]*population.Population, error) {
+	var items []v1alpha1.NamespacePopulation
+	if o.filename != "" {
+		var err error
+		if items, err = o.read(); err != nil {
+			return nil, fmt.Errorf("--filename=%s: %w", o.filename, err)
+		}
+	} else {
+		list, err := nsinit.NsinitV1alpha1().NamespacePopulations().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		items = list.Items
+	}
+	slices.SortFunc(items, func(a, b v1alpha1.NamespacePopulation) int { return cmp.Compare(a.Name, b.Name) })
+	var populations []*population.Population
+	for _, item := range items {
+		compiled, errs := population.Compile(item.Name, &item.Spec)
+		if len(errs) > 0 {
+			return nil, fmt.Errorf("NamespacePopulation %q is not valid: %w", item.Name, errs.ToAggregate())
+		}
+		populations = append(populations, compiled)
+	}
+	return populations, nil
+}
+
+// read reads populations, and leaves out objects of other kinds.
+func (o *options) read() ([]v1alpha1.NamespacePopulation, error) {
+	in := o.streams.In
+	if o.filename != "-" {
+		file, err := os.Open(o.filename)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	var items []v1alpha1.NamespacePopulation
+	decoder := yaml.NewYAMLOrJSONDecoder(in, 4096)
+	for {
+		var item v1alpha1.NamespacePopulation
+		err := decoder.Decode(&item)
+		switch {
+		case errors.Is(err, io.EOF) && len(items) == 0:
+			return nil, errors.New("there is no NamespacePopulation in it")
+		case errors.Is(err, io.EOF):
+			return items, nil
+		case err != nil:
+			return nil, err
+		case item.Kind == "NamespacePopulation" && item.APIVersion == v1alpha1.SchemeGroupVersion.String():
+			items = append(items, item)
+		}
+	}
+}
