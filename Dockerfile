@@ -18,7 +18,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
     go build -trimpath -buildvcs=false \
       -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=${VERSION}" \
-      -o /out/ ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./vendor-hooks/policy-population
+      -o /out/ ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./vendor-hooks/policy-population ./vendor-hooks/http-provisioner
 
 FROM scratch
 COPY --from=build /out/ /

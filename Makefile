@@ -30,6 +30,7 @@ run: dev ## Run a control plane with nsinit in the foreground, until Ctrl-C.
 
 .PHONY: demo
 demo: dev ## Play the life of a namespace on a real control plane, and check each step.
+	@hack/install-system-packages.sh
 	@$(DEV) --dir $(OUTPUT)/demo demo
 
 .PHONY: dev-up
@@ -45,6 +46,7 @@ unit: ## Run the tests that need no control plane.
 	@echo "==> unit tests"
 	@go test -timeout 15m ./...
 	@cd pkg/initializer/controllerruntime && go test -timeout 5m ./...
+	@cd test/logstore && go vet ./...
 	@cd hack/dev && go test ./...
 
 .PHONY: e2e

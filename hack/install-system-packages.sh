@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Installs the few programs of the operating system that generating, verifying and the
+# Installs the few programs of the operating system that generating, verifying, the demo and the
 # end-to-end tests need.
 
 set -o errexit -o nounset -o pipefail
@@ -11,6 +11,7 @@ missing=()
 command -v protoc >/dev/null || missing+=(protobuf-compiler)
 command -v jq >/dev/null || missing+=(jq)
 command -v shellcheck >/dev/null || missing+=(shellcheck)
+compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
 if ! command -v apt-get >/dev/null; then

@@ -36,6 +36,7 @@ func nsinitPrograms() map[string]string {
 		"nsinit-controller-manager": "./cmd/nsinit-controller-manager",
 		"kubectl-nsinit":            "./cmd/kubectl-nsinit",
 		"policy-population":         "./vendor-hooks/policy-population",
+		"http-provisioner":          "./vendor-hooks/http-provisioner",
 	}
 }
 
@@ -74,7 +75,8 @@ func (c *Cluster) buildNsinit(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	// What http-provisioner talks to, in tests and in the demo.
+	return c.goBuild(ctx, filepath.Join(c.Root, "test", "logstore"), "logstore", ".", "")
 }
 
 // buildKubernetes builds programs that are missing or were built from another go.mod.

@@ -100,6 +100,8 @@ func (c *Cluster) identities() error {
 		func() error { return systemAccount("nsinit-apiserver") },
 		func() error { return systemAccount("nsinit-controller-manager") },
 		func() error { return systemAccount("policy-population") },
+		func() error { return systemAccount("http-provisioner") },
+		func() error { return pki.EnsureServing("logstore", "nsinit-ca", "localhost") },
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("cannot make identities: %w", err)

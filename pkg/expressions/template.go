@@ -61,6 +61,34 @@ func (t *Template) Render(variables map[string]any) (any, error) {
 	return value, nil
 }
 
+// Text is a text with expressions.
+type Text struct {
+	text *text
+	path *field.Path
+}
+
+// Text compiles a text.
+func (e *Environment) Text(source string, path *field.Path) (*Text, field.ErrorList) {
+	compiled, err := e.text(source)
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(path, source, err.Error())}
+	}
+	return &Text{compiled, path}, nil
+}
+
+// Render returns the text with what its expressions yield, which are strings, numbers or
+// booleans. The function escapes what they yield, and nothing else; nil leaves it as it is.
+func (t *Text) Render(variables map[string]any, escape func(string) string) (string, error) {
+	if escape == nil {
+		escape = func(s string) string { return s }
+	}
+	rendered, err := t.text.join(variables, escape)
+	if err != nil {
+		return "", field.Invalid(t.path, t.text.source, err.Error())
+	}
+	return rendered, nil
+}
+
 func render(value any, variables map[string]any, path *field.Path) (any, *field.Error) {
 	switch typed := value.(type) {
 	case *text:

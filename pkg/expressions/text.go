@@ -107,6 +107,11 @@ func (t *text) render(values map[string]any) (any, error) {
 		}
 		return value, nil
 	}
+	return t.join(values, func(s string) string { return s })
+}
+
+// join evaluates a string as a text, in which what expressions yield is escaped.
+func (t *text) join(values map[string]any, escape func(string) string) (string, error) {
 	var result strings.Builder
 	for _, p := range t.parts {
 		if p.program == nil {
@@ -115,13 +120,13 @@ func (t *text) render(values map[string]any) (any, error) {
 		}
 		value, err := p.evaluate(values)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		switch value.(type) {
 		case string, bool, int64, uint64, float64:
-			fmt.Fprint(&result, value)
+			result.WriteString(escape(fmt.Sprint(value)))
 		default:
-			return nil, fmt.Errorf("expression %q yields a %T, which cannot be put into a text: let it yield a string", p.source, value)
+			return "", fmt.Errorf("expression %q yields a %T, which cannot be put into a text: let it yield a string", p.source, value)
 		}
 	}
 	return result.String(), nil

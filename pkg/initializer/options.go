@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -130,6 +131,24 @@ func Fail(err error) error {
 	}
 	return &failure{err}
 }
+
+// RetryAfter makes of an error one after which the function is called again when a delay is over,
+// which somebody else asked for, instead of the Runner's own.
+func RetryAfter(err error, delay time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &delayed{err, delay}
+}
+
+type delayed struct {
+	err   error
+	delay time.Duration
+}
+
+func (d *delayed) Error() string             { return d.err.Error() }
+func (d *delayed) Unwrap() error             { return d.err }
+func (d *delayed) RetryAfter() time.Duration { return d.delay }
 
 type failure struct{ err error }
 

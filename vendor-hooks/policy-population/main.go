@@ -4,8 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Command policy-population is an initializer that applies a file of manifests to every
-// new namespace: RBAC, quota, network policy, or whatever else a platform team wants in
+// Command policy-population is an initializer that puts what NamespacePopulations hold into
+// every new namespace: RBAC, quota, network policy, or whatever else a platform team wants in
 // place before tenants can act.
 package main
 

@@ -9,7 +9,9 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
@@ -18,7 +20,8 @@ import (
 
 // Run calls handle for each key of the queue, at most count at a time, until the context
 // ends. It shuts the queue down and returns when every call has. A key whose call returned
-// an error is tried again, after the delay that the queue's rate limiter gives. The error
+// an error is tried again, after the delay that the queue's rate limiter gives, or that an error
+// with a method RetryAfter names. The error
 // is logged, unless it is a conflict, which is the ordinary course of optimistic writes, or
 // the context has ended.
 func Run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], count int, handle func(ctx context.Context, key string) error) {
@@ -56,6 +59,13 @@ func next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string
 		logger.V(4).Info("Somebody else wrote at the same time, trying again", "err", err)
 	default:
 		logger.Error(err, "Failed, trying again", "tries", queue.NumRequeues(key)+1)
+	}
+	if later, ok := errors.AsType[interface {
+		error
+		RetryAfter() time.Duration
+	}](err); ok {
+		queue.AddAfter(key, later.RetryAfter())
+		return true
 	}
 	queue.AddRateLimited(key)
 	return true

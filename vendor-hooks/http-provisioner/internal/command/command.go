@@ -1,0 +1,67 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package command holds the flags of http-provisioner, and puts it together.
+package command
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
+	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/provisioner"
+	"github.com/nsinit/nsinit/vendor-hooks/internal/hook"
+)
+
+const (
+	name = "http-provisioner"
+	// workers wait for a server most of the time.
+	workers = 16
+)
+
+type options struct {
+	*hook.Options
+	config string
+}
+
+// New returns the command, which runs until its context ends.
+func New() *cobra.Command {
+	o := options{Options: hook.New(name, workers)}
+	command := o.Command("Provision something outside of the cluster for every new namespace over HTTP, and take it away at its end", o.run)
+	command.Flags().StringVar(&o.config, "config", o.config, "File of kind "+config.Kind+" that says what is provisioned. Required.")
+	return command
+}
+
+func (o *options) run(ctx context.Context) error {
+	if o.config == "" {
+		return errors.New("--config is missing: name a file of kind " + config.Kind)
+	}
+	provisioned, err := config.LoadFile(o.config)
+	if err != nil {
+		return err
+	}
+	clients, err := o.Clients()
+	if err != nil {
+		return err
+	}
+	provision := provisioner.New(provisioned, clients.Core, clock.RealClock{})
+	options := initializer.Options{Name: provisioned.Initializer, Initialize: provision.Initialize}
+	if provisioned.Deprovision != nil {
+		options.Finalize = provision.Finalize
+	}
+	if provisioned.Configuration != "" {
+		options.Registration = &initializer.Registration{Configuration: provisioned.Configuration}
+	}
+	runner, err := o.Runner(options, clients)
+	if err != nil {
+		return err
+	}
+	return o.Run(ctx, runner)
+}

@@ -1,0 +1,164 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package provisioner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
+)
+
+const (
+	// maxAnswer bounds the body of an answer, in bytes.
+	maxAnswer = 1 << 20
+	// excerpt bounds what an error says of a body, in bytes.
+	excerpt = 256
+	// longestDelay bounds the time for which a server can put off a retry.
+	longestDelay = 10 * time.Minute
+)
+
+// exchange sends a request, and returns its answer if that is good. The answer is the variable
+// response afterwards in any case.
+func (s *server) exchange(ctx context.Context, request *config.CompiledRequest, target *url.URL, variables map[string]any) (map[string]any, error) {
+	message, err := s.message(ctx, request, target, variables)
+	if err != nil {
+		return nil, err
+	}
+	what := request.Method + " " + target.Redacted()
+	response, err := s.client.Do(message)
+	if err != nil {
+		return nil, fmt.Errorf("cannot send the request: %w", err) // which names it
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the answer to %s: %w", what, err)
+	}
+	if len(body) > maxAnswer {
+		return nil, fmt.Errorf("the answer to %s is longer than %d bytes", what, maxAnswer)
+	}
+	answer := answerOf(response, body)
+	variables["response"] = answer
+	klog.FromContext(ctx).V(2).Info("Answered", "request", what, "status", response.StatusCode)
+	good, err := request.Expect.Holds(variables)
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell whether the answer to %s is good (%s): %w", what, response.Status, err)
+	}
+	if good {
+		return answer, nil
+	}
+	return nil, refusal(request, response, variables, fmt.Errorf("%s was answered with %s: %s", what, response.Status, shorten(body)))
+}
+
+// message builds the request of one try.
+func (s *server) message(ctx context.Context, request *config.CompiledRequest, target *url.URL, variables map[string]any) (*http.Request, error) {
+	var body io.Reader
+	if request.Body != nil {
+		content, err := request.Body.Render(variables)
+		if err != nil {
+			return nil, err
+		}
+		data, err := json.Marshal(content)
+		if err != nil {
+			return nil, fmt.Errorf("the body cannot be sent: %w", err)
+		}
+		body = bytes.NewReader(data)
+	}
+	message, err := http.NewRequestWithContext(ctx, request.Method, target.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	message.Header.Set("Accept", "application/json")
+	if body != nil {
+		message.Header.Set("Content-Type", "application/json")
+	}
+	if key := initializer.IdempotencyKey(ctx); key != "" {
+		message.Header.Set(s.config.IdempotencyHeader, key)
+	}
+	s.authenticate(message)
+	for name, text := range request.Headers {
+		value, err := text.Render(variables, nil)
+		if err != nil {
+			return nil, err
+		}
+		message.Header.Set(name, value)
+	}
+	return message, nil
+}
+
+// answerOf returns what expressions see of an answer.
+func answerOf(response *http.Response, body []byte) map[string]any {
+	headers := map[string]any{}
+	for name, values := range response.Header {
+		headers[strings.ToLower(name)] = strings.Join(values, ", ")
+	}
+	var content any
+	if json.Unmarshal(body, &content) != nil {
+		content = nil
+	}
+	return map[string]any{"status": response.StatusCode, "headers": headers, "body": content, "text": strings.ToValidUTF8(string(body), "\uFFFD")}
+}
+
+// refusal returns the error for an answer that is not good: one for good, one that is to be tried
+// again when the server says so, or one that is tried again as usual.
+func refusal(request *config.CompiledRequest, response *http.Response, variables map[string]any, err error) error {
+	if request.FailWhen != nil {
+		final, whenErr := request.FailWhen.Holds(variables)
+		if whenErr != nil {
+			return errors.Join(err, whenErr)
+		}
+		if final {
+			return initializer.Fail(err)
+		}
+	}
+	if delay := retryAfter(response.Header.Get("Retry-After"), response.Header.Get("Date")); delay > 0 {
+		return initializer.RetryAfter(err, min(delay, longestDelay))
+	}
+	return err
+}
+
+// retryAfter reads a header that holds seconds or a time, which is compared with the server's own.
+func retryAfter(header, date string) time.Duration {
+	if seconds, err := strconv.Atoi(header); err == nil {
+		return time.Duration(min(seconds, int(longestDelay/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(date)
+	if err != nil {
+		return 0
+	}
+	return at.Sub(now)
+}
+
+func shorten(body []byte) string {
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "\uFFFD")), " ")
+	if len(text) <= excerpt {
+		return text
+	}
+	end := excerpt
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "..."
+}

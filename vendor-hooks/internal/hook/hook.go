@@ -1,0 +1,124 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package hook holds what the hooks' commands have in common: their flags, their clients, and how
+// they run.
+package hook
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/util/leader"
+	"github.com/nsinit/nsinit/pkg/util/namespacedname"
+)
+
+// Options are the flags of every hook.
+type Options struct {
+	name       string
+	kubeconfig string
+	workers    int
+	elect      bool
+	lease      string
+	health     string
+	logs       *logs.Options
+}
+
+// New returns the defaults of a program.
+func New(name string, workers int) *Options {
+	return &Options{name: name, workers: workers, lease: installation.Namespace + "/" + name, logs: logs.NewOptions()}
+}
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	logsapi.AddFlags(o.logs, flags)
+	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without it, the service account of the pod is used.")
+	flags.IntVar(&o.workers, "workers", o.workers, "Number of namespaces that are worked on at the same time.")
+	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Let one of several replicas act, which they agree on by a Lease.")
+	flags.StringVar(&o.lease, "leader-elect-lease", o.lease, "NAMESPACE/NAME of the Lease.")
+	flags.StringVar(&o.health, "health-bind-address", o.health, "Address such as :8081 on which /livez, /readyz and /metrics are served over HTTP. Empty: not at all.")
+}
+
+// Command returns a command that runs until its context ends.
+func (o *Options) Command(short string, run func(context.Context) error) *cobra.Command {
+	command := &cobra.Command{
+		Use:           o.name,
+		Short:         short,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := logsapi.ValidateAndApply(o.logs, nil); err != nil {
+				return err
+			}
+			return run(command.Context())
+		},
+	}
+	o.AddFlags(command.Flags())
+	return command
+}
+
+// Clients reach the cluster.
+type Clients struct {
+	Config *rest.Config
+	Core   kubernetes.Interface
+	Nsinit versioned.Interface
+}
+
+// Clients returns clients that are not throttled on this side: the servers share their capacity
+// by priority and fairness.
+func (o *Options) Clients() (*Clients, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the configuration of the cluster: %w", err)
+	}
+	config = rest.AddUserAgent(config, o.name)
+	config.QPS = -1
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	nsinit, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Clients{Config: config, Core: core, Nsinit: nsinit}, nil
+}
+
+// Runner returns the runner of an initializer, to whose options it adds what the flags and the
+// clients say.
+func (o *Options) Runner(options initializer.Options, clients *Clients) (*initializer.Runner, error) {
+	options.Core, options.Nsinit, options.Workers = clients.Core, clients.Nsinit, o.workers
+	if o.elect {
+		namespace, name, err := namespacedname.Parse(o.lease)
+		if err != nil {
+			return nil, fmt.Errorf("--leader-elect-lease: %w", err)
+		}
+		options.Election = new(leader.NewElection(namespace, name))
+	}
+	return initializer.New(options)
+}
+
+// Run runs a runner, and what probes and monitoring ask.
+func (o *Options) Run(ctx context.Context, runner *initializer.Runner) error {
+	if o.health != "" {
+		if err := runner.Serve(ctx, o.health); err != nil {
+			return fmt.Errorf("--health-bind-address: %w", err)
+		}
+	}
+	return runner.Run(ctx)
+}
