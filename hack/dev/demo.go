@@ -18,8 +18,10 @@ import (
 
 const (
 	demoNamespace = "shop"
-	approval      = "approval.example.com"
-	settleLimit   = time.Minute
+	// secondNamespace is that of artifacts/examples/namespace-with-content.yaml.
+	secondNamespace = "bakery"
+	approval        = "approval.example.com"
+	settleLimit     = time.Minute
 	// inForce is how long the story waits after it registered the initializers.
 	inForce = 2 * time.Second
 	// approvalTakes is how long the second initializer thinks about the second namespace.
@@ -40,8 +42,8 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 		return fmt.Errorf("a control plane runs in %s: stop it first (%s), the demo plays on one of its own", c.Dir, c.downCommand())
 	}
 	// Nothing of an earlier control plane but its ports and identities.
-	for _, left := range []string{"etcd", "nsinit-etcd", "audit.log"} {
-		if err := os.RemoveAll(c.path(left)); err != nil {
+	for _, left := range []string{c.path("etcd"), c.path("nsinit-etcd"), c.path("audit.log"), c.logStoreDir()} {
+		if err := os.RemoveAll(left); err != nil {
 			return err
 		}
 	}
@@ -50,7 +52,7 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx)), os.RemoveAll(c.logStoreDir())) }()
 	if err := c.Up(ctx); err != nil {
 		return err
 	}
@@ -73,8 +75,10 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 		{"alice writes", s.written},
 		{"what the initializers made was there before", s.before},
 		{"no controller was refused by the gate", s.nobodyRefused},
+		{"a log store starts, and http-provisioner, which gives each namespace an index in it", s.startLogStore},
 		{"with artifacts/early-writes, kubectl apply of a namespace with its content waits and just works", s.appliesAll},
-		{"the namespace is deleted, and its record with it", s.deleted},
+		{"the namespace has its index", s.indexed},
+		{"the namespaces are deleted, their records and the index with them", s.deleted},
 	} {
 		evidence, err := step.play(ctx)
 		if err != nil {
@@ -243,7 +247,7 @@ func (s *story) written(ctx context.Context) (string, error) {
 // appliesAll applies a namespace and its content in one go, as alice. The second initializer
 // takes its time.
 func (s *story) appliesAll(ctx context.Context) (string, error) {
-	const namespace = "bakery"
+	const namespace = secondNamespace
 	if err := s.AskToRetry(ctx); err != nil {
 		return "", err
 	}
@@ -276,15 +280,20 @@ func (s *story) appliesAll(ctx context.Context) (string, error) {
 }
 
 func (s *story) deleted(ctx context.Context) (string, error) {
-	if _, err := s.admin(ctx, "delete", "namespace", demoNamespace, "--timeout=60s"); err != nil {
+	if _, err := s.admin(ctx, "delete", "namespace", demoNamespace, secondNamespace, "--timeout=60s"); err != nil {
 		return "", err
 	}
 	return s.until(ctx, func() (string, error) {
-		out, err := s.admin(ctx, "get", "nsl", demoNamespace, "--ignore-not-found")
+		out, err := s.admin(ctx, "get", "nsl", demoNamespace, secondNamespace, "--ignore-not-found")
 		if err == nil && out != "" {
-			err = fmt.Errorf("the record is still there: %s", out)
+			err = fmt.Errorf("the records are still there: %s", out)
 		}
-		return "both are gone", err
+		if err == nil {
+			if out, err = s.indices(ctx); err == nil && out != "[]" {
+				err = fmt.Errorf("the log store still has %s", out)
+			}
+		}
+		return "all are gone", err
 	})
 }
 

@@ -22,7 +22,7 @@ import (
 
 // portNames are the listeners of a control plane, each named after its program.
 func portNames() []string {
-	return []string{"etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager"}
+	return []string{"etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "logstore"}
 }
 
 func (c *Cluster) portsFile() string { return filepath.Join(c.Dir, "ports.json") }
@@ -34,7 +34,7 @@ func (c *Cluster) loadPorts() error {
 		if err := json.Unmarshal(data, &c.Ports); err != nil {
 			return fmt.Errorf("%s is damaged, remove it: %w", c.portsFile(), err)
 		}
-		return nil
+		return c.addPorts()
 	}
 	if !os.IsNotExist(err) {
 		return err
@@ -48,6 +48,17 @@ func (c *Cluster) loadPorts() error {
 		}
 	}
 	return c.savePorts()
+}
+
+// addPorts chooses ports for programs that there were not when the others were chosen.
+func (c *Cluster) addPorts() error {
+	missing := slices.DeleteFunc(portNames(), func(name string) bool { return c.Ports[name] != 0 })
+	added, err := freePorts(missing)
+	if err != nil {
+		return err
+	}
+	maps.Copy(c.Ports, added)
+	return nil
 }
 
 func (c *Cluster) savePorts() error {

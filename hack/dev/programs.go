@@ -8,11 +8,16 @@ package main
 
 import (
 	"fmt"
+	"hash/crc32"
+	"os"
 	"path/filepath"
 )
 
 // programNames lists the programs in the order in which they start.
-func programNames() []string {
+func programNames() []string { return append(runPrograms(), "logstore", "http-provisioner") }
+
+// runPrograms are those of make run, without what the demo alone starts.
+func runPrograms() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "policy-population"}
 }
 
@@ -25,6 +30,8 @@ func (c *Cluster) process(name string) *Process {
 		"nsinit-apiserver":          c.nsinitAPIServerArgs,
 		"nsinit-controller-manager": c.nsinitControllerManagerArgs,
 		"policy-population":         c.policyPopulationArgs,
+		"logstore":                  c.logStoreArgs,
+		"http-provisioner":          c.httpProvisionerArgs,
 	}[name]
 	if arguments == nil {
 		return nil
@@ -147,4 +154,28 @@ func (c *Cluster) nsinitControllerManagerArgs() []string {
 
 func (c *Cluster) policyPopulationArgs() []string {
 	return append(flags("kubeconfig", c.path("policy-population.kubeconfig")), "-v=2")
+}
+
+// logStorePassword is that of the log store's user.
+const logStorePassword = "demo-password"
+
+// logStoreDir is where the log store keeps its data: PostgreSQL runs as another user where this
+// one is root, and wants a short path.
+func (c *Cluster) logStoreDir() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("nsinit-%08x", crc32.ChecksumIEEE([]byte(c.Dir))))
+}
+
+func (c *Cluster) logStoreArgs() []string {
+	pki := c.pki()
+	return flags(
+		"data-dir", c.logStoreDir(),
+		"listen", fmt.Sprintf("localhost:%d", c.Ports["logstore"]),
+		"tls-cert-file", pki.Cert("logstore"),
+		"tls-private-key-file", pki.Key("logstore"),
+		"password", logStorePassword,
+	)
+}
+
+func (c *Cluster) httpProvisionerArgs() []string {
+	return append(flags("kubeconfig", c.path("http-provisioner.kubeconfig"), "config", c.path("log-index.yaml")), "-v=2")
 }

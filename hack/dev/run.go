@@ -83,7 +83,7 @@ func (c *Cluster) watch(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		for _, name := range programNames() {
+		for _, name := range runPrograms() {
 			if process := c.process(name); process.Pid() == 0 {
 				return fmt.Errorf("%s has ended, last lines of %s:\n%s", name, process.LogFile(), process.LogTail(15))
 			}

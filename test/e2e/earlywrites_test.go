@@ -46,14 +46,26 @@ subjects:
   name: team-a@corp.com
 `
 
-// askToRetry installs the webhook, waits until it is in force, and takes it away when the test
-// ends. An initializer "waits.example.com" must be registered, and stay pending.
-func (c *cluster) askToRetry(t *testing.T, tenant *rest.Config) {
+// installRetry installs the webhook that asks early writers to try again, until the test ends.
+func (c *cluster) installRetry(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(c.root, "artifacts", "early-writes")
 	if out, err := c.kubectl("apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
 		t.Fatal(err, out)
 	}
+	t.Cleanup(func() {
+		if out, err := c.kubectl("delete", "--ignore-not-found", "-k", dir); err != nil {
+			t.Error(err, out)
+		}
+	})
+}
+
+// askToRetry does the same, and waits until that is in force, and at the end until it is not. An
+// initializer must be registered for which namespaces wait.
+func (c *cluster) askToRetry(t *testing.T, tenant *rest.Config) {
+	t.Helper()
+	dir := filepath.Join(c.root, "artifacts", "early-writes")
+	c.installRetry(t)
 	closed := c.createNamespace(t, c.admin)
 	probe := func(answered func(error) bool) func(context.Context) error {
 		return func(ctx context.Context) error {

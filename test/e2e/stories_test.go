@@ -1,0 +1,207 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// TestBothStories: tenants create 500 namespaces at once, with both hooks in place, and write into
+// them as soon as they can. A hook is killed now and then. All are Ready, and everything was in
+// each before its tenant's first write.
+func TestBothStories(t *testing.T) {
+	const tenants, each = 10, 50
+	c := connect(t)
+	ctx := t.Context()
+	s := c.startLogStore(t, 0)
+	example := filepath.Join(c.root, "artifacts", "examples", "policy-population.yaml")
+	if out, err := c.kubectl("apply", "-f", example); err != nil {
+		t.Fatal(err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := c.kubectl("delete", "-f", example); err != nil {
+			t.Error(err, out)
+		}
+		c.waitInForce(t)
+	})
+	starts := []func() *os.Process{s.provision(t, nil), func() *os.Process { return c.startPopulation(t) }}
+	hooks := []*os.Process{starts[0](), starts[1]()}
+	c.waitRegistered(t)
+	config := c.user(t, "e2e-tenants", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"create", "get"}})
+	c.installRetry(t)
+
+	stop := make(chan struct{})
+	var kills atomic.Int64
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(2000+rand.IntN(3000)) * time.Millisecond):
+			}
+			i := rand.IntN(len(hooks))
+			_ = hooks[i].Kill()
+			hooks[i] = starts[i]()
+			kills.Add(1)
+		}
+	})
+
+	began := time.Now()
+	written := make([]*corev1.ConfigMap, tenants*each)
+	tries := atomic.Int64{}
+	var group sync.WaitGroup
+	for tenant := range tenants {
+		client := kubernetes.NewForConfigOrDie(config)
+		for i := range each {
+			group.Go(func() {
+				namespace, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName(fmt.Sprintf("tenant-%d", tenant))}}, metav1.CreateOptions{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				// The client waits by itself; on two busy cores not long enough for the last ones.
+				for deadline := time.Now().Add(10 * time.Minute); ; {
+					tries.Add(1)
+					configMap, err := client.CoreV1().ConfigMaps(namespace.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{})
+					if err == nil {
+						written[tenant*each+i] = configMap
+						return
+					}
+					if !apierrors.IsTooManyRequests(err) && !apierrors.IsForbidden(err) || time.Now().After(deadline) {
+						t.Errorf("namespace %s: %v", namespace.Name, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+	close(stop)
+	killer.Wait()
+	t.Logf("%d namespaces were written to after %s, in %d tries of their tenants; hooks were killed %d times", tenants*each, time.Since(began).Round(100*time.Millisecond), tries.Load(), kills.Load())
+	if slices.Contains(written, nil) {
+		t.FailNow()
+	}
+
+	indices, err := s.indices(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range written {
+		namespace, err := c.core.CoreV1().Namespaces().Get(ctx, first.Namespace, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+			return c.Type == v1alpha1.ConditionReady && c.Status == corev1.ConditionTrue
+		}) {
+			t.Errorf("namespace %s is not Ready: %+v", namespace.Name, namespace.Status.Conditions)
+		}
+		if indices["logs-"+string(namespace.UID)] != namespace.Name {
+			t.Errorf("namespace %s has no index", namespace.Name)
+		}
+		c.checkInside(t, namespace, revision(first.ResourceVersion))
+	}
+	if len(indices) != len(written) {
+		t.Errorf("the log store has %d indices for %d namespaces", len(indices), len(written))
+	}
+
+	began = time.Now()
+	for _, first := range written {
+		if err := c.core.CoreV1().Namespaces().Delete(ctx, first.Namespace, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	c.waitAllGone(t, written)
+	t.Logf("all are gone after %s", time.Since(began).Round(100*time.Millisecond))
+	if indices, err := s.indices(ctx); err != nil || len(indices) != 0 {
+		t.Errorf("the log store still has %d indices, %v", len(indices), err)
+	}
+}
+
+// checkInside checks that what the hooks made in a namespace is older than a revision.
+func (c *cluster) checkInside(t *testing.T, namespace *corev1.Namespace, first int64) {
+	t.Helper()
+	ctx := t.Context()
+	for what, get := range map[string]func() (metav1.Object, error){
+		"rolebinding/namespace-admin": func() (metav1.Object, error) {
+			return c.core.RbacV1().RoleBindings(namespace.Name).Get(ctx, "namespace-admin", metav1.GetOptions{})
+		},
+		"limitrange/default": func() (metav1.Object, error) {
+			return c.core.CoreV1().LimitRanges(namespace.Name).Get(ctx, "default", metav1.GetOptions{})
+		},
+		"networkpolicy/default-deny": func() (metav1.Object, error) {
+			return c.core.NetworkingV1().NetworkPolicies(namespace.Name).Get(ctx, "default-deny", metav1.GetOptions{})
+		},
+		"configmap/log-index": func() (metav1.Object, error) {
+			return c.core.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "log-index", metav1.GetOptions{})
+		},
+	} {
+		object, err := get()
+		switch {
+		case err != nil:
+			t.Errorf("%s in %s: %v", what, namespace.Name, err)
+		case revision(object.GetResourceVersion()) >= first:
+			t.Errorf("%s in %s has revision %s, and the tenant's first object %d", what, namespace.Name, object.GetResourceVersion(), first)
+		}
+	}
+	// The quota's status is counted later, too.
+	quota, err := c.core.CoreV1().ResourceQuotas(namespace.Name).Get(ctx, "default", metav1.GetOptions{})
+	if err != nil || quota.Labels[v1alpha1.LabelPopulation] != "default" {
+		t.Errorf("resourcequota/default in %s: %v", namespace.Name, err)
+	}
+}
+
+// waitAllGone waits until namespaces are gone, as long as some of them leave.
+func (c *cluster) waitAllGone(t *testing.T, in []*corev1.ConfigMap) {
+	t.Helper()
+	names := map[string]bool{}
+	for _, object := range in {
+		names[object.Namespace] = true
+	}
+	for before, since := len(names)+1, time.Now(); ; time.Sleep(200 * time.Millisecond) {
+		list, err := c.core.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, namespace := range list.Items {
+			if names[namespace.Name] {
+				left = append(left, namespace.Name)
+			}
+		}
+		switch {
+		case len(left) == 0:
+			return
+		case len(left) < before:
+			before, since = len(left), time.Now()
+		case time.Since(since) > patience:
+			t.Fatalf("these do not leave: %s", strings.Join(left, " "))
+		}
+	}
+}
