@@ -1,0 +1,161 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/pkg/initializer/conformance"
+)
+
+const (
+	// badInitializer is the variable that names what is wrong with the initializer of
+	// TestHelperBadInitializer.
+	badInitializer     = "NSINIT_E2E_BAD_INITIALIZER"
+	badInitializerName = "bad.example.com"
+)
+
+// TestConformanceFindsFaults: the suite fails for initializers that are wrong, in the test that is
+// there for it. It fails in a process of its own.
+func TestConformanceFindsFaults(t *testing.T) {
+	c := connect(t)
+	c.configure(t, v1alpha1.RegisteredInitializer{Name: badInitializerName, Finalizer: true})
+	for fault, test := range map[string]string{
+		"does nothing":         "Order",
+		"acts before its turn": "Order",
+		"cannot act twice":     "Crash",
+		"leaves things behind": "DeletionWhileInitializing",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperBadInitializer$/^"+test+"$", "-test.v")
+			command.Env = append(os.Environ(), badInitializer+"="+fault)
+			out, err := command.CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestHelperBadInitializer/"+test) {
+				t.Errorf("%v, want test %s to fail\n%s", err, test, out)
+			}
+		})
+	}
+	// The same without a fault passes, so it is not the helper that fails.
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperBadInitializer$", "-test.v")
+	command.Env = append(os.Environ(), badInitializer+"=none")
+	if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestHelperBadInitializer/SameNameAgain") {
+		t.Errorf("without a fault: %v\n%s", err, out)
+	}
+}
+
+// outside is what an initializer makes outside of the cluster.
+type outside struct {
+	mu   sync.Mutex
+	made map[types.UID]bool
+}
+
+func (o *outside) set(uid types.UID, made bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.made[uid] = made
+}
+
+func (o *outside) has(uid types.UID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.made[uid]
+}
+
+// TestHelperBadInitializer runs the suite on an initializer with a fault, for
+// TestConformanceFindsFaults. It does nothing by itself.
+func TestHelperBadInitializer(t *testing.T) {
+	fault := os.Getenv(badInitializer)
+	if fault == "" {
+		return
+	}
+	c := connect(t)
+	things := &outside{made: map[types.UID]bool{}}
+	initialize := func(ctx context.Context, namespace *corev1.Namespace) error {
+		if fault == "does nothing" {
+			return nil
+		}
+		things.set(namespace.UID, true)
+		_, err := c.core.CoreV1().ConfigMaps(namespace.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "made"}}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) && fault != "cannot act twice" {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		select { // there is more to do
+		case <-time.After(200 * time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	finalize := func(_ context.Context, namespace *corev1.Namespace) error {
+		things.set(namespace.UID, false)
+		return nil
+	}
+	conformance.Run(t, conformance.Suite{
+		Config: c.admin, Name: badInitializerName, Patience: 10 * time.Second, Namespaces: 3,
+		Start: func(t *testing.T) func() {
+			options := initializer.Options{Name: badInitializerName, Core: c.core, Nsinit: c.nsinit, Initialize: initialize}
+			if fault != "leaves things behind" {
+				options.Finalize = finalize
+			}
+			runner, err := initializer.New(options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, kill := context.WithCancel(context.Background())
+			t.Cleanup(kill)
+			go func() { _ = runner.Run(ctx) }()
+			if fault == "acts before its turn" {
+				go actOnAll(ctx, c.core, initialize)
+			}
+			return kill
+		},
+		Check: func(ctx context.Context, namespace *corev1.Namespace) error {
+			_, err := c.core.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "made", metav1.GetOptions{})
+			return err
+		},
+		Left: func(_ context.Context, namespace *corev1.Namespace) error {
+			if things.has(namespace.UID) {
+				return errors.New("it is still there")
+			}
+			return nil
+		},
+	})
+}
+
+// actOnAll acts on every namespace, whoever's turn it is.
+func actOnAll(ctx context.Context, core kubernetes.Interface, act initializer.Func) {
+	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		list, err := core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "nsinit.dev/initializing"})
+		if err != nil {
+			continue
+		}
+		for _, namespace := range list.Items {
+			_ = act(ctx, &namespace)
+		}
+	}
+}
