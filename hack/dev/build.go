@@ -75,8 +75,21 @@ func (c *Cluster) buildNsinit(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.installCompletion(); err != nil {
+		return err
+	}
 	// What http-provisioner talks to, in tests and in the demo.
 	return c.goBuild(ctx, filepath.Join(c.Root, "test", "logstore"), "logstore", ".", "")
+}
+
+// installCompletion puts what kubectl asks for completion beside the plugin.
+func (c *Cluster) installCompletion() error {
+	const name = "kubectl_complete-nsinit"
+	script, err := os.ReadFile(filepath.Join(c.Root, "cmd", "kubectl-nsinit", name))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(c.BinDir, name), script, 0o755) //nolint:gosec // a program
 }
 
 // buildKubernetes builds programs that are missing or were built from another go.mod.

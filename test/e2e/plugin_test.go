@@ -13,6 +13,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -302,5 +304,30 @@ func TestPluginCheck(t *testing.T) {
 	c.user(t, "e2e-nobody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
 	if out, _, code := c.plugin(t, "check", "--as=e2e-nobody"); code != 2 || !strings.Contains(out, "cannot be looked at") {
 		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
+
+// TestPluginCompletion: kubectl itself completes the plugin's commands, flags and arguments.
+func TestPluginCompletion(t *testing.T) {
+	c := connect(t)
+	c.configure(t, named("one.example.com", "two.example.com")...)
+	namespace := c.createNamespace(t, c.admin).Name
+	c.waitCurrent(t, namespace, "one.example.com")
+	for line, want := range map[string]string{
+		"pre":                        "preview",
+		"wait --for g":               "gone",
+		"check --output ":            "yaml",
+		"create new --time":          "--timeout",
+		"why " + namespace[:4]:       namespace,
+		"preview " + namespace[:4]:   namespace,
+		"skip " + namespace + " one": "one.example.com",
+	} {
+		words := strings.Split(line, " ")
+		command := exec.CommandContext(t.Context(), filepath.Join(c.root, "_output", "bin", "kubectl"), append([]string{"__complete", "nsinit"}, words...)...)
+		command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig(), "HOME="+c.dir, "PATH="+filepath.Join(c.root, "_output", "bin")+":"+os.Getenv("PATH"))
+		out, err := command.Output()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("kubectl nsinit %s: %v, %q is missing in:\n%s", line, err, want, out)
+		}
 	}
 }

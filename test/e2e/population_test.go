@@ -440,3 +440,46 @@ func TestPreview(t *testing.T) {
 	c.refusedPlugin(t, "no such file", "preview", "a-new-one", "--filename=/nowhere")
 	c.refusedPlugin(t, "there is no NamespacePopulation in it", "preview", "a-new-one", "--filename="+filepath.Join(c.root, "artifacts", "examples", "kep.yaml"))
 }
+
+// TestPopulationReplicas: of two replicas one acts, and the other goes on where it was killed.
+func TestPopulationReplicas(t *testing.T) {
+	c := connect(t)
+	c.populationMay(t, configMapRule())
+	c.configure(t, named(populationInitializer)...)
+	c.populated(t, "replicas", repaired(configMapManifest("made", "x")))
+	t.Cleanup(func() {
+		_ = c.core.CoordinationV1().Leases("nsinit-system").Delete(context.Background(), "policy-population", metav1.DeleteOptions{})
+	})
+	holder := func(ctx context.Context) (string, error) {
+		lease, err := c.core.CoordinationV1().Leases("nsinit-system").Get(ctx, "policy-population", metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+			return "", errors.Join(err, errors.New("nobody holds the lease"))
+		}
+		return *lease.Spec.HolderIdentity, nil
+	}
+	leader := c.startPopulation(t, "--leader-elect")
+	var first string
+	eventually(t, "one leads", func(ctx context.Context) (err error) {
+		first, err = holder(ctx)
+		return err
+	})
+	c.startPopulation(t, "--leader-elect")
+	namespace := c.createNamespace(t, c.admin).Name
+	c.waitReady(t, namespace)
+	if now, err := holder(t.Context()); err != nil || now != first {
+		t.Errorf("%q leads instead of %q: %v", now, first, err)
+	}
+	if err := leader.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	second := c.createNamespace(t, c.admin).Name
+	c.waitReady(t, second)
+	if now, err := holder(t.Context()); err != nil || now == first {
+		t.Errorf("%q still leads: %v", now, err)
+	}
+	// It looks after the namespaces of the former one, too.
+	if err := c.core.CoreV1().ConfigMaps(namespace).Delete(t.Context(), "made", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.waitValue(t, namespace, "made", "x")
+}

@@ -61,7 +61,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	flags.AddFlags(command.Flags())
-	format.AddFlag(command.Flags())
+	format.AddFlag(command)
 	return command
 }
 

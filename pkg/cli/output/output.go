@@ -12,16 +12,24 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/yaml"
 )
 
 // Format is "json", "yaml", or "" for text.
 type Format string
 
-// AddFlag adds the flag --output, -o.
-func (f *Format) AddFlag(flags *pflag.FlagSet) {
-	flags.StringVarP((*string)(f), "output", "o", string(*f), "Output format: json, yaml, or nothing for text.")
+// AddFlag adds the flag --output, -o, with its completion.
+func (f *Format) AddFlag(command *cobra.Command) {
+	command.Flags().StringVarP((*string)(f), "output", "o", string(*f), "Output format: json, yaml, or nothing for text.")
+	Complete(command, "output", "json", "yaml")
+}
+
+// Complete offers the values that a flag of a command can have.
+func Complete(command *cobra.Command, flag string, values ...string) {
+	// It is an error to complete a flag that there is not, or twice: neither depends on input.
+	utilruntime.Must(command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // Validate says which formats there are, if this is none of them.

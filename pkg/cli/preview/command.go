@@ -84,7 +84,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	flags := command.Flags()
 	o.cluster.AddFlags(flags)
-	o.format.AddFlag(flags)
+	o.format.AddFlag(command)
 	flags.StringVarP(&o.filename, "filename", "f", o.filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
 	flags.StringVar(&o.creator, "creator", o.creator, "The user who creates the namespace, if it does not exist.")
 	flags.StringSliceVar(&o.groups, "group", o.groups, "The groups of that user.")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/cli/follow"
+	"github.com/nsinit/nsinit/pkg/cli/output"
 )
 
 const long = `Wait until namespaces can be written to, or until they are gone.
@@ -56,6 +57,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	o.cluster.AddFlags(command.Flags())
 	command.Flags().StringVar(&o.condition, "for", o.condition, `What to wait for: "open" or "gone".`)
+	output.Complete(command, "for", "open", "gone")
 	command.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long to wait for all of them. 0: for ever.")
 	return command
 }

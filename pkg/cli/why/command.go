@@ -80,7 +80,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	o.cluster.AddFlags(command.Flags())
-	o.output.AddFlag(command.Flags())
+	o.output.AddFlag(command)
 	command.Flags().DurationVar(&o.patience, "patience", o.patience, "How long something may take before it counts as stuck.")
 	return command
 }
