@@ -57,7 +57,7 @@ e2e: dev ## Run the end-to-end tests on a control plane of their own.
 	@rm -rf $(OUTPUT)/e2e
 	@trap 'status=$$?; $(DEV) --dir $(OUTPUT)/e2e down; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	  $(DEV) --dir $(OUTPUT)/e2e up; \
-	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 30m -v ./test/e2e/...
+	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 45m -v ./test/e2e/...
 
 .PHONY: test
 test: unit e2e ## Run every test.

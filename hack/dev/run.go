@@ -53,7 +53,9 @@ Try it, in another terminal:
   export KUBECONFIG=%s       # a tenant, who may create namespaces
   kubectl create namespace shop
   kubectl get namespace shop -o yaml                 # the conditions say what is waited for
-  kubectl -n shop create configmap hello
+  kubectl -n shop create configmap hello             # waits by itself, if it comes too early
+  kubectl apply -f artifacts/examples/namespace-with-content.yaml
+  kubectl nsinit create depot                        # shows each initializer as it finishes
 
   export KUBECONFIG=%s
   kubectl wait --for=condition=Ready namespace/shop
@@ -61,6 +63,9 @@ Try it, in another terminal:
   kubectl describe nsl shop
   kubectl nsinit why shop                            # what is in the way, and what helps
   kubectl -n shop get rolebinding,quota,limits,netpol
+  kubectl get nspop,popns                            # what is put into namespaces, and what was
+  kubectl nsinit preview shop
+  kubectl nsinit check
 
 Logs are in %s. Ctrl-C stops everything. Until then, this shows what namespaces wait for:
 

@@ -163,6 +163,8 @@ func (r *Runner) Run(ctx context.Context) error {
 func (r *Runner) act(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var synced []cache.InformerSynced
 	for _, informer := range r.watches {
 		group.Go(func() { informer.RunWithContext(ctx) })
@@ -174,8 +176,6 @@ func (r *Runner) act(ctx context.Context) error {
 		}
 		return nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	if r.options.Alongside != nil {
 		group.Go(func() {
 			if err := r.options.Alongside(ctx); err != nil && ctx.Err() == nil {

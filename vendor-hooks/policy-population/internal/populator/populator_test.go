@@ -1,0 +1,241 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package populator
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
+	typed "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
+)
+
+// coreObjects is a core API that knows ConfigMaps and ClusterRoles, by their paths.
+type coreObjects struct {
+	objects map[string]map[string]any
+	// applying is called before an object is stored.
+	applying func(path string)
+}
+
+func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	object, exists := c.objects[r.URL.Path]
+	if !exists && r.Method != http.MethodPatch {
+		w.WriteHeader(http.StatusNotFound)
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+			Details: &metav1.StatusDetails{}})
+		return
+	}
+	switch r.Method {
+	case http.MethodPatch:
+		c.applying(r.URL.Path)
+		var applied map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&applied)
+		applied["metadata"].(map[string]any)["uid"] = "uid-" + r.URL.Path
+		c.objects[r.URL.Path] = applied
+		object = applied
+	case http.MethodDelete:
+		delete(c.objects, r.URL.Path)
+	}
+	_ = json.NewEncoder(w).Encode(object)
+}
+
+// mapper knows the kinds of the test.
+type mapper struct{ meta.RESTMapper }
+
+func (mapper) Reset() {}
+
+func newMapper() meta.ResettableRESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
+	m.Add(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, meta.RESTScopeRoot)
+	return mapper{m}
+}
+
+// setUp returns a Populator, the core API behind it, and a client of nsinit.
+func setUp(t *testing.T, allowed ...schema.GroupResource) (*Populator, *coreObjects, typed.NsinitV1alpha1Interface) {
+	t.Helper()
+	client := testserver.Start(t).Client(t, "admin").NsinitV1alpha1()
+	core := &coreObjects{objects: map[string]map[string]any{}, applying: func(string) {}}
+	server := httptest.NewServer(core)
+	t.Cleanup(server.Close)
+	objects, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	applier := &population.Applier{Client: objects, Mapper: newMapper(), FieldManager: "hook", ClusterScoped: map[schema.GroupResource]struct{}{}}
+	for _, resource := range allowed {
+		applier.ClusterScoped[resource] = struct{}{}
+	}
+	return New(applier, client, func(schema.GroupVersionKind) {}), core, client
+}
+
+func populate(t *testing.T, client typed.NsinitV1alpha1Interface, templates ...string) *v1alpha1.NamespacePopulation {
+	t.Helper()
+	p := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	for i, template := range templates {
+		p.Spec.Manifests = append(p.Spec.Manifests, v1alpha1.PopulationManifest{Name: fmt.Sprintf("m%d", i), Template: runtime.RawExtension{Raw: []byte(template)}})
+	}
+	p, err := client.NamespacePopulations().Create(t.Context(), p, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func namespaceWith(uid types.UID) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: uid, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "alice"}}}
+}
+
+const configMapA = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
+
+// TestRecordedFirst: what is applied is recorded before, so that a crash in between leaves nothing
+// that nobody knows of.
+func TestRecordedFirst(t *testing.T) {
+	p, core, client := setUp(t)
+	populate(t, client, configMapA, strings.Replace(configMapA, `"a"`, `"b"`, 1))
+	core.applying = func(path string) {
+		record, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+		if err != nil || !slices.ContainsFunc(record.Status.Objects, func(o v1alpha1.PopulatedObject) bool { return strings.HasSuffix(path, "/"+o.Name) }) {
+			t.Errorf("%s is applied, and recorded is %+v, %v", path, record, err)
+		}
+	}
+	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
+		t.Fatal(err)
+	}
+	record, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+	if err != nil || len(record.Status.Objects) != 2 || record.Status.Objects[1].UID != "uid-/api/v1/namespaces/shop/configmaps/b" {
+		t.Errorf("recorded: %+v, %v", record, err)
+	}
+	// Nothing changes the second time, so nothing is written.
+	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err != nil || again.ResourceVersion != record.ResourceVersion {
+		t.Errorf("it was written again: %+v, %v", again, err)
+	}
+}
+
+// TestFormerNamespace: the record of a former namespace of the same name says nothing of this one.
+func TestFormerNamespace(t *testing.T) {
+	p, core, client := setUp(t)
+	population := populate(t, client, configMapA)
+	if err := p.Initialize(t.Context(), namespaceWith("former")); err != nil {
+		t.Fatal(err)
+	}
+	// Its manifest is gone, and the object of this name is the new namespace's.
+	population.Spec.Manifests = nil
+	if _, err := client.NamespacePopulations().Update(t.Context(), population, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Initialize(t.Context(), namespaceWith("new")); err != nil {
+		t.Fatal(err)
+	}
+	record, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+	if err != nil || record.Spec.NamespaceUID != "new" || len(record.Status.Objects) != 0 || record.OwnerReferences[0].UID != "new" {
+		t.Errorf("recorded: %+v, %v", record, err)
+	}
+	if len(core.objects) != 1 {
+		t.Errorf("there are %v", core.objects)
+	}
+}
+
+// TestPruneOwn: what is pruned is what was applied, and nothing that took its place.
+func TestPruneOwn(t *testing.T) {
+	const path = "/api/v1/namespaces/shop/configmaps/a"
+	labelled := func(uid, population string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "uid": uid, "labels": map[string]any{v1alpha1.LabelPopulation: population}}}
+	}
+	p, core, _ := setUp(t)
+	for name, test := range map[string]struct {
+		live     map[string]any
+		recorded types.UID
+		pruned   bool
+	}{
+		"what was applied":                     {labelled("u", "p"), "u", true},
+		"what lost its label":                  {labelled("u", ""), "u", true},
+		"another one":                          {labelled("v", "p"), "u", false},
+		"what was about to be applied":         {labelled("u", "p"), "", true},
+		"what somebody made in the meantime":   {labelled("u", ""), "", false},
+		"what another population made instead": {labelled("u", "q"), "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			core.objects = map[string]map[string]any{path: test.live}
+			err := p.applier.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: test.recorded})
+			if err != nil || (len(core.objects) == 0) != test.pruned {
+				t.Errorf("left: %v, %v", core.objects, err)
+			}
+		})
+	}
+}
+
+// TestClusterScoped: an object outside of namespaces is the namespace's, or is left alone.
+func TestClusterScoped(t *testing.T) {
+	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/r"
+	const template = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"r"}}`
+	owned := func(name, uid string) map[string]any {
+		return map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "r", "resourceVersion": "7",
+			"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": uid}}}}
+	}
+	for name, test := range map[string]struct {
+		live    map[string]any
+		allowed bool
+		says    string
+	}{
+		"it may not":                    {nil, false, "let an administrator add clusterroles.rbac.authorization.k8s.io to --cluster-scoped-resources"},
+		"there is none":                 {nil, true, ""},
+		"its own":                       {owned("shop", "u"), true, ""},
+		"of the former namespace":       {owned("shop", "former"), true, "has not been collected yet"},
+		"of another namespace":          {owned("depot", "d"), true, "it exists, and is not of this namespace"},
+		"nobody's, like admin for once": {map[string]any{"metadata": map[string]any{"name": "r"}}, true, "it exists, and is not of this namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var allowed []schema.GroupResource
+			if test.allowed {
+				allowed = append(allowed, schema.ParseGroupResource("clusterroles.rbac.authorization.k8s.io"))
+			}
+			p, core, client := setUp(t, allowed...)
+			populate(t, client, template)
+			if test.live != nil {
+				test.live["apiVersion"], test.live["kind"] = "rbac.authorization.k8s.io/v1", "ClusterRole"
+				core.objects[path] = test.live
+			}
+			applied := false
+			core.applying = func(string) { applied = true }
+			err := p.Initialize(t.Context(), namespaceWith("u"))
+			if test.says == "" {
+				if err != nil || !applied {
+					t.Errorf("applied: %v, %v", applied, err)
+				}
+				references, _ := core.objects[path]["metadata"].(map[string]any)["ownerReferences"].([]any)
+				if len(references) != 1 || references[0].(map[string]any)["uid"] != "u" {
+					t.Errorf("it is owned by %v", references)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.says) || applied {
+				t.Errorf("applied: %v, %v", applied, err)
+			}
+		})
+	}
+}
