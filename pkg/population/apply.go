@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -117,6 +118,10 @@ func (a *Applier) Prune(ctx context.Context, namespace *corev1.Namespace, object
 	}
 	// Without a UID, it may have been applied right before the end of this process.
 	ours := live.GetUID() == object.UID || object.UID == "" && live.GetLabels()[v1alpha1.LabelPopulation] == object.Population
+	// Outside of namespaces, a record alone is not believed.
+	if !client.namespaced {
+		ours = ours && slices.ContainsFunc(live.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == namespace.UID })
+	}
 	if !ours {
 		return nil
 	}

@@ -189,6 +189,24 @@ func TestPruneOwn(t *testing.T) {
 	}
 }
 
+// TestPruneClusterScoped: whatever is recorded, an object outside of namespaces is pruned if it
+// belongs to the namespace.
+func TestPruneClusterScoped(t *testing.T) {
+	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin"
+	p, core, _ := setUp(t)
+	for owner, pruned := range map[string]bool{"n": true, "another": false, "": false} {
+		role := map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "admin", "uid": "u"}}
+		if owner != "" {
+			role["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": owner}}
+		}
+		core.objects = map[string]map[string]any{path: role}
+		err := p.applier.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "admin", UID: "u"})
+		if err != nil || (len(core.objects) == 0) != pruned {
+			t.Errorf("owned by %q: left %v, %v", owner, core.objects, err)
+		}
+	}
+}
+
 // TestClusterScoped: an object outside of namespaces is the namespace's, or is left alone.
 func TestClusterScoped(t *testing.T) {
 	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/r"
