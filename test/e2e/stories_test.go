@@ -96,6 +96,7 @@ func TestBothStories(t *testing.T) {
 						t.Errorf("namespace %s: %v", namespace.Name, err)
 						return
 					}
+					time.Sleep(200 * time.Millisecond) // as a person would, at least
 				}
 			})
 		}
