@@ -8,8 +8,10 @@ package keeper
 
 import (
 	"context"
+	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -78,7 +80,11 @@ func (k *Keeper) watch(ctx context.Context, resource schema.GroupVersionResource
 		logger.Error(err, "Cannot handle errors of a watch") // it was not started yet
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, updated any) { k.objectChanged(updated) },
+		UpdateFunc: func(old, updated any) {
+			if drifted(old, updated) {
+				k.objectChanged(updated)
+			}
+		},
 		DeleteFunc: k.objectChanged,
 	}); err != nil {
 		logger.Error(err, "Cannot watch what is to follow its manifest") // nor this
@@ -99,4 +105,20 @@ func (k *Keeper) objectChanged(object any) {
 	if namespace, err := namespaceOf(metadata); err == nil {
 		k.namespaces.Add(namespace)
 	}
+}
+
+// drifted says whether an update changed more than the status of an object, which controllers
+// write often. Who owns which fields since when tells of every change.
+func drifted(old, updated any) bool {
+	before, ok := old.(metav1.Object)
+	after, stillOK := updated.(metav1.Object)
+	if !ok || !stillOK {
+		return true
+	}
+	main := func(object metav1.Object) []metav1.ManagedFieldsEntry {
+		return slices.DeleteFunc(slices.Clone(object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource != "" })
+	}
+	return before.GetUID() != after.GetUID() || !equality.Semantic.DeepEqual(main(before), main(after)) ||
+		!equality.Semantic.DeepEqual(before.GetLabels(), after.GetLabels()) || !equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) ||
+		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
 }
