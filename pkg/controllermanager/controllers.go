@@ -20,8 +20,10 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics/legacyregistry"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
@@ -36,7 +38,7 @@ import (
 const resync = 10 * time.Minute
 
 // runControllers runs every controller until the context ends, and waits for them.
-func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface, metadata metadata.Interface) error {
+func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface, metadata metadata.Interface, apis aggregator.Interface) error {
 	events := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(lifecycle.EventLimits()))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.CoreV1().Events("")})
@@ -84,22 +86,42 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 		return err
 	}
 
+	keep, err := o.certificates(core, apis)
+	if err != nil {
+		return err
+	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	coreFactory.StartWithContext(ctx)
 	nsinitFactory.StartWithContext(ctx)
 	var group sync.WaitGroup
-	errs := make([]error, 4)
+	errs := make([]error, 5)
 	group.Go(func() { defer cancel(); errs[2] = exempt.Run(ctx) })
 	group.Go(func() { defer cancel(); errs[0] = lifecycles.Run(ctx, o.Workers) })
 	group.Go(func() { defer cancel(); errs[1] = configurations.Run(ctx) })
 	if terminations != nil {
 		group.Go(func() { defer cancel(); errs[3] = terminations.Run(ctx, o.Workers) })
 	}
+	if keep != nil {
+		group.Go(func() { defer cancel(); errs[4] = keep.Run(ctx) })
+	}
 	group.Wait()
 	coreFactory.Shutdown()
 	nsinitFactory.Shutdown()
 	return errors.Join(errs...)
+}
+
+// certificates returns the controller that keeps the certificates, or nil where it is off.
+func (o *Options) certificates(core kubernetes.Interface, apis aggregator.Interface) (*certificates.Controller, error) {
+	if !o.Certificates.Enabled {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	metrics := certificates.NewMetrics()
+	if err := metrics.Register(legacyregistry.Register); err != nil {
+		return nil, err
+	}
+	return certificates.New(certificates.Dependencies{Core: core, APIs: apis, Metrics: metrics, Clock: clock.RealClock{}}, o.Certificates.Options), nil
 }
 
 // terminations returns the controller that empties namespaces, or nil where it is off.

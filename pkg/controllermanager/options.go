@@ -20,6 +20,8 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/leader"
@@ -41,7 +43,15 @@ type Options struct {
 	StalledAfter time.Duration
 	// NamespaceTermination runs the controller of that name.
 	NamespaceTermination bool
-	LeaderElection       LeaderElection
+	// Certificates makes and renews the certificates of nsinit-apiserver.
+	Certificates   Certificates
+	LeaderElection LeaderElection
+}
+
+// Certificates say which certificates are kept, if they are.
+type Certificates struct {
+	Enabled bool
+	certificates.Options
 }
 
 // LeaderElection says how instances agree on which of them acts, if they do.
@@ -60,6 +70,12 @@ func NewOptions() *Options {
 		Exemptions:     installation.Namespace + "/nsinit-exemptions",
 		Workers:        8,
 		StalledAfter:   5 * time.Minute,
+		Certificates: Certificates{Options: certificates.Options{
+			Namespace: installation.Namespace, AuthoritySecret: "nsinit-authority", ServingSecret: installation.ServingSecret,
+			Names:       []string{installation.APIServer + "." + installation.Namespace + ".svc", installation.APIServer + "." + installation.Namespace + ".svc.cluster.local"},
+			APIServices: []string{v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.GroupName},
+			Authority:   365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
+		}},
 		LeaderElection: LeaderElection{Enabled: true, Election: leader.NewElection(installation.Namespace, name)},
 	}
 	o.SecureServing.BindPort = 10443
@@ -85,6 +101,13 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.NamespaceTermination, termination.Name, o.NamespaceTermination,
 		"Empty namespaces that are being deleted, and let them go. For control planes without kube-controller-manager, which does that where it runs. "+
 			"It takes the rights in artifacts/deploy/namespace-termination.yaml.")
+	flags.BoolVar(&o.Certificates.Enabled, certificates.Name, o.Certificates.Enabled,
+		"Make and renew the certificates of nsinit-apiserver: an authority in the Secret "+o.Certificates.AuthoritySecret+", the serving certificate in the Secret "+
+			o.Certificates.ServingSecret+", and the caBundle of the APIService. It takes the rights in artifacts/deploy/certificates.yaml.")
+	flags.DurationVar(&o.Certificates.Authority, "certificates-authority-validity", o.Certificates.Authority,
+		"How long an authority is valid. It is renewed with a third of that left.")
+	flags.DurationVar(&o.Certificates.Serving, "certificates-serving-validity", o.Certificates.Serving,
+		"How long a serving certificate is valid. It is renewed with a third of that left.")
 	flags.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
 		"Let one of several instances act at a time.")
 	flags.StringVar(&o.LeaderElection.Namespace, "leader-elect-resource-namespace", o.LeaderElection.Namespace,
@@ -127,6 +150,9 @@ func (o *Options) Validate() error {
 	}
 	if o.StalledAfter < 0 {
 		errs = append(errs, fmt.Errorf("--stalled-after=%s: give a positive duration, or 0 to report nothing", o.StalledAfter))
+	}
+	if c := o.Certificates; c.Enabled && (c.Serving <= 0 || c.Authority <= c.Serving) {
+		errs = append(errs, fmt.Errorf("--certificates-serving-validity=%s must be positive, and --certificates-authority-validity=%s longer", c.Serving, c.Authority))
 	}
 	le := o.LeaderElection
 	if le.Enabled && (le.RetryPeriod <= 0 || le.RenewDeadline <= le.RetryPeriod || le.LeaseDuration <= le.RenewDeadline) {

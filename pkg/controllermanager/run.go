@@ -19,6 +19,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version/verflag"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/util/leader"
@@ -78,6 +79,10 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	apis, err := aggregator.NewForConfig(config)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watchdog := leaderelection.NewLeaderHealthzAdaptor(leader.HealthGrace)
@@ -85,7 +90,7 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lead := func(ctx context.Context) error { return o.runControllers(ctx, core, nsinit, metadata) }
+	lead := func(ctx context.Context) error { return o.runControllers(ctx, core, nsinit, metadata, apis) }
 	if o.LeaderElection.Enabled {
 		err = o.LeaderElection.Lead(ctx, core, watchdog, lead)
 	} else {

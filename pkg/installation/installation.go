@@ -16,4 +16,6 @@ const (
 	// APIServer is the name of nsinit-apiserver: of the program, its workload, its service
 	// and the label of its pods.
 	APIServer = "nsinit-apiserver"
+	// ServingSecret is the Secret that holds the certificate that nsinit-apiserver serves.
+	ServingSecret = "nsinit-apiserver-tls" //nolint:gosec // its name
 )

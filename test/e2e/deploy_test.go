@@ -10,6 +10,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
@@ -30,6 +32,13 @@ func TestExamples(t *testing.T) {
 	if err != nil || len(examples) == 0 {
 		t.Fatalf("%d examples, %v", len(examples), err)
 	}
+	// Without the namespace that an example brings, its content cannot be tried.
+	const brought = "bakery"
+	if _, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: brought}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), brought, metav1.DeleteOptions{}) })
+	c.waitReady(t, brought)
 	for _, example := range examples {
 		if _, err := c.kubectl("apply", "--dry-run=server", "-f", example); err != nil {
 			t.Error(err)

@@ -30,8 +30,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -219,19 +217,7 @@ func TestRollingRestart(t *testing.T) {
 		waitReady(replica)
 	}
 	c.waitServing(t)
-	apis := aggregator.NewForConfigOrDie(c.admin).ApiregistrationV1().APIServices()
-	available := func(ctx context.Context) error {
-		service, err := apis.Get(ctx, "v1alpha1.nsinit.dev", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, condition := range service.Status.Conditions {
-			if condition.Type == apiregistrationv1.Available && condition.Status == apiregistrationv1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("conditions: %s", jsonOf(t, service.Status.Conditions))
-	}
+	available := func(ctx context.Context) error { return c.available(ctx, t) }
 	eventually(t, "the API is available", available)
 
 	ctx, cancel := context.WithCancel(t.Context())

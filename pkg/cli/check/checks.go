@@ -37,8 +37,6 @@ const (
 	expiresSoon = 30 * 24 * time.Hour
 	// leaseGrace is how long a Lease may have run out: the time of two machines differs.
 	leaseGrace = 10 * time.Second
-	// tlsSecret holds the serving certificate where the manifests of artifacts/deploy are used.
-	tlsSecret = "nsinit-apiserver-tls"
 )
 
 // State is what a check found.
@@ -274,13 +272,13 @@ func (i *inspection) stamp(ctx context.Context) {
 // servingCertificate looks at the certificate in the Secret of the manifests, if it is used.
 func (i *inspection) servingCertificate(ctx context.Context) {
 	const check = "Certificate"
-	secret, err := i.core.CoreV1().Secrets(installation.Namespace).Get(ctx, tlsSecret, metav1.GetOptions{})
+	secret, err := i.core.CoreV1().Secrets(installation.Namespace).Get(ctx, installation.ServingSecret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		i.add(check, Warning, "look at the certificate that nsinit-apiserver serves", "there is no Secret %s/%s: the certificate is somewhere else", installation.Namespace, tlsSecret)
+		i.add(check, Warning, "look at the certificate that nsinit-apiserver serves", "there is no Secret %s/%s: the certificate is somewhere else", installation.Namespace, installation.ServingSecret)
 	case err != nil:
 		i.unknown(check, err)
 	default:
-		i.certificate(check, "Secret "+installation.Namespace+"/"+tlsSecret, secret.Data[corev1.TLSCertKey])
+		i.certificate(check, "Secret "+installation.Namespace+"/"+installation.ServingSecret, secret.Data[corev1.TLSCertKey])
 	}
 }

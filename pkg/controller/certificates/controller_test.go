@@ -1,0 +1,195 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+const api = "v1alpha1.nsinit.dev"
+
+// harness is a Controller, and what it writes into.
+type harness struct {
+	*Controller
+	t     *testing.T
+	core  *fake.Clientset
+	apis  *aggregatorfake.Clientset
+	clock *clocktesting.FakeClock
+}
+
+func setUp(t *testing.T) *harness {
+	t.Helper()
+	h := &harness{t: t, core: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Now())}
+	h.apis = aggregatorfake.NewSimpleClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: api}}) //nolint:staticcheck // there is no other
+	h.Controller = New(Dependencies{Core: h.core, APIs: h.apis, Metrics: NewMetrics(), Clock: h.clock}, Options{
+		Namespace: "n", AuthoritySecret: "authority", ServingSecret: "serving", Names: []string{"s.n.svc"}, APIServices: []string{api},
+		Authority: 90 * 24 * time.Hour, Serving: 30 * 24 * time.Hour,
+	})
+	return h
+}
+
+// settles lets the Controller act until there is nothing to do but to wait.
+func (h *harness) settles() {
+	h.t.Helper()
+	for range 10 {
+		at, err := h.step(h.t.Context())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if at.After(h.clock.Now()) {
+			return
+		}
+	}
+	h.t.Fatal("there is no end of it")
+}
+
+func (h *harness) get(name string) *corev1.Secret {
+	h.t.Helper()
+	secret, err := h.core.CoreV1().Secrets("n").Get(h.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return secret
+}
+
+func (h *harness) bundle() []byte {
+	h.t.Helper()
+	service, err := h.apis.ApiregistrationV1().APIServices().Get(h.t.Context(), api, metav1.GetOptions{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return service.Spec.CABundle
+}
+
+// holds checks that what is served is what kube-apiserver trusts.
+func (h *harness) holds() {
+	h.t.Helper()
+	serving, err := parseKeyPair(h.get("serving").Data[corev1.TLSCertKey], h.get("serving").Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if !trusted(parse(h.bundle()), serving.certificate, h.options.Names, h.clock.Now()) {
+		h.t.Error("what is served is not trusted")
+	}
+}
+
+func TestFromNothing(t *testing.T) {
+	h := setUp(t)
+	h.settles()
+	h.holds()
+	if secret := h.get("serving"); secret.Type != corev1.SecretTypeTLS || !bytes.Equal(secret.Data[keyCA], h.bundle()) {
+		t.Errorf("the Secret is %v", secret.Type)
+	}
+	if bytes.Contains(h.bundle(), []byte("PRIVATE")) || len(parse(h.bundle())) != 1 {
+		t.Errorf("published: %s", h.bundle())
+	}
+	before := h.get("serving").Data[corev1.TLSCertKey]
+	h.settles()
+	if !bytes.Equal(before, h.get("serving").Data[corev1.TLSCertKey]) {
+		t.Error("it was issued again")
+	}
+}
+
+// TestMends: what somebody spoils is made good, and the server is trusted all the while.
+func TestMends(t *testing.T) {
+	for name, spoil := range map[string]func(h *harness) error{
+		"the authority is deleted": func(h *harness) error {
+			return h.core.CoreV1().Secrets("n").Delete(h.t.Context(), "authority", metav1.DeleteOptions{})
+		},
+		"its key is damaged": func(h *harness) error {
+			secret := h.get("authority")
+			secret.Data[keyCAKey] = []byte("x")
+			_, err := h.core.CoreV1().Secrets("n").Update(h.t.Context(), secret, metav1.UpdateOptions{})
+			return err
+		},
+		"its key is another one": func(h *harness) error {
+			secret := h.get("authority")
+			secret.Data[keyCAKey] = h.get("serving").Data[corev1.TLSPrivateKeyKey]
+			_, err := h.core.CoreV1().Secrets("n").Update(h.t.Context(), secret, metav1.UpdateOptions{})
+			return err
+		},
+		"the certificate is deleted": func(h *harness) error {
+			return h.core.CoreV1().Secrets("n").Delete(h.t.Context(), "serving", metav1.DeleteOptions{})
+		},
+		"the certificate is emptied": func(h *harness) error {
+			secret := h.get("serving")
+			secret.Data = nil
+			_, err := h.core.CoreV1().Secrets("n").Update(h.t.Context(), secret, metav1.UpdateOptions{})
+			return err
+		},
+		"the caBundle is removed": func(h *harness) error {
+			_, err := h.apis.ApiregistrationV1().APIServices().Patch(h.t.Context(), api, "application/merge-patch+json", []byte(`{"spec":{"caBundle":null}}`), metav1.PatchOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := setUp(t)
+			h.settles()
+			if err := spoil(h); err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				h.settles()
+				h.holds()
+				h.clock.Step(settle + time.Second)
+			}
+			if s, err := h.read(t.Context()); err != nil || s.authority == nil || !signs(s.authority, s.serving.certificate, h.options.Names, h.clock.Now()) {
+				t.Errorf("it is not in order: %+v, %v", s, err)
+			}
+		})
+	}
+}
+
+// TestConflict: somebody else's write in between is not overwritten.
+func TestConflict(t *testing.T) {
+	h := setUp(t)
+	h.settles()
+	h.clock.Step(61 * 24 * time.Hour)
+	refused := errors.New("conflict")
+	h.core.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
+	if _, err := h.step(context.Background()); !errors.Is(err, refused) {
+		t.Errorf("the error is %v", err)
+	}
+	h.core.ReactionChain = h.core.ReactionChain[1:]
+	h.settles()
+	h.holds()
+	if len(parse(h.bundle())) != 2 {
+		t.Errorf("%d authorities are trusted, want the new one and the former", len(parse(h.bundle())))
+	}
+	h.clock.Step(settle + time.Second)
+	h.settles()
+	h.holds()
+	h.clock.Step(forgetBefore + time.Second)
+	h.settles()
+	h.holds()
+	if left := parse(h.bundle()); len(left) != 1 || !contains(left, first(t, h.get("authority").Data[keyCA])) {
+		t.Errorf("%d authorities are trusted", len(left))
+	}
+}
+
+func first(t *testing.T, data []byte) *x509.Certificate {
+	t.Helper()
+	certificates := parse(data)
+	if len(certificates) == 0 {
+		t.Fatal("there is no certificate")
+	}
+	return certificates[0]
+}

@@ -1,0 +1,130 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package certificates
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// backdate allows for clocks that differ.
+const backdate = 5 * time.Minute
+
+// keyPair is a certificate and its key.
+type keyPair struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+// newAuthority makes an authority.
+func newAuthority(now time.Time, valid time.Duration) (*keyPair, error) {
+	return sign(nil, &x509.Certificate{
+		Subject:               pkix.Name{CommonName: fmt.Sprintf("nsinit-ca@%d", now.Unix())},
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}, now, valid)
+}
+
+// newServing makes a serving certificate for DNS names, the first of which is its common name.
+func newServing(authority *keyPair, names []string, now time.Time, valid time.Duration) (*keyPair, error) {
+	// A certificate does not outlive its authority.
+	valid = min(valid, authority.certificate.NotAfter.Sub(now))
+	return sign(authority, &x509.Certificate{
+		Subject:               pkix.Name{CommonName: names[0]},
+		DNSNames:              names,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}, now, valid)
+}
+
+// sign makes a key and a certificate for it, which signs itself if there is no authority.
+func sign(authority *keyPair, template *x509.Certificate, now time.Time, valid time.Duration) (*keyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(valid)
+	parent, signer := template, crypto.Signer(key)
+	if authority != nil {
+		parent, signer = authority.certificate, authority.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &keyPair{certificate, key}, nil
+}
+
+// made returns when a certificate of this package was made.
+func (p *keyPair) made() time.Time { return p.certificate.NotBefore.Add(backdate) }
+
+// encode returns both in PEM.
+func (p *keyPair) encode() (certificate, key []byte, err error) {
+	key, err = keyutil.MarshalPrivateKeyToPEM(p.key)
+	return encode([]*x509.Certificate{p.certificate}), key, err
+}
+
+// parseKeyPair reads what encode returned, and checks that both belong together.
+func parseKeyPair(certificate, key []byte) (*keyPair, error) {
+	certificates, err := cert.ParseCertsPEM(certificate)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := keyutil.ParsePrivateKeyPEM(key)
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("the key cannot sign")
+	}
+	public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(certificates[0].PublicKey) {
+		return nil, errors.New("the key is another certificate's")
+	}
+	return &keyPair{certificates[0], signer}, nil
+}
+
+// encode returns certificates in PEM.
+func encode(certificates []*x509.Certificate) []byte {
+	data, err := cert.EncodeCertificates(certificates...)
+	if err != nil {
+		return nil // it writes into memory
+	}
+	return bytes.TrimSpace(data)
+}
+
+// parse reads certificates in PEM. What is broken holds none.
+func parse(data []byte) []*x509.Certificate {
+	certificates, err := cert.ParseCertsPEM(data)
+	if err != nil {
+		return nil
+	}
+	return certificates
+}

@@ -1,0 +1,130 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package certificates
+
+import (
+	"crypto/x509"
+	"slices"
+	"time"
+)
+
+// state is what is stored.
+type state struct {
+	// authority signs. It is nil if there is none that can be used.
+	authority *keyPair
+	// trusted are the authorities that have to be trusted, the one that signs and former ones.
+	trusted []*x509.Certificate
+	// published are those that kube-apiserver trusts.
+	published []*x509.Certificate
+	// publishedSince is when this process first saw that these are all that is to be trusted.
+	publishedSince time.Time
+	// serving is what the server serves, or nil.
+	serving *keyPair
+}
+
+// policy says for how long certificates are valid, and for whom they are.
+type policy struct {
+	names                []string
+	authority, serving   time.Duration
+	settle, forgetBefore time.Duration
+}
+
+// action is the next thing to do.
+type action int
+
+const (
+	// rest does nothing before a time.
+	rest action = iota
+	// makeAuthority makes an authority, and goes on trusting the former ones.
+	makeAuthority
+	// publish has kube-apiserver trust what is to be trusted.
+	publish
+	// issue makes a serving certificate.
+	issue
+	// forget stops trusting former authorities.
+	forget
+)
+
+// next returns what to do, and when to look again if that is nothing.
+//
+// The order is what keeps the server reachable: an authority is trusted before it signs what is
+// served, and until nothing that it signed is served any more.
+func next(s state, p policy, now time.Time) (action, time.Time) {
+	if s.authority == nil || !now.Before(renewal(s.authority.certificate)) || !contains(s.trusted, s.authority.certificate) {
+		return makeAuthority, now
+	}
+	if !equal(s.published, s.trusted) {
+		return publish, now
+	}
+	// kube-apiservers learn of what was published one after the other.
+	settled := s.publishedSince.Add(p.settle)
+	good := s.serving != nil && signs(s.authority, s.serving.certificate, p.names, now)
+	if !good || !now.Before(renewal(s.serving.certificate)) {
+		if now.Before(settled) && s.serving != nil && trusted(s.trusted, s.serving.certificate, p.names, now) {
+			return rest, settled
+		}
+		return issue, now
+	}
+	at := earliest(renewal(s.authority.certificate), renewal(s.serving.certificate))
+	if len(s.trusted) == 1 {
+		return rest, at
+	}
+	// Servers read a renewed certificate some time after it was stored.
+	replaced := s.serving.made().Add(p.forgetBefore)
+	if now.Before(replaced) {
+		return rest, earliest(at, replaced)
+	}
+	return forget, now
+}
+
+// renewal returns when a certificate should be renewed: with a third of its time left.
+func renewal(certificate *x509.Certificate) time.Time {
+	valid := certificate.NotAfter.Sub(certificate.NotBefore.Add(backdate))
+	return certificate.NotAfter.Add(-valid / 3)
+}
+
+// signs says whether a serving certificate is good for names, and signed by an authority.
+func signs(authority *keyPair, serving *x509.Certificate, names []string, now time.Time) bool {
+	return trusted([]*x509.Certificate{authority.certificate}, serving, names, now)
+}
+
+func trusted(authorities []*x509.Certificate, serving *x509.Certificate, names []string, now time.Time) bool {
+	roots := x509.NewCertPool()
+	for _, authority := range authorities {
+		roots.AddCert(authority)
+	}
+	return !slices.ContainsFunc(names, func(name string) bool {
+		_, err := serving.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now})
+		return err != nil
+	})
+}
+
+func contains(certificates []*x509.Certificate, certificate *x509.Certificate) bool {
+	return slices.ContainsFunc(certificates, certificate.Equal)
+}
+
+func equal(a, b []*x509.Certificate) bool {
+	return slices.EqualFunc(a, b, func(x, y *x509.Certificate) bool { return x.Equal(y) })
+}
+
+// unexpired leaves out what nobody can trust any more.
+func unexpired(certificates []*x509.Certificate, now time.Time) []*x509.Certificate {
+	return slices.DeleteFunc(slices.Clone(certificates), func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
+}
+
+func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
+
+// union returns the certificates of both, each once.
+func union(a, b []*x509.Certificate) []*x509.Certificate {
+	result := slices.Clone(a)
+	for _, certificate := range b {
+		if !contains(result, certificate) {
+			result = append(result, certificate)
+		}
+	}
+	return result
+}

@@ -1,0 +1,192 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/cert"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+)
+
+const apiService = "v1alpha1.nsinit.dev"
+
+// available says whether nsinit's API is available, as kube-apiserver sees it.
+func (c *cluster) available(ctx context.Context, t *testing.T) error {
+	service, err := aggregator.NewForConfigOrDie(c.admin).ApiregistrationV1().APIServices().Get(ctx, apiService, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, condition := range service.Status.Conditions {
+		if condition.Type == apiregistrationv1.Available && condition.Status == apiregistrationv1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("conditions: %s", jsonOf(t, service.Status.Conditions))
+}
+
+// mount keeps files as a Secret is, as the kubelet does for a pod.
+func (c *cluster) mount(ctx context.Context, dir, secret string) {
+	for last := ""; ctx.Err() == nil; time.Sleep(time.Second) {
+		stored, err := c.core.CoreV1().Secrets("nsinit-system").Get(ctx, secret, metav1.GetOptions{})
+		if err != nil || stored.ResourceVersion == last {
+			continue
+		}
+		last = stored.ResourceVersion
+		for _, key := range []string{corev1.TLSPrivateKeyKey, corev1.TLSCertKey} {
+			_ = os.WriteFile(filepath.Join(dir, "."+key), stored.Data[key], 0o600)
+		}
+		for _, key := range []string{corev1.TLSPrivateKeyKey, corev1.TLSCertKey} {
+			_ = os.Rename(filepath.Join(dir, "."+key), filepath.Join(dir, key))
+		}
+	}
+}
+
+// TestCertificates: the controller takes over from certificates that somebody else made, and renews
+// the authority and the certificate again and again, while the server works. No request fails.
+func TestCertificates(t *testing.T) {
+	c := connect(t)
+	apis := aggregator.NewForConfigOrDie(c.admin).ApiregistrationV1().APIServices()
+	before, err := apis.Get(t.Context(), apiService, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rights := filepath.Join(c.root, "artifacts", "deploy", "certificates.yaml")
+	if out, err := c.kubectl("apply", "-f", rights); err != nil {
+		t.Fatal(err, out)
+	}
+	secrets := c.core.CoreV1().Secrets("nsinit-system")
+	ended := func() {
+		patch := fmt.Sprintf(`{"spec":{"caBundle":%q}}`, base64.StdEncoding.EncodeToString(before.Spec.CABundle))
+		if _, err := apis.Patch(context.Background(), apiService, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"nsinit-authority", "nsinit-apiserver-tls"} {
+			if err := secrets.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		}
+		_, _ = c.kubectl("delete", "-f", rights)
+	}
+
+	// The server reads its certificate where the kubelet would put it: at first, that which it has.
+	dir := t.TempDir()
+	server := c.arguments(t, "nsinit-apiserver")
+	for i, arg := range server {
+		for flag, key := range map[string]string{"--tls-cert-file=": corev1.TLSCertKey, "--tls-private-key-file=": corev1.TLSPrivateKeyKey} {
+			if path, is := strings.CutPrefix(arg, flag); is {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, key), data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				server[i] = flag + filepath.Join(dir, key)
+			}
+		}
+	}
+	manager := append(c.arguments(t, "nsinit-controller-manager"), "--certificates", "--certificates-authority-validity=60s", "--certificates-serving-validity=24s")
+	c.dev(t, "stop", "nsinit-apiserver")
+	c.dev(t, "stop", "nsinit-controller-manager")
+	t.Cleanup(func() {
+		ended()
+		c.dev(t, "start", "nsinit-apiserver")
+		c.dev(t, "start", "nsinit-controller-manager")
+		c.waitServing(t)
+	})
+	c.run(t, "nsinit-apiserver", server...)
+	eventually(t, "the API is available", func(ctx context.Context) error { return c.available(ctx, t) })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go c.mount(ctx, dir, "nsinit-apiserver-tls")
+	c.run(t, "nsinit-controller-manager", manager...)
+
+	var work sync.WaitGroup
+	counted := map[string]*failures{
+		"condition Available": repeat(ctx, &work, func(ctx context.Context) error {
+			time.Sleep(20 * time.Millisecond)
+			return c.available(ctx, t)
+		}),
+		"discovery of the group": repeat(ctx, &work, func(ctx context.Context) error {
+			return c.core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
+		}),
+		"lists": repeat(ctx, &work, func(ctx context.Context) error {
+			return c.nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").MaxRetries(0).Do(ctx).Error()
+		}),
+	}
+	authorities, certificates := map[string]bool{}, map[string]bool{}
+	began := time.Now()
+	eventually(t, "the authority was renewed, and the certificate three times", func(ctx context.Context) error {
+		for name, seen := range map[string]map[string]bool{"nsinit-authority": authorities, "nsinit-apiserver-tls": certificates} {
+			secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			data := secret.Data[corev1.TLSCertKey]
+			if name == "nsinit-authority" {
+				data = secret.Data["ca.crt"]
+			}
+			seen[string(data)] = true
+		}
+		if len(authorities) < 2 || len(certificates) < 4 {
+			return fmt.Errorf("%d authorities and %d certificates so far", len(authorities), len(certificates))
+		}
+		// What is served now is the last one.
+		served, err := servedBy(c.ports(t)["nsinit-apiserver"])
+		if err != nil {
+			return err
+		}
+		if !certificates[string(served)] {
+			return errors.New("the server serves another certificate")
+		}
+		return nil
+	})
+	cancel()
+	work.Wait()
+	t.Logf("in %s, %d authorities and %d certificates were in use", time.Since(began).Round(time.Second), len(authorities), len(certificates))
+	for what, f := range counted {
+		t.Logf("%s: %d tries, %d failed", what, f.tried.Load(), f.failed.Load())
+		if f.failed.Load() > 0 || f.tried.Load() < 20 {
+			t.Errorf("%s: %d of %d failed, first: %v", what, f.failed.Load(), f.tried.Load(), f.first.Load())
+		}
+	}
+	if after, err := apis.Get(t.Context(), apiService, metav1.GetOptions{}); err != nil || len(after.Spec.CABundle) == 0 {
+		t.Error(err)
+	} else if bundle, err := cert.ParseCertsPEM(after.Spec.CABundle); err != nil || len(bundle) < 2 {
+		t.Errorf("the caBundle has %d authorities: %v", len(bundle), err)
+	}
+}
+
+// servedBy returns the certificate that a server on loopback serves, in PEM.
+func servedBy(port int) ([]byte, error) {
+	connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // to look at it
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = connection.Close() }()
+	data, err := cert.EncodeCertificates(connection.ConnectionState().PeerCertificates[0])
+	return bytes.TrimSpace(data), err
+}
