@@ -126,13 +126,15 @@ func TestPopulation(t *testing.T) {
 	c.startPopulation(t)
 
 	// Nobody knows what to put into it.
-	namespace := c.createNamespace(t, team)
-	c.waitSays(t, namespace.Name, "there is no NamespacePopulation")
+	waiting := c.createNamespace(t, team).Name
+	c.waitSays(t, waiting, "there is no NamespacePopulation")
 
 	conditional, skipped := configMapManifest("conditional", "x"), configMapManifest("skipped", "x")
 	conditional.When, skipped.When = `creator == "e2e-alice"`, `"system:masters" in creatorGroups`
 	c.populated(t, "20-second", configMapManifest("overridden", "second"))
 	c.populated(t, "10-first", configMapManifest("who", "${creator}"), configMapManifest("where", "${namespaceObject.metadata.name}"), configMapManifest("overridden", "first"), conditional, skipped)
+	c.waitReady(t, waiting)
+	namespace := c.createNamespace(t, team)
 	c.waitReady(t, namespace.Name)
 	for name, want := range map[string]string{"who": "e2e-alice", "where": namespace.Name, "overridden": "second", "conditional": "x", "skipped": "gone"} {
 		c.waitValue(t, namespace.Name, name, want)
