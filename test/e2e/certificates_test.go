@@ -118,6 +118,7 @@ func TestCertificates(t *testing.T) {
 		c.waitServing(t)
 	})
 	c.run(t, "nsinit-apiserver", server...)
+	c.waitServing(t)
 	eventually(t, "the API is available", func(ctx context.Context) error { return c.available(ctx, t) })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

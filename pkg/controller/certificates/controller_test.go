@@ -38,7 +38,7 @@ type harness struct {
 func setUp(t *testing.T) *harness {
 	t.Helper()
 	h := &harness{t: t, core: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Now())}
-	h.apis = aggregatorfake.NewSimpleClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: api}}) //nolint:staticcheck // there is no other
+	h.apis = aggregatorfake.NewSimpleClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: api}})
 	h.Controller = New(Dependencies{Core: h.core, APIs: h.apis, Metrics: NewMetrics(), Clock: h.clock}, Options{
 		Namespace: "n", AuthoritySecret: "authority", ServingSecret: "serving", Names: []string{"s.n.svc"}, APIServices: []string{api},
 		Authority: 90 * 24 * time.Hour, Serving: 30 * 24 * time.Hour,

@@ -16,7 +16,7 @@ import (
 // TestDrifted: what a controller writes into the status is no drift.
 func TestDrifted(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return new(metav1.NewTime(time.Unix(seconds, 0))) }
-	fields := func(raw string) *metav1.FieldsV1 { return &metav1.FieldsV1{Raw: []byte(raw)} }
+	fields := metav1.NewFieldsV1
 	object := func(change func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", UID: "u", ResourceVersion: "1", Labels: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{
 			{Manager: "hook", Operation: metav1.ManagedFieldsOperationApply, Time: at(1), FieldsV1: fields(`{"f:spec":{}}`)},
