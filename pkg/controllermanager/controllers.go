@@ -56,6 +56,9 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 	coreFactory := informers.NewSharedInformerFactory(core, resync)
 	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, resync)
 	records := nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles()
+	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(records.Lister(), clock.RealClock{})); err != nil {
+		return err
+	}
 	lifecycles, err := lifecycle.New(lifecycle.Dependencies{
 		Core:       core,
 		Nsinit:     nsinit,

@@ -138,6 +138,9 @@ func (c *Controller) recordUpdated(was, is any) {
 	before, ok := was.(*v1alpha1.NamespaceLifecycle)
 	if after, isRecord := is.(*v1alpha1.NamespaceLifecycle); ok && isRecord {
 		c.tell(before, after)
+		for _, entry := range ended(before, after) {
+			c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
+		}
 	}
 	c.enqueue(is)
 }

@@ -18,11 +18,14 @@ type Metrics struct {
 	pending     *metrics.Gauge
 	timeToReady *metrics.Histogram
 	deadlines   *metrics.CounterVec
+	turns       *metrics.HistogramVec
 }
+
+const metricsNamespace, metricsSubsystem = "nsinit", "lifecycle"
 
 // NewMetrics returns metrics that are not registered yet.
 func NewMetrics() *Metrics {
-	const namespace, subsystem = "nsinit", "lifecycle"
+	const namespace, subsystem = metricsNamespace, metricsSubsystem
 	return &Metrics{
 		openings: metrics.NewCounter(&metrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "gate_openings_total", StabilityLevel: metrics.ALPHA,
@@ -49,12 +52,17 @@ func NewMetrics() *Metrics {
 			Namespace: namespace, Subsystem: subsystem, Name: "deadlines_missed_total", StabilityLevel: metrics.ALPHA,
 			Help: "Number of initializers that missed their deadline, by the failurePolicy that took effect.",
 		}, []string{"failure_policy"}),
+		turns: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "turn_duration_seconds", StabilityLevel: metrics.ALPHA,
+			Help:    "How long the turn of an initializer took, in seconds, by what came of it: Done, Skipped or Failed.",
+			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
+		}, []string{"initializer", "state"}),
 	}
 }
 
 // Register registers the metrics with a registry, whose function is given.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, metric := range []metrics.Registerable{m.openings, m.records, m.failures, m.pending, m.timeToReady, m.deadlines} {
+	for _, metric := range []metrics.Registerable{m.openings, m.records, m.failures, m.pending, m.timeToReady, m.deadlines, m.turns} {
 		if err := register(metric); err != nil {
 			return err
 		}

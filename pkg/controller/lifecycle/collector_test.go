@@ -1,0 +1,99 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package lifecycle
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+)
+
+func TestCollector(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	add := func(name string, phase v1alpha1.LifecyclePhase, current string, age time.Duration) {
+		t.Helper()
+		record := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: phase, CurrentInitializer: current}}
+		if current != "" {
+			record.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: new(metav1.NewMicroTime(now.Add(-age)))}
+		}
+		if err := store.Add(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("a", v1alpha1.LifecycleInitializing, "one.example.com", 7*time.Second)
+	add("b", v1alpha1.LifecycleInitializing, "one.example.com", 90*time.Second)
+	add("c", v1alpha1.LifecycleInitializing, "two.example.com", -time.Second)
+	add("e", v1alpha1.LifecycleInitializing, "three.example.com", 0)
+	if err := store.Update(&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleInitializing, CurrentInitializer: "three.example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	add("d", v1alpha1.LifecycleActive, "", 0)
+	registry := metrics.NewKubeRegistry()
+	if err := registry.CustomRegister(NewCollector(listers.NewNamespaceLifecycleLister(store), clocktesting.NewFakePassiveClock(now))); err != nil {
+		t.Fatal(err)
+	}
+	const want = `
+# HELP nsinit_lifecycle_oldest_turn_seconds [ALPHA] How long the longest of these turns has lasted, in seconds.
+# TYPE nsinit_lifecycle_oldest_turn_seconds gauge
+nsinit_lifecycle_oldest_turn_seconds{initializer="one.example.com"} 90
+nsinit_lifecycle_oldest_turn_seconds{initializer="three.example.com"} 0
+nsinit_lifecycle_oldest_turn_seconds{initializer="two.example.com"} 0
+# HELP nsinit_lifecycle_records [ALPHA] Number of records by phase, as the instance that leads sees them.
+# TYPE nsinit_lifecycle_records gauge
+nsinit_lifecycle_records{phase="Active"} 1
+nsinit_lifecycle_records{phase="Initializing"} 4
+nsinit_lifecycle_records{phase="Terminating"} 0
+# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces that wait for an initializer whose turn it is.
+# TYPE nsinit_lifecycle_turns gauge
+nsinit_lifecycle_turns{initializer="one.example.com"} 2
+nsinit_lifecycle_turns{initializer="three.example.com"} 1
+nsinit_lifecycle_turns{initializer="two.example.com"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEnded: each entry is counted once, when it ends.
+func TestEnded(t *testing.T) {
+	at := func(seconds int64) *metav1.MicroTime { return new(metav1.NewMicroTime(time.Unix(seconds, 0))) }
+	record := func(uid types.UID, entry v1alpha1.InitializerStatus) *v1alpha1.NamespaceLifecycle {
+		return &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1alpha1.NamespaceLifecycleStatus{Initializers: []v1alpha1.InitializerStatus{entry}}}
+	}
+	waiting := v1alpha1.InitializerStatus{Name: "a"}
+	running := v1alpha1.InitializerStatus{Name: "a", StartTime: at(1)}
+	done := v1alpha1.InitializerStatus{Name: "a", StartTime: at(1), EndTime: at(4), State: v1alpha1.InitializerDone}
+	never := v1alpha1.InitializerStatus{Name: "a", EndTime: at(4), State: v1alpha1.InitializerSkipped}
+	for name, test := range map[string]struct {
+		before, after v1alpha1.InitializerStatus
+		want          int
+	}{
+		"it begins":           {waiting, running, 0},
+		"it ends":             {running, done, 1},
+		"it begins and ends":  {waiting, done, 1},
+		"it had ended before": {done, done, 0},
+		"it never had a turn": {waiting, never, 0},
+	} {
+		if got := ended(record("r", test.before), record("r", test.after)); len(got) != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if got := ended(record("r", running), record("another", done)); len(got) != 0 {
+		t.Errorf("another record: %v", got)
+	}
+}
