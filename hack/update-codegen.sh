@@ -74,3 +74,7 @@ kube::codegen::gen_client \
   --output-pkg "${MODULE}/pkg/generated" \
   --boilerplate "${BOILERPLATE}" \
   "${ROOT}/pkg/apis"
+
+echo "==> docs/metrics.md"
+go run "${MODULE}/hack/metrics-docs" >"${PROTO_ROOT}/metrics.md"
+cp "${PROTO_ROOT}/metrics.md" "${ROOT}/docs/metrics.md"

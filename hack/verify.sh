@@ -35,7 +35,7 @@ fi
 rm -f "${COPY}.log"
 while read -r file; do
   cmp -s "${file}" "${COPY}/${file}" || fail "${file} is not what the generators write" "make generate"
-done < <(git ls-files pkg | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$')
+done < <(git ls-files pkg docs | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$|^docs/metrics.md$')
 while read -r file; do
   [[ -f ${file} ]] || fail "${file} is missing" "make generate"
 done < <(cd "${COPY}" && find pkg -name 'zz_generated.*' -o -name 'generated.pb.go')

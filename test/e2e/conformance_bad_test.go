@@ -105,7 +105,7 @@ func TestHelperBadInitializer(t *testing.T) {
 			return err
 		}
 		select { // there is more to do
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(500 * time.Millisecond):
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -116,7 +116,7 @@ func TestHelperBadInitializer(t *testing.T) {
 		return nil
 	}
 	conformance.Run(t, conformance.Suite{
-		Config: c.admin, Name: badInitializerName, Patience: 10 * time.Second, Namespaces: 3,
+		Config: c.admin, Name: badInitializerName, Patience: 10 * time.Second, Namespaces: 12,
 		Start: func(t *testing.T) func() {
 			options := initializer.Options{Name: badInitializerName, Core: c.core, Nsinit: c.nsinit, Initialize: initialize}
 			if fault != "leaves things behind" {

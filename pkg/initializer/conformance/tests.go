@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -125,6 +126,9 @@ func (s *suite) testCrash(t *testing.T) {
 	for i := range s.Namespaces {
 		namespaces = append(namespaces, s.create(t, uniqueName()))
 		if i%3 == 2 {
+			// Later each time, so that it is hit at different steps of its work.
+			s.waitBegun(t, namespaces[i])
+			time.Sleep(time.Duration(i/3) * 50 * time.Millisecond)
 			kill()
 			kill = s.start(t)
 		}
@@ -140,6 +144,23 @@ func (s *suite) testCrash(t *testing.T) {
 	for _, namespace := range namespaces {
 		s.waitGone(t, namespace)
 	}
+}
+
+// waitBegun waits until the initializer has its turn, or had it.
+func (s *suite) waitBegun(t *testing.T, namespace *corev1.Namespace) {
+	t.Helper()
+	s.until(t, "the turn of the initializer in "+namespace.Name, func(ctx context.Context) error {
+		record, err := s.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, status := range record.Status.Initializers {
+			if status.Name == s.Name && status.StartTime != nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("the initializers are %+v", record.Status.Initializers)
+	})
 }
 
 // testDeletionWhileInitializing: a namespace is deleted in the midst of its initialization.

@@ -1,0 +1,150 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Command metrics-docs prints docs/metrics.md: the metrics of nsinit's programs, as they are
+// registered.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/controller/certificates"
+	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
+)
+
+const header = `# Metrics
+
+<!-- Written by hack/metrics-docs from what the programs register: change the help texts there, and run make generate. -->
+
+What nsinit itself measures. All of it is ALPHA: names may change. Beside it, each program has the metrics that Kubernetes' libraries
+bring: requests, latencies and priority and fairness of API servers, work queues, leader election, the Go runtime and the process.
+
+/metrics of nsinit-apiserver and nsinit-controller-manager is for holders of the ClusterRole ` + "`nsinit:metrics-reader`" + `; initializers serve
+theirs where --health-bind-address says.
+`
+
+// metric is a row of the page.
+type metric struct{ name, kind, help, labels string }
+
+// registry remembers what is registered with it.
+type registry struct {
+	metrics.KubeRegistry
+	found []metric
+}
+
+func newRegistry() *registry { return &registry{KubeRegistry: metrics.NewKubeRegistry()} }
+
+// Register registers and remembers a metric.
+func (r *registry) Register(m metrics.Registerable) error {
+	if err := r.KubeRegistry.Register(m); err != nil {
+		return err
+	}
+	descriptions := make(chan *prometheus.Desc, 10)
+	m.Describe(descriptions)
+	close(descriptions)
+	for d := range descriptions {
+		if err := r.add(d.String(), kindOf(m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CustomRegister registers and remembers what a collector measures, which are gauges.
+func (r *registry) CustomRegister(collector metrics.StableCollector) error {
+	if err := r.KubeRegistry.CustomRegister(collector); err != nil {
+		return err
+	}
+	descriptions := make(chan *metrics.Desc, 10)
+	collector.DescribeWithStability(descriptions)
+	close(descriptions)
+	for d := range descriptions {
+		if err := r.add(d.String(), "gauge"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add reads a description, which has no other form than this.
+func (r *registry) add(description, kind string) error {
+	parts := regexp.MustCompile(`^Desc\{fqName: "(.*)", help: "(?:\[ALPHA\] )?(.*?)"(?:, unit: ".*?")?, constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`).FindStringSubmatch(description)
+	if parts == nil {
+		return fmt.Errorf("cannot read %s", description)
+	}
+	labels := ""
+	if parts[3] != "" {
+		labels = "`" + strings.ReplaceAll(parts[3], ",", "`, `") + "`"
+	}
+	r.found = append(r.found, metric{parts[1], kind, parts[2], labels})
+	return nil
+}
+
+func kindOf(m metrics.Registerable) string {
+	switch m.(type) {
+	case *metrics.Counter, *metrics.CounterVec:
+		return "counter"
+	case *metrics.Histogram, *metrics.HistogramVec:
+		return "histogram"
+	}
+	return "gauge"
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot print the metrics: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	server, manager, sdk := newRegistry(), newRegistry(), newRegistry()
+	poller := configuration.NewPoller(nil, nil, clock.RealClock{})
+	_, err := initializer.New(initializer.Options{
+		Name: "any.example.com", Initialize: func(context.Context, *corev1.Namespace) error { return nil },
+		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: sdk,
+	})
+	if err := errors.Join(err,
+		poller.Metrics().Register(server),
+		earlywrite.NewMetrics().Register(server),
+		lifecycle.NewMetrics().Register(manager.Register),
+		manager.CustomRegister(lifecycle.NewCollector(listers.NewNamespaceLifecycleLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), clock.RealClock{})),
+		certificates.NewMetrics().Register(manager.Register),
+	); err != nil {
+		return err
+	}
+	fmt.Print(header)
+	for _, program := range []struct {
+		title string
+		*registry
+	}{{"nsinit-apiserver", server}, {"nsinit-controller-manager", manager}, {"Initializers on the SDK", sdk}} {
+		fmt.Printf("\n## %s\n\n| metric | type | labels | |\n| --- | --- | --- | --- |\n", program.title)
+		slices.SortFunc(program.found, func(a, b metric) int { return cmp.Compare(a.name, b.name) })
+		for _, m := range program.found {
+			fmt.Printf("| `%s` | %s | %s | %s |\n", m.name, m.kind, m.labels, m.help)
+		}
+	}
+	return nil
+}
