@@ -128,7 +128,10 @@ func (s *suite) testCrash(t *testing.T) {
 		if i%3 == 2 {
 			// Later each time, so that it is hit at different steps of its work.
 			s.waitBegun(t, namespaces[i])
-			time.Sleep(time.Duration(i/3) * 50 * time.Millisecond)
+			select {
+			case <-t.Context().Done():
+			case <-time.After(time.Duration(i/3) * 50 * time.Millisecond):
+			}
 			kill()
 			kill = s.start(t)
 		}
