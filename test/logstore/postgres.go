@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -44,6 +45,9 @@ func startPostgres(ctx context.Context, dir string) (*sql.DB, error) {
 			return nil, fmt.Errorf("initdb: %w: %s", err, out)
 		}
 	}
+	if err := waitFormer(ctx, data); err != nil {
+		return nil, err
+	}
 	// The signal at the end of this process is sent when the thread ends that started it.
 	runtime.LockOSThread()
 	attributes.Pdeathsig = syscall.SIGQUIT
@@ -58,14 +62,40 @@ func startPostgres(ctx context.Context, dir string) (*sql.DB, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(20)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
 	for db.PingContext(ctx) != nil {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		case err := <-ended:
+			return nil, fmt.Errorf("the server has ended: %w", errors.Join(err, errors.New("see above")))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 	return db, nil
+}
+
+// waitFormer waits until the server of a process that was killed has ended, which takes it a moment.
+func waitFormer(ctx context.Context, data string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		lock, err := os.ReadFile(filepath.Join(data, "postmaster.pid")) //nolint:gosec // of the server's own folder
+		if err != nil {
+			return nil //nolint:nilerr // there was none
+		}
+		line, _, _ := strings.Cut(string(lock), "\n")
+		pid, err := strconv.Atoi(line)
+		if err != nil || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			return nil //nolint:nilerr // it is being written, or its process is gone
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the former server, process %d, does not end: %w", pid, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // postgresBin returns the folder of PostgreSQL's programs, which Debian keeps out of PATH.
