@@ -5,7 +5,9 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-export GOFLAGS := -buildvcs=false
+# The same for everything, so that nothing is compiled twice.
+export GOFLAGS := -buildvcs=false -trimpath
+export CGO_ENABLED := 0
 export GOTOOLCHAIN := local
 
 OUTPUT := $(CURDIR)/_output
@@ -18,7 +20,7 @@ help: ## Show what there is to make.
 .PHONY: dev
 dev:
 	@mkdir -p $(OUTPUT)/bin
-	@cd hack/dev && go build -trimpath -o $(DEV) .
+	@cd hack/dev && go build -o $(DEV) .
 
 .PHONY: build
 build: dev ## Build every program into _output/bin, Kubernetes' own included.
@@ -85,9 +87,14 @@ verify: ## Check generated code, licences, headers, dependencies, manifests and 
 lint: ## Lint the code.
 	@hack/lint.sh
 
+.PHONY: release
+release: ## Build a release, such as VERSION=v0.1.0, for each platform into _output/release.
+	@hack/install-system-packages.sh
+	@hack/release.sh
+
 .PHONY: image
 image: ## Build the container image.
-	@docker build -t nsinit:dev .
+	@docker build --build-arg VERSION=$(VERSION) -t nsinit:$(or $(VERSION),dev) .
 
 .PHONY: clean
 clean: ## Stop every control plane and remove all that was built.

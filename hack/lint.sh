@@ -11,7 +11,7 @@ cd "${ROOT}"
 TOOLS="${ROOT}/_output/tools"
 
 echo "==> building the linters (some minutes, the first time)"
-(cd hack/tools && GOBIN="${TOOLS}" go install -trimpath tool)
+(cd hack/tools && GOBIN="${TOOLS}" go install -trimpath github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 
 echo "==> golangci-lint"
 "${TOOLS}/golangci-lint" run ./...

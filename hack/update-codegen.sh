@@ -15,7 +15,7 @@ MODULE=github.com/nsinit/nsinit
 BOILERPLATE="${ROOT}/hack/boilerplate.go.txt"
 TOOLS="${NSINIT_TOOLS_DIR:-${ROOT}/_output/tools}"
 mkdir -p "${TOOLS}"
-export GOBIN="${TOOLS}" GOFLAGS="-mod=mod -buildvcs=false"
+export GOBIN="${TOOLS}" GOFLAGS="-mod=mod -buildvcs=false -trimpath"
 export PATH="${TOOLS}:${PATH}"
 
 if ! command -v protoc >/dev/null; then

@@ -19,24 +19,19 @@ import (
 	"time"
 )
 
-// kubernetesPrograms are built from the module in this folder.
-func kubernetesPrograms() map[string]string {
+// commonPrograms are built from the module in this folder, whatever the version of Kubernetes.
+func commonPrograms() map[string]string {
 	return map[string]string{
-		"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
-		"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-		"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",
-		"etcd":                    "go.etcd.io/etcd/server/v3",
+		"kubectl": "k8s.io/kubernetes/cmd/kubectl",
+		"etcd":    "go.etcd.io/etcd/server/v3",
 	}
 }
 
-// nsinitPrograms are built from the product's module.
-func nsinitPrograms() map[string]string {
+// versionedPrograms are built from the module of the version of Kubernetes.
+func versionedPrograms() map[string]string {
 	return map[string]string{
-		"nsinit-apiserver":          "./cmd/nsinit-apiserver",
-		"nsinit-controller-manager": "./cmd/nsinit-controller-manager",
-		"kubectl-nsinit":            "./cmd/kubectl-nsinit",
-		"policy-population":         "./vendor-hooks/policy-population",
-		"http-provisioner":          "./vendor-hooks/http-provisioner",
+		"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
+		"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 	}
 }
 
@@ -69,11 +64,8 @@ func (c *Cluster) build(ctx context.Context, parts ...func(context.Context) erro
 }
 
 func (c *Cluster) buildNsinit(ctx context.Context) error {
-	programs := nsinitPrograms()
-	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		if err := c.goBuild(ctx, c.Root, name, programs[name], ""); err != nil {
-			return err
-		}
+	if err := c.shown(ctx, "nsinit", c.Root, filepath.Join(c.Root, "hack", "build.sh"), c.BinDir); err != nil {
+		return err
 	}
 	if err := c.installCompletion(); err != nil {
 		return err
@@ -94,14 +86,18 @@ func (c *Cluster) installCompletion() error {
 
 // buildKubernetes builds programs that are missing or were built from another go.mod.
 func (c *Cluster) buildKubernetes(ctx context.Context) error {
-	module := filepath.Join(c.Root, "hack", "dev")
+	if err := c.buildFrom(ctx, filepath.Join(c.Root, "hack", "dev"), commonPrograms()); err != nil {
+		return err
+	}
+	return c.buildFrom(ctx, c.kubernetesModule(), versionedPrograms())
+}
+
+// buildFrom builds programs from the module in a folder.
+func (c *Cluster) buildFrom(ctx context.Context, module string, programs map[string]string) error {
 	pinned, err := os.ReadFile(filepath.Join(module, "go.mod"))
 	if err != nil {
 		return err
 	}
-	stamp := filepath.Join(c.BinDir, ".go.mod")
-	built, _ := os.ReadFile(stamp)
-	current := bytes.Equal(pinned, built)
 	version, err := kubernetesVersion(string(pinned))
 	if err != nil {
 		return err
@@ -109,17 +105,21 @@ func (c *Cluster) buildKubernetes(ctx context.Context) error {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	ldflags := fmt.Sprintf("-s -w -X k8s.io/component-base/version.gitVersion=%s -X k8s.io/component-base/version.gitMajor=%s -X k8s.io/component-base/version.gitMinor=%s",
 		version, parts[0], parts[1])
-	programs := kubernetesPrograms()
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		if current && exists(filepath.Join(c.BinDir, name)) {
+		path := c.program(name)
+		stamp := filepath.Join(filepath.Dir(path), "."+name+".go.mod")
+		if built, _ := os.ReadFile(stamp); exists(path) && bytes.Equal(pinned, built) {
 			continue
 		}
-		c.say("building %s, which takes minutes the first time", name)
+		c.say("building %s %s, which takes minutes the first time", name, version)
 		if err := c.goBuild(ctx, module, name, programs[name], ldflags); err != nil {
 			return err
 		}
+		if err := os.WriteFile(stamp, pinned, 0o600); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(stamp, pinned, 0o600)
+	return nil
 }
 
 // kubernetesVersion reads the version of Kubernetes from go.mod.
@@ -132,12 +132,17 @@ func kubernetesVersion(goMod string) (string, error) {
 	return "", fmt.Errorf("go.mod requires no version of k8s.io/kubernetes")
 }
 
-// goBuild builds one program into the folder of programs, and shows that it is at work.
+// goBuild builds one program into the folder of programs.
 func (c *Cluster) goBuild(ctx context.Context, dir, name, pkg, ldflags string) error {
+	return c.shown(ctx, name, dir, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", c.program(name), pkg)
+}
+
+// shown runs a command that builds something, and shows that it is at work.
+func (c *Cluster) shown(ctx context.Context, name, dir string, args ...string) error {
 	start := time.Now()
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags,
-		"-o", filepath.Join(c.BinDir, name), pkg)
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
 	command.Dir = dir
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
 	done := make(chan struct{})

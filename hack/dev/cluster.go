@@ -25,13 +25,16 @@ type Cluster struct {
 	Ports  map[string]int
 	// Bare says that no kube-controller-manager runs.
 	Bare bool
+	// Kubernetes is the version of Kubernetes, such as v1.35, where it is not the newest.
+	Kubernetes string
 
 	start time.Time
 }
 
 // NewCluster returns the control plane of a state directory, _output/dev of this
-// checkout if dir is empty. It starts nothing.
-func NewCluster(dir string) (*Cluster, error) {
+// checkout if dir is empty, with a version of Kubernetes, the newest if that is empty. It
+// starts nothing.
+func NewCluster(dir, kubernetes string) (*Cluster, error) {
 	root, err := findRoot()
 	if err != nil {
 		return nil, err
@@ -45,7 +48,10 @@ func NewCluster(dir string) (*Cluster, error) {
 	if dir, err = canonical(dir); err != nil {
 		return nil, err
 	}
-	c := &Cluster{Root: root, Dir: dir, BinDir: filepath.Join(root, "_output", "bin"), start: time.Now()}
+	c := &Cluster{Root: root, Dir: dir, BinDir: filepath.Join(root, "_output", "bin"), Kubernetes: kubernetes, start: time.Now()}
+	if kubernetes != "" && !exists(c.kubernetesModule()) {
+		return nil, fmt.Errorf("there is no version %q of Kubernetes: see the folders in %s", kubernetes, filepath.Dir(c.kubernetesModule()))
+	}
 	if err := c.loadPorts(); err != nil {
 		return nil, err
 	}
@@ -107,6 +113,25 @@ func (c *Cluster) lock(ctx context.Context, dir string) (unlock func(), err erro
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// kubernetesModule is the folder of the module that pins the version of Kubernetes.
+func (c *Cluster) kubernetesModule() string {
+	if c.Kubernetes == "" {
+		return filepath.Join(c.Root, "hack", "dev")
+	}
+	return filepath.Join(c.Root, "hack", "dev", "kubernetes", c.Kubernetes)
+}
+
+// webhookStamps says that Kubernetes is too old for the stamp to be a policy.
+func (c *Cluster) webhookStamps() bool { return c.Kubernetes == "v1.34" || c.Kubernetes == "v1.35" }
+
+// program returns the path of a program.
+func (c *Cluster) program(name string) string {
+	if _, older := versionedPrograms()[name]; older {
+		return filepath.Join(c.BinDir, c.Kubernetes, name)
+	}
+	return filepath.Join(c.BinDir, name)
 }
 
 // bareFile marks the state directory of a control plane without kube-controller-manager.

@@ -20,7 +20,7 @@ import (
 	"syscall"
 )
 
-const usage = `usage: dev [--dir DIR] COMMAND
+const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] COMMAND
 
   build                       build every program
   up [--only-kube|--bare]     start the control plane and nsinit in the background, or
@@ -51,10 +51,11 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("dev", flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
 	dir := flags.String("dir", os.Getenv("NSINIT_DEV_DIR"), "state directory, _output/dev by default")
+	kubernetes := flags.String("kubernetes", os.Getenv("NSINIT_DEV_KUBERNETES"), "version of Kubernetes, such as v1.35, the newest by default")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	cluster, err := NewCluster(*dir)
+	cluster, err := NewCluster(*dir, *kubernetes)
 	if err != nil {
 		return err
 	}

@@ -189,7 +189,7 @@ func (c *Cluster) etcdHealthy(ctx context.Context) error {
 // nsinit installs and starts nsinit. The controller comes last, so that the gate can be
 // seen closed before anything opens it.
 func (c *Cluster) nsinit(ctx context.Context) error {
-	if err := c.writeOverlay(); err != nil {
+	if err := c.writeOverlays(); err != nil {
 		return err
 	}
 	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("manifests")); err != nil {
@@ -217,7 +217,7 @@ func (c *Cluster) nsinit(ctx context.Context) error {
 	if _, err := c.admin(ctx, "delete", "--ignore-not-found", "-k", c.earlyWrites()); err != nil {
 		return err
 	}
-	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(c.Root, "artifacts", "policies")); err != nil {
+	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("policies")); err != nil {
 		return err
 	}
 	c.say("waiting for the policies to be in force")
@@ -235,43 +235,14 @@ func (c *Cluster) AskToRetry(ctx context.Context) error {
 	return err
 }
 
-// writeOverlay writes the kustomization of this control plane: the base, reached on
-// loopback.
-func (c *Cluster) writeOverlay() error {
+// writeOverlays writes the kustomizations of this control plane: the base, reached on loopback,
+// and the policies.
+func (c *Cluster) writeOverlays() error {
 	ca, err := os.ReadFile(c.pki().Cert("nsinit-ca"))
 	if err != nil {
 		return err
 	}
-	dir := c.path("manifests")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	// kustomize takes folders by relative paths alone, from the real place of the folder.
-	relative := func(parts ...string) (string, error) {
-		from, err := filepath.EvalSymlinks(dir)
-		if err != nil {
-			return "", err
-		}
-		to, err := filepath.EvalSymlinks(filepath.Join(append([]string{c.Root}, parts...)...))
-		if err != nil {
-			return "", err
-		}
-		return filepath.Rel(from, to)
-	}
-	base, err := relative("artifacts", "deploy", "base")
-	if err != nil {
-		return err
-	}
-	dev, err := relative("hack", "dev", "manifests")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources:
-- %s
-- %s
-patches:
+	if err := c.writeOverlay("manifests", fmt.Sprintf(`patches:
 - patch: |-
     apiVersion: apiregistration.k8s.io/v1
     kind: APIService
@@ -284,5 +255,48 @@ patches:
     kind: Service
     metadata: {name: nsinit-apiserver, namespace: nsinit-system}
     spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
-`, base, dev, base64.StdEncoding.EncodeToString(ca), c.Ports["nsinit-apiserver"])), 0o600)
+`, base64.StdEncoding.EncodeToString(ca), c.Ports["nsinit-apiserver"]), "artifacts/deploy/base", "hack/dev/manifests"); err != nil {
+		return err
+	}
+	if !c.webhookStamps() {
+		return c.writeOverlay("policies", "", "artifacts/policies")
+	}
+	component, err := c.relative("policies", "artifacts/deploy/components/stamp-webhook")
+	if err != nil {
+		return err
+	}
+	return c.writeOverlay("policies", "components: ["+component+"]\n", "artifacts/policies")
+}
+
+// writeOverlay writes a kustomization of folders of this checkout into a folder of this control plane.
+func (c *Cluster) writeOverlay(name, more string, folders ...string) error {
+	if err := os.MkdirAll(c.path(name), 0o755); err != nil {
+		return err
+	}
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nsortOptions: {order: fifo}\nresources:\n"
+	for _, folder := range folders {
+		relative, err := c.relative(name, folder)
+		if err != nil {
+			return err
+		}
+		text += "- " + relative + "\n"
+	}
+	return os.WriteFile(filepath.Join(c.path(name), "kustomization.yaml"), []byte(text+more), 0o600)
+}
+
+// relative returns the path from a folder of this control plane to one of this checkout: kustomize
+// takes folders by relative paths alone, from the real place of the folder.
+func (c *Cluster) relative(name, folder string) (string, error) {
+	if err := os.MkdirAll(c.path(name), 0o755); err != nil {
+		return "", err
+	}
+	from, err := filepath.EvalSymlinks(c.path(name))
+	if err != nil {
+		return "", err
+	}
+	to, err := filepath.EvalSymlinks(filepath.Join(c.Root, filepath.FromSlash(folder)))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Rel(from, to)
 }

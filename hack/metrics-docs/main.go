@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
@@ -128,7 +129,8 @@ func run() error {
 	})
 	if err := errors.Join(err,
 		poller.Metrics().Register(server),
-		earlywrite.NewMetrics().Register(server),
+		earlywrite.NewMetrics().Register(server.Register),
+		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
 		lifecycle.NewMetrics().Register(manager.Register),
 		manager.CustomRegister(lifecycle.NewCollector(listers.NewNamespaceLifecycleLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), clock.RealClock{})),
 		certificates.NewMetrics().Register(manager.Register),

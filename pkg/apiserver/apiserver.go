@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
@@ -55,6 +56,10 @@ type ExtraConfig struct {
 	Configurations *configuration.Poller
 	// EarlyWrites counts writes that came too early.
 	EarlyWrites *earlywrite.Metrics
+	// Core is a client of the core API.
+	Core typedcorev1.CoreV1Interface
+	// Certificate is the one that is served.
+	Certificate ServingCertificate
 }
 
 // CompletedConfig can be built into a server.
@@ -103,6 +108,7 @@ func (c CompletedConfig) New() (*Server, error) {
 			Identified:      c.extra.Identity.Verify,
 		},
 		EarlyWrites: earlywrite.Options{Namespaces: c.namespaces, Clock: c.extra.Clock, Metrics: c.extra.EarlyWrites},
+		ConfigMaps:  c.extra.Core,
 	}
 	group, err := provider.NewRESTStorage(c.generic.RESTOptionsGetter)
 	if err != nil {
@@ -114,8 +120,8 @@ func (c CompletedConfig) New() (*Server, error) {
 	return &Server{GenericAPIServer: generic}, nil
 }
 
-// readyChecks tell why records cannot be served. The last two leave configurations alone, so
-// whoever decides where requests are sent may exclude them.
+// readyChecks tell why records cannot be served, or soon cannot be. All but the first leave
+// discovery alone, so whoever decides where requests are sent may exclude them.
 func (c CompletedConfig) readyChecks() []healthz.HealthChecker {
 	var checks []healthz.HealthChecker
 	for _, check := range []struct {
@@ -126,6 +132,7 @@ func (c CompletedConfig) readyChecks() []healthz.HealthChecker {
 		{"etcd", c.extra.EtcdReady},
 		{"storage-identity", c.extra.Identity.Problem},
 		{"configurations", c.extra.Configurations.Ready},
+		{"serving-certificate", c.extra.Certificate.Expiring},
 	} {
 		checks = append(checks, healthz.NamedCheck(check.name, func(*http.Request) error { return check.ready() }))
 	}

@@ -22,7 +22,7 @@ import (
 // endpoint admits nothing, and nobody else may ask.
 func TestEarlyWrites(t *testing.T) {
 	s := testserver.Start(t)
-	const endpoint = "/apis/nsinit.dev/v1alpha1/earlywritereviews/admission"
+	const endpoint = "/apis/nsinit.dev/v1alpha1/admissionreviews/early-writes"
 	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","namespace":"shop","name":"x","resource":{"version":"v1","resource":"configmaps"}}}`
 	post := func(user, path, body string) ([]byte, error) {
 		return s.Client(t, user).NsinitV1alpha1().RESTClient().Post().AbsPath(path).
@@ -50,7 +50,7 @@ func TestEarlyWrites(t *testing.T) {
 			t.Errorf("%s: %v %s", name, err, data)
 		}
 	}
-	if data, err := post("admin", strings.TrimSuffix(endpoint, "admission")+"other", review); !apierrors.IsNotFound(err) {
+	if data, err := post("admin", strings.TrimSuffix(endpoint, "early-writes")+"other", review); !apierrors.IsNotFound(err) {
 		t.Errorf("another name: %v %s", err, data)
 	}
 	if data, err := post("nobody", endpoint, review); !apierrors.IsForbidden(err) {

@@ -308,7 +308,7 @@ func TestAggregatedDiscovery(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"earlywritereviews", "initializers", "namespaceinitializerconfigurations", "namespaceinitializerconfigurations/finalize", "namespaceinitializerconfigurations/status",
+		"admissionreviews", "initializers", "namespaceinitializerconfigurations", "namespaceinitializerconfigurations/finalize", "namespaceinitializerconfigurations/status",
 		"namespacelifecycles", "namespacelifecycles/finalize", "namespacelifecycles/initialize", "namespacelifecycles/status",
 		"namespacepopulations", "namespacepopulations/status", "populatednamespaces", "populatednamespaces/status",
 	}

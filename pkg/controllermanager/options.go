@@ -11,7 +11,6 @@ package controllermanager
 import (
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -67,12 +66,12 @@ func NewOptions() *Options {
 		Authentication: genericoptions.NewDelegatingAuthenticationOptions(),
 		Authorization:  genericoptions.NewDelegatingAuthorizationOptions(),
 		Logs:           logs.NewOptions(),
-		Exemptions:     installation.Namespace + "/nsinit-exemptions",
+		Exemptions:     installation.Namespace + "/" + installation.Exemptions,
 		Workers:        8,
 		StalledAfter:   5 * time.Minute,
 		Certificates: Certificates{Options: certificates.Options{
 			Namespace: installation.Namespace, AuthoritySecret: "nsinit-authority", ServingSecret: installation.ServingSecret,
-			Names:       []string{installation.APIServer + "." + installation.Namespace + ".svc", installation.APIServer + "." + installation.Namespace + ".svc.cluster.local"},
+			Names:       installation.ServingNames(),
 			APIServices: []string{v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.GroupName},
 			Authority:   365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
 		}},
@@ -102,8 +101,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Empty namespaces that are being deleted, and let them go. For control planes without kube-controller-manager, which does that where it runs. "+
 			"It takes the rights in artifacts/deploy/namespace-termination.yaml.")
 	flags.BoolVar(&o.Certificates.Enabled, certificates.Name, o.Certificates.Enabled,
-		"Make and renew the certificates of nsinit-apiserver: an authority in the Secret "+o.Certificates.AuthoritySecret+", the serving certificate in the Secret "+
-			o.Certificates.ServingSecret+", and the caBundle of the APIService. It takes the rights in artifacts/deploy/certificates.yaml.")
+		"Make and renew the certificates of nsinit's programs: an authority in the Secret "+o.Certificates.AuthoritySecret+", the serving certificate in the Secret "+
+			o.Certificates.ServingSecret+", and the caBundle of the APIService. It takes the rights in artifacts/deploy/base/certificates.yaml.")
 	flags.DurationVar(&o.Certificates.Authority, "certificates-authority-validity", o.Certificates.Authority,
 		"How long an authority is valid. It is renewed with a third of that left.")
 	flags.DurationVar(&o.Certificates.Serving, "certificates-serving-validity", o.Certificates.Serving,
@@ -130,10 +129,7 @@ func (o *Options) Complete() error {
 			o.Authorization.RemoteKubeConfigFile = o.Kubeconfig
 		}
 	}
-	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts(name, nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return fmt.Errorf("cannot make a certificate: %w", err)
-	}
-	return nil
+	return defaultCertificate(o.SecureServing.SecureServingOptions, o.Certificates.Enabled)
 }
 
 // Validate returns everything that is wrong.

@@ -16,6 +16,17 @@ const (
 	// APIServer is the name of nsinit-apiserver: of the program, its workload, its service
 	// and the label of its pods.
 	APIServer = "nsinit-apiserver"
-	// ServingSecret is the Secret that holds the certificate that nsinit-apiserver serves.
+	// ServingSecret is the Secret that holds the certificate that nsinit's programs serve.
 	ServingSecret = "nsinit-apiserver-tls" //nolint:gosec // its name
 )
+
+// ServingNames are the DNS names by which nsinit's programs are reached.
+func ServingNames() []string {
+	var names []string
+	for _, service := range []string{APIServer, ControllerManager} {
+		for _, suffix := range []string{".svc", ".svc.cluster.local"} {
+			names = append(names, service+"."+Namespace+suffix)
+		}
+	}
+	return names
+}

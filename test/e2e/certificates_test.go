@@ -73,10 +73,6 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rights := filepath.Join(c.root, "artifacts", "deploy", "certificates.yaml")
-	if out, err := c.kubectl("apply", "-f", rights); err != nil {
-		t.Fatal(err, out)
-	}
 	secrets := c.core.CoreV1().Secrets("nsinit-system")
 	ended := func() {
 		patch := fmt.Sprintf(`{"spec":{"caBundle":%q}}`, base64.StdEncoding.EncodeToString(before.Spec.CABundle))
@@ -88,7 +84,6 @@ func TestCertificates(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		_, _ = c.kubectl("delete", "-f", rights)
 	}
 
 	// The server reads its certificate where the kubelet would put it: at first, that which it has.

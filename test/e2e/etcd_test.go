@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -69,14 +70,7 @@ func TestEtcdCluster(t *testing.T) {
 		return err
 	})
 
-	tls, err := transport.TLSInfo{TrustedCAFile: pki("etcd-ca.crt"), CertFile: pki("etcd.crt"), KeyFile: pki("etcd.key")}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, TLS: tls})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := c.etcdClient(t, etcd)
 	defer func() { _ = store.Close() }()
 	stored, err := store.Get(context.Background(), "/second/", clientv3.WithPrefix())
 	if err != nil {
@@ -121,6 +115,21 @@ func (c *cluster) grantStorageIdentity(t *testing.T, configMap string) {
 		_ = c.core.RbacV1().Roles(meta.Namespace).Delete(ctx, meta.Name, metav1.DeleteOptions{})
 		_ = c.core.CoreV1().ConfigMaps(meta.Namespace).Delete(ctx, configMap, metav1.DeleteOptions{})
 	})
+}
+
+// etcdClient returns a client of an etcd that trusts the certificates of the control plane.
+func (c *cluster) etcdClient(t *testing.T, url string) *clientv3.Client {
+	t.Helper()
+	pki := func(name string) string { return filepath.Join(c.dir, "pki", name) }
+	tls, err := transport.TLSInfo{TrustedCAFile: pki("etcd-ca.crt"), CertFile: pki("etcd.crt"), KeyFile: pki("etcd.key")}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, TLS: tls, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // freePort returns a port of the loopback interface that nobody listens on.

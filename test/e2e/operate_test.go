@@ -34,7 +34,13 @@ func (c *cluster) documented(t *testing.T, heading string) string {
 // allDocumented returns all commands under a heading of docs/operate.md.
 func (c *cluster) allDocumented(t *testing.T, heading string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.root, "docs", "operate.md"))
+	return c.allDocumentedIn(t, "operate.md", heading)
+}
+
+// allDocumentedIn returns all commands under a heading of a document.
+func (c *cluster) allDocumentedIn(t *testing.T, document, heading string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.root, "docs", document))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +56,7 @@ func (c *cluster) allDocumented(t *testing.T, heading string) []string {
 		all, section = append(all, commands), rest
 	}
 	if !found || len(all) == 0 {
-		t.Fatalf("docs/operate.md has no commands under %q", heading)
+		t.Fatalf("docs/%s has no commands under %q", document, heading)
 	}
 	return all
 }

@@ -22,10 +22,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
@@ -92,7 +94,7 @@ func TestEtcdOutage(t *testing.T) {
 			}
 		}
 		// The server lives, and stays in service for discovery.
-		for _, path := range []string{"/livez", c.manifest(t).ReadinessProbe.HTTPGet.Path, "/apis/nsinit.dev/v1alpha1"} {
+		for _, path := range []string{"/livez", c.readiness(t), "/apis/nsinit.dev/v1alpha1"} {
 			if err := get(path); err != nil {
 				t.Errorf("%.1f s after the stop, %s: %v", time.Since(stopped).Seconds(), path, err)
 			}
@@ -123,6 +125,20 @@ func TestEtcdOutage(t *testing.T) {
 	}
 	t.Logf("etcd was stopped for %.1f s; records were refused after %.1f s; %d namespaces were Ready %.1f s after it went on",
 		went.Sub(stopped).Seconds(), refusedAfter.Seconds(), len(namespaces), time.Since(went).Seconds())
+}
+
+// readiness returns the path of the probe by which a replica is in service.
+func (c *cluster) readiness(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.root, "artifacts", "deploy", "components", "apiserver", "pod.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workload appsv1.Deployment
+	if err := yaml.Unmarshal(data, &workload); err != nil {
+		t.Fatal(err)
+	}
+	return workload.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path
 }
 
 // startOnExternalEtcd runs nsinit-apiserver as the control plane does, but on an etcd process

@@ -10,14 +10,13 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,101 +24,50 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// manifest returns the workload of nsinit-apiserver as it is deployed.
-func (c *cluster) manifest(t *testing.T) corev1.Container {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(c.root, "artifacts", "deploy", "nsinit-apiserver.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var workload appsv1.StatefulSet
-	if err := yaml.UnmarshalStrict(data, &workload); err != nil {
-		t.Fatal(err)
-	}
-	return workload.Spec.Template.Spec.Containers[0]
-}
-
-// balancer does for one service what kubelet's readiness probe and kube-proxy do: it passes
-// new connections on to the replicas that are ready, one after the other, and leaves those
-// that exist alone.
+// balancer does for one service what kube-proxy does: it passes new connections on to the
+// replicas that are ready, one after the other, and leaves those that exist alone.
 type balancer struct {
 	listener net.Listener
-	probe    *corev1.HTTPGetAction
-	client   *http.Client
-
-	mu       sync.Mutex
-	replicas []string
-	ready    map[string]bool
-	next     int
+	ready    func() []string
+	next     atomic.Int64
 }
 
-// balance listens where the service is, until the test ends.
-func (c *cluster) balance(t *testing.T, replicas ...string) *balancer {
+// balance listens where the service of nsinit-apiserver is, until the test ends.
+func (c *cluster) balance(t *testing.T, ready func() []string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", c.ports(t)["nsinit-apiserver"]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	readiness := c.manifest(t).ReadinessProbe
-	b := &balancer{listener: listener, replicas: replicas, ready: map[string]bool{}, probe: readiness.HTTPGet,
-		// As in kubelet: the certificate is not looked at, and each probe connects.
-		client: &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}}
+	b := &balancer{listener: listener, ready: ready}
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	for _, replica := range replicas {
-		work.Go(func() {
-			for ; ctx.Err() == nil; time.Sleep(time.Duration(readiness.PeriodSeconds) * time.Second / 4) {
-				b.look(replica)
-			}
-		})
-	}
 	work.Go(func() { b.serve(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		_ = listener.Close()
 		work.Wait()
 	})
-	return b
-}
-
-// look probes a replica.
-func (b *balancer) look(replica string) {
-	response, err := b.client.Get("https://" + replica + b.probe.Path)
-	if err == nil {
-		_ = response.Body.Close()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ready[replica] = err == nil && response.StatusCode == http.StatusOK
-}
-
-func (b *balancer) isReady(replica string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ready[replica]
 }
 
 // pick returns the next replica that is ready.
 func (b *balancer) pick() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for range b.replicas {
-		b.next = (b.next + 1) % len(b.replicas)
-		if replica := b.replicas[b.next]; b.ready[replica] {
-			return replica
-		}
+	ready := b.ready()
+	if len(ready) == 0 {
+		return ""
 	}
-	return ""
+	return ready[int(b.next.Add(1))%len(ready)]
 }
 
 func (b *balancer) serve(ctx context.Context) {
@@ -175,110 +123,328 @@ func repeat(ctx context.Context, work *sync.WaitGroup, what func(ctx context.Con
 	return f
 }
 
-// TestRollingRestart: two replicas of nsinit-apiserver on one etcd are restarted one after the
-// other, three times each. Discovery never fails, in none of its forms, the API is available
-// all the time, and namespaces go away meanwhile.
-func TestRollingRestart(t *testing.T) {
-	c := connect(t)
-	etcd, _ := c.externalEtcd(t)
-	replicas := []string{"127.0.0.1:" + freePort(t), "127.0.0.1:" + freePort(t)}
-	args := func(replica string) []string {
-		_, port, _ := strings.Cut(replica, ":")
-		all := []string{"--secure-port=" + port}
-		for _, arg := range c.onEtcd(t, etcd) {
-			if !strings.HasPrefix(arg, "--secure-port=") {
-				all = append(all, arg)
-			}
-		}
-		for _, arg := range c.manifest(t).Args {
-			if strings.HasPrefix(arg, "--shutdown-") {
-				all = append(all, arg)
-			}
-		}
-		return all
-	}
-	commands := map[string][]string{replicas[0]: args(replicas[0]), replicas[1]: args(replicas[1])}
-	c.replaceServer(t)
-	running := map[string]*os.Process{}
-	for _, replica := range replicas {
-		running[replica] = c.run(t, "nsinit-apiserver", commands[replica]...)
-	}
-	balancer := c.balance(t, replicas...)
-	waitReady := func(replica string) {
-		t.Helper()
-		eventually(t, replica+" is ready", func(context.Context) error {
-			if !balancer.isReady(replica) {
-				return errors.New("it is not")
-			}
-			return nil
-		})
-	}
-	for _, replica := range replicas {
-		waitReady(replica)
-	}
-	c.waitServing(t)
-	available := func(ctx context.Context) error { return c.available(ctx, t) }
-	eventually(t, "the API is available", available)
+// replicas is an installation of overlays/ha on an etcd cluster of three members, and a load on it.
+type replicas struct {
+	*cluster
+	node   *node
+	etcd   map[string]*os.Process // by the URL of its clients
+	tenant kubernetes.Interface
+}
 
+// etcdCluster runs three members until the test ends, over TLS, with client certificates.
+func (c *cluster) etcdCluster(t *testing.T) map[string]*os.Process {
+	t.Helper()
+	pki := func(name string) string { return filepath.Join(c.dir, "pki", name) }
+	var peers []string
+	clients := map[string]string{}
+	for i := range 3 {
+		peers = append(peers, fmt.Sprintf("member-%d=https://127.0.0.1:%s", i, freePort(t)))
+	}
+	members := map[string]*os.Process{}
+	for _, member := range peers {
+		name, peer, _ := strings.Cut(member, "=")
+		clients[name] = "https://127.0.0.1:" + freePort(t)
+		members[clients[name]] = c.run(t, "etcd", "--name="+name, "--data-dir="+t.TempDir(),
+			"--listen-client-urls="+clients[name], "--advertise-client-urls="+clients[name], "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
+			"--initial-cluster="+strings.Join(peers, ","), "--log-level=warn",
+			"--client-cert-auth", "--trusted-ca-file="+pki("etcd-ca.crt"), "--cert-file="+pki("etcd.crt"), "--key-file="+pki("etcd.key"),
+			"--peer-client-cert-auth", "--peer-trusted-ca-file="+pki("etcd-ca.crt"), "--peer-cert-file="+pki("etcd.crt"), "--peer-key-file="+pki("etcd.key"))
+	}
+	return members
+}
+
+// leader returns the URL of the member of the etcd cluster that leads, and those of the others.
+func (r *replicas) leader(t *testing.T) (string, []string) {
+	t.Helper()
+	var leads string
+	var follow []string
+	eventually(t, "a member of etcd leads", func(ctx context.Context) error {
+		leads, follow = "", nil
+		for url := range r.etcd {
+			client := r.etcdClient(t, url)
+			status, err := client.Status(ctx, url)
+			_ = client.Close()
+			switch {
+			case err != nil:
+				return err
+			case status.Leader == status.Header.MemberId:
+				leads = url
+			default:
+				follow = append(follow, url)
+			}
+		}
+		if leads == "" {
+			return errors.New("none does")
+		}
+		return nil
+	})
+	return leads, follow
+}
+
+// installHA installs overlays/ha as it is delivered, but for where things are.
+func installHA(t *testing.T) *replicas {
+	t.Helper()
+	r := &replicas{cluster: another(t, "--only-kube")}
+	r.etcd = r.etcdCluster(t)
+	var servers []string
+	for url := range r.etcd {
+		servers = append(servers, url)
+	}
+	slices.Sort(servers)
+	overlay := r.overlay(t, "ha", fmt.Sprintf(`
+- patch: |-
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: nsinit-etcd, namespace: nsinit-system}
+    data: {servers: %q}
+`, strings.Join(servers, ",")))
+	r.node = r.startNode(t, map[string]string{"nsinit:dev": filepath.Join(r.root, "_output", "bin")})
+	r.balance(t, func() []string { return r.node.addresses("nsinit-apiserver") })
+	words := map[string]string{"artifacts/deploy/overlays/ha": overlay}
+	for word, file := range map[string]string{"ETCD_CA": "etcd-ca.crt", "ETCD_CERTIFICATE": "etcd.crt", "ETCD_KEY": "etcd.key"} {
+		words[word] = filepath.Join(r.dir, "pki", file)
+	}
+	if out, err := r.shell(t, r.allDocumentedIn(t, "install.md", "Several replicas")[0], words); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r.tenant = r.cluster.tenant(t)
+	return r
+}
+
+// load is what is done again and again while something happens to the replicas.
+type load struct {
+	stop context.CancelFunc
+	work sync.WaitGroup
+	// requests are counted by what they are for.
+	requests map[string]*failures
+
+	mu      sync.Mutex
+	created []types.UID // namespaces
+	seen    map[types.UID]bool
+}
+
+// startLoad begins.
+func (r *replicas) startLoad(t *testing.T) *load {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	var work sync.WaitGroup
-	counted := map[string]*failures{
-		"aggregated discovery, as kube-controller-manager asks": repeat(ctx, &work, func(context.Context) error {
-			lists, err := discovery.ServerPreferredResources(kubernetes.NewForConfigOrDie(c.admin).Discovery())
+	l := &load{stop: cancel, seen: map[types.UID]bool{}}
+	lifecycles := r.nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	configurations := r.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	l.requests = map[string]*failures{
+		"condition Available": repeat(ctx, &l.work, func(ctx context.Context) error { return r.available(ctx, t) }),
+		"discovery of the group, through the aggregator": repeat(ctx, &l.work, func(ctx context.Context) error {
+			return r.core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
+		}),
+		"aggregated discovery, as kube-controller-manager asks": repeat(ctx, &l.work, func(context.Context) error {
+			lists, err := discovery.ServerPreferredResources(kubernetes.NewForConfigOrDie(r.admin).Discovery())
 			if err == nil && !strings.Contains(jsonOf(t, lists), v1alpha1.SchemeGroupVersion.String()) {
 				err = errors.New("the group nsinit.dev is missing")
 			}
 			return err
 		}),
-		"discovery of the group, through the aggregator": repeat(ctx, &work, func(ctx context.Context) error {
-			return c.core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
-		}),
-		"condition Available": repeat(ctx, &work, available),
-		"lists, by a client that retries as all do": repeat(ctx, &work, func(ctx context.Context) error {
-			_, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, metav1.ListOptions{})
+		"lists of records": repeat(ctx, &l.work, func(ctx context.Context) error {
+			_, err := lifecycles.List(ctx, metav1.ListOptions{})
 			return err
+		}),
+		"writes of configurations": repeat(ctx, &l.work, func(ctx context.Context) error {
+			ctx = context.WithoutCancel(ctx) // what was created is deleted
+			created, err := configurations.Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{GenerateName: "load-"}}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			return configurations.Delete(ctx, created.Name, metav1.DeleteOptions{})
 		}),
 	}
-	deleted := repeat(ctx, &work, func(ctx context.Context) error {
-		namespace, err := c.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("roll")}}, metav1.CreateOptions{})
-		if err != nil {
-			return err
+	l.work.Go(func() {
+		for ctx.Err() == nil {
+			r.live(t, l)
 		}
-		c.waitReady(t, namespace.Name)
-		// Also when it is the last one.
-		if err := c.core.CoreV1().Namespaces().Delete(context.WithoutCancel(ctx), namespace.Name, metav1.DeleteOptions{}); err != nil {
-			return err
+	})
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return lifecycles.List(ctx, o)
+			},
+			WatchFuncWithContext: lifecycles.Watch,
+		},
+		ObjectType: &v1alpha1.NamespaceLifecycle{},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.seen[object.(*v1alpha1.NamespaceLifecycle).Spec.NamespaceUID] = true
+		}},
+	})
+	l.work.Go(func() { informer.RunWithContext(ctx) })
+	return l
+}
+
+// live is the life of a namespace. A tenant writes into it as soon as that is possible, and no
+// earlier.
+func (r *replicas) live(t *testing.T, l *load) {
+	namespace, err := r.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("load")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	r.observe(t, r.tenant, namespace).check(t)
+	if err := r.core.CoreV1().Namespaces().Delete(t.Context(), namespace.Name, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	r.waitNoNamespace(t, namespace.Name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.created = append(l.created, namespace.UID)
+}
+
+// end ends the load, prints what became of it, and checks that a watch has seen every namespace.
+// It returns what failed.
+func (l *load) end(t *testing.T) map[string]*failures {
+	t.Helper()
+	eventually(t, "namespaces come and go, and a watch sees the record of each", func(context.Context) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.created) == 0 {
+			return errors.New("none was created")
 		}
-		c.waitNoNamespace(t, namespace.Name)
+		for _, uid := range l.created {
+			if !l.seen[uid] {
+				return fmt.Errorf("that of namespace %s was not seen", uid)
+			}
+		}
 		return nil
 	})
-	for range 3 {
-		for _, replica := range replicas {
-			if err := running[replica].Signal(syscall.SIGTERM); err != nil {
+	l.stop()
+	l.work.Wait()
+	failed := map[string]*failures{}
+	for what, f := range l.requests {
+		t.Logf("%s: %d tries, %d failed; first: %v", what, f.tried.Load(), f.failed.Load(), f.first.Load())
+		if f.failed.Load() > 0 {
+			failed[what] = f
+		}
+		if f.tried.Load() < 20 {
+			t.Errorf("%s was tried %d times", what, f.tried.Load())
+		}
+	}
+	t.Logf("%d namespaces were created, opened, written into and deleted meanwhile", len(l.created))
+	return failed
+}
+
+// standStill stops the leader of the controllers until another one leads, and lets it go on.
+func (r *replicas) standStill(t *testing.T) {
+	t.Helper()
+	holder := func() string {
+		lease, err := r.core.CoordinationV1().Leases("nsinit-system").Get(t.Context(), "nsinit-controller-manager", metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			t.Fatalf("nobody holds the lease: %v", err)
+		}
+		return *lease.Spec.HolderIdentity
+	}
+	leader := r.node.running("nsinit-controller-manager")
+	leader = slices.DeleteFunc(leader, func(p *pod) bool {
+		log, err := os.ReadFile(filepath.Join(p.dir, "log"))
+		return err != nil || !strings.Contains(string(log), "uccessfully acquired lease")
+	})
+	if len(leader) != 1 {
+		t.Fatalf("%d instances say that they lead", len(leader))
+	}
+	first := holder()
+	if err := leader[0].signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	eventually(t, "another instance leads", func(context.Context) error {
+		if now := holder(); now == first {
+			return fmt.Errorf("it is %s", now)
+		}
+		return nil
+	})
+	t.Logf("another instance leads %.1f s after the leader stood still", time.Since(began).Seconds())
+	if err := leader[0].signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the former leader has noticed", func(context.Context) error {
+		leader[0].mu.Lock()
+		defer leader[0].mu.Unlock()
+		if leader[0].restarts == 0 {
+			return errors.New("it goes on")
+		}
+		return nil
+	})
+}
+
+// openedOnce checks that nobody opened a namespace twice: whoever opens one says so.
+func (r *replicas) openedOnce(t *testing.T, l *load) {
+	t.Helper()
+	events, err := r.core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,reason=" + v1alpha1.ReasonInitialized})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := map[types.UID]int32{}
+	for _, event := range events.Items {
+		opened[event.InvolvedObject.UID] += max(event.Count, 1)
+	}
+	for _, uid := range l.created {
+		if opened[uid] != 1 {
+			t.Errorf("namespace %s was opened %d times", uid, opened[uid])
+		}
+	}
+}
+
+// TestReplicas: what happens to one replica is not noticed.
+func TestReplicas(t *testing.T) {
+	r := installHA(t)
+	none := func(t *testing.T, failed map[string]*failures) {
+		t.Helper()
+		for what, f := range failed {
+			t.Errorf("%s: %d failed, first: %v", what, f.failed.Load(), f.first.Load())
+		}
+	}
+	t.Run("rolling restart", func(t *testing.T) {
+		l := r.startLoad(t)
+		for range 2 {
+			for _, app := range []string{"nsinit-apiserver", "nsinit-controller-manager"} {
+				r.rollout(t, app)
+			}
+		}
+		none(t, l.end(t))
+	})
+	t.Run("kill of either replica", func(t *testing.T) {
+		l := r.startLoad(t)
+		for i := range 4 {
+			pods := r.node.running("nsinit-apiserver")
+			if err := pods[i%len(pods)].signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, replica+" has ended", func(context.Context) error {
-				connection, err := net.DialTimeout("tcp", replica, time.Second)
-				if err == nil {
-					_ = connection.Close()
-					return errors.New("it still listens")
-				}
-				return nil
-			})
-			running[replica] = c.run(t, "nsinit-apiserver", commands[replica]...)
-			waitReady(replica)
+			r.node.waitReadyPods(t, "nsinit-apiserver", 2)
 		}
-	}
-	cancel()
-	work.Wait()
-	for what, f := range counted {
-		t.Logf("%s: %d tries, %d failed", what, f.tried.Load(), f.failed.Load())
-		if f.failed.Load() > 0 || f.tried.Load() < 20 {
-			t.Errorf("%s: %d of %d failed, first: %v", what, f.failed.Load(), f.tried.Load(), f.first.Load())
+		none(t, l.end(t))
+	})
+	t.Run("the leader of the controllers stands still", func(t *testing.T) {
+		l := r.startLoad(t)
+		r.standStill(t)
+		none(t, l.end(t))
+		r.openedOnce(t, l)
+	})
+	t.Run("a member of etcd stands still", func(t *testing.T) {
+		l := r.startLoad(t)
+		_, followers := r.leader(t)
+		if err := r.etcd[followers[0]].Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
 		}
-	}
-	t.Logf("%d namespaces were created, initialized and deleted meanwhile", deleted.tried.Load())
-	if deleted.failed.Load() > 0 || deleted.tried.Load() == 0 {
-		t.Errorf("namespaces: %d of %d failed, first: %v", deleted.failed.Load(), deleted.tried.Load(), deleted.first.Load())
-	}
+		time.Sleep(5 * time.Second)
+		if err := r.etcd[followers[0]].Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		none(t, l.end(t))
+	})
+	t.Run("the leader of etcd is killed", func(t *testing.T) {
+		l := r.startLoad(t)
+		leader, _ := r.leader(t)
+		if err := r.etcd[leader].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		delete(r.etcd, leader)
+		r.leader(t)
+		none(t, l.end(t))
+	})
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"github.com/nsinit/nsinit/pkg/util/measured"
 )
 
 // Registry takes metrics, as the registries of component-base do.
@@ -21,7 +23,7 @@ type Registry interface {
 
 // Metrics are the metrics of a Poller.
 type Metrics struct {
-	age      *ageCollector
+	age      *measured.Gauge
 	duration *metrics.Histogram
 	failures *metrics.Counter
 }
@@ -30,9 +32,8 @@ const namespace, subsystem = "nsinit", "configurations"
 
 func newMetrics(p *Poller) *Metrics {
 	return &Metrics{
-		age: &ageCollector{poller: p, desc: metrics.NewDesc(metrics.BuildFQName(namespace, subsystem, "list_age_seconds"),
-			"Time since the last successful list of the configurations began, in seconds; infinite before the first. Above 5, records are refused.",
-			nil, nil, metrics.ALPHA, "")},
+		age: measured.NewGauge(namespace, subsystem, "list_age_seconds",
+			"Time since the last successful list of the configurations began, in seconds; infinite before the first. Above 5, records are refused.", p.ageSeconds),
 		duration: metrics.NewHistogram(&metrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "list_duration_seconds", StabilityLevel: metrics.ALPHA,
 			Help:    "Time that successful lists of the configurations took, in seconds. A change is in force one second and one list after it was acknowledged.",
@@ -64,24 +65,11 @@ func (m *Metrics) observe(took time.Duration, err error) {
 	m.duration.Observe(took.Seconds())
 }
 
-// ageCollector measures the age when it is asked for it.
-type ageCollector struct {
-	metrics.BaseStableCollector
-	poller *Poller
-	desc   *metrics.Desc
-}
-
-// DescribeWithStability implements metrics.StableCollector.
-func (c *ageCollector) DescribeWithStability(descriptions chan<- *metrics.Desc) {
-	descriptions <- c.desc
-}
-
-// CollectWithStability implements metrics.StableCollector.
-func (c *ageCollector) CollectWithStability(collected chan<- metrics.Metric) {
-	age, listed := c.poller.Age()
-	seconds := age.Seconds()
+// ageSeconds is infinite before the first list.
+func (p *Poller) ageSeconds() float64 {
+	age, listed := p.Age()
 	if !listed {
-		seconds = math.Inf(1)
+		return math.Inf(1)
 	}
-	collected <- metrics.NewLazyConstMetric(c.desc, metrics.GaugeValue, seconds)
+	return age.Seconds()
 }

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package options
 
 import (
+	"errors"
 	"fmt"
 
 	admissioninterface "k8s.io/apiserver/pkg/admission"
@@ -62,8 +63,12 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot check etcd: %w", err)
 	}
+	certificate := apiserver.ServingCertificate{Clock: o.Clock}
+	if serving := config.SecureServing; serving != nil && serving.Cert != nil {
+		certificate.Content = serving.Cert.CurrentCertKeyContent
+	}
 	earlyWrites := earlywrite.NewMetrics()
-	if err := earlyWrites.Register(o.Metrics); err != nil {
+	if err := errors.Join(earlyWrites.Register(o.Metrics.Register), o.Metrics.CustomRegister(certificate.Metric())); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	return &apiserver.Config{
@@ -78,6 +83,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			Identity:        watched.identity,
 			Configurations:  watched.configurations,
 			EarlyWrites:     earlyWrites,
+			Core:            watched.core.CoreV1(),
+			Certificate:     certificate,
 		},
 	}, nil
 }

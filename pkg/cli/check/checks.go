@@ -34,7 +34,7 @@ const (
 	// oldestKubernetes is the first version whose policies nsinit can use.
 	oldestKubernetes = "1.36"
 	// expiresSoon is how long a certificate should be valid at least.
-	expiresSoon = 30 * 24 * time.Hour
+	expiresSoon = 14 * 24 * time.Hour
 	// leaseGrace is how long a Lease may have run out: the time of two machines differs.
 	leaseGrace = 10 * time.Second
 )
@@ -99,6 +99,9 @@ func (i *inspection) unknown(check string, err error) {
 	i.add(check, Warning, "ask somebody who may, such as cluster-admin", "cannot be looked at: %v", err)
 }
 
+// installAgain brings back what is missing.
+const installAgain = "kubectl apply --server-side -k artifacts/deploy/overlays/embedded, or the overlay that was installed"
+
 // kubernetes looks at the version of the cluster.
 func (i *inspection) kubernetes() {
 	const check = "Kubernetes"
@@ -124,7 +127,7 @@ func (i *inspection) api(ctx context.Context) {
 	name := v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.SchemeGroupVersion.Group
 	service, err := i.apis.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		i.add(check, Problem, "kubectl apply --server-side -k artifacts/deploy", "%s does not exist: nsinit is not installed", name)
+		i.add(check, Problem, installAgain, "%s does not exist: nsinit is not installed", name)
 		return
 	}
 	if err != nil {
@@ -153,7 +156,7 @@ func (i *inspection) api(ctx context.Context) {
 
 // certificate looks at how long certificates are valid.
 func (i *inspection) certificate(check, where string, data []byte) {
-	const remedy = "run artifacts/deploy/certificates.sh again, which renews it, and apply artifacts/deploy"
+	const remedy = "see what nsinit-controller-manager logs of certificates, or cert-manager, where it makes them"
 	expires, err := earliestEnd(data)
 	left := expires.Sub(i.now).Round(time.Hour)
 	switch {
@@ -241,7 +244,7 @@ func (i *inspection) configMaps(ctx context.Context) {
 		found, err := i.core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, configMap.name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			i.add(configMap.check, Problem, "kubectl apply --server-side -k artifacts/deploy", "ConfigMap %s/%s is missing: without it, %s", installation.Namespace, configMap.name, configMap.without)
+			i.add(configMap.check, Problem, installAgain, "ConfigMap %s/%s is missing: without it, %s", installation.Namespace, configMap.name, configMap.without)
 		case err != nil:
 			i.unknown(configMap.check, err)
 		default:

@@ -9,7 +9,6 @@ package exemptions
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,10 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-)
 
-// Key is the key of the ConfigMap under which the names stand, one on each line.
-const Key = "namespaces"
+	"github.com/nsinit/nsinit/pkg/installation"
+)
 
 // List is the list of exempt namespaces, as it is now.
 type List struct {
@@ -74,7 +72,7 @@ func (l *List) OnChange(f func()) {
 
 func (l *List) changed(logger klog.Logger, object any) {
 	if configMap, ok := object.(*corev1.ConfigMap); ok {
-		logger.Info("Read the list of exempt namespaces", "names", sets.List(Names(configMap)))
+		logger.Info("Read the list of exempt namespaces", "names", sets.List(installation.Exempt(configMap)))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,16 +93,5 @@ func (l *List) Has(namespace string) (exempt, known bool) {
 	if err != nil || !found || !ok {
 		return false, false
 	}
-	return Names(configMap).Has(namespace), true
-}
-
-// Names returns the names in a ConfigMap.
-func Names(configMap *corev1.ConfigMap) sets.Set[string] {
-	names := sets.New[string]()
-	for line := range strings.SplitSeq(configMap.Data[Key], "\n") {
-		if line != "" {
-			names.Insert(line)
-		}
-	}
-	return names
+	return installation.Exempt(configMap).Has(namespace), true
 }

@@ -12,42 +12,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 func configMap(names string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "list"}, Data: map[string]string{Key: names}}
-}
-
-// TestNames: the policies split the list at line breaks and compare whole lines, so nothing
-// else may be made of it here.
-func TestNames(t *testing.T) {
-	tests := map[string]struct {
-		text string
-		want []string
-	}{
-		"lines":        {"a\nb\n", []string{"a", "b"}},
-		"empty lines":  {"\na\n\n\nb", []string{"a", "b"}},
-		"empty":        {"", []string{}},
-		"a space":      {"a \nb", []string{"a ", "b"}},
-		"several same": {"a\na", []string{"a"}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, sets.List(Names(configMap(test.text)))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-	if names := Names(&corev1.ConfigMap{}); names.Len() != 0 {
-		t.Errorf("a ConfigMap without the key lists %v", names)
-	}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "list"}, Data: map[string]string{installation.ExemptionsKey: names}}
 }
 
 // TestFollows: the list is what the ConfigMap says now, and unknown while there is none.

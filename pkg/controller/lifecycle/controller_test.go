@@ -33,6 +33,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // fixture is a controller on fake clients. Its caches hold what the test puts there.
@@ -51,7 +52,7 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alp
 	t.Cleanup(cancel)
 	coreObjects := []runtime.Object{&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-exemptions"},
-		Data:       map[string]string{exemptions.Key: "kube-system\nexempt\n"},
+		Data:       map[string]string{installation.ExemptionsKey: "kube-system\nexempt\n"},
 	}}
 	var nsinitObjects []runtime.Object
 	if liveNamespace != nil {

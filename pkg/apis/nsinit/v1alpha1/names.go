@@ -50,7 +50,7 @@ const (
 	// for authorization alone: its resource names are initializers' names.
 	ResourceInitializers = "initializers"
 
-	// ResourceEarlyWriteReviews is the resource that kube-apiserver asks about writes into
-	// namespaces that are being initialized. It has no objects.
-	ResourceEarlyWriteReviews = "earlywritereviews"
+	// ResourceAdmissionReviews is the resource that kube-apiserver asks where nsinit is an admission
+	// webhook. It has no objects: its names are those of the webhooks.
+	ResourceAdmissionReviews = "admissionreviews"
 )

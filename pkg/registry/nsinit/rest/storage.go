@@ -14,9 +14,11 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/component-base/featuregate"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/admissionreview"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializers"
@@ -24,6 +26,7 @@ import (
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	populationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation/storage"
 	populatedstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace/storage"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/stamp"
 )
 
 // StorageProvider knows how to serve the group.
@@ -37,6 +40,8 @@ type StorageProvider struct {
 	Records lifecyclestorage.Options
 	// EarlyWrites is what answers writes that come too early need.
 	EarlyWrites earlywrite.Options
+	// ConfigMaps has the list of exempt namespaces.
+	ConfigMaps typedcorev1.ConfigMapsGetter
 }
 
 // NewRESTStorage returns the group with the storage of each resource and subresource.
@@ -63,7 +68,9 @@ func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (gene
 		"namespaceinitializerconfigurations/status":   configurations.Status,
 		"namespaceinitializerconfigurations/finalize": configurations.Finalize,
 		v1alpha1.ResourceInitializers:                 &initializers.REST{},
-		v1alpha1.ResourceEarlyWriteReviews:            earlywrite.New(p.EarlyWrites),
+		v1alpha1.ResourceAdmissionReviews: admissionreview.New(map[string]admissionreview.Answer{
+			earlywrite.Name: earlywrite.New(p.EarlyWrites), stamp.Name: stamp.New(p.ConfigMaps),
+		}),
 		"namespacelifecycles":                         lifecycles.Lifecycle,
 		"namespacelifecycles/status":                  lifecycles.Status,
 		"namespacelifecycles/finalize":                lifecycles.Finalize,

@@ -1,0 +1,75 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/util/measured"
+)
+
+// ServingCertificate tells how long the certificate that is served is valid.
+type ServingCertificate struct {
+	// Content returns the certificates and the key in PEM, as they are at the moment. Nil: the
+	// server does not listen.
+	Content func() (certificate, key []byte)
+	Clock   clock.PassiveClock
+}
+
+// Expiring returns that the certificate has not been renewed in time, or nil. Whoever renews it does
+// so with a third of its time left, so with a sixth of it left nobody does.
+func (s ServingCertificate) Expiring() error {
+	begins, ends, err := s.validity()
+	if err != nil {
+		return err
+	}
+	left := ends.Sub(s.Clock.Now())
+	switch {
+	case left <= 0:
+		return fmt.Errorf("the certificate that is served expired at %s: kube-apiserver does not accept it; see what nsinit-controller-manager logs of certificates, or cert-manager, where it makes them", ends.UTC().Format(time.RFC3339))
+	case left < ends.Sub(begins)/6:
+		return fmt.Errorf("the certificate that is served expires in %s, at %s, and was not renewed: see what nsinit-controller-manager logs of certificates, or cert-manager, where it makes them", left.Round(time.Second), ends.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Metric returns a metric of it.
+func (s ServingCertificate) Metric() metrics.StableCollector {
+	return measured.NewGauge("nsinit", "serving_certificate", "expiration_timestamp_seconds",
+		"When the certificate that is served expires, in seconds since 1970; 0 if it cannot be read.", func() float64 {
+			_, ends, err := s.validity()
+			if err != nil {
+				return 0
+			}
+			return float64(ends.Unix())
+		})
+}
+
+// validity returns the time in which every certificate of the chain is valid.
+func (s ServingCertificate) validity() (begins, ends time.Time, err error) {
+	if s.Content == nil {
+		return begins, ends, errors.New("no certificate is served")
+	}
+	data, _ := s.Content()
+	chain, err := cert.ParseCertsPEM(data)
+	if err != nil {
+		return begins, ends, fmt.Errorf("the certificate that is served cannot be read: %w", err)
+	}
+	begins, ends = chain[0].NotBefore, chain[0].NotAfter
+	for _, certificate := range chain[1:] {
+		if certificate.NotAfter.Before(ends) {
+			ends = certificate.NotAfter
+		}
+	}
+	return begins, ends, nil
+}

@@ -1,0 +1,97 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package stamp
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func request(namespace string) *admissionv1.AdmissionRequest {
+	return &admissionv1.AdmissionRequest{
+		UID: "u", Operation: admissionv1.Create, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		Object:   runtime.RawExtension{Raw: []byte(namespace)},
+		UserInfo: authenticationv1.UserInfo{Username: "tenant", Groups: []string{"system:authenticated", "team", "two\nlines"}},
+	}
+}
+
+func listed() (*corev1.ConfigMap, error) {
+	return &corev1.ConfigMap{Data: map[string]string{"namespaces": "kube-system\nexempt\n\n"}}, nil
+}
+
+// TestStamp: a new namespace gets the label and its creator, whatever was sent.
+func TestStamp(t *testing.T) {
+	stamped := func(metadata string) string {
+		return `{"metadata":{` + metadata + `"labels":{%L"nsinit.dev/initializing":"true"},"annotations":{%A"nsinit.dev/created-by":"tenant","nsinit.dev/created-by-groups":"system:authenticated\nteam"}}}`
+	}
+	for name, test := range map[string]struct{ sent, want string }{
+		"with a name alone":        {`{"metadata":{"name":"shop"}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"name":"shop",`))},
+		"with labels":              {`{"metadata":{"name":"shop","labels":{"a":"b"}}}`, strings.NewReplacer("%L", `"a":"b",`, "%A", "").Replace(stamped(`"name":"shop",`))},
+		"with annotations":         {`{"metadata":{"name":"shop","annotations":{"a":"b"}}}`, strings.NewReplacer("%L", "", "%A", `"a":"b",`).Replace(stamped(`"name":"shop",`))},
+		"with forged ones":         {`{"metadata":{"name":"shop","labels":{"nsinit.dev/initializing":"no"},"annotations":{"nsinit.dev/created-by":"root","nsinit.dev/created-by-groups":"system:masters"}}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"name":"shop",`))},
+		"with a name to be made":   {`{"metadata":{"generateName":"shop-"}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"generateName":"shop-",`))},
+		"exempt by a forged label": {`{"metadata":{"generateName":"x","labels":{"kubernetes.io/metadata.name":"kube-system"}}}`, strings.NewReplacer("%L", `"kubernetes.io/metadata.name":"kube-system",`, "%A", "").Replace(stamped(`"generateName":"x",`))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := answer(request(test.sent), listed)
+			if !response.Allowed || response.UID != "u" || response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
+				t.Fatalf("answered %+v", response)
+			}
+			patch, err := jsonpatch.DecodePatch(response.Patch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			patched, err := patch.Apply([]byte(test.sent))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got, want map[string]any
+			if err := errors.Join(json.Unmarshal(patched, &got), json.Unmarshal([]byte(test.want), &want)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestStampLeavesAlone: exempt namespaces are created as they are; where nobody can tell, none is.
+func TestStampLeavesAlone(t *testing.T) {
+	for _, name := range []string{"kube-system", "exempt"} {
+		if response := answer(request(`{"metadata":{"name":"`+name+`"}}`), listed); !response.Allowed || response.Patch != nil || response.UID != "u" {
+			t.Errorf("%s: answered %+v", name, response)
+		}
+	}
+	missing := func() (*corev1.ConfigMap, error) { return nil, errors.New("not found") }
+	for name, test := range map[string]struct {
+		request *admissionv1.AdmissionRequest
+		want    string
+	}{
+		"the list is missing": {request(`{"metadata":{"name":"shop"}}`), "ConfigMap nsinit-system/nsinit-exemptions, without which no namespace is created: not found"},
+		"no object":           {request(`x`), "the namespace cannot be read"},
+		"another operation":   {func() *admissionv1.AdmissionRequest { r := request(`{}`); r.Operation = admissionv1.Update; return r }(), "not for UPDATE of namespaces"},
+		"another resource":    {func() *admissionv1.AdmissionRequest { r := request(`{}`); r.Resource.Resource = "pods"; return r }(), "not for CREATE of pods"},
+	} {
+		if response := answer(test.request, missing); response.Allowed || response.UID != "u" || !strings.Contains(response.Result.Message, test.want) {
+			t.Errorf("%s: answered %+v", name, response.Result)
+		}
+	}
+	if response := answer(request(`{"metadata":{"generateName":"x"}}`), missing); !response.Allowed || response.Patch == nil {
+		t.Errorf("a name that is to be made is in no list, answered %+v", response)
+	}
+}

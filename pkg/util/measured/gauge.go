@@ -1,0 +1,31 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package measured holds gauges that are measured when somebody asks for them.
+package measured
+
+import "k8s.io/component-base/metrics"
+
+// Gauge is a gauge without labels that is measured when somebody asks for it.
+type Gauge struct {
+	metrics.BaseStableCollector
+	desc    *metrics.Desc
+	measure func() float64
+}
+
+// NewGauge returns a gauge that is not registered yet. The parts of its name are joined by
+// underscores.
+func NewGauge(namespace, subsystem, name, help string, measure func() float64) *Gauge {
+	return &Gauge{desc: metrics.NewDesc(metrics.BuildFQName(namespace, subsystem, name), help, nil, nil, metrics.ALPHA, ""), measure: measure}
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (g *Gauge) DescribeWithStability(descriptions chan<- *metrics.Desc) { descriptions <- g.desc }
+
+// CollectWithStability implements metrics.StableCollector.
+func (g *Gauge) CollectWithStability(collected chan<- metrics.Metric) {
+	collected <- metrics.NewLazyConstMetric(g.desc, metrics.GaugeValue, g.measure())
+}

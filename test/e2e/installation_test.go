@@ -1,0 +1,454 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// overlay writes a kustomization of what is delivered in artifacts/deploy/overlays, reached on
+// loopback, and returns its folder.
+func (c *cluster) overlay(t *testing.T, name, more string) string {
+	t.Helper()
+	copied, err := os.MkdirTemp(c.dir, "artifacts") // as long as the control plane
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(copied, os.DirFS(filepath.Join(c.root, "artifacts"))); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(copied, "deploy", "overlays", "e2e")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	kustomization := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+sortOptions: {order: fifo}
+resources: [../%s]
+patches:
+- patch: |-
+    apiVersion: apiregistration.k8s.io/v1
+    kind: APIService
+    metadata: {name: v1alpha1.nsinit.dev}
+    spec: {service: {port: %d}}
+- patch: |-
+    apiVersion: v1
+    kind: Service
+    metadata: {name: nsinit-apiserver, namespace: nsinit-system}
+    spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
+%s`, name, c.ports(t)["nsinit-apiserver"], more)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// rollout restarts a Deployment, and waits until all of its pods are new.
+func (c *cluster) rollout(t *testing.T, deployment string) {
+	t.Helper()
+	for _, command := range []string{"restart", "status"} {
+		if out, err := c.kubectl("-n", "nsinit-system", "rollout", command, "deployment/"+deployment); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+}
+
+// waitReadyPods waits until so many pods of an app are ready here.
+func (n *node) waitReadyPods(t *testing.T, app string, count int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d pods of %s are ready", count, app), func(context.Context) error {
+		if ready := n.addresses(app); len(ready) != count {
+			return fmt.Errorf("%d are", len(ready))
+		}
+		return nil
+	})
+}
+
+// installation is an installation of overlays/embedded by the commands of docs/install.md.
+type installation struct {
+	*cluster
+	node  *node
+	words map[string]string
+}
+
+// documents runs the commands under a heading of docs/install.md.
+func (i *installation) documents(t *testing.T, heading string) {
+	t.Helper()
+	for _, commands := range i.allDocumentedIn(t, "install.md", heading) {
+		if out, err := i.shell(t, commands, i.words); err != nil {
+			t.Fatalf("%s\n%v\n%s", commands, err, out)
+		}
+	}
+}
+
+const (
+	overlayEmbedded = "artifacts/deploy/overlays/embedded"
+	nextVersion     = "v0.1.99"
+)
+
+// TestExamples: the examples apply as they are.
+func TestExamples(t *testing.T) {
+	c := connect(t)
+	examples, err := filepath.Glob(filepath.Join(c.root, "artifacts", "examples", "*.yaml"))
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("%d examples, %v", len(examples), err)
+	}
+	// Without the namespace that an example brings, its content cannot be tried.
+	const brought = "bakery"
+	if _, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: brought}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), brought, metav1.DeleteOptions{}) })
+	c.waitReady(t, brought)
+	for _, example := range examples {
+		if _, err := c.kubectl("apply", "--dry-run=server", "-f", example); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestInstallation installs nsinit as docs/install.md says, works with it, upgrades it, and
+// uninstalls it as docs/operate.md says. The pods run with the rights of their service accounts.
+func TestInstallation(t *testing.T) {
+	i := &installation{cluster: another(t, "--only-kube")}
+	next := t.TempDir()
+	build := exec.CommandContext(t.Context(), filepath.Join(i.root, "hack", "build.sh"), next, "./cmd/nsinit-apiserver", "./cmd/nsinit-controller-manager", "./vendor-hooks/policy-population")
+	build.Env = append(os.Environ(), "VERSION="+nextVersion)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	i.node = i.startNode(t, map[string]string{"nsinit:dev": filepath.Join(i.root, "_output", "bin"), "nsinit:" + nextVersion: next})
+	i.words = map[string]string{overlayEmbedded: i.overlay(t, "embedded", "")}
+	i.balance(t, func() []string { return i.node.addresses("nsinit-apiserver") })
+	old := i.newNamespace(t)
+
+	if !t.Run("install", i.install) {
+		return
+	}
+	if i.isClosed(t, old) {
+		t.Error("a namespace that existed before is closed")
+	}
+	t.Run("what is delivered", i.delivered)
+	t.Run("work", i.work)
+	t.Run("upgrade", i.upgrade)
+	t.Run("uninstall", i.uninstall)
+}
+
+// newNamespace creates a namespace that outlives the test.
+func (i *installation) newNamespace(t *testing.T) string {
+	t.Helper()
+	namespace, err := i.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("ns")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return namespace.Name
+}
+
+// planned creates namespaces until one gets an initializer that was registered just now.
+func (i *installation) planned(t *testing.T, initializer string) (namespace string) {
+	t.Helper()
+	eventually(t, "a new namespace gets "+initializer, func(context.Context) error {
+		namespace = i.newNamespace(t)
+		var record *v1alpha1.NamespaceLifecycle
+		eventually(t, "it has a record", func(ctx context.Context) (err error) {
+			record, err = i.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+			return err
+		})
+		if !slices.ContainsFunc(record.Spec.Plan, func(e v1alpha1.PlannedInitializer) bool { return e.Name == initializer }) {
+			return fmt.Errorf("its plan is %v", record.Spec.Plan)
+		}
+		return nil
+	})
+	return namespace
+}
+
+func (i *installation) install(t *testing.T) {
+	i.documents(t, "Install")
+	if out, err := i.shell(t, "kubectl nsinit check", nil); err != nil {
+		t.Errorf("kubectl nsinit check: %v\n%s", err, out)
+	} else {
+		t.Log("\n" + out)
+	}
+	service, err := aggregator.NewForConfigOrDie(i.admin).ApiregistrationV1().APIServices().Get(t.Context(), apiService, metav1.GetOptions{})
+	if err != nil || len(service.Spec.CABundle) == 0 || service.Spec.InsecureSkipTLSVerify {
+		t.Errorf("the APIService trusts %q, insecureSkipTLSVerify=%v, %v", service.Spec.CABundle, service.Spec.InsecureSkipTLSVerify, err)
+	}
+	// What it has made is left alone when the same is applied again.
+	i.documents(t, "Install")
+	again, err := aggregator.NewForConfigOrDie(i.admin).ApiregistrationV1().APIServices().Get(t.Context(), apiService, metav1.GetOptions{})
+	if err != nil || string(again.Spec.CABundle) != string(service.Spec.CABundle) {
+		t.Errorf("applied again, the APIService trusts %q, %v", again.Spec.CABundle, err)
+	}
+}
+
+// work is what an installation is for.
+func (i *installation) work(t *testing.T) {
+	i.documents(t, "Register an initializer")
+	i.waitReadyPods(t)
+	tenant := i.tenant(t)
+	namespace := i.planned(t, "policy-population.nsinit.dev")
+	i.waitReady(t, namespace)
+	if quotas, err := i.core.CoreV1().ResourceQuotas(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(quotas.Items) == 0 {
+		t.Errorf("policy-population has put no ResourceQuota into it: %v", err)
+	}
+	eventually(t, "a tenant writes into it", func(ctx context.Context) error { return writeConfigMap(ctx, tenant, namespace) })
+	if err := i.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	i.waitNoNamespace(t, namespace)
+}
+
+func (i *installation) waitReadyPods(t *testing.T) {
+	t.Helper()
+	i.node.waitReadyPods(t, "nsinit-apiserver", 1)
+	i.node.waitReadyPods(t, "nsinit-controller-manager", 2)
+}
+
+// delivered checks what every overlay holds: kube-apiserver takes it, with the kinds of cert-manager
+// and of the Prometheus operator as they are released, and the programs have no more rights on their
+// node than they need.
+func (i *installation) delivered(t *testing.T) {
+	for _, module := range []struct{ path, folder string }{
+		{"github.com/cert-manager/cert-manager@v1.21.2", "deploy/crds"},
+		{"github.com/prometheus-operator/prometheus-operator@v0.85.0", "example/prometheus-operator-crd"},
+	} {
+		i.applyKindsOf(t, module.path, module.folder)
+	}
+	workloads := 0
+	for _, name := range []string{"embedded", "ha", "embedded-cert-manager", "ha-cert-manager"} {
+		dir := i.overlay(t, name, "components: [../../components/service-monitor]\n")
+		manifests, err := i.kubectl("kustomize", dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := i.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		makes := strings.Contains(manifests, "- --certificates\n")
+		if cm := strings.HasSuffix(name, "cert-manager"); makes == cm || strings.Contains(manifests, "nsinit:certificates") == cm ||
+			strings.Contains(manifests, "cert-manager.io/inject-ca-from: nsinit-system/nsinit-apiserver") != cm {
+			t.Errorf("%s: --certificates is %v, or the rights to certificates do not follow", name, makes)
+		}
+		decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
+		for {
+			var object unstructured.Unstructured
+			if err := decoder.Decode(&object); err != nil {
+				break // the end: kubectl has parsed all of it before
+			}
+			if kind := object.GetKind(); kind == "Deployment" || kind == "StatefulSet" {
+				workloads++
+				var workload appsv1.Deployment
+				data, err := object.MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal(data, &workload); err != nil {
+					t.Fatal(err)
+				}
+				checkPod(t, name+" "+object.GetName(), workload.Spec.Template.Spec)
+			}
+		}
+	}
+	if workloads != 12 {
+		t.Errorf("there are %d workloads, want 3 in each of 4 overlays", workloads)
+	}
+}
+
+// applyKindsOf brings the CustomResourceDefinitions of a Go module.
+func (i *installation) applyKindsOf(t *testing.T, module, folder string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module).Output()
+	var downloaded struct{ Dir string }
+	if err := errors.Join(err, json.Unmarshal(out, &downloaded)); err != nil {
+		t.Fatalf("%s: %v", module, err)
+	}
+	if out, err := i.kubectl("apply", "--server-side", "-f", filepath.Join(downloaded.Dir, folder)); err != nil {
+		t.Fatalf("%s: %v\n%s", module, err, out)
+	}
+}
+
+func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
+	t.Helper()
+	if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot ||
+		s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%s: the pod's security context is %v", name, s)
+	}
+	if pod.PriorityClassName == "" {
+		t.Errorf("%s: there is no priority class", name)
+	}
+	for _, container := range pod.Containers {
+		s := container.SecurityContext
+		if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+			s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Capabilities == nil || len(s.Capabilities.Drop) != 1 {
+			t.Errorf("%s: the container's security context is %v", name, s)
+		}
+		if container.LivenessProbe == nil || container.ReadinessProbe == nil || container.Resources.Requests.Memory().IsZero() {
+			t.Errorf("%s: probes or resources are missing", name)
+		}
+	}
+}
+
+// closedTo checks that a tenant cannot write into a namespace. It is asked to try again, and does not.
+func (i *installation) closedTo(t *testing.T, tenant kubernetes.Interface, namespace string) {
+	t.Helper()
+	err := tenant.CoreV1().RESTClient().Post().Namespace(namespace).Resource("configmaps").MaxRetries(0).
+		Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}).Do(t.Context()).Error()
+	if !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a write into %s, which is closed: %v", namespace, err)
+	}
+}
+
+// upgrade brings another version, while a namespace waits and another one is open.
+func (i *installation) upgrade(t *testing.T) {
+	if _, err := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "upgrade"}, Initializers: named("slow.example.com"),
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	tenant := i.tenant(t)
+	waiting := i.planned(t, "slow.example.com")
+	before := i.waitCurrent(t, waiting, "slow.example.com")
+
+	i.words[overlayEmbedded] = i.overlay(t, "embedded", "images: [{name: nsinit, newTag: "+nextVersion+"}]\n")
+	i.documents(t, "Install")
+	for _, app := range []string{"nsinit-apiserver", "nsinit-controller-manager", "policy-population"} {
+		for _, p := range i.node.running(app) {
+			if image := p.object.Spec.Containers[0].Image; image != "nsinit:"+nextVersion && p.object.DeletionTimestamp == nil {
+				eventually(t, p.object.Name+" has ended", func(context.Context) error {
+					if slices.Contains(i.node.running(app), p) {
+						return errors.New("it runs with " + image)
+					}
+					return nil
+				})
+			}
+		}
+	}
+	after, err := i.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), waiting, metav1.GetOptions{})
+	if err != nil || after.UID != before.UID || jsonOf(t, after.Spec) != jsonOf(t, before.Spec) {
+		t.Errorf("the record was %s, and is %s, %v", jsonOf(t, before.Spec), jsonOf(t, after.Spec), err)
+	}
+	i.closedTo(t, tenant, waiting)
+	i.removeFirst(t, waiting)
+	i.waitReady(t, waiting)
+	// It is gone when no new namespace gets its initializer any more.
+	if out, err := i.kubectl("delete", "nsic", "upgrade", "--timeout="+patience.String()); err != nil {
+		t.Fatal(err, out)
+	}
+}
+
+// uninstall runs the commands of docs/operate.md while namespaces are in every state. None stays
+// closed, and none is wedged.
+func (i *installation) uninstall(t *testing.T) {
+	tenant := i.tenant(t)
+	if _, err := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "uninstall"}, Initializers: []v1alpha1.RegisteredInitializer{{Name: "one.example.com", Finalizer: true}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	create := func() string {
+		namespace := i.planned(t, "one.example.com")
+		i.waitCurrent(t, namespace, "one.example.com")
+		return namespace
+	}
+	open, leaving, waiting := create(), create(), create()
+	for _, namespace := range []string{open, leaving} {
+		i.removeFirst(t, namespace)
+		i.waitReady(t, namespace)
+	}
+	if err := i.core.CoreV1().Namespaces().Delete(t.Context(), leaving, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	steps := i.allDocumented(t, "Uninstall")
+	if len(steps) != 4 {
+		t.Fatalf("docs/operate.md tells %d steps", len(steps))
+	}
+	run := func(step int) {
+		t.Helper()
+		if out, err := i.shell(t, steps[step], i.words); err != nil {
+			t.Fatalf("step %d: %v\n%s", step+1, err, out)
+		}
+	}
+	run(0)
+	eventually(t, "new namespaces are not closed any more", func(ctx context.Context) error {
+		namespace, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && len(namespace.Annotations) > 0 {
+			err = fmt.Errorf("its annotations are %v", namespace.Annotations)
+		}
+		return err
+	})
+	i.closedTo(t, tenant, waiting)
+	i.removeFirst(t, waiting)
+	run(1)
+	run(2)
+	run(3)
+
+	i.waitNoNamespace(t, leaving)
+	for _, namespace := range []string{open, waiting} {
+		eventually(t, "a tenant writes into "+namespace, func(ctx context.Context) error { return writeConfigMap(ctx, tenant, namespace) })
+		if err := i.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, namespace := range []string{open, waiting, "nsinit-system"} {
+		i.waitNoNamespace(t, namespace)
+	}
+	all, err := i.core.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range all.Items {
+		if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; closed || slices.Contains(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) {
+			t.Errorf("namespace %s has the labels %v and the finalizers %v", namespace.Name, namespace.Labels, namespace.Spec.Finalizers)
+		}
+	}
+	eventually(t, "nothing of nsinit is left in the API", func(ctx context.Context) error {
+		policies, err := i.core.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+		if err == nil && len(policies.Items) > 0 {
+			err = fmt.Errorf("policy %s", policies.Items[0].Name)
+		}
+		var roles *rbacv1.ClusterRoleList
+		if err == nil {
+			roles, err = i.core.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+		}
+		if err != nil {
+			return err
+		}
+		for _, role := range roles.Items {
+			if strings.HasPrefix(role.Name, "nsinit:") {
+				return fmt.Errorf("ClusterRole %s", role.Name)
+			}
+		}
+		if _, err := i.core.Discovery().ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String()); !apierrors.IsNotFound(err) {
+			return errors.Join(err, errors.New("the group nsinit.dev is served"))
+		}
+		return nil
+	})
+}
