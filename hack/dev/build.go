@@ -125,7 +125,7 @@ func (c *Cluster) buildFrom(ctx context.Context, module string, programs map[str
 // kubernetesVersion reads the version of Kubernetes from go.mod.
 func kubernetesVersion(goMod string) (string, error) {
 	for line := range strings.SplitSeq(goMod, "\n") {
-		if fields := strings.Fields(line); len(fields) >= 2 && fields[0] == "k8s.io/kubernetes" && len(strings.Split(fields[1], ".")) == 3 {
+		if fields := strings.Fields(strings.TrimPrefix(line, "require ")); len(fields) >= 2 && fields[0] == "k8s.io/kubernetes" && len(strings.Split(fields[1], ".")) == 3 {
 			return fields[1], nil
 		}
 	}

@@ -157,6 +157,7 @@ func TestInstallation(t *testing.T) {
 	}
 	t.Run("what is delivered", i.delivered)
 	t.Run("work", i.work)
+	t.Run("least privilege", i.leastPrivilege)
 	t.Run("upgrade", i.upgrade)
 	t.Run("uninstall", i.uninstall)
 }

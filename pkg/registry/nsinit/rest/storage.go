@@ -71,14 +71,14 @@ func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (gene
 		v1alpha1.ResourceAdmissionReviews: admissionreview.New(map[string]admissionreview.Answer{
 			earlywrite.Name: earlywrite.New(p.EarlyWrites), stamp.Name: stamp.New(p.ConfigMaps),
 		}),
-		"namespacelifecycles":                         lifecycles.Lifecycle,
-		"namespacelifecycles/status":                  lifecycles.Status,
-		"namespacelifecycles/finalize":                lifecycles.Finalize,
-		"namespacelifecycles/initialize":              lifecycles.Initialize,
-		"namespacepopulations":                        populations.Main,
-		"namespacepopulations/status":                 populations.Status,
-		"populatednamespaces":                         populated.Main,
-		"populatednamespaces/status":                  populated.Status,
+		"namespacelifecycles":            lifecycles.Lifecycle,
+		"namespacelifecycles/status":     lifecycles.Status,
+		"namespacelifecycles/finalize":   lifecycles.Finalize,
+		"namespacelifecycles/initialize": lifecycles.Initialize,
+		"namespacepopulations":           populations.Main,
+		"namespacepopulations/status":    populations.Status,
+		"populatednamespaces":            populated.Main,
+		"populatednamespaces/status":     populated.Status,
 	}
 	return group, nil
 }

@@ -1,0 +1,405 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// right is one rule of a role, or a binding to a role of Kubernetes, that a program of nsinit has.
+type right struct {
+	app, role  string
+	namespaced bool
+	rule       int // -1: the binding
+}
+
+func (r right) String() string {
+	if r.rule < 0 {
+		return fmt.Sprintf("%s: binding %s", r.app, r.role)
+	}
+	return fmt.Sprintf("%s: rule %d of %s (namespaced: %v)", r.app, r.rule+1, r.role, r.namespaced)
+}
+
+// auditEvent is what is read of an event of the audit log.
+type auditEvent struct {
+	Verb      string
+	User      struct{ Username string }
+	ObjectRef struct{ Resource, Subresource, Name string }
+
+	ResponseStatus struct {
+		Code    int
+		Message string
+	}
+}
+
+// auditSince returns the events of the audit log from a position on, and the position after them.
+func (c *cluster) auditSince(t *testing.T, from int64) ([]auditEvent, int64) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(c.dir, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = data[:bytes.LastIndexByte(data, '\n')+1] // the last line may be under way
+	var events []auditEvent
+	for line := range bytes.Lines(data) {
+		var event auditEvent
+		if err := json.Unmarshal(line, &event); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, event)
+	}
+	return events, from + int64(len(data))
+}
+
+// everything does, again and again, what needs the programs' rights: namespaces come and go, with an
+// initializer that takes part in their end. It returns what ends it.
+func (i *installation) everything(t *testing.T) (end func()) {
+	t.Helper()
+	creating, stopCreating := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	const name = "rights.example.com"
+	lifecycles := i.nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	if _, err := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "rights"}, Initializers: []v1alpha1.RegisteredInitializer{{Name: name, Finalizer: true}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var creator, initializer sync.WaitGroup
+	initializer.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+			records, err := lifecycles.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				continue
+			}
+			for _, record := range records.Items {
+				if record.Status.CurrentInitializer == name {
+					record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
+					_, _ = lifecycles.Initialize(ctx, record.Name, &record, metav1.UpdateOptions{})
+				} else if record.DeletionTimestamp != nil && slices.Contains(record.Spec.Finalizers, name) {
+					record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == name })
+					_, _ = lifecycles.Finalize(ctx, record.Name, &record, metav1.UpdateOptions{})
+				}
+			}
+		}
+	})
+	creator.Go(func() {
+		var names []string
+		for ; creating.Err() == nil; time.Sleep(400 * time.Millisecond) {
+			namespace, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}, metav1.CreateOptions{})
+			if err == nil {
+				names = append(names, namespace.Name)
+			}
+			if len(names) > 4 {
+				_ = i.core.CoreV1().Namespaces().Delete(ctx, names[0], metav1.DeleteOptions{})
+				names = names[1:]
+			}
+		}
+		for _, name := range names {
+			_ = i.core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+		}
+	})
+	return func() {
+		stopCreating()
+		creator.Wait()
+		if out, err := i.kubectl("delete", "nsic", "rights", "--timeout="+patience.String()); err != nil {
+			t.Error(err, out)
+		}
+		eventually(t, "every namespace of the test is gone", func(ctx context.Context) error {
+			records, err := lifecycles.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			for _, record := range records.Items {
+				if record.DeletionTimestamp != nil {
+					return fmt.Errorf("%s is not", record.Name)
+				}
+			}
+			return nil
+		})
+		stop()
+		initializer.Wait()
+	}
+}
+
+// programs are what nsinit's service accounts are for, and with which signal they are restarted: a
+// leader gives back its lease, and a server would go on for a while.
+var programs = map[string]os.Signal{ //nolint:gochecknoglobals // a constant
+	"nsinit-apiserver": syscall.SIGKILL, "nsinit-controller-manager": syscall.SIGTERM, "policy-population": syscall.SIGTERM,
+}
+
+// rights returns every right of nsinit's programs.
+func (i *installation) rights(t *testing.T) []right {
+	t.Helper()
+	var all []right
+	add := func(role rbacv1.RoleRef, namespaced bool, binding string, subjects []rbacv1.Subject, rules func(name string) []rbacv1.PolicyRule) {
+		for _, subject := range subjects {
+			if _, ours := programs[subject.Name]; !ours || subject.Namespace != "nsinit-system" {
+				continue
+			}
+			if !strings.HasPrefix(role.Name, "nsinit:") {
+				all = append(all, right{app: subject.Name, role: binding, namespaced: namespaced, rule: -1})
+				continue
+			}
+			for n := range rules(role.Name) {
+				all = append(all, right{app: subject.Name, role: role.Name, namespaced: namespaced, rule: n})
+			}
+		}
+	}
+	clusterBindings, err := i.core.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range clusterBindings.Items {
+		add(b.RoleRef, false, b.Name, b.Subjects, func(name string) []rbacv1.PolicyRule { return *i.rules(t, right{role: name}).rules })
+	}
+	bindings, err := i.core.RbacV1().RoleBindings("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range bindings.Items {
+		add(b.RoleRef, true, b.Name, b.Subjects, func(name string) []rbacv1.PolicyRule { return *i.rules(t, right{role: name, namespaced: true}).rules })
+	}
+	return all
+}
+
+// editable is the rules of a role, and what stores them.
+type editable struct {
+	rules *[]rbacv1.PolicyRule
+	store func() error
+}
+
+func (i *installation) rules(t *testing.T, r right) editable {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	if r.namespaced {
+		role, err := i.core.RbacV1().Roles("nsinit-system").Get(ctx, r.role, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return editable{&role.Rules, func() error {
+			role.ResourceVersion = ""
+			_, err := i.core.RbacV1().Roles("nsinit-system").Update(ctx, role, metav1.UpdateOptions{})
+			return err
+		}}
+	}
+	role, err := i.core.RbacV1().ClusterRoles().Get(ctx, r.role, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return editable{&role.Rules, func() error {
+		role.ResourceVersion = ""
+		_, err := i.core.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
+		return err
+	}}
+}
+
+// take takes a right away, and returns what it allowed and what gives it back.
+func (i *installation) take(t *testing.T, r right) (rbacv1.PolicyRule, func()) {
+	t.Helper()
+	restored := func(err error) {
+		if err != nil {
+			t.Errorf("%s cannot be given back: %v", r, err)
+		}
+	}
+	ctx := context.WithoutCancel(t.Context())
+	if r.rule >= 0 {
+		e := i.rules(t, r)
+		before := slices.Clone(*e.rules)
+		*e.rules = slices.Delete(slices.Clone(before), r.rule, r.rule+1)
+		if err := e.store(); err != nil {
+			t.Fatal(err)
+		}
+		return before[r.rule], func() { *e.rules = before; restored(e.store()) }
+	}
+	without := func(subjects []rbacv1.Subject) []rbacv1.Subject {
+		return slices.DeleteFunc(slices.Clone(subjects), func(s rbacv1.Subject) bool { return s.Name == r.app })
+	}
+	if r.namespaced {
+		client := i.core.RbacV1().RoleBindings(metav1.NamespaceSystem)
+		binding, err := client.Get(ctx, r.role, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := func(subjects []rbacv1.Subject) error {
+			binding.Subjects, binding.ResourceVersion = subjects, ""
+			_, err := client.Update(ctx, binding, metav1.UpdateOptions{})
+			return err
+		}
+		before := binding.Subjects
+		if err := store(without(before)); err != nil {
+			t.Fatal(err)
+		}
+		return rbacv1.PolicyRule{Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}, func() { restored(store(before)) }
+	}
+	client := i.core.RbacV1().ClusterRoleBindings()
+	binding, err := client.Get(ctx, r.role, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := func(subjects []rbacv1.Subject) error {
+		binding.Subjects, binding.ResourceVersion = subjects, ""
+		_, err := client.Update(ctx, binding, metav1.UpdateOptions{})
+		return err
+	}
+	before := binding.Subjects
+	if err := store(without(before)); err != nil {
+		t.Fatal(err)
+	}
+	return rbacv1.PolicyRule{Resources: []string{"tokenreviews", "subjectaccessreviews"}, Verbs: []string{"create"}}, func() { restored(store(before)) }
+}
+
+// provoke does what shows that a right is missing, beside what is done all the time.
+func (i *installation) provoke(t *testing.T, r right, rule rbacv1.PolicyRule) {
+	t.Helper()
+	ctx := t.Context()
+	system := func(remove func(ctx context.Context, name string, options metav1.DeleteOptions) error, name string) {
+		t.Helper()
+		if err := remove(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	creates := slices.Contains(rule.Verbs, "create") && len(rule.Verbs) == 1 && r.rule >= 0
+	switch {
+	case creates && slices.Contains(rule.Resources, "leases"):
+		system(i.core.CoordinationV1().Leases("nsinit-system").Delete, r.app)
+	case creates && slices.Contains(rule.Resources, "configmaps"):
+		system(i.core.CoreV1().ConfigMaps("nsinit-system").Delete, "nsinit-storage")
+	case creates && slices.Contains(rule.Resources, "secrets"):
+		system(i.core.CoreV1().Secrets("nsinit-system").Delete, "nsinit-apiserver-tls")
+	}
+	switch {
+	case r.app == "nsinit-apiserver" && creates:
+		return // it looks at it all the time
+	case r.app == "nsinit-controller-manager" && r.rule < 0 && !r.namespaced:
+		i.askForMetrics(t, r.app) // whoever asks has to be looked up
+		return
+	}
+	// What is listed and watched, or looked at now and then, is asked for at the beginning.
+	if slices.Contains(rule.Verbs, "get") || slices.Contains(rule.Verbs, "list") || creates || r.rule < 0 {
+		for _, p := range i.node.running(r.app) {
+			_ = p.signal(programs[r.app]) // it may be ending for other reasons
+		}
+	}
+}
+
+// askForMetrics asks the pods of an app for metrics, as a service account.
+func (i *installation) askForMetrics(t *testing.T, app string) {
+	t.Helper()
+	token, err := i.core.CoreV1().ServiceAccounts("nsinit-system").CreateToken(t.Context(), "policy-population", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range i.node.addresses(app) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token.Status.Token)
+		response, err := i.node.probes.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+}
+
+// leastPrivilege takes every right away in turn. Each is missed.
+func (i *installation) leastPrivilege(t *testing.T) {
+	defer i.everything(t)()
+	all := i.rights(t)
+	t.Logf("%d rights", len(all))
+	for _, r := range all {
+		t.Run(r.String(), func(t *testing.T) { i.missed(t, r) })
+	}
+}
+
+// missed takes one right away, and waits until a request is refused for it, and, when it is back, until
+// everything works again.
+func (i *installation) missed(t *testing.T, r right) {
+	t.Helper()
+	_, from := i.auditSince(t, 0)
+	rule, giveBack := i.take(t, r)
+	defer func() {
+		giveBack()
+		i.healthy(t)
+	}()
+	if slices.Contains(rule.Resources, "events") && r.app == "policy-population" {
+		// It has something to say when something else is refused.
+		for n, other := range *i.rules(t, r).rules {
+			if slices.Contains(other.Resources, "resourcequotas") {
+				_, back := i.take(t, right{app: r.app, role: r.role, rule: n})
+				defer back()
+			}
+		}
+	}
+	began := time.Now()
+	i.provoke(t, r, rule)
+	// A permission that is asked for by a policy, or by nsinit-apiserver, is refused as whatever was
+	// asked for.
+	virtual := !slices.ContainsFunc(rule.Verbs, func(verb string) bool {
+		return slices.Contains([]string{"get", "list", "watch", "create", "update", "patch", "delete"}, verb)
+	})
+	var found auditEvent
+	eventually(t, "it is missed", func(context.Context) error {
+		events, next := i.auditSince(t, from)
+		from = next
+		for _, event := range events {
+			resource := event.ObjectRef.Resource
+			if event.ObjectRef.Subresource != "" {
+				resource += "/" + event.ObjectRef.Subresource
+			}
+			if event.ResponseStatus.Code == 403 && event.User.Username == "system:serviceaccount:nsinit-system:"+r.app &&
+				(virtual || slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, event.Verb)) {
+				found = event
+				return nil
+			}
+		}
+		return errors.New("nothing was refused: it may not be needed")
+	})
+	t.Logf("%.1f s: without %s: refused %s of %s %s", time.Since(began).Seconds(), rule.Verbs, found.Verb, found.ObjectRef.Resource, found.ObjectRef.Subresource)
+}
+
+// healthy waits until a new namespace opens.
+func (i *installation) healthy(t *testing.T) {
+	t.Helper()
+	namespace := i.newNamespace(t)
+	i.waitReady(t, namespace)
+	if err := i.core.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
