@@ -47,45 +47,6 @@ func (r right) String() string {
 	return fmt.Sprintf("%s: rule %d of %s (namespaced: %v)", r.app, r.rule+1, r.role, r.namespaced)
 }
 
-// auditEvent is what is read of an event of the audit log.
-type auditEvent struct {
-	Verb      string
-	User      struct{ Username string }
-	ObjectRef struct{ Resource, Subresource, Name string }
-
-	ResponseStatus struct {
-		Code    int
-		Message string
-	}
-}
-
-// auditSince returns the events of the audit log from a position on, and the position after them.
-func (c *cluster) auditSince(t *testing.T, from int64) ([]auditEvent, int64) {
-	t.Helper()
-	file, err := os.Open(filepath.Join(c.dir, "audit.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	if _, err := file.Seek(from, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data = data[:bytes.LastIndexByte(data, '\n')+1] // the last line may be under way
-	var events []auditEvent
-	for line := range bytes.Lines(data) {
-		var event auditEvent
-		if err := json.Unmarshal(line, &event); err != nil {
-			t.Fatal(err)
-		}
-		events = append(events, event)
-	}
-	return events, from + int64(len(data))
-}
-
 // everything does, again and again, what needs the programs' rights: namespaces come and go, with an
 // initializer that takes part in their end. It returns what ends it.
 func (i *installation) everything(t *testing.T) (end func()) {

@@ -53,4 +53,13 @@ const (
 	// ResourceAdmissionReviews is the resource that kube-apiserver asks where nsinit is an admission
 	// webhook. It has no objects: its names are those of the webhooks.
 	ResourceAdmissionReviews = "admissionreviews"
+
+	// AuditRemovedInitializers, AuditFailedInitializer and AuditRemovedFinalizers are annotations of
+	// the audit log of nsinit-apiserver: which initializers a request removed from a record, in
+	// place of which one it failed the initialization, and which participants it removed. Several
+	// are separated by commas. The opening of a gate is in the audit log of kube-apiserver, under
+	// nsinit-guard/gate-opened.
+	AuditRemovedInitializers = "nsinit.dev/removed-initializers"
+	AuditFailedInitializer   = "nsinit.dev/failed-initializer"
+	AuditRemovedFinalizers   = "nsinit.dev/removed-finalizers"
 )

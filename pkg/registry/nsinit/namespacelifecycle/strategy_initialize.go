@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
 )
@@ -84,6 +86,24 @@ func InitializeAuthority(checker *authority.Checker) rest.ValidateObjectUpdateFu
 		}
 		return nil
 	}
+}
+
+// InitializeAudit tells who was removed from the list, and of whom the initialization failed.
+func InitializeAudit(object, oldObject runtime.Object) map[string]string {
+	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
+	before, after := validation.Pending(old), validation.Pending(record)
+	annotations := map[string]string{}
+	if gone := before[:len(before)-len(after)]; len(gone) > 0 {
+		var names []string
+		for _, removed := range gone {
+			names = append(names, removed.Name)
+		}
+		annotations[v1alpha1.AuditRemovedInitializers] = strings.Join(names, ",")
+	}
+	if failure(record) != nil && failure(old) == nil {
+		annotations[v1alpha1.AuditFailedInitializer] = before[0].Name
+	}
+	return annotations
 }
 
 // merged adds to the names that are there those that are new. A writer that leaves names

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
 )
 
@@ -60,6 +62,21 @@ func FinalizeAuthority(checker *authority.Checker) rest.ValidateObjectUpdateFunc
 		}
 		return nil
 	}
+}
+
+// FinalizeAudit tells who was removed from spec.finalizers.
+func FinalizeAudit(updated, old runtime.Object) map[string]string {
+	after := updated.(nsinit.Terminable).SpecFinalizers()
+	var removed []string
+	for _, name := range old.(nsinit.Terminable).SpecFinalizers() {
+		if !slices.Contains(after, name) {
+			removed = append(removed, string(name))
+		}
+	}
+	if len(removed) == 0 {
+		return nil
+	}
+	return map[string]string{v1alpha1.AuditRemovedFinalizers: strings.Join(removed, ",")}
 }
 
 // namespaceOf returns the namespace that a privilege over an object is asked for: a

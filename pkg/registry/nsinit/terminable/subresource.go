@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/audit"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
@@ -33,7 +35,11 @@ type UpdateStrategy interface {
 type SubresourceREST struct {
 	store     *genericregistry.Store
 	authority rest.ValidateObjectUpdateFunc
+	audited   Audited
 }
+
+// Audited returns what the audit log tells of a write that succeeded, by key.
+type Audited func(updated, old runtime.Object) map[string]string
 
 var _ interface {
 	rest.Storage
@@ -50,6 +56,12 @@ func NewSubresourceREST(store *genericregistry.Store, strategy UpdateStrategy, a
 	return &SubresourceREST{store: &own, authority: authority}
 }
 
+// WithAudit has the audit log tell of writes that succeeded.
+func (r *SubresourceREST) WithAudit(audited Audited) *SubresourceREST {
+	r.audited = audited
+	return r
+}
+
 // New implements rest.Storage.
 func (r *SubresourceREST) New() runtime.Object { return r.store.New() }
 
@@ -64,16 +76,26 @@ func (r *SubresourceREST) Get(ctx context.Context, name string, options *metav1.
 
 // Update implements rest.Updater.
 func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	var annotations map[string]string // of the last try
 	authorized := func(ctx context.Context, updated, old runtime.Object) error {
 		if err := r.authority(ctx, updated, old); err != nil {
 			return authority.Refusal(r.store.DefaultQualifiedResource, name, err)
+		}
+		if r.audited != nil {
+			annotations = r.audited(updated, old)
 		}
 		if validateUpdate == nil {
 			return nil
 		}
 		return validateUpdate(ctx, updated, old)
 	}
-	return r.store.Update(ctx, name, info, validateCreate, authorized, false, options)
+	object, created, err := r.store.Update(ctx, name, info, validateCreate, authorized, false, options)
+	if err == nil && !dryrun.IsDryRun(options.DryRun) {
+		for key, value := range annotations {
+			audit.AddAuditAnnotation(ctx, key, value)
+		}
+	}
+	return object, created, err
 }
 
 // GetResetFields implements rest.ResetFieldsStrategy.

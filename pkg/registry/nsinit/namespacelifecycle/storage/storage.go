@@ -127,7 +127,8 @@ func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *auth
 		}), options},
 		Status: terminable.NewSubresourceREST(store, namespacelifecycle.NewStatusStrategy(strategy), namespacelifecycle.StatusAuthority(checker)),
 		Finalize: &terminable.PostableREST{SubresourceREST: terminable.NewSubresourceREST(store,
-			namespacelifecycle.NewFinalizeStrategy(strategy), terminable.FinalizeAuthority(checker))},
-		Initialize: terminable.NewSubresourceREST(store, namespacelifecycle.NewInitializeStrategy(strategy), namespacelifecycle.InitializeAuthority(checker)),
+			namespacelifecycle.NewFinalizeStrategy(strategy), terminable.FinalizeAuthority(checker)).WithAudit(terminable.FinalizeAudit)},
+		Initialize: terminable.NewSubresourceREST(store, namespacelifecycle.NewInitializeStrategy(strategy), namespacelifecycle.InitializeAuthority(checker)).
+			WithAudit(namespacelifecycle.InitializeAudit),
 	}, nil
 }
