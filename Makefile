@@ -51,15 +51,26 @@ unit: ## Run the tests that need no control plane.
 	@cd test/logstore && go vet ./...
 	@cd hack/dev && go test ./...
 
+RUN ?= .
 .PHONY: e2e
-e2e: dev ## Run the end-to-end tests on a control plane of their own.
+e2e: dev ## Run the end-to-end tests, or those that match RUN, on a control plane of their own.
 	@hack/install-system-packages.sh
 	@echo "==> end-to-end tests"
 	@$(DEV) --dir $(OUTPUT)/e2e down
 	@rm -rf $(OUTPUT)/e2e
 	@trap 'status=$$?; $(DEV) --dir $(OUTPUT)/e2e down; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	  $(DEV) --dir $(OUTPUT)/e2e up; \
-	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 45m -v ./test/e2e/...
+	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 45m -v -run '$(RUN)' ./test/e2e/...
+
+# What depends on kube-apiserver: admission, audit, and what is asked of it through the aggregation layer.
+VERSIONS ?= v1.34 v1.35 v1.36
+.PHONY: test-versions
+test-versions: ## Run the end-to-end tests of what depends on Kubernetes on each of VERSIONS.
+	@for version in $(VERSIONS); do \
+	  echo "==> Kubernetes $$version"; \
+	  NSINIT_DEV_KUBERNETES=$$version $(MAKE) --no-print-directory e2e \
+	    RUN='^(TestStamp|TestStampAgain|TestStampIdentity|TestGate|TestGateMessage|TestGuard.*|TestExemptions.*|TestWithoutExemptions|TestRecordCannotBePreset|TestStory|TestFailure|TestParticipant|TestNameReuse|TestAudit|TestApplyJustWorks|TestEarlyWrites|TestPopulation|TestSystemControllersMayInitialize|TestSecurityMatrix|TestWhyInitializing|TestPluginCheck)$$'; \
+	done
 
 .PHONY: test
 test: unit e2e ## Run every test.

@@ -273,15 +273,16 @@ func (c *Cluster) writeOverlay(name, more string, folders ...string) error {
 	if err := os.MkdirAll(c.path(name), 0o755); err != nil {
 		return err
 	}
-	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nsortOptions: {order: fifo}\nresources:\n"
+	var resources []string
 	for _, folder := range folders {
 		relative, err := c.relative(name, folder)
 		if err != nil {
 			return err
 		}
-		text += "- " + relative + "\n"
+		resources = append(resources, relative)
 	}
-	return os.WriteFile(filepath.Join(c.path(name), "kustomization.yaml"), []byte(text+more), 0o600)
+	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nsortOptions: {order: fifo}\nresources: [%s]\n%s", strings.Join(resources, ", "), more)
+	return os.WriteFile(filepath.Join(c.path(name), "kustomization.yaml"), []byte(text), 0o600)
 }
 
 // relative returns the path from a folder of this control plane to one of this checkout: kustomize

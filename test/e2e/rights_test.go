@@ -9,15 +9,11 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -263,18 +259,22 @@ func (i *installation) provoke(t *testing.T, r right, rule rbacv1.PolicyRule) {
 	case creates && slices.Contains(rule.Resources, "secrets"):
 		system(i.core.CoreV1().Secrets("nsinit-system").Delete, "nsinit-apiserver-tls")
 	}
-	switch {
-	case r.app == "nsinit-apiserver" && creates:
-		return // it looks at it all the time
-	case r.app == "nsinit-controller-manager" && r.rule < 0 && !r.namespaced:
+	if r.app == "nsinit-controller-manager" && r.rule < 0 && !r.namespaced {
 		i.askForMetrics(t, r.app) // whoever asks has to be looked up
-		return
+	} else if begins(rule) {
+		i.restart(r.app)
 	}
-	// What is listed and watched, or looked at now and then, is asked for at the beginning.
-	if slices.Contains(rule.Verbs, "get") || slices.Contains(rule.Verbs, "list") || creates || r.rule < 0 {
-		for _, p := range i.node.running(r.app) {
-			_ = p.signal(programs[r.app]) // it may be ending for other reasons
-		}
+}
+
+// begins says whether a program needs a rule at its beginning: what is listed and watched, or looked
+// at now and then, is asked for then.
+func begins(rule rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc([]string{"get", "list", "create"}, func(verb string) bool { return slices.Contains(rule.Verbs, verb) })
+}
+
+func (i *installation) restart(app string) {
+	for _, p := range i.node.running(app) {
+		_ = p.signal(programs[app]) // it may be ending for other reasons
 	}
 }
 
@@ -317,6 +317,9 @@ func (i *installation) missed(t *testing.T, r right) {
 	rule, giveBack := i.take(t, r)
 	defer func() {
 		giveBack()
+		if begins(rule) {
+			i.restart(r.app) // it would wait longer and longer before it tries again
+		}
 		i.healthy(t)
 	}()
 	if slices.Contains(rule.Resources, "events") && r.app == "policy-population" {

@@ -31,8 +31,10 @@ import (
 )
 
 const (
-	// oldestKubernetes is the first version whose policies nsinit can use.
-	oldestKubernetes = "1.36"
+	// oldestKubernetes is the first version on which nsinit is tested, and stampingKubernetes the
+	// first one that stamps by a policy; before, a webhook does.
+	oldestKubernetes   = "1.34"
+	stampingKubernetes = "1.36"
 	// expiresSoon is how long a certificate should be valid at least.
 	expiresSoon = 14 * 24 * time.Hour
 	// leaseGrace is how long a Lease may have run out: the time of two machines differs.
@@ -74,6 +76,8 @@ type inspection struct {
 	clients
 	now     time.Time
 	results []Result
+	// webhookStamps says that a webhook takes the place of the policy that stamps.
+	webhookStamps bool
 }
 
 // inspect looks at everything.
@@ -115,8 +119,9 @@ func (i *inspection) kubernetes() {
 	case err != nil:
 		i.unknown(check, err)
 	case found.LessThan(utilversion.MustParseGeneric(oldestKubernetes)):
-		i.add(check, Problem, "upgrade kube-apiserver to "+oldestKubernetes+" or later", "%s has no MutatingAdmissionPolicy that is generally available", info.GitVersion)
+		i.add(check, Problem, "upgrade kube-apiserver to "+oldestKubernetes+" or later", "nsinit is not tested on %s", info.GitVersion)
 	default:
+		i.webhookStamps = found.LessThan(utilversion.MustParseGeneric(stampingKubernetes))
 		i.add(check, OK, "", "%s", info.GitVersion)
 	}
 }

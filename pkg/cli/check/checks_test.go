@@ -44,7 +44,7 @@ func TestCertificate(t *testing.T) {
 		says  string
 	}{
 		"long":         {long, OK, "valid until 2027-11-21T12:00:00Z"},
-		"soon":         {append(long, certificate(t, now, 29*24*time.Hour)...), Warning, "expires in 696h0m0s, at 2026-12-20T12:00:00Z"},
+		"soon":         {append(long, certificate(t, now, 13*24*time.Hour)...), Warning, "expires in 312h0m0s, at 2026-12-04T12:00:00Z"},
 		"expired":      {certificate(t, now, -time.Hour), Problem, "expired at 2026-11-21T11:00:00Z"},
 		"none":         {nil, Problem, "has no certificate"},
 		"not a proper": {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Problem, "cannot be parsed"},
@@ -59,19 +59,25 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestDelivered: the plugin knows every policy that is delivered, and its binding.
+// TestDelivered: the plugin knows every policy that is delivered, and its binding; the stamp is one
+// where Kubernetes can have it.
 func TestDelivered(t *testing.T) {
-	objects, err := objectsOf(policyManifests)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds := map[string]int{}
-	for _, object := range objects {
-		kinds[object.GetKind()]++
-	}
-	want := map[string]int{"ValidatingAdmissionPolicy": 4, "ValidatingAdmissionPolicyBinding": 4, "MutatingAdmissionPolicy": 1, "MutatingAdmissionPolicyBinding": 1}
-	if diff := cmp.Diff(want, kinds); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for _, stamp := range []bool{true, false} {
+		objects, err := objectsOf(func() ([]string, error) { return policyManifests(stamp) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]int{}
+		for _, object := range objects {
+			kinds[object.GetKind()]++
+		}
+		want := map[string]int{"ValidatingAdmissionPolicy": 4, "ValidatingAdmissionPolicyBinding": 4}
+		if stamp {
+			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 1, 1
+		}
+		if diff := cmp.Diff(want, kinds); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }
 

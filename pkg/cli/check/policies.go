@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 
+	stampwebhook "github.com/nsinit/nsinit/artifacts/deploy/components/stamp-webhook"
 	earlywrites "github.com/nsinit/nsinit/artifacts/early-writes"
 	"github.com/nsinit/nsinit/artifacts/policies"
 )
@@ -37,7 +38,12 @@ type delivery struct {
 
 // delivered looks whether what nsinit is delivered with is there, and as it is delivered.
 func (i *inspection) delivered(ctx context.Context) {
-	i.compareAll(ctx, delivery{check: "Policies", bad: Problem, remedy: "kubectl apply --server-side --force-conflicts -k artifacts/policies", field: "spec", manifests: policyManifests})
+	i.compareAll(ctx, delivery{check: "Policies", bad: Problem, remedy: "kubectl apply --server-side --force-conflicts -k artifacts/policies", field: "spec",
+		manifests: func() ([]string, error) { return policyManifests(!i.webhookStamps) }})
+	if i.webhookStamps {
+		i.compareAll(ctx, delivery{check: "StampWebhook", bad: Problem, remedy: installAgain + ", with components/stamp-webhook", field: "webhooks",
+			manifests: func() ([]string, error) { return []string{stampwebhook.Webhook()}, nil }})
+	}
 	i.compareAll(ctx, delivery{check: "EarlyWrites", bad: Warning, remedy: "kubectl apply --server-side --force-conflicts -k artifacts/early-writes", field: "webhooks",
 		manifests: func() ([]string, error) { return []string{earlywrites.Webhook()}, nil }})
 }
@@ -73,10 +79,14 @@ func (i *inspection) compareAll(ctx context.Context, d delivery) {
 	}
 }
 
-// policyManifests returns the manifests of the policies.
-func policyManifests() ([]string, error) {
+// policyManifests returns the manifests of the policies, with or without the stamp.
+func policyManifests(stamp bool) ([]string, error) {
+	names := []string{"gate.yaml", "guard.yaml", "guard-create.yaml"}
+	if stamp {
+		names = append(names, "stamp.yaml")
+	}
 	var manifests []string
-	for _, name := range []string{"gate.yaml", "guard.yaml", "stamp.yaml", "guard-create.yaml"} {
+	for _, name := range names {
 		data, err := policies.Files().ReadFile(name)
 		if err != nil {
 			return nil, err
