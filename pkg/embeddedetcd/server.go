@@ -57,6 +57,15 @@ func Endpoint(dir string) (string, error) {
 // Start starts a member that keeps its data in the given directory, and returns when it
 // serves. The directory is created if needed. The member runs until Stop.
 func Start(ctx context.Context, dir string) (*Server, error) {
+	config, err := prepare(dir)
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, dir, config)
+}
+
+// prepare makes the directory of a member, and returns its configuration.
+func prepare(dir string) (*embed.Config, error) {
 	endpoint, err := Endpoint(dir)
 	if err != nil {
 		return nil, err
@@ -67,13 +76,16 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs the execute bit
 		return nil, fmt.Errorf("cannot protect the etcd directory: %w", err)
 	}
+	return newConfig(dir, endpoint)
+}
+
+func start(ctx context.Context, dir string, config *embed.Config) (*Server, error) {
 	logLevel := zap.NewAtomicLevelAt(zap.WarnLevel)
-	config, err := newConfig(dir, endpoint, logLevel)
-	if err != nil {
+	if err := logTo(config, logLevel); err != nil {
 		return nil, err
 	}
 	logger := klog.FromContext(ctx)
-	logger.Info("Starting embedded etcd", "dir", dir, "endpoint", endpoint)
+	logger.Info("Starting embedded etcd", "dir", dir, "endpoint", config.AdvertiseClientUrls[0].String())
 	etcd, err := embed.StartEtcd(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start etcd in %q (is another process using the directory?): %w", dir, err)
@@ -107,7 +119,7 @@ func (s *Server) Stop() {
 	s.etcd.Close()
 }
 
-func newConfig(dir, endpoint string, logLevel zap.AtomicLevel) (*embed.Config, error) {
+func newConfig(dir, endpoint string) (*embed.Config, error) {
 	client, err := url.Parse(endpoint)
 	if err != nil {
 		return nil, err
@@ -120,13 +132,17 @@ func newConfig(dir, endpoint string, logLevel zap.AtomicLevel) (*embed.Config, e
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	return config, nil
+}
+
+func logTo(config *embed.Config, logLevel zap.AtomicLevel) error {
 	logConfig := zap.NewProductionConfig()
 	logConfig.Level = logLevel
 	logConfig.Sampling = nil
 	logger, err := logConfig.Build(zap.WithCaller(false), zap.AddStacktrace(zap.DPanicLevel))
 	if err != nil {
-		return nil, fmt.Errorf("cannot set up etcd's logging: %w", err)
+		return fmt.Errorf("cannot set up etcd's logging: %w", err)
 	}
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger.Named("etcd"))
-	return config, nil
+	return nil
 }

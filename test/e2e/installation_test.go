@@ -158,6 +158,7 @@ func TestInstallation(t *testing.T) {
 	t.Run("what is delivered", i.delivered)
 	t.Run("work", i.work)
 	t.Run("least privilege", i.leastPrivilege)
+	t.Run("back up and restore", i.restore)
 	t.Run("upgrade", i.upgrade)
 	t.Run("uninstall", i.uninstall)
 }
@@ -313,6 +314,69 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 		if container.LivenessProbe == nil || container.ReadinessProbe == nil || container.Resources.Requests.Memory().IsZero() {
 			t.Errorf("%s: probes or resources are missing", name)
 		}
+	}
+}
+
+// restore brings back a snapshot. What was there when it was saved is there again; a namespace that was
+// closed later starts from the beginning, and nothing opens early.
+func (i *installation) restore(t *testing.T) {
+	configurations := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	configure := func(name string) {
+		t.Helper()
+		if _, err := configurations.Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Initializers: named(name + ".example.com"),
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What runs in the pod runs here as a process, on the pod's volume.
+	volume := filepath.Join(i.node.dir, "data-nsinit-apiserver-0")
+	snapshot := filepath.Join(t.TempDir(), "nsinit.db")
+	storage := func(args ...string) {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), filepath.Join(i.root, "_output", "bin", "nsinit-apiserver"), append([]string{"storage", "--embedded-etcd-dir=" + volume + "/etcd"}, args...)...)
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, out)
+		}
+	}
+	scale := func(replicas string) {
+		t.Helper()
+		if out, err := i.kubectl("-n", "nsinit-system", "scale", "statefulset/nsinit-apiserver", "--replicas="+replicas); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	configure("kept")
+	storage("recover")
+	storage("save", snapshot)
+	configure("lost")
+	waiting := i.planned(t, "kept.example.com")
+	i.waitCurrent(t, waiting, "kept.example.com")
+
+	scale("0")
+	if out, err := i.kubectl("-n", "nsinit-system", "wait", "--for=delete", "pod/nsinit-apiserver-0", "--timeout="+patience.String()); err != nil {
+		t.Fatal(err, out)
+	}
+	if err := os.RemoveAll(volume); err != nil {
+		t.Fatal(err)
+	}
+	storage("restore", snapshot)
+	scale("1")
+	i.node.waitReadyPods(t, "nsinit-apiserver", 1)
+	eventually(t, "what was saved is there again", func(ctx context.Context) error {
+		_, err := configurations.Get(ctx, "kept", metav1.GetOptions{})
+		return err
+	})
+	if _, err := configurations.Get(t.Context(), "lost", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what came after the snapshot: %v", err)
+	}
+	i.waitCurrent(t, waiting, "kept.example.com")
+	if !i.isClosed(t, waiting) {
+		t.Error("the namespace has opened")
+	}
+	i.removeFirst(t, waiting)
+	i.waitReady(t, waiting)
+	if out, err := i.kubectl("delete", "nsic", "kept", "--timeout="+patience.String()); err != nil {
+		t.Fatal(err, out)
 	}
 }
 

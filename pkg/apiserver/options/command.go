@@ -50,6 +50,7 @@ func NewCommand() *cobra.Command {
 	}
 	o.AddFlags(command.Flags())
 	verflag.AddFlags(command.Flags())
+	command.AddCommand(newStorageCommand())
 	return command
 }
 

@@ -1,0 +1,122 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package embeddedetcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+)
+
+const (
+	// dialTimeout is how long a member may take to answer at first.
+	dialTimeout = 10 * time.Second
+	// revisionBump is more revisions than a store sees between a snapshot and a restore, so that no
+	// revision that a client remembers comes again with something else in it.
+	revisionBump = 1_000_000_000
+)
+
+// Save writes a snapshot of the member that runs in a directory. It returns the number of bytes.
+func Save(ctx context.Context, dir string, to io.Writer) (int64, error) {
+	client, err := dial(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = client.Close() }()
+	stream, err := client.SnapshotWithVersion(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("no etcd member in %q answers: %w", dir, err)
+	}
+	defer func() { _ = stream.Snapshot.Close() }()
+	written, err := io.Copy(to, stream.Snapshot)
+	if err != nil {
+		return written, fmt.Errorf("the snapshot is not complete: %w", err)
+	}
+	return written, nil
+}
+
+// Restore makes the data of a member from a snapshot, in a directory that has none. What is not a whole
+// snapshot is refused, and leaves nothing behind.
+func Restore(dir string, from io.Reader) error {
+	config, err := prepare(dir)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(config.Dir); !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(fmt.Errorf("%s holds data: stop nsinit-apiserver, and move it out of the way", config.Dir), err)
+	}
+	// It is looked at before it is used, so it has to be a file.
+	file, err := os.CreateTemp(dir, "snapshot-*.db")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(file.Name()) }()
+	_, err = io.Copy(file, from)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("cannot read the snapshot: %w", err)
+	}
+	var peers []string
+	for _, url := range config.AdvertisePeerUrls {
+		peers = append(peers, url.String())
+	}
+	if err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: file.Name(), Name: config.Name, OutputDataDir: config.Dir,
+		PeerURLs: peers, InitialCluster: config.InitialCluster, InitialClusterToken: config.InitialClusterToken,
+		RevisionBump: revisionBump, MarkCompacted: true,
+	}); err != nil {
+		return errors.Join(fmt.Errorf("this is not a whole snapshot: %w", err), os.RemoveAll(config.Dir))
+	}
+	return nil
+}
+
+// Recover gives back the space of what is not needed any more, and ends the state of alarm in which a
+// member that has run out of space takes no writes. It returns the size of the database before and after.
+func Recover(ctx context.Context, dir string) (before, after int64, err error) {
+	client, err := dial(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = client.Close() }()
+	endpoint := client.Endpoints()[0]
+	status, err := client.Status(ctx, endpoint)
+	if err != nil {
+		return 0, 0, fmt.Errorf("no etcd member in %q answers: %w", dir, err)
+	}
+	if _, err := client.Compact(ctx, status.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		return status.DbSize, 0, fmt.Errorf("cannot compact: %w", err)
+	}
+	if _, err := client.Defragment(ctx, endpoint); err != nil {
+		return status.DbSize, 0, fmt.Errorf("cannot defragment: %w", err)
+	}
+	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
+		return status.DbSize, 0, fmt.Errorf("cannot end the alarm: %w", err)
+	}
+	now, err := client.Status(ctx, endpoint)
+	if err != nil {
+		return status.DbSize, 0, err
+	}
+	return status.DbSize, now.DbSize, nil
+}
+
+func dial(dir string) (*clientv3.Client, error) {
+	endpoint, err := Endpoint(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, clientSocket)); err != nil {
+		return nil, fmt.Errorf("no etcd member runs in %q: %w", dir, err)
+	}
+	return clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: dialTimeout, Logger: zap.NewNop()})
+}

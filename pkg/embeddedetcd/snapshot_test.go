@@ -1,0 +1,124 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package embeddedetcd
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func client(t *testing.T, dir string) *clientv3.Client {
+	t.Helper()
+	c, err := dial(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func temporary(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "etcd") // the path of a socket is limited
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// TestSnapshot: what was there when it was saved is there again, what came later is not, and no
+// revision comes twice.
+func TestSnapshot(t *testing.T) {
+	ctx := context.Background()
+	dir := temporary(t)
+	server, err := Start(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(dir, key string) int64 {
+		t.Helper()
+		response, err := client(t, dir).Put(ctx, key, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Header.Revision
+	}
+	put(dir, "before")
+	var saved bytes.Buffer
+	if size, err := Save(ctx, dir, &saved); err != nil || size != int64(saved.Len()) || size == 0 {
+		t.Fatalf("saved %d bytes, %v", size, err)
+	}
+	last := put(dir, "after")
+	if err := Restore(dir, bytes.NewReader(saved.Bytes())); err == nil || !strings.Contains(err.Error(), "holds data") {
+		t.Errorf("over data: %v", err)
+	}
+	server.Stop()
+	if _, err := Save(ctx, dir, &saved); err == nil || !strings.Contains(err.Error(), "no etcd member runs in") {
+		t.Errorf("of a member that does not run: %v", err)
+	}
+
+	other := temporary(t)
+	if err := Restore(other, bytes.NewReader(saved.Bytes()[:saved.Len()-10])); err == nil || !strings.Contains(err.Error(), "not a whole snapshot") {
+		t.Errorf("of a part: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(other, "*")); err != nil || len(left) > 0 {
+		t.Errorf("what was refused leaves %v, %v", left, err)
+	}
+	if err := Restore(other, bytes.NewReader(saved.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = Start(ctx, other); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	for key, want := range map[string]int64{"before": 1, "after": 0} {
+		if response, err := client(t, other).Get(ctx, key); err != nil || response.Count != want {
+			t.Errorf("%s: %v %v", key, response, err)
+		}
+	}
+	if revision := put(other, "new"); revision <= last {
+		t.Errorf("revision %d comes again after %d", revision, last)
+	}
+}
+
+// TestRecover: a member that ran out of space takes writes again.
+func TestRecover(t *testing.T) {
+	ctx := context.Background()
+	dir := temporary(t)
+	config, err := prepare(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QuotaBackendBytes = 4 << 20
+	server, err := start(ctx, dir, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	c := client(t, dir)
+	value := strings.Repeat("x", 100<<10)
+	for err == nil {
+		_, err = c.Put(ctx, "key", value) // each is a revision, of which the last alone is needed
+	}
+	if !strings.Contains(err.Error(), "database space exceeded") {
+		t.Fatal(err)
+	}
+	before, after, err := Recover(ctx, dir)
+	if err != nil || after >= before {
+		t.Fatalf("%d bytes became %d, %v", before, after, err)
+	}
+	if _, err := c.Put(ctx, "key", "x"); err != nil {
+		t.Error(err)
+	}
+}
