@@ -320,8 +320,12 @@ func (i *installation) missed(t *testing.T, r right) {
 	rule, giveBack := i.take(t, r)
 	defer func() {
 		giveBack()
-		if begins(rule) {
-			i.restart(r.app) // it would wait longer and longer before it tries again
+		if begins(rule) { // it would wait longer and longer before it tries again, and so would others
+			i.restart(r.app)
+			if r.app == "nsinit-apiserver" {
+				i.restart("nsinit-controller-manager")
+				i.restart("policy-population")
+			}
 		}
 		i.healthy(t)
 	}()
