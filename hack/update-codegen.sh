@@ -78,3 +78,6 @@ kube::codegen::gen_client \
 echo "==> docs/metrics.md"
 go run "${MODULE}/hack/metrics-docs" >"${PROTO_ROOT}/metrics.md"
 cp "${PROTO_ROOT}/metrics.md" "${ROOT}/docs/metrics.md"
+
+echo "==> Helm chart"
+(cd hack/chart && go run . "${ROOT}")

@@ -35,13 +35,13 @@ fi
 rm -f "${COPY}.log"
 while read -r file; do
   cmp -s "${file}" "${COPY}/${file}" || fail "${file} is not what the generators write" "make generate"
-done < <(git ls-files pkg docs | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$|^docs/metrics.md$')
+done < <(git ls-files pkg docs artifacts | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$|^docs/metrics.md$|^artifacts/helm/nsinit/templates/')
 while read -r file; do
   [[ -f ${file} ]] || fail "${file} is missing" "make generate"
-done < <(cd "${COPY}" && find pkg -name 'zz_generated.*' -o -name 'generated.pb.go')
+done < <(cd "${COPY}" && find pkg -name 'zz_generated.*' -o -name 'generated.pb.go' && find artifacts/helm/nsinit/templates -type f)
 
 echo "==> modules"
-for module in . hack/dev hack/tools pkg/initializer/controllerruntime test/logstore; do
+for module in . hack/chart hack/dev hack/tools pkg/initializer/controllerruntime test/logstore; do
   (cd "${module}" && go mod tidy -diff >/dev/null 2>&1) || fail "${module}/go.mod is not tidy" "(cd ${module} && go mod tidy)"
 done
 if go list -deps ./... | grep -qE '^k8s.io/kubernetes($|/)'; then

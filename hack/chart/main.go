@@ -1,0 +1,195 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Command chart writes the templates of the Helm chart from the kustomizations in artifacts/deploy, so
+// that there is one source of both. What differs between two kustomizations is a condition on a value.
+//
+//	chart ROOT
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// condition is what decides whether an object is part of an installation.
+type condition struct {
+	// overlay and components are the kustomization.
+	overlay    string
+	components []string
+	// is is the condition under which it differs from the first kustomization, as a template.
+	is string
+}
+
+// conditions are the kustomizations of which the chart is made. Each differs from the first in one
+// respect, and an object in one at most.
+func conditions() []condition {
+	return []condition{
+		{overlay: "embedded"},
+		{overlay: "ha", is: `eq .Values.storage "etcd"`},
+		{overlay: "embedded-cert-manager", is: ".Values.certManager"},
+		{overlay: "embedded", components: []string{"stamp-webhook"}, is: `semverCompare "<1.36-0" .Capabilities.KubeVersion.Version`},
+		{overlay: "embedded", components: []string{"service-monitor"}, is: ".Values.serviceMonitor"},
+	}
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot write the chart:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give the folder of the checkout, not %q", args)
+	}
+	templates, err := generate(args[0])
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(args[0], "artifacts", "helm", "nsinit", "templates")
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(templates)) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(templates[name]), 0o644); err != nil { //nolint:gosec // for everybody
+			return err
+		}
+	}
+	return nil
+}
+
+const header = `# Copyright The nsinit Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Written by hack/chart from artifacts/deploy: change it there, and run make generate.
+`
+
+// generate returns the templates by file name.
+func generate(root string) (map[string]string, error) {
+	var builds []map[string]string
+	for _, c := range conditions() {
+		objects, err := build(root, c.overlay, c.components...)
+		if err != nil {
+			return nil, err
+		}
+		builds = append(builds, objects)
+	}
+	names := map[string]bool{}
+	for _, objects := range builds {
+		for name := range objects {
+			names[name] = true
+		}
+	}
+	templates := map[string]string{"check.yaml": header + `{{- if ne .Release.Namespace "nsinit-system" }}
+{{- fail (printf "nsinit is installed in the namespace nsinit-system, not in %q: use --namespace nsinit-system --create-namespace" .Release.Namespace) }}
+{{- end }}
+{{- if not (has .Values.storage (list "embedded" "etcd")) }}
+{{- fail (printf "storage is %q: it is embedded or etcd" .Values.storage) }}
+{{- end }}
+`}
+	for name := range names {
+		text, err := template(name, builds)
+		if err != nil {
+			return nil, err
+		}
+		templates[name+".yaml"] = header + text
+	}
+	return templates, nil
+}
+
+// template returns the template of one object.
+func template(name string, builds []map[string]string) (string, error) {
+	usual := builds[0][name]
+	different := -1
+	for n, objects := range builds[1:] {
+		if objects[name] != usual {
+			if different >= 0 {
+				return "", fmt.Errorf("%s depends on %q and on %q: a chart of this kind cannot tell", name, conditions()[different].is, conditions()[n+1].is)
+			}
+			different = n + 1
+		}
+	}
+	if different < 0 {
+		return parameters(usual), nil
+	}
+	is, then := conditions()[different].is, builds[different][name]
+	switch {
+	case usual == "":
+		return "{{- if " + is + " }}\n" + parameters(then) + "{{- end }}\n", nil
+	case then == "":
+		return "{{- if not (" + is + ") }}\n" + parameters(usual) + "{{- end }}\n", nil
+	}
+	return "{{- if " + is + " }}\n" + parameters(then) + "{{- else }}\n" + parameters(usual) + "{{- end }}\n", nil
+}
+
+// parameters puts values into an object. What is a template already is one of Prometheus.
+func parameters(text string) string {
+	text = strings.NewReplacer("{{", `{{ "{{" }}`, "}}", `{{ "}}" }}`).Replace(text)
+	return strings.NewReplacer(
+		"image: nsinit:dev\n", `image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"`+"\n",
+		"imagePullPolicy: IfNotPresent\n", "imagePullPolicy: {{ .Values.image.pullPolicy }}\n",
+		"storage: 1Gi\n", "storage: {{ .Values.volume.size }}\n",
+		etcdServers, "servers: {{ .Values.etcd.servers | quote }}\n",
+	).Replace(text)
+}
+
+const etcdServers = "servers: https://etcd-0.etcd.nsinit-system.svc:2379,https://etcd-1.etcd.nsinit-system.svc:2379,https://etcd-2.etcd.nsinit-system.svc:2379\n"
+
+// build returns the objects of an overlay with components, by kind and name, but for the namespace,
+// which Helm makes.
+func build(root, overlay string, components ...string) (map[string]string, error) {
+	deploy := filepath.Join(root, "artifacts", "deploy")
+	dir := filepath.Join(deploy, "overlays", overlay)
+	if len(components) > 0 {
+		made, err := os.MkdirTemp(filepath.Join(deploy, "overlays"), ".chart-")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = os.RemoveAll(made) }()
+		text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../" + overlay + "]\ncomponents:\n"
+		for _, component := range components {
+			text += "- ../../components/" + component + "\n" //nolint:modernize // one or two
+		}
+		if err := os.WriteFile(filepath.Join(made, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+		dir = made
+	}
+	options := krusty.MakeDefaultOptions()
+	options.LoadRestrictions = 0
+	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, fmt.Errorf("overlay %s with %q: %w", overlay, components, err)
+	}
+	objects := map[string]string{}
+	for _, resource := range resources.Resources() {
+		if resource.GetKind() == "Namespace" {
+			continue
+		}
+		text, err := resource.AsYAML()
+		if err != nil {
+			return nil, err
+		}
+		name := strings.ToLower(resource.GetKind() + "-" + strings.NewReplacer(":", "-").Replace(resource.GetName()))
+		if _, twice := objects[name]; twice {
+			return nil, fmt.Errorf("there are two objects %s", name)
+		}
+		objects[name] = string(text)
+	}
+	return objects, nil
+}

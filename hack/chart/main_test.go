@@ -1,0 +1,154 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../.."
+
+// TestTemplates: the templates are those that the generator writes.
+func TestTemplates(t *testing.T) {
+	templates, err := generate(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "artifacts", "helm", "nsinit", "templates")
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != len(templates) {
+		t.Errorf("there are %d templates, and %d to be written", len(files), len(templates))
+	}
+	for name, text := range templates {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != text {
+			t.Errorf("%s is not what is written, run make generate: %v", name, err)
+		}
+	}
+}
+
+// render renders the chart, as helm template does.
+func render(t *testing.T, kubernetes, namespace, values string) (map[string]string, error) {
+	t.Helper()
+	chart, err := loader.Load(filepath.Join(root, "artifacts", "helm", "nsinit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := chartutil.ReadValues([]byte(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	version, err := chartutil.ParseKubeVersion(kubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities.KubeVersion = *version
+	all, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: "nsinit", Namespace: namespace}, capabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.Render(chart, all)
+}
+
+// TestChart: with the values for it, the chart is each of the kustomizations, object by object.
+func TestChart(t *testing.T) {
+	for name, test := range map[string]struct {
+		values, kubernetes, overlay string
+		components                  []string
+	}{
+		"by default":   {"image: {tag: dev}", "v1.37.1", "embedded", nil},
+		"etcd":         {"image: {tag: dev}\nstorage: etcd", "v1.37.1", "ha", nil},
+		"cert-manager": {"image: {tag: dev}\ncertManager: true", "v1.37.1", "embedded-cert-manager", nil},
+		"both":         {"image: {tag: dev}\nstorage: etcd\ncertManager: true", "v1.37.1", "ha-cert-manager", nil},
+		"older":        {"image: {tag: dev}", "v1.35.4", "embedded", []string{"stamp-webhook"}},
+		"monitored":    {"image: {tag: dev}\nstorage: etcd\nserviceMonitor: true", "v1.36.0", "ha", []string{"service-monitor"}},
+		"everything":   {"image: {tag: dev}\nstorage: etcd\nserviceMonitor: true\ncertManager: true", "v1.34.0", "ha-cert-manager", []string{"stamp-webhook", "service-monitor"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rendered, err := render(t, test.kubernetes, "nsinit-system", test.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := build(root, test.overlay, test.components...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			for file, text := range rendered {
+				object := strings.TrimSuffix(filepath.Base(file), ".yaml")
+				if strings.TrimSpace(withoutComments(text)) == "" {
+					continue
+				}
+				found++
+				if got, want := canonical(t, text), canonical(t, want[object]); got != want {
+					t.Errorf("%s is\n%s\nwant\n%s", object, got, want)
+				}
+			}
+			if found != len(want) {
+				t.Errorf("there are %d objects, want %d", found, len(want))
+			}
+		})
+	}
+}
+
+// TestValues: values have an effect, and wrong ones are refused.
+func TestValues(t *testing.T) {
+	rendered, err := render(t, "v1.37.1", "nsinit-system", "image: {repository: registry.example.com/nsinit, tag: v9, pullPolicy: Always}\nvolume: {size: 7Gi}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := rendered["nsinit/templates/statefulset-nsinit-apiserver.yaml"]
+	for _, want := range []string{`image: "registry.example.com/nsinit:v9"`, "imagePullPolicy: Always", "storage: 7Gi"} {
+		if !strings.Contains(server, want) {
+			t.Errorf("there is no %s in\n%s", want, server)
+		}
+	}
+	if rendered, err = render(t, "v1.37.1", "nsinit-system", "storage: etcd\netcd: {servers: 'https://a:2379,https://b:2379'}"); err != nil || !strings.Contains(rendered["nsinit/templates/configmap-nsinit-etcd.yaml"], `servers: "https://a:2379,https://b:2379"`) {
+		t.Errorf("%v: %s", err, rendered["nsinit/templates/configmap-nsinit-etcd.yaml"])
+	}
+	if _, err := render(t, "v1.37.1", "elsewhere", ""); err == nil || !strings.Contains(err.Error(), "use --namespace nsinit-system") {
+		t.Errorf("in another namespace: %v", err)
+	}
+	if _, err := render(t, "v1.37.1", "nsinit-system", "storage: floppy"); err == nil || !strings.Contains(err.Error(), `storage is "floppy"`) {
+		t.Errorf("with another storage: %v", err)
+	}
+}
+
+func withoutComments(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// canonical returns an object in one form.
+func canonical(t *testing.T, text string) string {
+	t.Helper()
+	var object any
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
