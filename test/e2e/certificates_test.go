@@ -164,7 +164,7 @@ func TestCertificates(t *testing.T) {
 	work.Wait()
 	t.Logf("in %s, %d authorities and %d certificates were in use", time.Since(began).Round(time.Second), len(authorities), len(certificates))
 	for what, f := range counted {
-		f.none(t, what)
+		f.none(t, what, 20)
 	}
 	if after, err := apis.Get(t.Context(), apiService, metav1.GetOptions{}); err != nil || len(after.Spec.CABundle) == 0 {
 		t.Error(err)

@@ -193,7 +193,6 @@ func (i *installation) take(t *testing.T, r right) (rbacv1.PolicyRule, func()) {
 			t.Errorf("%s cannot be given back: %v", r, err)
 		}
 	}
-	ctx := context.WithoutCancel(t.Context())
 	if r.rule >= 0 {
 		e := i.rules(t, r)
 		before := slices.Clone(*e.rules)
@@ -203,41 +202,42 @@ func (i *installation) take(t *testing.T, r right) (rbacv1.PolicyRule, func()) {
 		}
 		return before[r.rule], func() { *e.rules = before; restored(e.store()) }
 	}
-	without := func(subjects []rbacv1.Subject) []rbacv1.Subject {
-		return slices.DeleteFunc(slices.Clone(subjects), func(s rbacv1.Subject) bool { return s.Name == r.app })
+	subjects, store, allowed := i.subjects(t, r)
+	before := *subjects
+	*subjects = slices.DeleteFunc(slices.Clone(before), func(s rbacv1.Subject) bool { return s.Name == r.app })
+	if err := store(); err != nil {
+		t.Fatal(err)
 	}
+	return allowed, func() { *subjects = before; restored(store()) }
+}
+
+// subjects returns who is bound to a role of Kubernetes, what stores that, and what the role allows as
+// far as it is seen here.
+func (i *installation) subjects(t *testing.T, r right) (subjects *[]rbacv1.Subject, store func() error, allowed rbacv1.PolicyRule) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
 	if r.namespaced {
 		client := i.core.RbacV1().RoleBindings(metav1.NamespaceSystem)
 		binding, err := client.Get(ctx, r.role, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		store := func(subjects []rbacv1.Subject) error {
-			binding.Subjects, binding.ResourceVersion = subjects, ""
+		return &binding.Subjects, func() error {
+			binding.ResourceVersion = ""
 			_, err := client.Update(ctx, binding, metav1.UpdateOptions{})
 			return err
-		}
-		before := binding.Subjects
-		if err := store(without(before)); err != nil {
-			t.Fatal(err)
-		}
-		return rbacv1.PolicyRule{Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}, func() { restored(store(before)) }
+		}, rbacv1.PolicyRule{Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
 	}
 	client := i.core.RbacV1().ClusterRoleBindings()
 	binding, err := client.Get(ctx, r.role, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := func(subjects []rbacv1.Subject) error {
-		binding.Subjects, binding.ResourceVersion = subjects, ""
+	return &binding.Subjects, func() error {
+		binding.ResourceVersion = ""
 		_, err := client.Update(ctx, binding, metav1.UpdateOptions{})
 		return err
-	}
-	before := binding.Subjects
-	if err := store(without(before)); err != nil {
-		t.Fatal(err)
-	}
-	return rbacv1.PolicyRule{Resources: []string{"tokenreviews", "subjectaccessreviews"}, Verbs: []string{"create"}}, func() { restored(store(before)) }
+	}, rbacv1.PolicyRule{Resources: []string{"tokenreviews", "subjectaccessreviews"}, Verbs: []string{"create"}}
 }
 
 // provoke does what shows that a right is missing, beside what is done all the time.

@@ -11,6 +11,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,4 +153,15 @@ func TestRecordCannotBePreset(t *testing.T) {
 	if !c.isClosed(t, namespace) {
 		t.Error("the gate has opened")
 	}
+}
+
+// stampsByPolicy says whether the stamp is a policy. Where Kubernetes has no such policies, it is a
+// webhook.
+func (c *cluster) stampsByPolicy(t *testing.T) bool {
+	t.Helper()
+	served, err := c.core.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == "mutatingadmissionpolicies" })
 }
