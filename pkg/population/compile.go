@@ -7,8 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 package population
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +35,11 @@ type manifest struct {
 	path     *field.Path
 	when     *expressions.Condition // nil: always
 	template *expressions.Template
+}
+
+// Sort sorts populations into the order in which they are applied: by name.
+func Sort(populations []v1alpha1.NamespacePopulation) {
+	slices.SortFunc(populations, func(a, b v1alpha1.NamespacePopulation) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Compile compiles a population, and returns everything that is wrong with its selector, its

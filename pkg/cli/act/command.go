@@ -22,6 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
+	"github.com/nsinit/nsinit/pkg/cli/dryrun"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 )
 
@@ -159,7 +160,7 @@ func list(names []string) string {
 }
 
 func newCommand(streams genericiooptions.IOStreams, v verb) *cobra.Command {
-	flags, dryRun := cluster.NewFlags(), "none"
+	flags, dryRun := cluster.NewFlags(), dryrun.NewFlag()
 	command := &cobra.Command{
 		Use:     v.name + " NAMESPACE " + v.argument,
 		Short:   v.short,
@@ -177,19 +178,19 @@ func newCommand(streams genericiooptions.IOStreams, v verb) *cobra.Command {
 		},
 	}
 	flags.AddFlags(command.Flags())
-	command.Flags().StringVar(&dryRun, "dry-run", dryRun, `"none", or "server" to have the request checked and nothing changed.`)
+	dryRun.AddFlag(command.Flags())
 	return command
 }
 
 // run changes the record. Each try after a conflict reads it again.
-func (v verb) run(ctx context.Context, streams genericiooptions.IOStreams, flags *cluster.Flags, dryRun, namespace, name string) error {
-	options, suffix := metav1.UpdateOptions{FieldManager: "kubectl-nsinit-" + v.name}, ""
-	switch dryRun {
-	case "none":
-	case "server":
-		options.DryRun, suffix = []string{metav1.DryRunAll}, " (server dry run)"
-	default:
-		return fmt.Errorf(`--dry-run=%s: give "none" or "server"`, dryRun)
+func (v verb) run(ctx context.Context, streams genericiooptions.IOStreams, flags *cluster.Flags, dryRun *dryrun.Flag, namespace, name string) error {
+	dry, err := dryRun.Options()
+	if err != nil {
+		return err
+	}
+	options, suffix := metav1.UpdateOptions{FieldManager: "kubectl-nsinit-" + v.name, DryRun: dry}, ""
+	if dry != nil {
+		suffix = " (server dry run)"
 	}
 	_, nsinit, err := flags.Clients()
 	if err != nil {

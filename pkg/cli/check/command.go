@@ -18,7 +18,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -26,7 +25,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/cli/exit"
 	"github.com/nsinit/nsinit/pkg/cli/output"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
 const (
@@ -100,11 +98,7 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, flags *cluster
 }
 
 func newClients(config *rest.Config) (*clients, error) {
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	nsinit, err := versioned.NewForConfig(config)
+	core, nsinit, err := cluster.ClientsFor(config)
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,11 @@ func (f *Flags) Clients() (kubernetes.Interface, versioned.Interface, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return ClientsFor(config)
+}
+
+// ClientsFor returns clients of the core API and of nsinit's with a configuration.
+func ClientsFor(config *rest.Config) (kubernetes.Interface, versioned.Interface, error) {
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, nil, err

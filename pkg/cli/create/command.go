@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
+	"github.com/nsinit/nsinit/pkg/cli/dryrun"
 	"github.com/nsinit/nsinit/pkg/cli/follow"
 )
 
@@ -47,7 +48,7 @@ type options struct {
 	print       *genericclioptions.PrintFlags
 	labels      map[string]string
 	annotations map[string]string
-	dryRun      string
+	dryRun      *dryrun.Flag
 	wait        bool
 	timeout     time.Duration
 }
@@ -55,7 +56,7 @@ type options struct {
 // NewCommand returns the command.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{
-		streams: streams, cluster: cluster.NewFlags(), dryRun: "none", wait: true, timeout: 5 * time.Minute,
+		streams: streams, cluster: cluster.NewFlags(), dryRun: dryrun.NewFlag(), wait: true, timeout: 5 * time.Minute,
 		print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme.Scheme),
 	}
 	command := &cobra.Command{
@@ -71,23 +72,23 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o.print.AddFlags(command)
 	command.Flags().StringToStringVarP(&o.labels, "labels", "l", nil, "Labels of the namespace, as key=value,key=value.")
 	command.Flags().StringToStringVar(&o.annotations, "annotations", nil, "Annotations of the namespace, as key=value,key=value.")
-	command.Flags().StringVar(&o.dryRun, "dry-run", o.dryRun, `"none", or "server" to have the request checked and nothing stored.`)
+	o.dryRun.AddFlag(command.Flags())
 	command.Flags().BoolVar(&o.wait, "wait", o.wait, "Wait until the namespace is open.")
 	command.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long to wait. 0: for ever.")
 	return command
 }
 
 func (o *options) run(ctx context.Context, name string) error {
-	create := metav1.CreateOptions{FieldManager: "kubectl-nsinit-create"}
-	switch o.dryRun {
-	case "none":
-	case "server":
-		create.DryRun, o.wait = []string{metav1.DryRunAll}, false
+	dry, err := o.dryRun.Options()
+	if err != nil {
+		return err
+	}
+	create := metav1.CreateOptions{FieldManager: "kubectl-nsinit-create", DryRun: dry}
+	if dry != nil {
+		o.wait = false
 		if err := o.print.Complete("%s (server dry run)"); err != nil {
 			return err
 		}
-	default:
-		return fmt.Errorf(`--dry-run=%s: give "none" or "server"`, o.dryRun)
 	}
 	if o.timeout < 0 {
 		return fmt.Errorf("--timeout=%s: give a duration that is not negative", o.timeout)

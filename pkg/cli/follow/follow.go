@@ -22,6 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/util/nscondition"
 )
 
 const (
@@ -60,12 +61,7 @@ func (s Sight) Message() string {
 
 // condition returns a condition that is True, or nil.
 func (s Sight) condition(kind corev1.NamespaceConditionType) *corev1.NamespaceCondition {
-	for i, condition := range s.Namespace.Status.Conditions {
-		if condition.Type == kind && condition.Status == corev1.ConditionTrue {
-			return &s.Namespace.Status.Conditions[i]
-		}
-	}
-	return nil
+	return nscondition.True(s.Namespace.Status.Conditions, kind)
 }
 
 // Open says whether tenants may write into the namespace.

@@ -8,13 +8,11 @@ SPDX-License-Identifier: Apache-2.0
 package preview
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -114,11 +112,7 @@ func (o *options) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	nsinit, err := versioned.NewForConfig(config)
+	core, nsinit, err := cluster.ClientsFor(config)
 	if err != nil {
 		return err
 	}
@@ -238,7 +232,7 @@ func (o *options) populations(ctx context.Context, nsinit versioned.Interface) (
 		}
 		items = list.Items
 	}
-	slices.SortFunc(items, func(a, b v1alpha1.NamespacePopulation) int { return cmp.Compare(a.Name, b.Name) })
+	population.Sort(items)
 	var populations []*population.Population
 	for _, item := range items {
 		compiled, errs := population.Compile(item.Name, &item.Spec)

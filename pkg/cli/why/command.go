@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -27,7 +26,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/output"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
 const (
@@ -125,11 +123,7 @@ func (o *options) clients() (*diagnosis.Clients, error) {
 	}
 	// Everything is listed, in versions that nobody has chosen.
 	config.WarningHandler = rest.NoWarnings{}
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	nsinit, err := versioned.NewForConfig(config)
+	core, nsinit, err := cluster.ClientsFor(config)
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func (c *Controller) step(ctx context.Context) (time.Time, error) {
 		err = c.issue(ctx, s, now)
 	case forget:
 		logger.Info("Forgetting former authorities", "former", len(s.trusted)-1)
-		err = c.storeAuthority(ctx, s.authoritySecret, s.authority, s.trusted[:0:0])
+		err = c.storeAuthority(ctx, s.authoritySecret, s.authority, nil)
 	}
 	return now, err
 }

@@ -32,3 +32,13 @@ func Set(conditions *[]corev1.NamespaceCondition, want corev1.NamespaceCondition
 	(*conditions)[i] = want
 	return true
 }
+
+// True returns the condition of a type if it is True, or nil.
+func True(conditions []corev1.NamespaceCondition, kind corev1.NamespaceConditionType) *corev1.NamespaceCondition {
+	for i := range conditions {
+		if conditions[i].Type == kind && conditions[i].Status == corev1.ConditionTrue {
+			return &conditions[i]
+		}
+	}
+	return nil
+}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/nscondition"
 )
 
 const (
@@ -73,10 +74,8 @@ func hopeless(namespace *corev1.Namespace, now time.Time) string {
 	case condition(namespace, v1alpha1.ConditionStalled) != "" && now.Sub(namespace.CreationTimestamp.Time) > patience:
 		return "this has taken for long, so do not wait here, but with kubectl wait --for=condition=Ready namespace/" + namespace.Name
 	}
-	for _, c := range namespace.Status.Conditions {
-		if c.Type == v1alpha1.ConditionInitializing && c.Reason == v1alpha1.ReasonFailed {
-			return "it will not be opened"
-		}
+	if c := nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionInitializing); c != nil && c.Reason == v1alpha1.ReasonFailed {
+		return "it will not be opened"
 	}
 	return ""
 }
@@ -86,10 +85,8 @@ func condition(namespace *corev1.Namespace, kind corev1.NamespaceConditionType) 
 	if namespace == nil {
 		return ""
 	}
-	for _, c := range namespace.Status.Conditions {
-		if c.Type == kind && c.Status == corev1.ConditionTrue {
-			return c.Message
-		}
+	if c := nscondition.True(namespace.Status.Conditions, kind); c != nil {
+		return c.Message
 	}
 	return ""
 }

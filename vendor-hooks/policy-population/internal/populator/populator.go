@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package populator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +116,7 @@ func (p *Populator) populations(ctx context.Context) ([]*population.Population, 
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the NamespacePopulations: %w", err)
 	}
-	slices.SortFunc(list.Items, func(a, b v1alpha1.NamespacePopulation) int { return cmp.Compare(a.Name, b.Name) })
+	population.Sort(list.Items)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := make(map[types.UID]compiled, len(list.Items))
