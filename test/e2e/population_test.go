@@ -127,7 +127,7 @@ func TestPopulation(t *testing.T) {
 
 	// Nobody knows what to put into it.
 	waiting := c.createNamespace(t, team).Name
-	c.waitSays(t, waiting, "there is no NamespacePopulation")
+	c.waitCondition(t, waiting, v1alpha1.ConditionInitializing, "there is no NamespacePopulation")
 
 	conditional, skipped := configMapManifest("conditional", "x"), configMapManifest("skipped", "x")
 	conditional.When, skipped.When = `creator == "e2e-alice"`, `"system:masters" in creatorGroups`
@@ -187,23 +187,6 @@ func TestPopulation(t *testing.T) {
 	})
 }
 
-// waitSays waits until the namespace's condition says something of the initializer.
-func (c *cluster) waitSays(t *testing.T, namespace, says string) {
-	t.Helper()
-	eventually(t, "the namespace says "+says, func(ctx context.Context) error {
-		n, err := c.core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, condition := range n.Status.Conditions {
-			if condition.Type == v1alpha1.ConditionInitializing && strings.Contains(condition.Message, says) {
-				return nil
-			}
-		}
-		return fmt.Errorf("its conditions are %+v", n.Status.Conditions)
-	})
-}
-
 // waitPopulation waits for the condition Applied of a population.
 func (c *cluster) waitPopulation(t *testing.T, name string, status metav1.ConditionStatus, says string) {
 	t.Helper()
@@ -236,9 +219,9 @@ func TestPopulationEscalation(t *testing.T) {
 		configMapManifest("missing", `${namespaceObject.metadata.labels["cost-centre"]}`),
 		configMapManifest("good", "good"))
 	namespace := c.createNamespace(t, c.admin).Name
-	c.waitSays(t, namespace, `escalating/root: cannot apply RoleBinding "root"`)
-	c.waitSays(t, namespace, "attempting to grant RBAC permissions not currently held")
-	c.waitSays(t, namespace, "and 4 more, see kubectl get populatednamespace "+namespace)
+	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, `escalating/root: cannot apply RoleBinding "root"`)
+	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "attempting to grant RBAC permissions not currently held")
+	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "and 4 more, see kubectl get populatednamespace "+namespace)
 	c.waitValue(t, namespace, "good", "good")
 	if !c.isClosed(t, namespace) {
 		t.Error("the namespace is open")
@@ -281,7 +264,7 @@ func TestPopulationClusterScoped(t *testing.T) {
 	t.Cleanup(func() { _, _ = c.kubectl("delete", "clusterrole", foreign) })
 	c.populated(t, "cluster-scoped", role("own", "e2e:${namespaceObject.metadata.name}"), role("foreign", foreign))
 	namespace := c.createNamespace(t, c.admin)
-	c.waitSays(t, namespace.Name, "it exists, and is not of this namespace")
+	c.waitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "it exists, and is not of this namespace")
 	got, err := c.core.RbacV1().ClusterRoles().Get(t.Context(), foreign, metav1.GetOptions{})
 	if err != nil || len(got.Rules) != 1 || len(got.OwnerReferences) != 0 {
 		t.Errorf("the foreign role is %+v, %v", got, err)

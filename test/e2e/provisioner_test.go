@@ -29,10 +29,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/initializer/conformance"
 )
 
@@ -254,7 +254,7 @@ func TestProvisionerErrors(t *testing.T) {
 	}
 	set("wrong")
 	namespace := c.createNamespace(t, c.admin).Name
-	c.waitSays(t, namespace, "was answered with 401 Unauthorized: {\"error\":{\"reason\":\"missing or wrong credentials\"")
+	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "was answered with 401 Unauthorized: {\"error\":{\"reason\":\"missing or wrong credentials\"")
 	hopeless, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("ns"), Labels: map[string]string{"e2e": "hopeless"}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -267,11 +267,11 @@ func TestProvisionerErrors(t *testing.T) {
 		return err
 	})
 	s.kill()
-	c.waitSays(t, namespace, "connection refused")
+	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "connection refused")
 	if err := secrets.Delete(t.Context(), "log-store", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.waitSays(t, namespace, "cannot read the Secret with the credentials")
+	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "cannot read the Secret with the credentials")
 	if !c.isClosed(t, namespace) {
 		t.Error("the namespace is open")
 	}
@@ -285,7 +285,7 @@ func TestProvisionerErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.waitReady(t, namespace)
-	c.waitGone(t, hopeless.Name)
+	c.waitNoNamespace(t, hopeless.Name)
 }
 
 // streamConfig makes of the documented configuration one for operations that take their time and
@@ -401,7 +401,7 @@ func TestProvisionerCrash(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		c.waitGone(t, name)
+		c.waitNoNamespace(t, name)
 	}
 	<-stopped
 	eventually(t, "nothing is left behind", func(ctx context.Context) error {
@@ -410,18 +410,6 @@ func TestProvisionerCrash(t *testing.T) {
 			err = fmt.Errorf("the log store has %v", streams)
 		}
 		return err
-	})
-}
-
-// waitGone waits until a namespace is gone.
-func (c *cluster) waitGone(t *testing.T, name string) {
-	t.Helper()
-	eventually(t, "namespace "+name+" is gone", func(ctx context.Context) error {
-		_, err := c.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is still there: %w", errors.Join(err, errors.New("(no error)")))
-		}
-		return nil
 	})
 }
 
