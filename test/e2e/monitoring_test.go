@@ -1,0 +1,160 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// scraper scrapes the programs as Prometheus does, and has Prometheus' libraries evaluate the alerts and
+// the dashboard on what it got.
+type scraper struct {
+	c       *cluster
+	dir     string
+	targets map[string]func(ctx context.Context) ([]byte, error)
+}
+
+// observed is what the alerts and the dashboard show.
+type observed struct {
+	Active  map[string][]string
+	Unknown map[string][]string
+	Empty   []string
+}
+
+func (c *cluster) newScraper(t *testing.T, initializer string) *scraper {
+	t.Helper()
+	get := func(config *rest.Config) func(ctx context.Context) ([]byte, error) {
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func(ctx context.Context) ([]byte, error) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/metrics", nil)
+			if err != nil {
+				return nil, err
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = response.Body.Close() }()
+			if response.StatusCode != http.StatusOK {
+				return nil, errors.New(response.Status)
+			}
+			return io.ReadAll(response.Body)
+		}
+	}
+	manager := c.direct(t)
+	manager.Host = fmt.Sprintf("https://127.0.0.1:%d", c.ports(t)["nsinit-controller-manager"])
+	manager.ServerName = "nsinit-apiserver.nsinit-system.svc" // both have the same certificate here
+	return &scraper{c: c, dir: t.TempDir(), targets: map[string]func(ctx context.Context) ([]byte, error){
+		"kube-apiserver":            get(c.admin),
+		"nsinit-apiserver":          get(c.direct(t)),
+		"nsinit-controller-manager": get(manager),
+		"policy-population":         get(&rest.Config{Host: "http://" + initializer}),
+	}}
+}
+
+// scrape scrapes once. What does not answer is left out.
+func (s *scraper) scrape(t *testing.T) {
+	t.Helper()
+	for job, get := range s.targets {
+		text, err := get(t.Context())
+		if err != nil {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, fmt.Sprintf("%d-%s.txt", time.Now().UnixMilli(), job)), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// observe scrapes, and evaluates.
+func (s *scraper) observe(t *testing.T) observed {
+	t.Helper()
+	s.scrape(t)
+	monitoring := filepath.Join(s.c.root, "artifacts", "deploy", "components", "service-monitor")
+	out, err := exec.CommandContext(t.Context(), filepath.Join(s.c.root, "_output", "bin", "monitoring"),
+		"--rules="+filepath.Join(monitoring, "alerts.yaml"), "--dashboard="+filepath.Join(monitoring, "dashboard.json"), "--scrapes="+s.dir).Output()
+	var found observed
+	if err := errors.Join(err, json.Unmarshal(out, &found)); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// waitActive scrapes until an alert is active.
+func (s *scraper) waitActive(t *testing.T, alert string) {
+	t.Helper()
+	eventually(t, "alert "+alert+" is active", func(context.Context) error {
+		found := s.observe(t)
+		if len(found.Active[alert]) == 0 {
+			time.Sleep(time.Second)
+			return fmt.Errorf("active are %v", found.Active)
+		}
+		t.Logf("%s: %v", alert, found.Active[alert])
+		return nil
+	})
+}
+
+// TestMonitoring: every metric of the alerts and of the dashboard is there, alerts are quiet while nothing
+// is wrong, and active when something is.
+func TestMonitoring(t *testing.T) {
+	c := connect(t)
+	tenant := c.tenant(t)
+	c.askToRetry(t, c.as("e2e-tenant"))
+	health := "127.0.0.1:" + freePort(t)
+	c.startPopulation(t, "--health-bind-address="+health)
+	s := c.newScraper(t, health)
+	s.scrape(t)
+	ignore, seconds := v1alpha1.Ignore, int32(1)
+	c.configure(t, v1alpha1.RegisteredInitializer{Name: "absent.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds}, v1alpha1.RegisteredInitializer{Name: populationInitializer})
+	namespace := c.createNamespace(t, c.admin).Name
+	_ = tenant.CoreV1().RESTClient().Post().Namespace(namespace).Resource("configmaps").MaxRetries(0).Do(t.Context()).Error() // too early
+	c.waitCurrent(t, namespace, populationInitializer)
+
+	var found observed
+	eventually(t, "every metric is there", func(context.Context) error {
+		found = s.observe(t)
+		if len(found.Unknown) > 0 {
+			return fmt.Errorf("nobody exports %v", found.Unknown)
+		}
+		return nil
+	})
+	t.Logf("shows nothing: %q", found.Empty)
+	for alert := range found.Active {
+		if alert != "NsinitDeadlinesMissed" && alert != "NsinitInitializerFails" {
+			t.Errorf("%s is active: %v", alert, found.Active[alert])
+		}
+	}
+	s.waitActive(t, "NsinitDeadlinesMissed")
+
+	c.dev(t, "stop", "nsinit-controller-manager")
+	t.Cleanup(func() { c.dev(t, "start", "nsinit-controller-manager") })
+	s.waitActive(t, "NsinitNobodyLeads")
+	c.dev(t, "start", "nsinit-controller-manager")
+
+	c.dev(t, "stop", "nsinit-apiserver")
+	t.Cleanup(func() { c.dev(t, "start", "nsinit-apiserver"); c.waitServing(t) })
+	s.waitActive(t, "NsinitUnavailable")
+}

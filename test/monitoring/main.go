@@ -1,0 +1,256 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Command monitoring evaluates the alerts of a PrometheusRule, and the queries of a dashboard, on metrics
+// that were scraped, at the time of the last of them. What it says is JSON on its standard output.
+//
+//	monitoring --rules FILE --dashboard FILE --scrapes DIRECTORY
+//
+// The folder holds the answers for /metrics, named MILLISECONDS-JOB.txt.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"sigs.k8s.io/yaml"
+)
+
+// Found is what is said.
+type Found struct {
+	// Active are the alerts whose expression holds, whatever time they wait for, with the labels of
+	// what it holds for.
+	Active map[string][]string `json:"active"`
+	// Unknown are the metrics in rules and dashboard that nobody exports, by where they are used.
+	Unknown map[string][]string `json:"unknown"`
+	// Empty are the queries of the dashboard that show nothing.
+	Empty []string `json:"empty"`
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	rules := flag.String("rules", "", "file with a PrometheusRule")
+	dashboard := flag.String("dashboard", "", "file with a dashboard of Grafana")
+	scrapes := flag.String("scrapes", "", "folder with what was scraped")
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "monitoring")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	db, err := tsdb.Open(dir, slog.New(slog.NewTextHandler(io.Discard, nil)), nil, tsdb.DefaultOptions(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	e := &evaluation{db: db, known: map[string]bool{}, found: Found{Active: map[string][]string{}, Unknown: map[string][]string{}, Empty: []string{}}}
+	e.engine = promql.NewEngine(promql.EngineOpts{MaxSamples: 10_000_000, Timeout: time.Minute, LookbackDelta: 10 * time.Second})
+	if err := errors.Join(e.load(*scrapes)); err != nil {
+		return err
+	}
+	if err := errors.Join(e.rules(*rules), e.dashboard(*dashboard)); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(e.found)
+}
+
+type evaluation struct {
+	db     *tsdb.DB
+	engine *promql.Engine
+	last   time.Time
+	known  map[string]bool
+	found  Found
+}
+
+// load reads what was scraped.
+func (e *evaluation) load(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err != nil || len(files) == 0 {
+		return errors.Join(err, fmt.Errorf("%s holds nothing that was scraped", dir))
+	}
+	slices.Sort(files)
+	for _, file := range files {
+		at, job, found := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txt"), "-")
+		milliseconds, err := strconv.ParseInt(at, 10, 64)
+		if err != nil || !found {
+			return fmt.Errorf("%s is not named MILLISECONDS-JOB.txt", file)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := e.append(milliseconds, job, text); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		e.last = time.UnixMilli(milliseconds)
+	}
+	return nil
+}
+
+func (e *evaluation) append(milliseconds int64, job string, text []byte) error {
+	appender := e.db.Appender(context.Background())
+	lines, err := textparse.New(text, "text/plain", labels.NewSymbolTable(), textparse.ParserOptions{})
+	if err != nil {
+		return err
+	}
+	for {
+		entry, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			return appender.Commit()
+		}
+		if err != nil {
+			return errors.Join(err, appender.Rollback())
+		}
+		if entry != textparse.EntrySeries {
+			continue
+		}
+		var series labels.Labels
+		lines.Labels(&series)
+		e.known[series.Get(labels.MetricName)] = true
+		builder := labels.NewBuilder(series)
+		builder.Set("job", job)
+		_, _, value := lines.Series()
+		if _, err := appender.Append(storage.SeriesRef(0), builder.Labels(), milliseconds, value); err != nil {
+			return errors.Join(err, appender.Rollback())
+		}
+	}
+}
+
+// rules evaluates the alerts. Prometheus' own check of rules finds what is wrong with them, their
+// templates included.
+func (e *evaluation) rules(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var object struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := yaml.Unmarshal(data, &object); err != nil {
+		return err
+	}
+	groups, errs := parseRules(object.Spec)
+	if len(errs) > 0 {
+		return fmt.Errorf("%s: %w", file, errors.Join(errs...))
+	}
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			result, err := e.query(rule.Alert, rule.Expr)
+			if err != nil {
+				return err
+			}
+			for _, sample := range result {
+				e.found.Active[rule.Alert] = append(e.found.Active[rule.Alert], sample.Metric.String())
+			}
+		}
+	}
+	return nil
+}
+
+func parseRules(spec []byte) (*rulefmt.RuleGroups, []error) {
+	return rulefmt.Parse(spec, false, model.UTF8Validation, parser.NewParser(parser.Options{}))
+}
+
+// variables are what Grafana puts into queries.
+var variables = strings.NewReplacer("$__rate_interval", "1m") //nolint:gochecknoglobals // a constant
+
+// dashboard evaluates the queries of every panel.
+func (e *evaluation) dashboard(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var dashboard struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			GridPos struct{ H, W, X, Y int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(data, &dashboard); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	ids := map[int]bool{}
+	for _, panel := range dashboard.Panels {
+		if ids[panel.ID] || panel.Title == "" || len(panel.Targets) == 0 || panel.GridPos.X+panel.GridPos.W > 24 {
+			return fmt.Errorf("%s: panel %d %q has the number of another, no title, no query, or is too wide", file, panel.ID, panel.Title)
+		}
+		ids[panel.ID] = true
+		for _, target := range panel.Targets {
+			result, err := e.query(panel.Title, variables.Replace(target.Expr))
+			if err != nil {
+				return err
+			}
+			if len(result) == 0 {
+				e.found.Empty = append(e.found.Empty, panel.Title+": "+target.Expr)
+			}
+		}
+	}
+	return nil
+}
+
+var histogram = regexp.MustCompile(`_(bucket|sum|count)$`)
+
+// query evaluates a query at the time of the last scrape, and notes metrics that nobody exports.
+func (e *evaluation) query(where, text string) (promql.Vector, error) {
+	expression, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", where, err)
+	}
+	unknown := map[string]bool{}
+	for _, matchers := range parser.ExtractSelectors(expression) {
+		for _, matcher := range matchers {
+			if matcher.Name == labels.MetricName && !e.known[matcher.Value] && !e.known[histogram.ReplaceAllString(matcher.Value, "_bucket")] {
+				unknown[matcher.Value] = true
+			}
+		}
+	}
+	if len(unknown) > 0 {
+		e.found.Unknown[where] = slices.Sorted(maps.Keys(unknown))
+	}
+	query, err := e.engine.NewInstantQuery(context.Background(), e.db, nil, text, e.last)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", where, err)
+	}
+	defer query.Close()
+	result := query.Exec(context.Background())
+	if result.Err != nil {
+		return nil, fmt.Errorf("%s: %w", where, result.Err)
+	}
+	vector, err := result.Vector()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", where, err)
+	}
+	return vector, nil
+}
