@@ -70,13 +70,8 @@ func (c *Cluster) buildNsinit(ctx context.Context) error {
 	if err := c.installCompletion(); err != nil {
 		return err
 	}
-	// What http-provisioner talks to, in tests and in the demo, and what evaluates alerts in tests.
-	for _, helper := range []string{"logstore", "monitoring"} {
-		if err := c.goBuild(ctx, filepath.Join(c.Root, "test", helper), helper, ".", ""); err != nil {
-			return err
-		}
-	}
-	return nil
+	// What http-provisioner talks to, in tests and in the demo.
+	return c.goBuild(ctx, filepath.Join(c.Root, "test", "logstore"), "logstore", ".", "")
 }
 
 // installCompletion puts what kubectl asks for completion beside the plugin.

@@ -55,6 +55,11 @@ func (m *runnerMetrics) register(registry metrics.KubeRegistry) error {
 			return err
 		}
 	}
+	for _, o := range []operation{initialize, finalize} {
+		for _, result := range []string{resultDone, resultError, resultFailed, resultOver} {
+			m.calls.WithLabelValues(m.name, string(o), result) // at 0: what begins at 1 has not increased, to Prometheus
+		}
+	}
 	return nil
 }
 

@@ -18,9 +18,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -93,11 +96,22 @@ func (s *scraper) scrape(t *testing.T) {
 func (s *scraper) observe(t *testing.T) observed {
 	t.Helper()
 	s.scrape(t)
+	return s.evaluate(t)
+}
+
+// evaluate evaluates what was scraped so far.
+func (s *scraper) evaluate(t *testing.T, more ...string) observed {
+	t.Helper()
 	monitoring := filepath.Join(s.c.root, "artifacts", "deploy", "components", "service-monitor")
-	out, err := exec.CommandContext(t.Context(), filepath.Join(s.c.root, "_output", "bin", "monitoring"),
-		"--rules="+filepath.Join(monitoring, "alerts.yaml"), "--dashboard="+filepath.Join(monitoring, "dashboard.json"), "--scrapes="+s.dir).Output()
+	command := exec.CommandContext(t.Context(), filepath.Join(s.c.root, "_output", "bin", "monitoring"),
+		append([]string{"--rules=" + filepath.Join(monitoring, "alerts.yaml"), "--dashboard=" + filepath.Join(monitoring, "dashboard.json"), "--scrapes=" + s.dir}, more...)...)
+	command.Stderr = t.Output()
+	out, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var found observed
-	if err := errors.Join(err, json.Unmarshal(out, &found)); err != nil {
+	if err := json.Unmarshal(out, &found); err != nil {
 		t.Fatal(err)
 	}
 	return found
@@ -117,44 +131,84 @@ func (s *scraper) waitActive(t *testing.T, alert string) {
 	})
 }
 
-// TestMonitoring: every metric of the alerts and of the dashboard is there, alerts are quiet while nothing
-// is wrong, and active when something is.
+// TestMonitoring: every metric of the alerts and of the dashboard is there, and every panel shows
+// something while namespaces are created. Alerts are quiet while nothing is wrong, and active when
+// something is.
 func TestMonitoring(t *testing.T) {
 	c := connect(t)
-	tenant := c.tenant(t)
-	c.askToRetry(t, c.as("e2e-tenant"))
+	tenant := c.as("e2e-tenant")
+	c.tenant(t)
 	health := "127.0.0.1:" + freePort(t)
+	c.populationMay(t, configMapRule())
+	population := c.populated(t, "monitored", configMapManifest("inside", "x"))
 	c.startPopulation(t, "--health-bind-address="+health)
 	s := c.newScraper(t, health)
-	s.scrape(t)
-	ignore, seconds := v1alpha1.Ignore, int32(1)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: "absent.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds}, v1alpha1.RegisteredInitializer{Name: populationInitializer})
-	namespace := c.createNamespace(t, c.admin).Name
-	_ = tenant.CoreV1().RESTClient().Post().Namespace(namespace).Resource("configmaps").MaxRetries(0).Do(t.Context()).Error() // too early
-	c.waitCurrent(t, namespace, populationInitializer)
+	c.configure(t, named(populationInitializer)...)
+	c.installRetry(t)
+
+	// A namespace every half second, into which its tenant writes too early.
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	t.Cleanup(func() { close(stop); load.Wait() })
+	load.Go(func() {
+		var names []string
+		defer func() {
+			for _, name := range names {
+				if err := c.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(500 * time.Millisecond):
+			}
+			namespace, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("ns")}}, metav1.CreateOptions{})
+			if err == nil {
+				names = append(names, namespace.Name)
+				_ = once(t.Context(), tenant, namespace.Name)
+			}
+		}
+	})
 
 	var found observed
-	eventually(t, "every metric is there", func(context.Context) error {
+	eventually(t, "every panel shows something", func(context.Context) error {
 		found = s.observe(t)
-		if len(found.Unknown) > 0 {
-			return fmt.Errorf("nobody exports %v", found.Unknown)
+		time.Sleep(time.Second)
+		if len(found.Unknown) > 0 || len(found.Empty) > 0 {
+			return fmt.Errorf("nobody exports %v, and empty are %q", found.Unknown, found.Empty)
 		}
 		return nil
 	})
-	t.Logf("shows nothing: %q", found.Empty)
-	for alert := range found.Active {
-		if alert != "NsinitDeadlinesMissed" && alert != "NsinitInitializerFails" {
-			t.Errorf("%s is active: %v", alert, found.Active[alert])
-		}
+	if len(found.Active) > 0 {
+		t.Errorf("active are %v", found.Active)
 	}
+
+	ignore, seconds := v1alpha1.Ignore, int32(1)
+	c.configure(t, v1alpha1.RegisteredInitializer{Name: "absent.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds})
 	s.waitActive(t, "NsinitDeadlinesMissed")
+
+	if err := c.nsinit.NsinitV1alpha1().NamespacePopulations().Delete(t.Context(), population.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.waitActive(t, "NsinitInitializerFails")
+
+	c.dev(t, "stop", "nsinit-apiserver")
+	t.Cleanup(func() { c.dev(t, "start", "nsinit-apiserver"); c.waitServing(t) })
+	s.waitActive(t, "NsinitUnavailable")
+	s.waitActive(t, "NsinitCannotBringForward")
+	c.dev(t, "start", "nsinit-apiserver")
+	c.waitServing(t)
 
 	c.dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.dev(t, "start", "nsinit-controller-manager") })
 	s.waitActive(t, "NsinitNobodyLeads")
 	c.dev(t, "start", "nsinit-controller-manager")
 
-	c.dev(t, "stop", "nsinit-apiserver")
-	t.Cleanup(func() { c.dev(t, "start", "nsinit-apiserver"); c.waitServing(t) })
-	s.waitActive(t, "NsinitUnavailable")
+	s.observe(t)
+	picture := filepath.Join(c.dir, "dashboard.png")
+	s.evaluate(t, "--picture="+picture)
+	t.Log("the dashboard of this run is", picture)
 }

@@ -7,9 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 // Command monitoring evaluates the alerts of a PrometheusRule, and the queries of a dashboard, on metrics
 // that were scraped, at the time of the last of them. What it says is JSON on its standard output.
 //
-//	monitoring --rules FILE --dashboard FILE --scrapes DIRECTORY
+//	monitoring --rules FILE --dashboard FILE --scrapes DIRECTORY [--picture FILE]
 //
-// The folder holds the answers for /metrics, named MILLISECONDS-JOB.txt.
+// The folder holds the answers for /metrics, named MILLISECONDS-JOB.txt. The picture (PNG) is the
+// dashboard, from the first of them to the last.
 package main
 
 import (
@@ -62,6 +63,7 @@ func run() error {
 	rules := flag.String("rules", "", "file with a PrometheusRule")
 	dashboard := flag.String("dashboard", "", "file with a dashboard of Grafana")
 	scrapes := flag.String("scrapes", "", "folder with what was scraped")
+	picture := flag.String("picture", "", "file to draw the dashboard to")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "monitoring")
 	if err != nil {
@@ -75,11 +77,16 @@ func run() error {
 	defer func() { _ = db.Close() }()
 	e := &evaluation{db: db, known: map[string]bool{}, found: Found{Active: map[string][]string{}, Unknown: map[string][]string{}, Empty: []string{}}}
 	e.engine = promql.NewEngine(promql.EngineOpts{MaxSamples: 10_000_000, Timeout: time.Minute, LookbackDelta: 10 * time.Second})
-	if err := errors.Join(e.load(*scrapes)); err != nil {
+	if err := e.load(*scrapes); err != nil {
 		return err
 	}
 	if err := errors.Join(e.rules(*rules), e.dashboard(*dashboard)); err != nil {
 		return err
+	}
+	if *picture != "" {
+		if err := e.draw(*dashboard, *picture); err != nil {
+			return err
+		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(e.found)
 }
@@ -87,6 +94,7 @@ func run() error {
 type evaluation struct {
 	db     *tsdb.DB
 	engine *promql.Engine
+	first  time.Time
 	last   time.Time
 	known  map[string]bool
 	found  Found
@@ -113,6 +121,9 @@ func (e *evaluation) load(dir string) error {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		e.last = time.UnixMilli(milliseconds)
+		if e.first.IsZero() {
+			e.first = e.last
+		}
 	}
 	return nil
 }
@@ -136,9 +147,11 @@ func (e *evaluation) append(milliseconds int64, job string, text []byte) error {
 		}
 		var series labels.Labels
 		lines.Labels(&series)
-		e.known[series.Get(labels.MetricName)] = true
+		e.known[series.Get(model.MetricNameLabel)] = true
 		builder := labels.NewBuilder(series)
-		builder.Set("job", job)
+		for _, label := range []string{"job", "instance", "pod"} { // there is one of each
+			builder.Set(label, job)
+		}
 		_, _, value := lines.Series()
 		if _, err := appender.Append(storage.SeriesRef(0), builder.Labels(), milliseconds, value); err != nil {
 			return errors.Join(err, appender.Rollback())
@@ -184,25 +197,36 @@ func parseRules(spec []byte) (*rulefmt.RuleGroups, []error) {
 // variables are what Grafana puts into queries.
 var variables = strings.NewReplacer("$__rate_interval", "1m") //nolint:gochecknoglobals // a constant
 
+// panel is a panel of a dashboard of Grafana.
+type panel struct {
+	ID          int
+	Type        string
+	Title       string
+	GridPos     struct{ H, W, X, Y int }
+	Targets     []struct{ Expr, LegendFormat string }
+	FieldConfig struct{ Defaults struct{ Unit string } }
+}
+
+func readPanels(file string) ([]panel, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var dashboard struct{ Panels []panel }
+	if err := json.Unmarshal(data, &dashboard); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return dashboard.Panels, nil
+}
+
 // dashboard evaluates the queries of every panel.
 func (e *evaluation) dashboard(file string) error {
-	data, err := os.ReadFile(file)
+	panels, err := readPanels(file)
 	if err != nil {
 		return err
 	}
-	var dashboard struct {
-		Panels []struct {
-			ID      int
-			Title   string
-			GridPos struct{ H, W, X, Y int }
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal(data, &dashboard); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
 	ids := map[int]bool{}
-	for _, panel := range dashboard.Panels {
+	for _, panel := range panels {
 		if ids[panel.ID] || panel.Title == "" || len(panel.Targets) == 0 || panel.GridPos.X+panel.GridPos.W > 24 {
 			return fmt.Errorf("%s: panel %d %q has the number of another, no title, no query, or is too wide", file, panel.ID, panel.Title)
 		}
@@ -231,7 +255,7 @@ func (e *evaluation) query(where, text string) (promql.Vector, error) {
 	unknown := map[string]bool{}
 	for _, matchers := range parser.ExtractSelectors(expression) {
 		for _, matcher := range matchers {
-			if matcher.Name == labels.MetricName && !e.known[matcher.Value] && !e.known[histogram.ReplaceAllString(matcher.Value, "_bucket")] {
+			if matcher.Name == model.MetricNameLabel && !e.known[matcher.Value] && !e.known[histogram.ReplaceAllString(matcher.Value, "_bucket")] {
 				unknown[matcher.Value] = true
 			}
 		}

@@ -8,6 +8,8 @@ package lifecycle
 
 import (
 	"k8s.io/component-base/metrics"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // Metrics are the metrics of the controller.
@@ -66,6 +68,9 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 		if err := register(metric); err != nil {
 			return err
 		}
+	}
+	for _, policy := range []v1alpha1.FailurePolicyType{v1alpha1.Fail, v1alpha1.Ignore} {
+		m.deadlines.WithLabelValues(string(policy)) // at 0: what begins at 1 has not increased, to Prometheus
 	}
 	return nil
 }

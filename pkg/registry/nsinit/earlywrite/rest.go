@@ -55,13 +55,25 @@ func NewMetrics() *Metrics {
 
 // Register registers the metrics.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	return register(m.answers)
+	if err := register(m.answers); err != nil {
+		return err
+	}
+	for _, label := range []string{later, never} {
+		m.answers.WithLabelValues(label) // at 0: what begins at 1 has not increased, to Prometheus
+	}
+	return nil
 }
 
+// What is answered, as the label answer tells.
+const (
+	later = "later"
+	never = "never"
+)
+
 func (m *Metrics) count(response *admissionv1.AdmissionResponse) {
-	label := "later"
+	label := later
 	if response.Result.Details.RetryAfterSeconds == 0 {
-		label = "never"
+		label = never
 	}
 	m.answers.WithLabelValues(label).Inc()
 }
