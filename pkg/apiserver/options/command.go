@@ -31,7 +31,10 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return o.Registry.Set()
+			if err := o.Registry.Set(); err != nil {
+				return fmt.Errorf("--emulated-version or --feature-gates: %w", err)
+			}
+			return nil
 		},
 		RunE: func(command *cobra.Command, _ []string) error {
 			verflag.PrintAndExitIfRequested()

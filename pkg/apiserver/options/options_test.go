@@ -7,10 +7,13 @@ SPDX-License-Identifier: Apache-2.0
 package options
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/nsinit/nsinit/pkg/version"
 )
 
 // completed parses flags and completes the options.
@@ -79,5 +82,32 @@ func TestAdmissionChain(t *testing.T) {
 	}
 	if got := strings.Join(o.Recommended.Admission.RecommendedPluginOrder, " "); got != "NamespaceRecordProtection NamespaceRecordLifecycle NamespaceInitializers" {
 		t.Errorf("order: %s", got)
+	}
+}
+
+// TestEmulatedVersion: a server that emulates a former version has none of the features that came later,
+// and none emulates a version that is not known yet.
+func TestEmulatedVersion(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		err  string
+	}{
+		"this version":                   {[]string{"--emulated-version=nsinit=" + version.Binary, "--feature-gates=nsinit:FailPolicyOnCreate=true"}, ""},
+		"the one before":                 {[]string{"--emulated-version=nsinit=0.0"}, ""},
+		"a feature it does not have yet": {[]string{"--emulated-version=nsinit=0.0", "--feature-gates=nsinit:FailPolicyOnCreate=true"}, "cannot set feature gate FailPolicyOnCreate to true"},
+		"a later one":                    {[]string{"--emulated-version=nsinit=99.0"}, "emulation version 99.0 is not between"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := New()
+			flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+			o.AddFlags(flags)
+			if err := flags.Parse(test.args); err != nil {
+				t.Fatal(err)
+			}
+			err := errors.Join(o.Registry.Set(), errors.Join(o.Registry.Validate()...))
+			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+				t.Errorf("got %v, want %q", err, test.err)
+			}
+		})
 	}
 }

@@ -1,0 +1,165 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package apiserver_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
+	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+)
+
+// storeFormer stores what a former version stored, as it was in its etcd: files in testdata, whose paths
+// are the keys.
+func storeFormer(t *testing.T, dir, version string) {
+	t.Helper()
+	etcd := filepath.Join(dir, "etcd")
+	server, err := embeddedetcd.Start(t.Context(), etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	endpoint, err := embeddedetcd.Endpoint(etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	stored := os.DirFS(filepath.Join("testdata", version))
+	err = fs.WalkDir(stored, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		value, err := fs.ReadFile(stored, path)
+		if err != nil {
+			return err
+		}
+		_, err = client.Put(t.Context(), "/registry/nsinit.dev/nsinit.dev/"+path, string(value))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUpgrade: what a former version stored is read, in whatever state a namespace was, and goes on from
+// there. v0.0 wrote these records before turns had a start of their own, and before the storage had
+// an identity.
+func TestUpgrade(t *testing.T) {
+	const quota, network = "quota.example.com", "network.example.com"
+	dir := testserver.Dir(t)
+	storeFormer(t, dir, "v0.0")
+	server := testserver.StartIn(t, dir)
+	client := server.Client(t, "admin").NsinitV1alpha1()
+
+	configuration, err := client.NamespaceInitializerConfigurations().Get(t.Context(), "platform", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := initializerNames(configuration); !slices.Equal(names, []string{quota, network}) || *configuration.Initializers[0].FailurePolicy != v1alpha1.Ignore ||
+		*configuration.Initializers[0].TimeoutSeconds != 600 || !configuration.Initializers[1].Finalizer || configuration.Status.Phase != v1alpha1.ConfigurationActive {
+		t.Errorf("the configuration is %+v", configuration)
+	}
+
+	records := map[string]*v1alpha1.NamespaceLifecycle{}
+	for name, want := range map[string]struct {
+		phase      v1alpha1.LifecyclePhase
+		current    string
+		pending    int
+		finalizers int
+	}{
+		"waiting": {v1alpha1.LifecycleInitializing, quota, 2, 2},
+		"turn":    {v1alpha1.LifecycleInitializing, network, 1, 2},
+		"open":    {v1alpha1.LifecycleActive, "", 0, 2},
+		"failed":  {v1alpha1.LifecycleTerminating, "", 2, 1},
+		"ending":  {v1alpha1.LifecycleTerminating, "", 0, 1},
+	} {
+		record, err := client.NamespaceLifecycles().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record.Status.Phase != want.phase || record.Status.CurrentInitializer != want.current ||
+			pending(record) != want.pending || len(record.Spec.Finalizers) != want.finalizers || record.Spec.NamespaceUID == "" {
+			t.Errorf("%s: %+v %+v", name, record.Spec, record.Status)
+		}
+		server.Core.SetNamespace(testserver.Namespace(name, record.Spec.NamespaceUID, want.phase == v1alpha1.LifecycleInitializing))
+		records[name] = record
+	}
+	if result := records["failed"].Spec.Initializers.Result; result == nil || result.Message != "no quota is left" || result.Code != 403 {
+		t.Errorf("the result of the failed one is %+v", result)
+	}
+	progress := records["waiting"].Status.Initializers
+	if want := progress[1].StartTime.Add(10 * time.Minute); !progress[1].Deadline.Time.Equal(want) {
+		t.Errorf("the deadline is %v, want %v", progress[1].Deadline, want)
+	}
+
+	// They go on.
+	for _, name := range []string{quota, network} {
+		record, err := client.NamespaceLifecycles().Get(t.Context(), "waiting", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record.Status.CurrentInitializer != name {
+			t.Fatalf("it is the turn of %q, want %q", record.Status.CurrentInitializer, name)
+		}
+		done := record.DeepCopy()
+		done.Spec.Initializers.Pending = done.Spec.Initializers.Pending[1:]
+		if err := write(client.RESTClient(), "PUT", "namespacelifecycles", "initialize", record, done); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record, err := client.NamespaceLifecycles().Get(t.Context(), "waiting", metav1.GetOptions{})
+	if err != nil || record.Status.Phase != v1alpha1.LifecycleActive {
+		t.Errorf("after both: %+v %v", record, err)
+	}
+	released := records["ending"].DeepCopy()
+	released.Spec.Finalizers = nil
+	if err := write(client.RESTClient(), "PUT", "namespacelifecycles", "finalize", records["ending"], released); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.NamespaceLifecycles().Get(t.Context(), "ending", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what nobody holds any more: %v", err)
+	}
+
+	// A new namespace gets its plan from the former configuration.
+	server.Core.SetNamespace(testserver.Namespace("new", "new", true))
+	created, err := client.NamespaceLifecycles().Create(t.Context(), testserver.Record("new", types.UID("new")), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if created.Status.CurrentInitializer == "" || pending(created) < 2 {
+		t.Errorf("new: %+v", created)
+	}
+}
+
+func pending(record *v1alpha1.NamespaceLifecycle) int {
+	if record.Spec.Initializers == nil {
+		return 0
+	}
+	return len(record.Spec.Initializers.Pending)
+}
+
+func initializerNames(configuration *v1alpha1.NamespaceInitializerConfiguration) (names []string) {
+	for _, initializer := range configuration.Initializers {
+		names = append(names, initializer.Name)
+	}
+	return names
+}
