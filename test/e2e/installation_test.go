@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,10 +34,27 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
+// webhookStamps says whether the stamp has to be a webhook, as docs/install.md says.
+func (c *cluster) webhookStamps(t *testing.T) bool {
+	t.Helper()
+	version, err := c.core.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	minor, err := strconv.Atoi(version.Minor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return minor < 36
+}
+
 // overlay writes a kustomization of what is delivered in artifacts/deploy/overlays, reached on
 // loopback, and returns its folder.
-func (c *cluster) overlay(t *testing.T, name, more string) string {
+func (c *cluster) overlay(t *testing.T, name, more string, components ...string) string {
 	t.Helper()
+	if c.webhookStamps(t) {
+		components = append(components, "../../components/stamp-webhook")
+	}
 	copied, err := os.MkdirTemp(c.dir, "artifacts") // as long as the control plane
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +70,7 @@ func (c *cluster) overlay(t *testing.T, name, more string) string {
 kind: Kustomization
 sortOptions: {order: fifo}
 resources: [../%s]
+components: [%s]
 patches:
 - patch: |-
     apiVersion: apiregistration.k8s.io/v1
@@ -63,7 +82,7 @@ patches:
     kind: Service
     metadata: {name: nsinit-apiserver, namespace: nsinit-system}
     spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
-%s`, name, c.ports(t)["nsinit-apiserver"], more)
+%s`, name, strings.Join(components, ", "), c.ports(t)["nsinit-apiserver"], more)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +165,9 @@ func TestInstallation(t *testing.T) {
 	}
 	i.node = i.startNode(t, map[string]string{"nsinit:dev": filepath.Join(i.root, "_output", "bin"), "nsinit:" + nextVersion: next})
 	i.words = map[string]string{overlayEmbedded: i.overlay(t, "embedded", "")}
+	if i.webhookStamps(t) {
+		i.words["artifacts/policies/stamp.yaml"] = "artifacts/deploy/components/stamp-webhook/webhook.yaml"
+	}
 	i.balance(t, func() []string { return i.node.addresses("nsinit-apiserver") })
 	old := i.newNamespace(t)
 
@@ -245,7 +267,7 @@ func (i *installation) delivered(t *testing.T) {
 	}
 	workloads := 0
 	for _, name := range []string{"embedded", "ha", "embedded-cert-manager", "ha-cert-manager"} {
-		dir := i.overlay(t, name, "components: [../../components/service-monitor]\n")
+		dir := i.overlay(t, name, "", "../../components/service-monitor")
 		manifests, err := i.kubectl("kustomize", dir)
 		if err != nil {
 			t.Fatal(err)
