@@ -8,12 +8,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,30 +71,9 @@ func (c *Cluster) logStoreURL() string {
 
 // indices returns what the log store has, in JSON.
 func (c *Cluster) indices(ctx context.Context) (string, error) {
-	ca, err := os.ReadFile(c.pki().Cert("nsinit-ca"))
+	body, err := c.get(ctx, c.logStoreURL()+"/_cat/indices", "nsinit-ca", nil, url.UserPassword("elastic", logStorePassword))
 	if err != nil {
 		return "", err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.logStoreURL()+"/_cat/indices", nil)
-	if err != nil {
-		return "", err
-	}
-	request.SetBasicAuth("elastic", logStorePassword)
-	response, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return "", err
-	}
-	if response.StatusCode != http.StatusOK {
-		return "", errors.New("the log store answers " + response.Status)
 	}
 	return strings.TrimSpace(string(body)), nil
 }

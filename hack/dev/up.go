@@ -13,7 +13,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,27 +165,34 @@ func (c *Cluster) etcdHealthy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ca, err := os.ReadFile(c.pki().Cert("etcd-ca"))
+	_, err = c.get(ctx, c.url("etcd")+"/health", "etcd-ca", []tls.Certificate{pair}, nil)
+	return err
+}
+
+// get asks a program that is not behind kube-apiserver, whose certificate is of one of the authorities here.
+func (c *Cluster) get(ctx context.Context, address, authority string, certificates []tls.Certificate, user *url.Userinfo) ([]byte, error) {
+	ca, err := os.ReadFile(c.pki().Cert(authority))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url("etcd")+"/health", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	request.URL.User = user
 	response, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("etcd answers %s", response.Status)
+		return nil, fmt.Errorf("%s answers %s", address, response.Status)
 	}
-	return nil
+	return io.ReadAll(response.Body)
 }
 
 // nsinit installs and starts nsinit. The controller comes last, so that the gate can be

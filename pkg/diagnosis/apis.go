@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -64,16 +65,14 @@ func unavailable(service *apiregistrationv1.APIService) (string, *metav1.Time) {
 	if service.Spec.Service == nil {
 		return "", nil
 	}
-	for _, condition := range service.Status.Conditions {
-		if condition.Type != apiregistrationv1.Available {
-			continue
-		}
-		if condition.Status == apiregistrationv1.ConditionTrue {
-			return "", nil
-		}
+	switch condition := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available); {
+	case condition == nil:
+		return "kube-apiserver has not tried it yet", &service.CreationTimestamp
+	case condition.Status == apiregistrationv1.ConditionTrue:
+		return "", nil
+	default:
 		return fmt.Sprintf("%s: %s", condition.Reason, condition.Message), &condition.LastTransitionTime
 	}
-	return "kube-apiserver has not tried it yet", &service.CreationTimestamp
 }
 
 func (e *examination) foundAPI(service *apiregistrationv1.APIService, ours bool, reason string, since *metav1.Time) {

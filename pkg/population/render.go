@@ -65,8 +65,12 @@ func Render(populations []*Population, namespace *corev1.Namespace) []Object {
 // it gets, or might.
 func (m *manifest) render(population string, variables map[string]any) (*unstructured.Unstructured, bool, error) {
 	if m.when != nil {
-		if holds, err := m.when.Holds(variables); err != nil || !holds {
-			return nil, err != nil, wrap(err, m.path.Child("when").String())
+		holds, err := m.when.Holds(variables)
+		if err != nil {
+			return nil, true, fmt.Errorf("%s: %w", m.path.Child("when"), err)
+		}
+		if !holds {
+			return nil, false, nil
 		}
 	}
 	rendered, err := m.template.Render(variables)
@@ -82,11 +86,4 @@ func (m *manifest) render(population string, variables map[string]any) (*unstruc
 	with[v1alpha1.LabelPopulation] = population
 	content.SetLabels(with)
 	return content, true, nil
-}
-
-func wrap(err error, what string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }

@@ -10,7 +10,6 @@ package e2e
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,16 +22,7 @@ import (
 func TestConformance(t *testing.T) {
 	c := connect(t)
 	const name = "policy-population.nsinit.dev"
-	example := filepath.Join(c.root, "artifacts", "examples", "policy-population.yaml")
-	if out, err := c.kubectl("apply", "-f", example); err != nil {
-		t.Fatal(err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := c.kubectl("delete", "-f", example); err != nil {
-			t.Error(err, out)
-		}
-		c.waitInForce(t)
-	})
+	c.populatedAsInExample(t)
 	c.waitInForce(t)
 	conformance.Run(t, conformance.Suite{
 		Config: c.admin,

@@ -67,6 +67,22 @@ func (c *cluster) populated(t *testing.T, name string, manifests ...v1alpha1.Pop
 	return population
 }
 
+// populatedAsInExample registers policy-population and populates namespaces as the example does, until the
+// test ends.
+func (c *cluster) populatedAsInExample(t *testing.T) {
+	t.Helper()
+	example := filepath.Join(c.root, "artifacts", "examples", "policy-population.yaml")
+	if out, err := c.kubectl("apply", "-f", example); err != nil {
+		t.Fatal(err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := c.kubectl("delete", "-f", example); err != nil {
+			t.Error(err, out)
+		}
+		c.waitInForce(t)
+	})
+}
+
 // change changes the spec of a population.
 func (c *cluster) change(t *testing.T, name string, change func(*v1alpha1.NamespacePopulationSpec)) {
 	t.Helper()

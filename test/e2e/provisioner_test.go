@@ -45,7 +45,7 @@ const (
 type logStore struct {
 	c       *cluster
 	t       *testing.T
-	dir     string
+	dir, ca string
 	args    []string
 	mu      sync.Mutex
 	command *exec.Cmd
@@ -70,7 +70,7 @@ func (c *cluster) startLogStore(t *testing.T, takes time.Duration) *logStore {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	s := &logStore{c: c, t: t, dir: dir, client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}}
+	s := &logStore{c: c, t: t, dir: dir, ca: string(ca), client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}}
 	s.args = []string{"--data-dir=" + filepath.Join(dir, "pg"), "--password=" + logStorePassword, "--takes=" + takes.String(),
 		"--tls-cert-file=" + filepath.Join(c.dir, "pki", "logstore.crt"), "--tls-private-key-file=" + filepath.Join(c.dir, "pki", "logstore.key")}
 	address := s.start("127.0.0.1:0")
@@ -81,15 +81,20 @@ func (c *cluster) startLogStore(t *testing.T, takes time.Duration) *logStore {
 		_ = os.RemoveAll(dir)
 	})
 
-	// Its credentials, where http-provisioner expects them.
 	secrets := c.core.CoreV1().Secrets("nsinit-system")
 	_ = secrets.Delete(t.Context(), "log-store", metav1.DeleteOptions{})
-	if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "log-store"},
-		StringData: map[string]string{"username": "elastic", "password": logStorePassword, "ca.crt": string(ca)}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.writeCredentials(t)
 	t.Cleanup(func() { _ = secrets.Delete(context.Background(), "log-store", metav1.DeleteOptions{}) })
 	return s
+}
+
+// writeCredentials writes its credentials where http-provisioner expects them.
+func (s *logStore) writeCredentials(t *testing.T) {
+	t.Helper()
+	if _, err := s.c.core.CoreV1().Secrets("nsinit-system").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "log-store"},
+		StringData: map[string]string{"username": "elastic", "password": logStorePassword, "ca.crt": s.ca}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // start starts it, and returns where it listens once it does.
@@ -276,14 +281,7 @@ func TestProvisionerErrors(t *testing.T) {
 		t.Error("the namespace is open")
 	}
 	s.start("")
-	ca, err := os.ReadFile(filepath.Join(c.dir, "pki", "nsinit-ca.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "log-store"},
-		StringData: map[string]string{"username": "elastic", "password": logStorePassword, "ca.crt": string(ca)}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.writeCredentials(t)
 	c.waitReady(t, namespace)
 	c.waitNoNamespace(t, hopeless.Name)
 }

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -38,16 +37,7 @@ func TestBothStories(t *testing.T) {
 	c := connect(t)
 	ctx := t.Context()
 	s := c.startLogStore(t, 0)
-	example := filepath.Join(c.root, "artifacts", "examples", "policy-population.yaml")
-	if out, err := c.kubectl("apply", "-f", example); err != nil {
-		t.Fatal(err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := c.kubectl("delete", "-f", example); err != nil {
-			t.Error(err, out)
-		}
-		c.waitInForce(t)
-	})
+	c.populatedAsInExample(t)
 	starts := []func() *os.Process{s.provision(t, nil), func() *os.Process { return c.startPopulation(t) }}
 	hooks := []*os.Process{starts[0](), starts[1]()}
 	c.waitRegistered(t)

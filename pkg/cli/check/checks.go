@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -140,11 +141,9 @@ func (i *inspection) api(ctx context.Context) {
 		return
 	}
 	state, message := Problem, "kube-apiserver has not tried it yet"
-	for _, condition := range service.Status.Conditions {
-		if condition.Type == apiregistrationv1.Available {
-			if message = fmt.Sprintf("%s: %s", condition.Reason, condition.Message); condition.Status == apiregistrationv1.ConditionTrue {
-				state, message = OK, "available"
-			}
+	if condition := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available); condition != nil {
+		if message = fmt.Sprintf("%s: %s", condition.Reason, condition.Message); condition.Status == apiregistrationv1.ConditionTrue {
+			state, message = OK, "available"
 		}
 	}
 	remedy := ""

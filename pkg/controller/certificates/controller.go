@@ -234,14 +234,14 @@ func (c *Controller) issue(ctx context.Context, s *stored, now time.Time) error 
 
 // store writes a Secret that was read before. Somebody else's write in between is a conflict.
 func (c *Controller) store(ctx context.Context, secret *corev1.Secret, name string, kind corev1.SecretType, data map[string][]byte) error {
-	secrets, options := c.Core.CoreV1().Secrets(c.options.Namespace), Name
+	secrets := c.Core.CoreV1().Secrets(c.options.Namespace)
 	if secret == nil {
-		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: kind, Data: data}, metav1.CreateOptions{FieldManager: options})
+		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: kind, Data: data}, metav1.CreateOptions{FieldManager: Name})
 		return err
 	}
 	secret = secret.DeepCopy()
 	secret.Data = data
-	_, err := secrets.Update(ctx, secret, metav1.UpdateOptions{FieldManager: options})
+	_, err := secrets.Update(ctx, secret, metav1.UpdateOptions{FieldManager: Name})
 	return err
 }
 

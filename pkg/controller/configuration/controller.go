@@ -28,6 +28,7 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/absent"
+	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -112,10 +113,7 @@ func handler(f func(any)) cache.ResourceEventHandler {
 
 // recordChanged counts the configurations of a record's plan again, soon.
 func (c *Controller) recordChanged(object any) {
-	if deleted, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = deleted.Obj
-	}
-	record, ok := object.(*v1alpha1.NamespaceLifecycle)
+	record, ok := tombstone.Object[*v1alpha1.NamespaceLifecycle](object)
 	if !ok {
 		return
 	}

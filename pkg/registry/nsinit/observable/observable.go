@@ -40,13 +40,11 @@ type Kind[T any] struct {
 	New, NewList func() runtime.Object
 	// KeepSpec and KeepStatus copy one part of an object.
 	KeepSpec, KeepStatus func(to, from T)
-	// ClearStatus empties the status of a new object.
-	ClearStatus func(T)
 	// SameSpec compares what counts for the generation.
 	SameSpec func(a, b T) bool
 	// Validate checks an object; old is nil for a new one. What every object has is checked
 	// already, except for the metadata.
-	Validate func(ctx context.Context, object, old T) field.ErrorList
+	Validate func(object, old T) field.ErrorList
 	// Table prints it.
 	Table rest.TableConvertor
 }
@@ -113,14 +111,14 @@ func (*strategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 
 // PrepareForCreate takes no status from whoever creates the object.
 func (s *strategy[T]) PrepareForCreate(_ context.Context, object runtime.Object) {
-	s.kind.ClearStatus(object.(T))
+	s.kind.KeepStatus(object.(T), s.kind.New().(T))
 	object.(T).SetGeneration(1)
 }
 
 // Validate implements rest.RESTCreateStrategy.
-func (s *strategy[T]) Validate(ctx context.Context, object runtime.Object) field.ErrorList {
+func (s *strategy[T]) Validate(_ context.Context, object runtime.Object) field.ErrorList {
 	var none T
-	return s.kind.Validate(ctx, object.(T), none)
+	return s.kind.Validate(object.(T), none)
 }
 
 // PrepareForUpdate keeps the status, and counts the changes of the rest.
@@ -134,8 +132,8 @@ func (s *strategy[T]) PrepareForUpdate(_ context.Context, object, old runtime.Ob
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
-func (s *strategy[T]) ValidateUpdate(ctx context.Context, object, old runtime.Object) field.ErrorList {
-	return s.kind.Validate(ctx, object.(T), old.(T))
+func (s *strategy[T]) ValidateUpdate(_ context.Context, object, old runtime.Object) field.ErrorList {
+	return s.kind.Validate(object.(T), old.(T))
 }
 
 // statusStrategy is that of the subresource.

@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -206,7 +205,7 @@ func (c *compiler) request(r *Request, expect string, path *field.Path) Compiled
 		compiled.Headers[name] = c.text(r.Headers[name], path.Child("headers").Key(name))
 	}
 	if r.Body != nil {
-		body, errs := c.Template(plain(r.Body), path.Child("body"))
+		body, errs := c.Template(r.Body, path.Child("body"))
 		compiled.Body = body
 		c.add(errs...)
 	}
@@ -218,19 +217,6 @@ func (c *compiler) request(r *Request, expect string, path *field.Path) Compiled
 		compiled.FailWhen = c.condition(r.FailWhen, path.Child("failWhen"))
 	}
 	return compiled
-}
-
-// plain makes of what a YAML library yields what JSON knows.
-func plain(value any) any {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return value
-	}
-	var result any
-	if json.Unmarshal(data, &result) != nil {
-		return value
-	}
-	return result
 }
 
 func (c *compiler) publication(p *Publication, path *field.Path) CompiledPublication {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/tombstone"
 )
 
 // followed are the resources whose objects are watched, while the Keeper runs.
@@ -95,10 +96,7 @@ func (k *Keeper) watch(ctx context.Context, resource schema.GroupVersionResource
 
 // objectChanged looks at the namespace of an object.
 func (k *Keeper) objectChanged(object any) {
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	metadata, ok := object.(metav1.Object)
+	metadata, ok := tombstone.Object[metav1.Object](object)
 	if !ok {
 		return
 	}

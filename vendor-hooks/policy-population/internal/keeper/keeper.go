@@ -29,6 +29,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -169,10 +170,7 @@ func (k *Keeper) recordUpdated(old, updated any) {
 
 // recordChanged has the status of the record's populations told anew.
 func (k *Keeper) recordChanged(object any) {
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	record, ok := object.(*v1alpha1.PopulatedNamespace)
+	record, ok := tombstone.Object[*v1alpha1.PopulatedNamespace](object)
 	if !ok {
 		return
 	}

@@ -8,7 +8,6 @@ SPDX-License-Identifier: Apache-2.0
 package storage
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -32,20 +31,19 @@ func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, clock clock.P
 	type kind = *nsinit.NamespacePopulation
 	return observable.New(observable.Kind[kind]{
 		Resource: "namespacepopulations", Singular: "namespacepopulation", ShortNames: []string{"nspop"},
-		New:         func() runtime.Object { return &nsinit.NamespacePopulation{} },
-		NewList:     func() runtime.Object { return &nsinit.NamespacePopulationList{} },
-		KeepSpec:    func(to, from kind) { to.Spec = from.Spec },
-		KeepStatus:  func(to, from kind) { to.Status = from.Status },
-		ClearStatus: func(p kind) { p.Status = nsinit.NamespacePopulationStatus{} },
-		SameSpec:    func(a, b kind) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-		Validate:    validate,
-		Table:       newTable(clock),
+		New:        func() runtime.Object { return &nsinit.NamespacePopulation{} },
+		NewList:    func() runtime.Object { return &nsinit.NamespacePopulationList{} },
+		KeepSpec:   func(to, from kind) { to.Spec = from.Spec },
+		KeepStatus: func(to, from kind) { to.Status = from.Status },
+		SameSpec:   func(a, b kind) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+		Validate:   validate,
+		Table:      newTable(clock),
 	}, scheme, getter)
 }
 
 // validate checks a population. Its expressions are compiled whenever they change, so that
 // whoever writes them learns what is wrong, and not the namespaces.
-func validate(_ context.Context, updated, old *nsinit.NamespacePopulation) field.ErrorList {
+func validate(updated, old *nsinit.NamespacePopulation) field.ErrorList {
 	errs := validation.ValidateNamespacePopulation(updated, old)
 	if old != nil && equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
 		return errs

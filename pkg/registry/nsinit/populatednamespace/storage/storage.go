@@ -8,14 +8,12 @@ SPDX-License-Identifier: Apache-2.0
 package storage
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/utils/clock"
 
@@ -30,16 +28,13 @@ func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, clock clock.P
 	type kind = *nsinit.PopulatedNamespace
 	return observable.New(observable.Kind[kind]{
 		Resource: "populatednamespaces", Singular: "populatednamespace", ShortNames: []string{"popns"},
-		New:         func() runtime.Object { return &nsinit.PopulatedNamespace{} },
-		NewList:     func() runtime.Object { return &nsinit.PopulatedNamespaceList{} },
-		KeepSpec:    func(to, from kind) { to.Spec = from.Spec },
-		KeepStatus:  func(to, from kind) { to.Status = from.Status },
-		ClearStatus: func(p kind) { p.Status = nsinit.PopulatedNamespaceStatus{} },
-		SameSpec:    func(a, b kind) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-		Validate: func(_ context.Context, updated, old kind) field.ErrorList {
-			return validation.ValidatePopulatedNamespace(updated, old)
-		},
-		Table: newTable(clock),
+		New:        func() runtime.Object { return &nsinit.PopulatedNamespace{} },
+		NewList:    func() runtime.Object { return &nsinit.PopulatedNamespaceList{} },
+		KeepSpec:   func(to, from kind) { to.Spec = from.Spec },
+		KeepStatus: func(to, from kind) { to.Status = from.Status },
+		SameSpec:   func(a, b kind) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
+		Validate:   validation.ValidatePopulatedNamespace,
+		Table:      newTable(clock),
 	}, scheme, getter)
 }
 
