@@ -77,7 +77,7 @@ func (i *installation) everything(t *testing.T) (end func()) {
 	creator.Go(func() {
 		var names []string
 		for ; creating.Err() == nil; time.Sleep(400 * time.Millisecond) {
-			namespace, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}, metav1.CreateOptions{})
+			namespace, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("rights")}}, metav1.CreateOptions{})
 			if err == nil {
 				names = append(names, namespace.Name)
 			}
