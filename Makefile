@@ -65,14 +65,15 @@ e2e: dev ## Run the end-to-end tests, or those that match RUN, on a control plan
 	  $(DEV) --dir $(OUTPUT)/e2e up; \
 	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 45m -v -run '$(RUN)' ./test/e2e/...
 
-# What depends on kube-apiserver: admission, audit, and what is asked of it through the aggregation layer.
+# What depends on kube-apiserver: admission, audit, what is asked of it through the aggregation layer, and
+# the installation.
 VERSIONS ?= v1.34 v1.35 v1.36
 .PHONY: test-versions
 test-versions: ## Run the end-to-end tests of what depends on Kubernetes on each of VERSIONS.
 	@for version in $(VERSIONS); do \
 	  echo "==> Kubernetes $$version"; \
 	  NSINIT_DEV_KUBERNETES=$$version $(MAKE) --no-print-directory e2e \
-	    RUN='^(TestStamp|TestStampAgain|TestStampIdentity|TestGate|TestGateMessage|TestGuard.*|TestExemptions.*|TestWithoutExemptions|TestRecordCannotBePreset|TestStory|TestFailure|TestParticipant|TestNameReuse|TestAudit|TestApplyJustWorks|TestEarlyWrites|TestPopulation|TestSystemControllersMayInitialize|TestSecurityMatrix|TestWhyInitializing|TestPluginCheck)$$'; \
+	    RUN='^(TestStamp|TestStampAgain|TestStampIdentity|TestGate|TestGateMessage|TestGuard.*|TestExemptions.*|TestWithoutExemptions|TestRecordCannotBePreset|TestStory|TestFailure|TestParticipant|TestNameReuse|TestAudit|TestApplyJustWorks|TestEarlyWrites|TestPopulation|TestSystemControllersMayInitialize|TestSecurityMatrix|TestWhyInitializing|TestPluginCheck|TestInstallation)$$'; \
 	done
 
 .PHONY: test
