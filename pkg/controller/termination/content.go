@@ -49,14 +49,26 @@ type content struct {
 	graceEnds time.Time
 }
 
-// deleteContent deletes everything that discovery tells of. What cannot be discovered or
-// deleted does not keep it from the rest; then it returns an error.
+// pods go first: while one runs, the network policies have to hold.
+var pods = corev1.SchemeGroupVersion.WithResource("pods") //nolint:gochecknoglobals // a constant
+
+// deleteContent deletes everything that discovery tells of, the rest only once no pod is left. What
+// cannot be discovered or deleted does not keep it from the rest; then it returns an error.
 func (c *Controller) deleteContent(ctx context.Context, namespace *corev1.Namespace) (*content, error) {
 	found := &content{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	lists, err := c.Discover()
 	found.discovery = err
 	resources, err := nscontent.Resources(lists)
 	found.versions = err
+	if slices.Contains(resources, pods) {
+		if err := c.deleteResource(ctx, namespace.Name, pods, found); err != nil {
+			found.deletion = fmt.Errorf("%s: %w", pods.GroupResource(), err)
+		}
+		if found.deletion != nil || found.remaining[pods] > 0 {
+			return found, errors.Join(found.discovery, found.versions, found.deletion)
+		}
+		resources = slices.DeleteFunc(resources, func(r schema.GroupVersionResource) bool { return r == pods })
+	}
 
 	var mu sync.Mutex
 	var problems []error

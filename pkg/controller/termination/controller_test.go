@@ -114,6 +114,8 @@ func TestReconcile(t *testing.T) {
 		"it is empty":                     {terminating(corev1.FinalizerKubernetes), nil, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize"}},
 		"it has content, by its UID":      {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize", "delete configmaps a uid-of-a"}},
 		"finalizers hold content":         {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("Pod", "p", "example.com/hold")}, []string{"update namespaces/status", "update namespaces/status"}},
+		"pods first":                      {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a"), object("Pod", "p")}, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize", "delete pods p uid-of-p", "delete configmaps a uid-of-a"}},
+		"a pod is left":                   {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a"), object("Pod", "p", "example.com/hold")}, []string{"update namespaces/status", "update namespaces/status"}},
 		"others hold it":                  {terminating("openshift.com/origin"), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status"}},
 		"nobody holds it, the last word":  {terminating(), nil, []string{"delete namespaces ns u"}},
 		"nobody holds it, it has content": {terminating(), []runtime.Object{object("Pod", "p", "example.com/hold")}, nil},
@@ -153,7 +155,7 @@ func (f *fixture) conditions(t *testing.T) map[corev1.NamespaceConditionType]str
 }
 
 // TestConditions: what cannot be discovered or deleted is told, and does not keep the
-// controller from the rest.
+// controller from the rest, unless it is pods.
 func TestConditions(t *testing.T) {
 	tests := map[string]struct {
 		discovery error
@@ -169,7 +171,7 @@ func TestConditions(t *testing.T) {
 				corev1.NamespaceDeletionContentFailure: `ContentDeletionFailed: configmaps: cannot delete "a": configmaps "a" is forbidden: no`,
 				corev1.NamespaceContentRemaining:       "SomeResourcesRemain: Some resources are remaining: configmaps. has 1 resource instances",
 			}},
-		"finalizers": {objects: []runtime.Object{object("Pod", "p", "example.com/hold", "example.com/other"), object("Pod", "q", "example.com/hold"), object("ConfigMap", "a")}, deleted: true,
+		"finalizers": {objects: []runtime.Object{object("Pod", "p", "example.com/hold", "example.com/other"), object("Pod", "q", "example.com/hold"), object("ConfigMap", "a")},
 			want: map[corev1.NamespaceConditionType]string{
 				corev1.NamespaceContentRemaining:    "SomeResourcesRemain: Some resources are remaining: pods. has 2 resource instances",
 				corev1.NamespaceFinalizersRemaining: "SomeFinalizersRemain: Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances, example.com/other in 1 resource instances",
