@@ -57,7 +57,7 @@ echo "==> bills of materials"
 for platform in "$@"; do
   name="${platform/\//-}"
   for program in "${work}/${name}"/*/*; do
-    if go version "${program}" >/dev/null 2>&1; then
+    if [[ "$(go version "${program}" 2>/dev/null)" == *": go"* ]]; then
       # Without what depends on this machine: the time, and the checksums of the tool.
       _output/tools/cyclonedx-gomod bin -json -std -noserial -version "${VERSION}" -output - "${program}" |
         jq --arg date "${DATE}" '.metadata.timestamp = $date | del(.metadata.tools)' >"${OUT}/$(basename "${program}" .exe)-${name}.cdx.json"
