@@ -57,7 +57,6 @@ RUN ?= .
 .PHONY: e2e
 e2e: dev ## Run the end-to-end tests, or those that match RUN, on a control plane of their own.
 	@hack/install-system-packages.sh
-	@cd test/monitoring && go build -o $(OUTPUT)/bin/monitoring .
 	@echo "==> end-to-end tests"
 	@$(DEV) --dir $(OUTPUT)/e2e down
 	@rm -rf $(OUTPUT)/e2e

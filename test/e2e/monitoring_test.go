@@ -67,6 +67,11 @@ func (c *cluster) newScraper(t *testing.T, initializer string) *scraper {
 			return io.ReadAll(response.Body)
 		}
 	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(c.root, "_output", "bin", "monitoring"), ".")
+	build.Dir = filepath.Join(c.root, "test", "monitoring")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	manager := c.direct(t)
 	manager.Host = fmt.Sprintf("https://127.0.0.1:%d", c.ports(t)["nsinit-controller-manager"])
 	manager.ServerName = "nsinit-apiserver.nsinit-system.svc" // both have the same certificate here
