@@ -65,30 +65,39 @@ func run() error {
 	scrapes := flag.String("scrapes", "", "folder with what was scraped")
 	picture := flag.String("picture", "", "file to draw the dashboard to")
 	flag.Parse()
-	dir, err := os.MkdirTemp("", "monitoring")
+	found, err := evaluate(*rules, *dashboard, *scrapes, *picture)
 	if err != nil {
 		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(found)
+}
+
+// evaluate evaluates rules and a dashboard on what was scraped. A picture is drawn if it has a name.
+func evaluate(rules, dashboard, scrapes, picture string) (*Found, error) {
+	dir, err := os.MkdirTemp("", "monitoring")
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	db, err := tsdb.Open(dir, slog.New(slog.NewTextHandler(io.Discard, nil)), nil, tsdb.DefaultOptions(), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = db.Close() }()
 	e := &evaluation{db: db, known: map[string]bool{}, found: Found{Active: map[string][]string{}, Unknown: map[string][]string{}, Empty: []string{}}}
 	e.engine = promql.NewEngine(promql.EngineOpts{MaxSamples: 10_000_000, Timeout: time.Minute, LookbackDelta: 10 * time.Second})
-	if err := e.load(*scrapes); err != nil {
-		return err
+	if err := e.load(scrapes); err != nil {
+		return nil, err
 	}
-	if err := errors.Join(e.rules(*rules), e.dashboard(*dashboard)); err != nil {
-		return err
+	if err := errors.Join(e.rules(rules), e.dashboard(dashboard)); err != nil {
+		return nil, err
 	}
-	if *picture != "" {
-		if err := e.draw(*dashboard, *picture); err != nil {
-			return err
+	if picture != "" {
+		if err := e.draw(dashboard, picture); err != nil {
+			return nil, err
 		}
 	}
-	return json.NewEncoder(os.Stdout).Encode(e.found)
+	return &e.found, nil
 }
 
 type evaluation struct {
@@ -159,39 +168,45 @@ func (e *evaluation) append(milliseconds int64, job string, text []byte) error {
 	}
 }
 
-// rules evaluates the alerts. Prometheus' own check of rules finds what is wrong with them, their
-// templates included.
+// rules evaluates the alerts.
 func (e *evaluation) rules(file string) error {
-	data, err := os.ReadFile(file)
+	rules, err := readRules(file)
 	if err != nil {
 		return err
 	}
-	var object struct {
-		Spec json.RawMessage `json:"spec"`
-	}
-	if err := yaml.Unmarshal(data, &object); err != nil {
-		return err
-	}
-	groups, errs := parseRules(object.Spec)
-	if len(errs) > 0 {
-		return fmt.Errorf("%s: %w", file, errors.Join(errs...))
-	}
-	for _, group := range groups.Groups {
-		for _, rule := range group.Rules {
-			result, err := e.query(rule.Alert, rule.Expr)
-			if err != nil {
-				return err
-			}
-			for _, sample := range result {
-				e.found.Active[rule.Alert] = append(e.found.Active[rule.Alert], sample.Metric.String())
-			}
+	for _, rule := range rules {
+		result, err := e.query(rule.Alert, rule.Expr)
+		if err != nil {
+			return err
+		}
+		for _, sample := range result {
+			e.found.Active[rule.Alert] = append(e.found.Active[rule.Alert], sample.Metric.String())
 		}
 	}
 	return nil
 }
 
-func parseRules(spec []byte) (*rulefmt.RuleGroups, []error) {
-	return rulefmt.Parse(spec, false, model.UTF8Validation, parser.NewParser(parser.Options{}))
+// readRules reads a PrometheusRule. Prometheus' own check of rules finds what is wrong with them, their
+// templates included.
+func readRules(file string) (rules []rulefmt.Rule, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var object struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := yaml.Unmarshal(data, &object); err != nil {
+		return nil, err
+	}
+	parsed, errs := rulefmt.Parse(object.Spec, false, model.UTF8Validation, parser.NewParser(parser.Options{}))
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("%s: %w", file, errors.Join(errs...))
+	}
+	for _, group := range parsed.Groups {
+		rules = append(rules, group.Rules...)
+	}
+	return rules, nil
 }
 
 // variables are what Grafana puts into queries.
