@@ -125,13 +125,14 @@ func (s *scraper) evaluate(t *testing.T, more ...string) observed {
 // waitActive scrapes until an alert is active.
 func (s *scraper) waitActive(t *testing.T, alert string) {
 	t.Helper()
+	began := time.Now()
 	eventually(t, "alert "+alert+" is active", func(context.Context) error {
 		found := s.observe(t)
 		if len(found.Active[alert]) == 0 {
 			time.Sleep(time.Second)
 			return fmt.Errorf("active are %v", found.Active)
 		}
-		t.Logf("%s: %v", alert, found.Active[alert])
+		t.Logf("%s after %s: %v", alert, time.Since(began).Round(time.Second), found.Active[alert])
 		return nil
 	})
 }
@@ -179,6 +180,7 @@ func TestMonitoring(t *testing.T) {
 	})
 
 	var found observed
+	began := time.Now()
 	eventually(t, "every panel shows something", func(context.Context) error {
 		found = s.observe(t)
 		time.Sleep(time.Second)
@@ -187,6 +189,7 @@ func TestMonitoring(t *testing.T) {
 		}
 		return nil
 	})
+	t.Logf("every panel shows something after %s", time.Since(began).Round(time.Second))
 	if len(found.Active) > 0 {
 		t.Errorf("active are %v", found.Active)
 	}
