@@ -25,6 +25,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -239,6 +240,11 @@ func installHA(t *testing.T) *replicas {
 	return r
 }
 
+const (
+	loadAvailable = "condition Available"
+	loadDiscovery = "aggregated discovery, as kube-controller-manager asks"
+)
+
 // momentAfterKill is how long a replica that was killed may be noticed: until it is out of service, and
 // kube-apiserver has looked again.
 const momentAfterKill = 5 * time.Second
@@ -263,11 +269,11 @@ func (r *replicas) startLoad(t *testing.T) *load {
 	lifecycles := r.nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	configurations := r.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	l.requests = map[string]*failures{
-		"condition Available": repeat(ctx, &l.work, func(ctx context.Context) error { return r.available(ctx, t) }),
+		loadAvailable: repeat(ctx, &l.work, func(ctx context.Context) error { return r.available(ctx, t) }),
 		"discovery of the group, through the aggregator": repeat(ctx, &l.work, func(ctx context.Context) error {
 			return r.core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").Do(ctx).Error()
 		}),
-		"aggregated discovery, as kube-controller-manager asks": repeat(ctx, &l.work, func(context.Context) error {
+		loadDiscovery: repeat(ctx, &l.work, func(context.Context) error {
 			lists, err := discovery.ServerPreferredResources(kubernetes.NewForConfigOrDie(r.admin).Discovery())
 			if err == nil && !strings.Contains(jsonOf(t, lists), v1alpha1.SchemeGroupVersion.String()) {
 				err = errors.New("the group nsinit.dev is missing")
@@ -462,8 +468,9 @@ func TestReplicas(t *testing.T) {
 			kills = append(kills, time.Now())
 			r.node.waitReadyPods(t, "nsinit-apiserver", 2)
 		}
-		l.endNoticed(t, func(_ string, f failure) bool {
-			return slices.ContainsFunc(kills, func(kill time.Time) bool { return !f.at.Before(kill) && f.at.Before(kill.Add(momentAfterKill)) })
+		l.endNoticed(t, func(what string, f failure) bool {
+			inTime := slices.ContainsFunc(kills, func(kill time.Time) bool { return !f.at.Before(kill) && f.at.Before(kill.Add(momentAfterKill)) })
+			return inTime && (apierrors.IsServiceUnavailable(f.err) || what == loadAvailable || what == loadDiscovery)
 		})
 	})
 	t.Run("the leader of the controllers stands still", func(t *testing.T) {
