@@ -13,6 +13,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,11 +38,7 @@ const (
 )
 
 // draw draws the dashboard as Grafana lays it out.
-func (e *evaluation) draw(dashboard, file string) error {
-	panels, err := readPanels(dashboard)
-	if err != nil {
-		return err
-	}
+func (e *evaluation) draw(panels []panel, file string) error {
 	rows := 0
 	for _, panel := range panels {
 		rows = max(rows, panel.GridPos.Y+panel.GridPos.H)
@@ -209,7 +206,7 @@ func (e *evaluation) queryRange(text string) (promql.Matrix, error) {
 	}
 	kept := make(promql.Matrix, 0, len(matrix)) // the query's own is reused when it is closed
 	for _, series := range matrix {
-		series.Floats = append([]promql.FPoint(nil), series.Floats...)
+		series.Floats = slices.Clone(series.Floats)
 		kept = append(kept, series)
 	}
 	return kept, nil

@@ -86,14 +86,25 @@ func evaluate(rules, dashboard, scrapes, picture string) (*Found, error) {
 	defer func() { _ = db.Close() }()
 	e := &evaluation{db: db, known: map[string]bool{}, found: Found{Active: map[string][]string{}, Unknown: map[string][]string{}, Empty: []string{}}}
 	e.engine = promql.NewEngine(promql.EngineOpts{MaxSamples: 10_000_000, Timeout: time.Minute, LookbackDelta: 10 * time.Second})
+	alerts, err := readRules(rules)
+	if err != nil {
+		return nil, err
+	}
+	panels, err := readPanels(dashboard)
+	if err != nil {
+		return nil, err
+	}
+	if e.used, err = used(alerts, panels); err != nil {
+		return nil, err
+	}
 	if err := e.load(scrapes); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(e.rules(rules), e.dashboard(dashboard)); err != nil {
+	if err := errors.Join(e.rules(alerts), e.dashboard(panels)); err != nil {
 		return nil, err
 	}
 	if picture != "" {
-		if err := e.draw(dashboard, picture); err != nil {
+		if err := e.draw(panels, picture); err != nil {
 			return nil, err
 		}
 	}
@@ -105,8 +116,49 @@ type evaluation struct {
 	engine *promql.Engine
 	first  time.Time
 	last   time.Time
-	known  map[string]bool
-	found  Found
+	// used are the metrics that are asked for, and known are those that somebody exports.
+	used, known map[string]bool
+	found       Found
+}
+
+// used returns the metrics that rules and panels ask for.
+func used(rules []rulefmt.Rule, panels []panel) (map[string]bool, error) {
+	var queries []string
+	for _, rule := range rules {
+		queries = append(queries, rule.Expr)
+	}
+	for _, panel := range panels {
+		for _, target := range panel.Targets {
+			queries = append(queries, variables.Replace(target.Expr))
+		}
+	}
+	all := map[string]bool{}
+	for _, query := range queries {
+		names, err := metricsIn(query)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			all[name] = true
+		}
+	}
+	return all, nil
+}
+
+// metricsIn returns the names of the metrics in a query.
+func metricsIn(query string) (names []string, err error) {
+	expression, err := parser.NewParser(parser.Options{}).ParseExpr(query)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", query, err)
+	}
+	for _, matchers := range parser.ExtractSelectors(expression) {
+		for _, matcher := range matchers {
+			if matcher.Name == model.MetricNameLabel {
+				names = append(names, matcher.Value)
+			}
+		}
+	}
+	return names, nil
 }
 
 // load reads what was scraped.
@@ -156,7 +208,11 @@ func (e *evaluation) append(milliseconds int64, job string, text []byte) error {
 		}
 		var series labels.Labels
 		lines.Labels(&series)
-		e.known[series.Get(model.MetricNameLabel)] = true
+		name := series.Get(model.MetricNameLabel)
+		e.known[name] = true
+		if !e.used[name] {
+			continue // kube-apiserver has tens of thousands of others
+		}
 		builder := labels.NewBuilder(series)
 		for _, label := range []string{"job", "instance", "pod"} { // there is one of each
 			builder.Set(label, job)
@@ -169,11 +225,7 @@ func (e *evaluation) append(milliseconds int64, job string, text []byte) error {
 }
 
 // rules evaluates the alerts.
-func (e *evaluation) rules(file string) error {
-	rules, err := readRules(file)
-	if err != nil {
-		return err
-	}
+func (e *evaluation) rules(rules []rulefmt.Rule) error {
 	for _, rule := range rules {
 		result, err := e.query(rule.Alert, rule.Expr)
 		if err != nil {
@@ -235,15 +287,11 @@ func readPanels(file string) ([]panel, error) {
 }
 
 // dashboard evaluates the queries of every panel.
-func (e *evaluation) dashboard(file string) error {
-	panels, err := readPanels(file)
-	if err != nil {
-		return err
-	}
+func (e *evaluation) dashboard(panels []panel) error {
 	ids := map[int]bool{}
 	for _, panel := range panels {
-		if ids[panel.ID] || panel.Title == "" || len(panel.Targets) == 0 || panel.GridPos.X+panel.GridPos.W > 24 {
-			return fmt.Errorf("%s: panel %d %q has the number of another, no title, no query, or is too wide", file, panel.ID, panel.Title)
+		if ids[panel.ID] || panel.Title == "" || len(panel.Targets) == 0 || panel.GridPos.X+panel.GridPos.W > columns {
+			return fmt.Errorf("panel %d %q has the number of another, no title, no query, or is too wide", panel.ID, panel.Title)
 		}
 		ids[panel.ID] = true
 		for _, target := range panel.Targets {
@@ -263,16 +311,14 @@ var histogram = regexp.MustCompile(`_(bucket|sum|count)$`)
 
 // query evaluates a query at the time of the last scrape, and notes metrics that nobody exports.
 func (e *evaluation) query(where, text string) (promql.Vector, error) {
-	expression, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+	names, err := metricsIn(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	unknown := map[string]bool{}
-	for _, matchers := range parser.ExtractSelectors(expression) {
-		for _, matcher := range matchers {
-			if matcher.Name == model.MetricNameLabel && !e.known[matcher.Value] && !e.known[histogram.ReplaceAllString(matcher.Value, "_bucket")] {
-				unknown[matcher.Value] = true
-			}
+	for _, name := range names {
+		if !e.known[name] && !e.known[histogram.ReplaceAllString(name, "_bucket")] {
+			unknown[name] = true
 		}
 	}
 	if len(unknown) > 0 {
