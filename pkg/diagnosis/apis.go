@@ -45,7 +45,7 @@ func (e *examination) examineAPIs(ctx context.Context) {
 	for i := range list.Items {
 		service := &list.Items[i]
 		ours := service.Spec.Group == v1alpha1.SchemeGroupVersion.Group && service.Spec.Version == v1alpha1.SchemeGroupVersion.Version
-		reason, since := unavailable(service)
+		reason, since := Unavailable(service)
 		if ours {
 			e.nsinit = registered
 		}
@@ -60,8 +60,8 @@ func (e *examination) examineAPIs(ctx context.Context) {
 	}
 }
 
-// unavailable returns why an aggregated API is not available, and since when, or "".
-func unavailable(service *apiregistrationv1.APIService) (string, *metav1.Time) {
+// Unavailable returns why an aggregated API is not available, and since when, or "".
+func Unavailable(service *apiregistrationv1.APIService) (string, *metav1.Time) {
 	if service.Spec.Service == nil {
 		return "", nil
 	}

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 )
 
@@ -39,12 +40,10 @@ func (c *cluster) available(ctx context.Context, t *testing.T) error {
 	if err != nil {
 		return err
 	}
-	for _, condition := range service.Status.Conditions {
-		if condition.Type == apiregistrationv1.Available && condition.Status == apiregistrationv1.ConditionTrue {
-			return nil
-		}
+	if !helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
+		return fmt.Errorf("conditions: %s", jsonOf(t, service.Status.Conditions))
 	}
-	return fmt.Errorf("conditions: %s", jsonOf(t, service.Status.Conditions))
+	return nil
 }
 
 // mount keeps files as a Secret is, as the kubelet does for a pod.

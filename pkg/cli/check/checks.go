@@ -21,11 +21,10 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/absent"
@@ -140,17 +139,11 @@ func (i *inspection) api(ctx context.Context) {
 		i.unknown(check, err)
 		return
 	}
-	state, message := Problem, "kube-apiserver has not tried it yet"
-	if condition := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available); condition != nil {
-		if message = fmt.Sprintf("%s: %s", condition.Reason, condition.Message); condition.Status == apiregistrationv1.ConditionTrue {
-			state, message = OK, "available"
-		}
+	if reason, _ := diagnosis.Unavailable(service); reason != "" {
+		i.add(check, Problem, "kubectl describe apiservice "+name, "%s: %s", name, reason)
+	} else {
+		i.add(check, OK, "", "%s: available", name)
 	}
-	remedy := ""
-	if state != OK {
-		remedy = "kubectl describe apiservice " + name
-	}
-	i.add(check, state, remedy, "%s: %s", name, message)
 	if service.Spec.InsecureSkipTLSVerify {
 		i.add("CA", Problem, "set spec.caBundle of APIService "+name, "kube-apiserver does not verify the certificate of nsinit-apiserver")
 		return
