@@ -170,9 +170,7 @@ func build(root, overlay string, components ...string) (map[string]string, error
 		}
 		dir = made
 	}
-	options := krusty.MakeDefaultOptions()
-	options.LoadRestrictions = 0
-	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		return nil, fmt.Errorf("overlay %s with %q: %w", overlay, components, err)
 	}
@@ -185,7 +183,7 @@ func build(root, overlay string, components ...string) (map[string]string, error
 		if err != nil {
 			return nil, err
 		}
-		name := strings.ToLower(resource.GetKind() + "-" + strings.NewReplacer(":", "-").Replace(resource.GetName()))
+		name := strings.ToLower(resource.GetKind() + "-" + strings.ReplaceAll(resource.GetName(), ":", "-"))
 		if _, twice := objects[name]; twice {
 			return nil, fmt.Errorf("there are two objects %s", name)
 		}

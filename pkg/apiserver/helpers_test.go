@@ -10,12 +10,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 var names atomic.Int64 //nolint:gochecknoglobals // makes names of tests unique
 
 // uniqueName returns a name that no other test of the package uses.
 func uniqueName() string { return fmt.Sprintf("ns-%d", names.Add(1)) }
+
+// etcdClient returns a client of the etcd of a server.
+func etcdClient(t *testing.T, endpoint string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
 
 func orMain(endpoint string) string {
 	if endpoint == "" {

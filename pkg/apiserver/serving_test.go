@@ -41,12 +41,7 @@ func TestStoredAsProtobuf(t *testing.T) {
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	server.MustRecord(t, "ns")
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.EtcdEndpoint}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
-	response, err := client.Get(context.Background(), "/registry/nsinit.dev/", clientv3.WithPrefix())
+	response, err := etcdClient(t, server.EtcdEndpoint).Get(context.Background(), "/registry/nsinit.dev/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,12 +44,7 @@ func refusals(client rest.Interface, name string) map[string]error {
 // emptyEtcd removes everything that a server stored, while it runs.
 func emptyEtcd(t *testing.T, server *testserver.Server) {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.EtcdEndpoint}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
-	if _, err := client.Delete(context.Background(), "/registry/", clientv3.WithPrefix()); err != nil {
+	if _, err := etcdClient(t, server.EtcdEndpoint).Delete(context.Background(), "/registry/", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
 }

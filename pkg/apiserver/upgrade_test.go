@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,11 +37,7 @@ func storeFormer(t *testing.T, dir, version string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
+	client := etcdClient(t, endpoint)
 	stored := os.DirFS(filepath.Join("testdata", version))
 	err = fs.WalkDir(stored, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -97,7 +92,7 @@ func TestUpgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 		if record.Status.Phase != want.phase || record.Status.CurrentInitializer != want.current ||
-			pending(record) != want.pending || len(record.Spec.Finalizers) != want.finalizers || record.Spec.NamespaceUID == "" {
+			len(pendingNames(record)) != want.pending || len(record.Spec.Finalizers) != want.finalizers || record.Spec.NamespaceUID == "" {
 			t.Errorf("%s: %+v %+v", name, record.Spec, record.Status)
 		}
 		server.Core.SetNamespace(testserver.Namespace(name, record.Spec.NamespaceUID, want.phase == v1alpha1.LifecycleInitializing))
@@ -145,16 +140,9 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if created.Status.CurrentInitializer == "" || pending(created) < 2 {
+	if created.Status.CurrentInitializer == "" || len(pendingNames(created)) < 2 {
 		t.Errorf("new: %+v", created)
 	}
-}
-
-func pending(record *v1alpha1.NamespaceLifecycle) int {
-	if record.Spec.Initializers == nil {
-		return 0
-	}
-	return len(record.Spec.Initializers.Pending)
 }
 
 func initializerNames(configuration *v1alpha1.NamespaceInitializerConfiguration) (names []string) {

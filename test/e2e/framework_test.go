@@ -224,7 +224,12 @@ func (c *cluster) waitInForce(t *testing.T) {
 // nsinitMetrics returns the metrics of nsinit-apiserver.
 func (c *cluster) nsinitMetrics(t *testing.T) ([]byte, error) {
 	t.Helper()
-	return versioned.NewForConfigOrDie(c.direct(t)).Discovery().RESTClient().Get().AbsPath("/metrics").MaxRetries(0).DoRaw(context.Background())
+	return metricsOf(context.Background(), c.direct(t))
+}
+
+// metricsOf returns the metrics of a program.
+func metricsOf(ctx context.Context, config *rest.Config) ([]byte, error) {
+	return versioned.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/metrics").MaxRetries(0).DoRaw(ctx)
 }
 
 // listAge returns the age of the last list of the configurations, of which a server's metrics

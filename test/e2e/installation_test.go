@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -34,25 +33,11 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// webhookStamps says whether the stamp has to be a webhook, as docs/install.md says.
-func (c *cluster) webhookStamps(t *testing.T) bool {
-	t.Helper()
-	version, err := c.core.Discovery().ServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
-	minor, err := strconv.Atoi(version.Minor)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return minor < 36
-}
-
 // overlay writes a kustomization of what is delivered in artifacts/deploy/overlays, reached on
 // loopback, and returns its folder.
 func (c *cluster) overlay(t *testing.T, name, more string, components ...string) string {
 	t.Helper()
-	if c.webhookStamps(t) {
+	if !c.stampsByPolicy(t) {
 		components = append(components, "../../components/stamp-webhook")
 	}
 	copied, err := os.MkdirTemp(c.dir, "artifacts") // as long as the control plane
@@ -165,7 +150,7 @@ func TestInstallation(t *testing.T) {
 	}
 	i.node = i.startNode(t, map[string]string{"nsinit:dev": filepath.Join(i.root, "_output", "bin"), "nsinit:" + nextVersion: next})
 	i.words = map[string]string{overlayEmbedded: i.overlay(t, "embedded", "")}
-	if i.webhookStamps(t) {
+	if !i.stampsByPolicy(t) {
 		i.words["artifacts/policies/stamp.yaml"] = "artifacts/deploy/components/stamp-webhook/webhook.yaml"
 	}
 	i.balance(t, func() []string { return i.node.addresses("nsinit-apiserver") })
@@ -194,7 +179,7 @@ func (i *installation) newNamespace(t *testing.T) string {
 		_, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return err
 	}
-	if i.webhookStamps(t) {
+	if !i.stampsByPolicy(t) {
 		eventually(t, "a namespace can be created", create)
 	} else if err := create(t.Context()); err != nil {
 		t.Fatal(err)

@@ -11,10 +11,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,7 +31,7 @@ import (
 type scraper struct {
 	c       *cluster
 	dir     string
-	targets map[string]func(ctx context.Context) ([]byte, error)
+	targets map[string]*rest.Config
 }
 
 // observed is what the alerts and the dashboard show.
@@ -46,27 +43,6 @@ type observed struct {
 
 func (c *cluster) newScraper(t *testing.T, initializer string) *scraper {
 	t.Helper()
-	get := func(config *rest.Config) func(ctx context.Context) ([]byte, error) {
-		client, err := rest.HTTPClientFor(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return func(ctx context.Context) ([]byte, error) {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/metrics", nil)
-			if err != nil {
-				return nil, err
-			}
-			response, err := client.Do(request)
-			if err != nil {
-				return nil, err
-			}
-			defer func() { _ = response.Body.Close() }()
-			if response.StatusCode != http.StatusOK {
-				return nil, errors.New(response.Status)
-			}
-			return io.ReadAll(response.Body)
-		}
-	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(c.root, "_output", "bin", "monitoring"), ".")
 	build.Dir = filepath.Join(c.root, "test", "monitoring")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -75,19 +51,19 @@ func (c *cluster) newScraper(t *testing.T, initializer string) *scraper {
 	manager := c.direct(t)
 	manager.Host = fmt.Sprintf("https://127.0.0.1:%d", c.ports(t)["nsinit-controller-manager"])
 	manager.ServerName = "nsinit-apiserver.nsinit-system.svc" // both have the same certificate here
-	return &scraper{c: c, dir: t.TempDir(), targets: map[string]func(ctx context.Context) ([]byte, error){
-		"kube-apiserver":            get(c.admin),
-		"nsinit-apiserver":          get(c.direct(t)),
-		"nsinit-controller-manager": get(manager),
-		"policy-population":         get(&rest.Config{Host: "http://" + initializer}),
+	return &scraper{c: c, dir: t.TempDir(), targets: map[string]*rest.Config{
+		"kube-apiserver":            c.admin,
+		"nsinit-apiserver":          c.direct(t),
+		"nsinit-controller-manager": manager,
+		"policy-population":         {Host: "http://" + initializer},
 	}}
 }
 
 // scrape scrapes once. What does not answer is left out.
 func (s *scraper) scrape(t *testing.T) {
 	t.Helper()
-	for job, get := range s.targets {
-		text, err := get(t.Context())
+	for job, config := range s.targets {
+		text, err := metricsOf(t.Context(), config)
 		if err != nil {
 			continue
 		}
@@ -215,7 +191,7 @@ func TestMonitoring(t *testing.T) {
 	s.waitActive(t, "NsinitNobodyLeads")
 	c.dev(t, "start", "nsinit-controller-manager")
 
-	s.observe(t)
+	s.scrape(t)
 	picture := filepath.Join(c.dir, "dashboard.png")
 	s.evaluate(t, "--picture="+picture)
 	t.Log("the dashboard of this run is", picture)
