@@ -64,6 +64,7 @@ type pod struct {
 	mu       sync.Mutex
 	process  *os.Process // nil: it does not run
 	isReady  bool
+	unready  int32 // how often in succession the probe has failed
 	restarts int32
 }
 
@@ -246,10 +247,15 @@ func (p *pod) probe(ctx context.Context) {
 	if err == nil {
 		_ = response.Body.Close()
 	}
-	ready := err == nil && response.StatusCode == http.StatusOK
 	p.mu.Lock()
+	p.unready++
+	if err == nil && response.StatusCode == http.StatusOK {
+		p.unready = 0
+	}
+	// A ready pod stays ready until the probe has failed often enough.
+	ready := p.process != nil && (p.unready == 0 || p.isReady && p.unready < p.object.Spec.Containers[0].ReadinessProbe.FailureThreshold)
 	changed := ready != p.isReady
-	p.isReady = ready && p.process != nil
+	p.isReady = ready
 	p.mu.Unlock()
 	if changed {
 		_ = p.report(ctx, nil)
