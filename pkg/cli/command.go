@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/cli/act"
 	"github.com/nsinit/nsinit/pkg/cli/check"
@@ -34,6 +35,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 			"It is a plugin of kubectl: with the program kubectl-nsinit in a folder of PATH, it is called as kubectl nsinit.",
 		// kubectl shows plugins under this name.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nsinit"},
+		Version:       version.Get().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

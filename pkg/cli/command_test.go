@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/version"
 )
 
 // TestMistakes: a mistake is told on the error stream, with exit code 1, and nothing is printed.
@@ -47,6 +48,14 @@ func TestMistakes(t *testing.T) {
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
 	if code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &out}, "why", "--help"); code != 0 || !strings.Contains(out.String(), "kubectl nsinit why NAMESPACE [flags]") {
+		t.Errorf("exit code %d:\n%s", code, out.String())
+	}
+}
+
+// TestVersion: the plugin tells its own version, as a user of kubectl knows it.
+func TestVersion(t *testing.T) {
+	var out bytes.Buffer
+	if code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &out}, "--version"); code != 0 || out.String() != "kubectl nsinit version "+version.Get().String()+"\n" {
 		t.Errorf("exit code %d:\n%s", code, out.String())
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version/verflag"
+	"k8s.io/component-base/version"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
@@ -34,11 +34,11 @@ func NewCommand() *cobra.Command {
 		Short: "Run the controllers of nsinit",
 		Long: "nsinit-controller-manager gives each namespace its record, opens its gate when every initializer is done, " +
 			"and lets the record leave when the namespace goes.",
+		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			verflag.PrintAndExitIfRequested()
 			if err := logsapi.ValidateAndApply(o.Logs, nil); err != nil {
 				return err
 			}
@@ -53,7 +53,6 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(command.Flags())
-	verflag.AddFlags(command.Flags())
 	return command
 }
 

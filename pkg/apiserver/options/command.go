@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/component-base/version/verflag"
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
@@ -27,6 +27,7 @@ func NewCommand() *cobra.Command {
 		Short: "Serve the API group nsinit.dev",
 		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations and NamespaceLifecycles behind the Kubernetes API aggregator. " +
 			"It stores them in an etcd member of its own, inside the process, or in an etcd cluster.",
+		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -37,7 +38,6 @@ func NewCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(command *cobra.Command, _ []string) error {
-			verflag.PrintAndExitIfRequested()
 			if err := logsapi.ValidateAndApply(o.Logs, nil); err != nil {
 				return err
 			}
@@ -52,7 +52,6 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(command.Flags())
-	verflag.AddFlags(command.Flags())
 	command.AddCommand(newStorageCommand())
 	return command
 }

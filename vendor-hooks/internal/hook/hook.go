@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/initializer"
@@ -58,6 +59,7 @@ func (o *Options) Command(short string, run func(context.Context) error) *cobra.
 	command := &cobra.Command{
 		Use:           o.name,
 		Short:         short,
+		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
