@@ -11,8 +11,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -61,11 +59,7 @@ spec:
 // test ends.
 func (c *cluster) serveFlunders(t *testing.T) {
 	t.Helper()
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(c.root, "_output", "bin", "sample-apiserver"), "k8s.io/sample-apiserver")
-	build.Dir = filepath.Join(c.root, "hack", "dev")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	c.build(t, "hack/dev", "sample-apiserver", "k8s.io/sample-apiserver")
 	etcd, _ := c.externalEtcd(t)
 	port := freePort(t)
 	c.run(t, "sample-apiserver", "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+t.TempDir(), "--etcd-servers="+etcd,

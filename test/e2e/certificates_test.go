@@ -63,6 +63,32 @@ func (c *cluster) mount(ctx context.Context, dir, secret string) {
 	}
 }
 
+// askAlways asks for what goes through the aggregator, without trying anything again, until the context
+// ends. What it returns checks that nothing failed.
+func (c *cluster) askAlways(ctx context.Context, t *testing.T) (noneFailed func()) {
+	t.Helper()
+	var work sync.WaitGroup
+	counted := map[string]*failures{
+		"condition Available": repeat(ctx, &work, func(ctx context.Context) error {
+			time.Sleep(20 * time.Millisecond)
+			return c.available(ctx, t)
+		}),
+		"discovery of the group": repeat(ctx, &work, func(ctx context.Context) error {
+			return c.core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
+		}),
+		"lists": repeat(ctx, &work, func(ctx context.Context) error {
+			return c.nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").MaxRetries(0).Do(ctx).Error()
+		}),
+	}
+	return func() {
+		t.Helper()
+		work.Wait()
+		for what, f := range counted {
+			f.none(t, what, 20)
+		}
+	}
+}
+
 // TestCertificates: the controller takes over from certificates that somebody else made, and renews
 // the authority and the certificate again and again, while the server works. No request fails.
 func TestCertificates(t *testing.T) {
@@ -119,19 +145,7 @@ func TestCertificates(t *testing.T) {
 	go c.mount(ctx, dir, "nsinit-apiserver-tls")
 	c.run(t, "nsinit-controller-manager", manager...)
 
-	var work sync.WaitGroup
-	counted := map[string]*failures{
-		"condition Available": repeat(ctx, &work, func(ctx context.Context) error {
-			time.Sleep(20 * time.Millisecond)
-			return c.available(ctx, t)
-		}),
-		"discovery of the group": repeat(ctx, &work, func(ctx context.Context) error {
-			return c.core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
-		}),
-		"lists": repeat(ctx, &work, func(ctx context.Context) error {
-			return c.nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").MaxRetries(0).Do(ctx).Error()
-		}),
-	}
+	noneFailed := c.askAlways(ctx, t)
 	authorities, certificates := map[string]bool{}, map[string]bool{}
 	began := time.Now()
 	eventually(t, "the authority was renewed, and the certificate three times", func(ctx context.Context) error {
@@ -160,16 +174,59 @@ func TestCertificates(t *testing.T) {
 		return nil
 	})
 	cancel()
-	work.Wait()
 	t.Logf("in %s, %d authorities and %d certificates were in use", time.Since(began).Round(time.Second), len(authorities), len(certificates))
-	for what, f := range counted {
-		f.none(t, what, 20)
-	}
+	noneFailed()
 	if after, err := apis.Get(t.Context(), apiService, metav1.GetOptions{}); err != nil || len(after.Spec.CABundle) == 0 {
 		t.Error(err)
 	} else if bundle, err := cert.ParseCertsPEM(after.Spec.CABundle); err != nil || len(bundle) < 2 {
 		t.Errorf("the caBundle has %d authorities: %v", len(bundle), err)
 	}
+}
+
+// TestCertManager: with overlays/embedded-cert-manager, the controllers of cert-manager make authority and
+// certificate, and trust in them; a certificate is renewed three times, and no request fails.
+func TestCertManager(t *testing.T) {
+	i := &installation{cluster: another(t, "--only-kube")}
+	i.build(t, "test/certmanager", "certmanager", ".")
+	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
+	i.run(t, "certmanager", "--kubeconfig="+i.kubeconfig())
+	i.node = i.startNode(t, map[string]string{"nsinit:dev": filepath.Join(i.root, "_output", "bin")})
+	i.balance(t, func() []string { return i.node.addresses("nsinit-apiserver") })
+	i.words = map[string]string{overlayEmbedded: i.overlay(t, "embedded-cert-manager", "")}
+	i.install(t)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	noneFailed := i.askAlways(ctx, t)
+	serving := func() []byte {
+		secret, err := i.core.CoreV1().Secrets("nsinit-system").Get(ctx, "nsinit-apiserver-tls", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.TrimSpace(secret.Data[corev1.TLSCertKey])
+	}
+	for range 3 {
+		last := serving()
+		// As cmctl renew does.
+		if out, err := i.kubectl("-n", "nsinit-system", "patch", "certificate", "nsinit-apiserver", "--subresource=status", "--type=json",
+			`--patch=[{"op": "add", "path": "/status/conditions/-", "value": {"type": "Issuing", "status": "True", "reason": "ManuallyTriggered"}}]`); err != nil {
+			t.Fatal(err, out)
+		}
+		eventually(t, "another certificate is served", func(context.Context) error {
+			served, err := servedBy(i.ports(t)["nsinit-apiserver"])
+			if err != nil {
+				return err
+			}
+			if now := serving(); bytes.Equal(now, last) || !bytes.Equal(now, served) {
+				return fmt.Errorf("the Secret has another one: %v", !bytes.Equal(now, last))
+			}
+			return nil
+		})
+	}
+	namespace := i.newNamespace(t)
+	i.waitReady(t, namespace)
+	cancel()
+	noneFailed()
 }
 
 // servedBy returns the certificate that a server on loopback serves, in PEM.

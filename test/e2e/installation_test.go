@@ -95,6 +95,23 @@ func (n *node) waitReadyPods(t *testing.T, app string, count int) {
 	})
 }
 
+// waitEnded waits until the pods of an app that are being deleted have ended, each within its grace period.
+func (n *node) waitEnded(t *testing.T, app string) {
+	t.Helper()
+	pods, err := n.c.core.CoreV1().Pods("nsinit-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + app})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		if out, err := n.c.kubectl("-n", p.Namespace, "wait", "--for=delete", "pod/"+p.Name, fmt.Sprintf("--timeout=%ds", *p.DeletionGracePeriodSeconds)); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+}
+
 // installation is an installation of overlays/embedded by the commands of docs/install.md.
 type installation struct {
 	*cluster
@@ -114,6 +131,7 @@ func (i *installation) documents(t *testing.T, heading string) {
 
 const (
 	overlayEmbedded = "artifacts/deploy/overlays/embedded"
+	certManager     = "github.com/cert-manager/cert-manager"
 	nextVersion     = "v0.1.99"
 )
 
@@ -251,12 +269,8 @@ func (i *installation) waitReadyPods(t *testing.T) {
 // and of the Prometheus operator as they are released, and the programs have no more rights on their
 // node than they need.
 func (i *installation) delivered(t *testing.T) {
-	for _, module := range []struct{ path, folder string }{
-		{"github.com/cert-manager/cert-manager@v1.21.2", "deploy/crds"},
-		{"github.com/prometheus-operator/prometheus-operator@v0.85.0", "example/prometheus-operator-crd"},
-	} {
-		i.applyKindsOf(t, module.path, module.folder)
-	}
+	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
+	i.applyKindsOf(t, ".", "github.com/prometheus-operator/prometheus-operator@v0.85.0", "example/prometheus-operator-crd")
 	workloads := 0
 	for _, name := range []string{"embedded", "ha", "embedded-cert-manager", "ha-cert-manager"} {
 		dir := i.overlay(t, name, "", "../../components/service-monitor")
@@ -297,10 +311,13 @@ func (i *installation) delivered(t *testing.T) {
 	}
 }
 
-// applyKindsOf brings the CustomResourceDefinitions of a Go module.
-func (i *installation) applyKindsOf(t *testing.T, module, folder string) {
+// applyKindsOf brings the CustomResourceDefinitions of a Go module, of the version that a module of this
+// repository takes, if none is given.
+func (i *installation) applyKindsOf(t *testing.T, by, module, folder string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module).Output()
+	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
+	download.Dir = filepath.Join(i.root, by)
+	out, err := download.Output()
 	var downloaded struct{ Dir string }
 	if err := errors.Join(err, json.Unmarshal(out, &downloaded)); err != nil {
 		t.Fatalf("%s: %v", module, err)

@@ -43,11 +43,7 @@ type observed struct {
 
 func (c *cluster) newScraper(t *testing.T, initializer string) *scraper {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(c.root, "_output", "bin", "monitoring"), ".")
-	build.Dir = filepath.Join(c.root, "test", "monitoring")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	c.build(t, "test/monitoring", "monitoring", ".")
 	manager := c.direct(t)
 	manager.Host = fmt.Sprintf("https://127.0.0.1:%d", c.ports(t)["nsinit-controller-manager"])
 	manager.ServerName = "nsinit-apiserver.nsinit-system.svc" // both have the same certificate here

@@ -201,6 +201,16 @@ func (c *cluster) arguments(t *testing.T, program string) []string {
 	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:]
 }
 
+// build builds a program of a module of this repository, where run finds it.
+func (c *cluster) build(t *testing.T, module, program, pkg string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(c.root, "_output", "bin", program), pkg)
+	command.Dir = filepath.Join(c.root, module)
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, out)
+	}
+}
+
 // run runs a program until the test ends.
 func (c *cluster) run(t *testing.T, program string, args ...string) *os.Process {
 	t.Helper()
