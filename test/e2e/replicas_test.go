@@ -113,8 +113,20 @@ func (f *failures) count(err error) {
 	if err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.errs = append(f.errs, failure{time.Now(), err})
+		f.errs = append(f.errs, failure{time.Now(), answered(err)})
 	}
+}
+
+// answered adds what the server said to an error, where client-go keeps that to itself.
+func answered(err error) error {
+	if status, is := errors.AsType[*apierrors.StatusError](err); is && status.ErrStatus.Details != nil {
+		for _, cause := range status.ErrStatus.Details.Causes {
+			if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
+				err = fmt.Errorf("%w: %s", err, cause.Message)
+			}
+		}
+	}
+	return err
 }
 
 // String says how often it was tried, how often it failed, and why at first.
@@ -451,6 +463,7 @@ func TestReplicas(t *testing.T) {
 				r.rollout(t, app)
 			}
 		}
+		r.node.waitEnded(t, "nsinit-apiserver")
 		l.endUnnoticed(t, 20)
 	})
 	// kube-apiserver answers 503 without Retry-After for what it was passing on to the replica, or
@@ -492,7 +505,7 @@ func TestReplicas(t *testing.T) {
 		l.endUnnoticed(t, 3) // what asks the member waits for it
 	})
 	// As in Kubernetes itself: of a write that was on its way to the leader nobody knows whether it
-	// is stored, so it is an error.
+	// is stored, so it is an error, of a member that waited for the leader, or of the connection to it.
 	t.Run("the leader of etcd is killed", func(t *testing.T) {
 		l := r.startLoad(t)
 		leader, _ := r.leader(t)
@@ -501,6 +514,8 @@ func TestReplicas(t *testing.T) {
 		}
 		delete(r.etcd, leader)
 		r.leader(t)
-		l.endNoticed(t, func(_ string, f failure) bool { return strings.Contains(f.err.Error(), "etcdserver: ") })
+		l.endNoticed(t, func(_ string, f failure) bool {
+			return strings.Contains(f.err.Error(), "etcdserver: ") || strings.Contains(f.err.Error(), "rpc error: code = Unavailable")
+		})
 	})
 }
