@@ -184,7 +184,7 @@ func TestCertificates(t *testing.T) {
 }
 
 // TestCertManager: with overlays/embedded-cert-manager, the controllers of cert-manager make authority and
-// certificate, and trust in them; a certificate is renewed three times, and no request fails.
+// certificate, and trust in them; a certificate is renewed five times, and no request fails.
 func TestCertManager(t *testing.T) {
 	i := &installation{cluster: another(t, "--only-kube")}
 	i.build(t, "test/certmanager", "certmanager", ".")
@@ -205,7 +205,7 @@ func TestCertManager(t *testing.T) {
 		}
 		return bytes.TrimSpace(secret.Data[corev1.TLSCertKey])
 	}
-	for range 3 {
+	for range 5 {
 		last := serving()
 		// As cmctl renew does.
 		if out, err := i.kubectl("-n", "nsinit-system", "patch", "certificate", "nsinit-apiserver", "--subresource=status", "--type=json",
