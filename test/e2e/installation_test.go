@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -133,6 +135,9 @@ const (
 	overlayEmbedded = "artifacts/deploy/overlays/embedded"
 	certManager     = "github.com/cert-manager/cert-manager"
 	nextVersion     = "v0.1.99"
+
+	// requestTimeout is how long an API server works on a request.
+	requestTimeout = time.Minute
 )
 
 // TestExamples: the examples apply as they are.
@@ -337,6 +342,16 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 		t.Errorf("%s: there is no priority class", name)
 	}
 	for _, container := range pod.Containers {
+		for _, arg := range container.Args {
+			value, is := strings.CutPrefix(arg, "--shutdown-delay-duration=")
+			if !is {
+				continue
+			}
+			delay, err := time.ParseDuration(value)
+			if grace := time.Duration(ptr.Deref(pod.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second; err != nil || grace < delay+requestTimeout {
+				t.Errorf("%s: it is killed after %s, while it answers for %s and what it has accepted for up to %s more: %v", name, grace, value, requestTimeout, err)
+			}
+		}
 		s := container.SecurityContext
 		if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
 			s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Capabilities == nil || len(s.Capabilities.Drop) != 1 {

@@ -226,6 +226,7 @@ func (p *pod) runOnce(ctx context.Context, command *exec.Cmd) (restart bool) {
 			deleted, deadline = nil, time.After(time.Duration(*p.object.Spec.TerminationGracePeriodSeconds)*time.Second)
 			_ = command.Process.Signal(syscall.SIGTERM)
 		case <-deadline:
+			p.node.t.Errorf("pod %s has not ended within its grace period, and is killed", p.object.Name)
 			_ = command.Process.Kill()
 		case <-time.After(250 * time.Millisecond):
 			p.bring(ctx)
