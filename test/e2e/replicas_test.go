@@ -402,14 +402,17 @@ func (r *replicas) standStill(t *testing.T) {
 		}
 		return *lease.Spec.HolderIdentity
 	}
-	leader := r.node.running("nsinit-controller-manager")
-	leader = slices.DeleteFunc(leader, func(p *pod) bool {
-		log, err := os.ReadFile(filepath.Join(p.dir, "log"))
-		return err != nil || !strings.Contains(string(log), "uccessfully acquired lease")
+	var leader []*pod
+	eventually(t, "one instance leads", func(context.Context) error {
+		leader = slices.DeleteFunc(r.node.running("nsinit-controller-manager"), func(p *pod) bool {
+			log, err := os.ReadFile(filepath.Join(p.dir, "log"))
+			return err != nil || !strings.Contains(string(log), "uccessfully acquired lease")
+		})
+		if len(leader) != 1 {
+			return fmt.Errorf("%d say that they do", len(leader))
+		}
+		return nil
 	})
-	if len(leader) != 1 {
-		t.Fatalf("%d instances say that they lead", len(leader))
-	}
 	first := holder()
 	if err := leader[0].signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -463,6 +466,29 @@ func TestReplicas(t *testing.T) {
 				r.rollout(t, app)
 			}
 		}
+		l.endUnnoticed(t, 20)
+	})
+	// Meanwhile the replicas that were replaced go on.
+	t.Run("the leader of the controllers stands still", func(t *testing.T) {
+		l := r.startLoad(t)
+		r.standStill(t)
+		l.endUnnoticed(t, 20)
+		r.openedOnce(t, l)
+	})
+	t.Run("a member of etcd stands still", func(t *testing.T) {
+		l := r.startLoad(t)
+		_, followers := r.leader(t)
+		if err := r.etcd[followers[0]].Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if err := r.etcd[followers[0]].Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		l.endUnnoticed(t, 3) // what asks the member waits for it
+	})
+	t.Run("the replicas that were replaced end", func(t *testing.T) {
+		l := r.startLoad(t)
 		r.node.waitEnded(t, "nsinit-apiserver")
 		l.endUnnoticed(t, 20)
 	})
@@ -485,24 +511,6 @@ func TestReplicas(t *testing.T) {
 			inTime := slices.ContainsFunc(kills, func(kill time.Time) bool { return !f.at.Before(kill) && f.at.Before(kill.Add(momentAfterKill)) })
 			return inTime && (apierrors.IsServiceUnavailable(f.err) || what == loadAvailable || what == loadDiscovery)
 		})
-	})
-	t.Run("the leader of the controllers stands still", func(t *testing.T) {
-		l := r.startLoad(t)
-		r.standStill(t)
-		l.endUnnoticed(t, 20)
-		r.openedOnce(t, l)
-	})
-	t.Run("a member of etcd stands still", func(t *testing.T) {
-		l := r.startLoad(t)
-		_, followers := r.leader(t)
-		if err := r.etcd[followers[0]].Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Second)
-		if err := r.etcd[followers[0]].Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		l.endUnnoticed(t, 3) // what asks the member waits for it
 	})
 	// As in Kubernetes itself: of a write that was on its way to the leader nobody knows whether it
 	// is stored, so it is an error, of a member that waited for the leader, or of the connection to it.
