@@ -473,6 +473,13 @@ func (n *node) addresses(app string) []string {
 	return all
 }
 
+// restarted returns how often the pod's process was started again.
+func (p *pod) restarted() int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.restarts
+}
+
 // signal sends a signal to a pod's process.
 func (p *pod) signal(signal os.Signal) error {
 	p.mu.Lock()

@@ -429,9 +429,7 @@ func (r *replicas) standStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the former leader has noticed", func(context.Context) error {
-		leader[0].mu.Lock()
-		defer leader[0].mu.Unlock()
-		if leader[0].restarts == 0 {
+		if leader[0].restarted() == 0 {
 			return errors.New("it goes on")
 		}
 		return nil
@@ -500,11 +498,18 @@ func TestReplicas(t *testing.T) {
 		l := r.startLoad(t)
 		var kills []time.Time
 		for i := range 4 {
-			pods := r.node.running("nsinit-apiserver")
-			if err := pods[i%len(pods)].signal(syscall.SIGKILL); err != nil {
+			replica := r.node.running("nsinit-apiserver")[i%2]
+			restarts := replica.restarted()
+			if err := replica.signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			kills = append(kills, time.Now())
+			eventually(t, "the replica is started again", func(context.Context) error {
+				if replica.restarted() == restarts {
+					return errors.New("it is not yet")
+				}
+				return nil
+			})
 			r.node.waitReadyPods(t, "nsinit-apiserver", 2)
 		}
 		l.endNoticed(t, func(what string, f failure) bool {
