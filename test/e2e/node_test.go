@@ -480,6 +480,17 @@ func (p *pod) restarted() int32 {
 	return p.restarts
 }
 
+// waitRestarted waits until the pod's process was started again, more often than before.
+func (p *pod) waitRestarted(t *testing.T, before int32) {
+	t.Helper()
+	eventually(t, p.object.Name+" is started again", func(context.Context) error {
+		if p.restarted() == before {
+			return errors.New("it is not yet")
+		}
+		return nil
+	})
+}
+
 // signal sends a signal to a pod's process.
 func (p *pod) signal(signal os.Signal) error {
 	p.mu.Lock()

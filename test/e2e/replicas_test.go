@@ -413,7 +413,7 @@ func (r *replicas) standStill(t *testing.T) {
 		}
 		return nil
 	})
-	first := holder()
+	first, restarts := holder(), leader[0].restarted()
 	if err := leader[0].signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -428,12 +428,7 @@ func (r *replicas) standStill(t *testing.T) {
 	if err := leader[0].signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the former leader has noticed", func(context.Context) error {
-		if leader[0].restarted() == 0 {
-			return errors.New("it goes on")
-		}
-		return nil
-	})
+	leader[0].waitRestarted(t, restarts) // it has noticed
 }
 
 // openedOnce checks that nobody opened a namespace twice: whoever opens one says so.
@@ -504,12 +499,7 @@ func TestReplicas(t *testing.T) {
 				t.Fatal(err)
 			}
 			kills = append(kills, time.Now())
-			eventually(t, "the replica is started again", func(context.Context) error {
-				if replica.restarted() == restarts {
-					return errors.New("it is not yet")
-				}
-				return nil
-			})
+			replica.waitRestarted(t, restarts)
 			r.node.waitReadyPods(t, "nsinit-apiserver", 2)
 		}
 		l.endNoticed(t, func(what string, f failure) bool {
