@@ -152,11 +152,20 @@ func (c *Cluster) say(format string, args ...any) {
 // Status prints what runs.
 func (c *Cluster) Status() error {
 	for _, name := range programNames() {
+		process := c.process(name)
 		state := "stopped"
-		if pid := c.process(name).Pid(); pid != 0 {
+		switch pid := process.Pid(); {
+		case pid != 0:
 			state = fmt.Sprintf("running, pid %d", pid)
+		case process.Supervised():
+			state = "exited, will be started again"
+		case process.SupervisorKilled():
+			state = "stopped, because its supervisor was killed: run dev start " + name
 		}
 		fmt.Printf("%-28s %s\n", name, state)
+		if restarts := process.Restarts(); len(restarts) > 0 {
+			fmt.Printf("%-28s last restart: %s\n", "", restarts[len(restarts)-1])
+		}
 	}
 	return nil
 }
@@ -187,7 +196,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	var errs []error
 	for _, name := range slices.Backward(programNames()) {
 		process := c.process(name)
-		if process.Pid() != 0 {
+		if process.Active() {
 			c.say("stopping %s", name)
 		}
 		errs = append(errs, process.Stop(ctx, 20*time.Second))

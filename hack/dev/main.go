@@ -29,8 +29,9 @@ const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] COMMAND
   down                        stop what up started
   run                         the same in the foreground, with an initializer, until Ctrl-C
   demo                        play the life of a namespace, check each step, clean up
-  status                      show what runs
-  start|stop|kill PROGRAM     start, stop (SIGTERM) or kill -9 one program
+  status                      show what runs, and the last restart of each program
+  start|stop|kill PROGRAM     start, stop (SIGTERM) or kill -9 one program, which stays down
+                              until it is started; a program that exits is restarted
   kubeconfig USER [GROUP...]  write a kubeconfig for a user, and print its path
 `
 
@@ -39,12 +40,20 @@ func main() {
 	if !signal.Ignored(syscall.SIGHUP) { // nohup asks to go on when the terminal closes
 		signals = append(signals, syscall.SIGHUP)
 	}
+	if len(os.Args) > 1 && os.Args[1] == superviseCommand { // started by Process.Start only
+		exit(supervise(os.Args[2:]))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	exit(run(ctx, os.Args[1:]))
+}
+
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 func run(ctx context.Context, args []string) error {

@@ -101,6 +101,9 @@ func TestTakenPortWhileRunning(t *testing.T) {
 	if err := os.Symlink("/bin/sh", filepath.Join(c.BinDir, "etcd")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink(devProgram(t), filepath.Join(c.BinDir, "dev")); err != nil {
+		t.Fatal(err)
+	}
 	etcd := c.process("etcd")
 	etcd.Args = []string{filepath.Join(c.BinDir, "sleep.sh")}
 	if err := etcd.Start(); err != nil {

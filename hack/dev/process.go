@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,51 +19,71 @@ import (
 	"time"
 )
 
-// Process is a program that runs in the background, known by its pid file.
+// Process is a program that runs in the background under a supervisor, which restarts it.
 type Process struct {
 	Name    string
 	Program string
 	Args    []string
-	// StateDir holds NAME.pid and NAME.log.
+	// StateDir holds NAME.pid, NAME.log and the files of the supervisor.
 	StateDir string
+	// Dev is the path of the dev program, which runs the supervisor.
+	Dev string
 }
 
-func (p *Process) pidFile() string { return filepath.Join(p.StateDir, p.Name+".pid") }
+func (p *Process) file(extension string) string { return filepath.Join(p.StateDir, p.Name+extension) }
+
+func (p *Process) pidFile() string { return p.file(".pid") }
 
 // LogFile is where the output of the process goes.
-func (p *Process) LogFile() string { return filepath.Join(p.StateDir, p.Name+".log") }
+func (p *Process) LogFile() string { return p.file(".log") }
 
-// Pid returns the pid of the running process, or 0. A pid that the system gave to another
-// program since is not ours: it must be this program, with arguments in this state directory.
-func (p *Process) Pid() int {
-	data, err := os.ReadFile(p.pidFile())
+// Pid returns the pid of the running process, or 0.
+func (p *Process) Pid() int { return readPid(p.pidFile(), p.isOurs) }
+
+// readPid returns the pid in a file, or 0 if that process does not run. The system can give
+// the pid to another program, which is not ours.
+func readPid(file string, isOurs func(pid int) bool) int {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return 0
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil || !p.isOurs(pid) {
+	if err != nil || !isOurs(pid) {
 		return 0
 	}
 	return pid
 }
 
-func (p *Process) isOurs(pid int) bool {
-	proc := filepath.Join("/proc", strconv.Itoa(pid))
-	commandLine, err := os.ReadFile(filepath.Join(proc, "cmdline"))
-	if err != nil {
-		return false
+// writePid replaces a pid file. Readers find the former or the new content.
+func writePid(file string, pid int) error {
+	if err := os.WriteFile(file+".new", []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
+		return err
 	}
-	fields := strings.Split(strings.TrimRight(string(commandLine), "\x00"), "\x00")
-	if fields[0] != p.Program || !slices.ContainsFunc(fields[1:], p.inStateDir) {
-		return false
+	return os.Rename(file+".new", file)
+}
+
+// commandLine returns the command line of a running process, or nil. A zombie does not run.
+func commandLine(pid int) []string {
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil {
+		return nil
 	}
 	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
 	if err != nil {
-		return false
+		return nil
 	}
-	// The state follows the command name in parentheses. A zombie has ended.
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(rest, "Z")
+	// The state follows the command name in parentheses.
+	if _, rest, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(rest, "Z") {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+}
+
+// isOurs says whether a process is this program, with arguments in this state directory.
+func (p *Process) isOurs(pid int) bool {
+	fields := commandLine(pid)
+	return len(fields) > 0 && fields[0] == p.Program && slices.ContainsFunc(fields[1:], p.inStateDir)
 }
 
 // inStateDir says whether an argument, PATH or --flag=PATH, is a path in the state directory.
@@ -76,11 +95,11 @@ func (p *Process) inStateDir(arg string) bool {
 	return strings.HasPrefix(arg, p.StateDir+string(filepath.Separator))
 }
 
-// Current says whether the running process was started with the program and arguments
+// Current says whether the process runs under a supervisor, with the program and arguments
 // that it would be started with now.
 func (p *Process) Current() bool {
 	pid := p.Pid()
-	if pid == 0 {
+	if pid == 0 || !p.Supervised() {
 		return false
 	}
 	program, err := os.Stat(p.Program)
@@ -91,107 +110,22 @@ func (p *Process) Current() bool {
 	if err != nil || !os.SameFile(program, running) {
 		return false
 	}
-	commandLine, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	want := strings.Join(append([]string{p.Program}, p.Args...), "\x00") + "\x00"
-	return err == nil && string(commandLine) == want
+	return slices.Equal(commandLine(pid), append([]string{p.Program}, p.Args...))
 }
 
-// Start starts the process in a session of its own, so that it outlives this command.
-// A running one is left alone.
-func (p *Process) Start() error {
-	if p.Pid() != 0 {
-		return nil
-	}
-	log, err := os.OpenFile(p.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	command := exec.Command(p.Program, p.Args...)
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := command.Start(); err != nil {
-		return fmt.Errorf("cannot start %s: %w", p.Name, err)
-	}
-	pid := command.Process.Pid
-	ended := make(chan struct{})
-	go func() { _ = command.Wait(); close(ended) }() // no zombie while this command lives
-	if err := os.WriteFile(p.pidFile(), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
-		return err
-	}
-	// The kernel shows the new command line a moment after the program has begun.
-	return poll(context.Background(), 10*time.Second, time.Millisecond, func() error {
-		select {
-		case <-ended:
-			return nil // who waits for it to be ready says why
-		default:
-		}
-		if !p.isOurs(pid) {
-			return fmt.Errorf("%s (pid %d) does not show its command line", p.Name, pid)
-		}
-		return nil
-	})
-}
-
-// signal sends a signal to the process, and to no other that got its pid meanwhile: the
+// signal sends a signal to a process, and to no other that got its pid meanwhile: the
 // handle is taken first, and the process looked at then.
-func (p *Process) signal(pid int, signal syscall.Signal) error {
+func (p *Process) signal(pid int, isOurs func(pid int) bool, signal syscall.Signal) error {
 	handle, err := os.FindProcess(pid)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = handle.Release() }()
-	if !p.isOurs(pid) {
+	if !isOurs(pid) {
 		return nil
 	}
 	if err := handle.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("cannot send %s to %s (pid %d): %w", signal, p.Name, pid, err)
-	}
-	return nil
-}
-
-// Stop asks the process to end, and kills it if it does not within the grace period.
-func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
-	pid := p.Pid()
-	if pid == 0 {
-		return p.forget()
-	}
-	if err := p.signal(pid, syscall.SIGTERM); err != nil {
-		return err
-	}
-	if p.waitGone(ctx, pid, grace) {
-		return p.forget()
-	}
-	return p.Kill(ctx)
-}
-
-// Kill ends the process at once, as kill -9 does.
-func (p *Process) Kill(ctx context.Context) error {
-	pid := p.Pid()
-	if pid == 0 {
-		return p.forget()
-	}
-	if err := p.signal(pid, syscall.SIGKILL); err != nil {
-		return err
-	}
-	if !p.waitGone(ctx, pid, 30*time.Second) {
-		return fmt.Errorf("%s (pid %d) did not end after SIGKILL", p.Name, pid)
-	}
-	return p.forget()
-}
-
-func (p *Process) waitGone(ctx context.Context, pid int, limit time.Duration) bool {
-	return poll(ctx, limit, 20*time.Millisecond, func() error {
-		if p.isOurs(pid) {
-			return errors.New("still there")
-		}
-		return nil
-	}) == nil
-}
-
-func (p *Process) forget() error {
-	if err := os.Remove(p.pidFile()); err != nil && !os.IsNotExist(err) {
-		return err
 	}
 	return nil
 }

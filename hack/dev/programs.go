@@ -36,7 +36,7 @@ func (c *Cluster) process(name string) *Process {
 	if arguments == nil {
 		return nil
 	}
-	return &Process{Name: name, Program: c.program(name), Args: arguments(), StateDir: c.Dir}
+	return &Process{Name: name, Program: c.program(name), Args: arguments(), StateDir: c.Dir, Dev: c.program("dev")}
 }
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.Dir, name) }
