@@ -18,6 +18,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/nsinit/nsinit/hack/dev/controlplane"
 )
 
 const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] COMMAND
@@ -40,8 +42,8 @@ func main() {
 	if !signal.Ignored(syscall.SIGHUP) { // nohup asks to go on when the terminal closes
 		signals = append(signals, syscall.SIGHUP)
 	}
-	if len(os.Args) > 1 && os.Args[1] == superviseCommand { // started by Process.Start only
-		exit(supervise(os.Args[2:]))
+	if len(os.Args) > 1 && os.Args[1] == controlplane.SuperviseCommand { // started by Process.Start only
+		exit(controlplane.Supervise(os.Args[2:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
@@ -64,7 +66,7 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	cluster, err := NewCluster(*dir, *kubernetes)
+	cluster, err := controlplane.NewCluster(*dir, *kubernetes)
 	if err != nil {
 		return err
 	}
@@ -97,9 +99,9 @@ func run(ctx context.Context, args []string) error {
 		return cluster.Status()
 	case "start", "stop", "kill":
 		if len(rest) != 2 {
-			return fmt.Errorf("%s takes the name of one program: %s", command, strings.Join(programNames(), ", "))
+			return fmt.Errorf("%s takes the name of one program: %s", command, strings.Join(controlplane.ProgramNames(), ", "))
 		}
-		return cluster.control(ctx, command, rest[1])
+		return cluster.Control(ctx, command, rest[1])
 	case "kubeconfig":
 		if len(rest) < 2 {
 			return errors.New("kubeconfig takes the name of a user, and groups")

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 )
 
-// programNames lists the programs in the order in which they start.
-func programNames() []string { return append(runPrograms(), "logstore", "http-provisioner") }
+// ProgramNames lists the programs in the order in which they start.
+func ProgramNames() []string { return append(runPrograms(), "logstore", "http-provisioner") }
 
 // runPrograms are those of make run, without what the demo alone starts.
 func runPrograms() []string {

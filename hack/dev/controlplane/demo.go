@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, name := range programNames() {
+	for _, name := range ProgramNames() {
 		if err := os.RemoveAll(c.process(name).LogFile()); err != nil {
 			return err
 		}

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"context"
@@ -27,7 +27,7 @@ const (
 	lastDelay   = 10 * time.Second
 	stableAfter = time.Minute
 
-	superviseCommand = "supervise"
+	SuperviseCommand = "supervise"
 )
 
 // supervisorFile holds the pid of the supervisor. Stop and Kill remove it: a file without its
@@ -36,13 +36,13 @@ func (p *Process) supervisorFile() string { return p.file(".supervisor.pid") }
 
 // supervisorArgs are the arguments of the dev program that supervise this process.
 func (p *Process) supervisorArgs() []string {
-	return append([]string{superviseCommand, p.file(""), p.Program}, p.Args...)
+	return append([]string{SuperviseCommand, p.file(""), p.Program}, p.Args...)
 }
 
 // isSupervisor says whether a process supervises this one, whichever dev program it runs.
 func (p *Process) isSupervisor(pid int) bool {
 	fields := commandLine(pid)
-	return len(fields) > 2 && fields[1] == superviseCommand && fields[2] == p.file("")
+	return len(fields) > 2 && fields[1] == SuperviseCommand && fields[2] == p.file("")
 }
 
 func (p *Process) supervisorPid() int { return readPid(p.supervisorFile(), p.isSupervisor) }
@@ -206,11 +206,11 @@ func (p *Process) removeFiles() error {
 	return errors.Join(errs...)
 }
 
-// supervise runs a program and restarts it when it exits, until SIGTERM. Its arguments are
+// Supervise runs a program and restarts it when it exits, until SIGTERM. Its arguments are
 // those of supervisorArgs. The program cannot outlive it: the kernel kills it.
-func supervise(args []string) error {
+func Supervise(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("%s takes STATE/NAME, a program and its arguments", superviseCommand)
+		return fmt.Errorf("%s takes STATE/NAME, a program and its arguments", SuperviseCommand)
 	}
 	p := &Process{Name: filepath.Base(args[0]), StateDir: filepath.Dir(args[0]), Program: args[1], Args: args[2:]}
 	terminate := make(chan os.Signal, 1)

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"context"
@@ -23,8 +23,12 @@ const forever = "while :; do /bin/sleep 1; done"
 
 // TestMain is also the dev program, which the tests start as a supervisor.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == superviseCommand {
-		exit(supervise(os.Args[2:]))
+	if len(os.Args) > 1 && os.Args[1] == SuperviseCommand {
+		if err := Supervise(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"maps"
@@ -19,7 +19,7 @@ import (
 // withPorts returns a control plane that runs nothing, with ports that it has chosen.
 func withPorts(t *testing.T, dir string) *Cluster {
 	t.Helper()
-	c := &Cluster{Root: dir, Dir: dir, BinDir: filepath.Join(dir, "bin"), start: time.Now()}
+	c := &Cluster{Root: dir, Dir: dir, Kubernetes: newest, BinDir: filepath.Join(dir, "bin"), start: time.Now()}
 	if err := c.loadPorts(); err != nil {
 		t.Fatal(err)
 	}
