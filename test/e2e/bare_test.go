@@ -36,35 +36,37 @@ spec:
   service: {namespace: default, name: nobody}
 `
 
-// flunders is the API of the sample API server of Kubernetes.
+// flunders is a version of the API of the sample API server of Kubernetes.
 const flunders = `
 apiVersion: v1
 kind: Service
-metadata: {name: flunders, namespace: default}
+metadata: {name: flunders-VERSION, namespace: default}
 spec: {type: ExternalName, externalName: localhost}
 ---
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
-metadata: {name: v1beta1.wardle.example.com}
+metadata: {name: VERSION.wardle.example.com}
 spec:
   group: wardle.example.com
-  version: v1beta1
+  version: VERSION
   groupPriorityMinimum: 1
   versionPriority: 1
   insecureSkipTLSVerify: true
-  service: {namespace: default, name: flunders, port: PORT}
+  service: {namespace: default, name: flunders-VERSION, port: PORT}
 `
 
 // serveFlunders runs another aggregated API server, whose resource is namespaced, until the
-// test ends.
-func (c *cluster) serveFlunders(t *testing.T) {
+// test ends: one for each version, with arguments of its own.
+func (c *cluster) serveFlunders(t *testing.T, versions map[string][]string) {
 	t.Helper()
 	c.build(t, "hack/dev/kubernetes/v1.37", "sample-apiserver", "k8s.io/sample-apiserver")
 	etcd, _ := c.externalEtcd(t)
-	port := freePort(t)
-	c.run(t, "sample-apiserver", "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+t.TempDir(), "--etcd-servers="+etcd,
-		"--kubeconfig="+c.kubeconfig(), "--authentication-kubeconfig="+c.kubeconfig(), "--authorization-kubeconfig="+c.kubeconfig())
-	c.applyInput(t, strings.ReplaceAll(flunders, "PORT", port))
+	for version, args := range versions {
+		port := freePort(t)
+		c.run(t, "sample-apiserver", append([]string{"--bind-address=127.0.0.1", "--secure-port=" + port, "--cert-dir=" + t.TempDir(), "--etcd-servers=" + etcd,
+			"--kubeconfig=" + c.kubeconfig(), "--authentication-kubeconfig=" + c.kubeconfig(), "--authorization-kubeconfig=" + c.kubeconfig()}, args...)...)
+		c.applyInput(t, strings.NewReplacer("VERSION", version, "PORT", port).Replace(flunders))
+	}
 }
 
 // TestNamespaceTermination: on a control plane without kube-controller-manager, nsinit empties
@@ -166,7 +168,7 @@ func TestNamespaceTermination(t *testing.T) {
 	})
 
 	t.Run("an aggregated API", func(t *testing.T) {
-		c.serveFlunders(t)
+		c.serveFlunders(t, map[string][]string{"v1beta1": nil})
 		name, untouched := create(corev1.NamespaceSpec{}), create(corev1.NamespaceSpec{})
 		for namespace, finalizers := range map[string]string{name: "[" + holder + "]", untouched: "[]"} {
 			eventually(t, "objects of the aggregated API are served", func(context.Context) error {

@@ -11,234 +11,127 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// content is what the writes of TestGate find in the namespace.
-const content = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: there}
----
-apiVersion: v1
-kind: Service
-metadata: {name: there}
-spec: {ports: [{port: 80}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: there}
-spec: {containers: [{name: c, image: i}]}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: there}
-spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}
----
-apiVersion: e2e.example.com/v1
-kind: Thing
-metadata: {name: there}
-`
-
-const thingDefinition = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: things.e2e.example.com}
-spec:
-  group: e2e.example.com
-  scope: Namespaced
-  names: {kind: Thing, plural: things, singular: thing}
-  versions:
-  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-`
-
-// write tries to write into a namespace.
-type write func(ctx context.Context, client kubernetes.Interface, namespace string) error
-
-// raw returns a write by a verb of HTTP and the end of a path.
-func raw(verb, group, path, contentType, body string) write {
-	return func(ctx context.Context, client kubernetes.Interface, namespace string) error {
-		request := client.CoreV1().RESTClient().Verb(verb).AbsPath(group, "namespaces", namespace).Suffix(path)
-		if body != "" {
-			request = request.SetHeader("Content-Type", contentType).Body([]byte(body))
-		}
-		return request.Do(ctx).Error()
-	}
-}
-
-// writes returns writes of every operation, to kinds and subresources of every sort.
-func writes() map[string]write {
-	const (
-		core, apps = "/api/v1", "/apis/apps/v1"
-		jsonType   = "application/json"
-		mergePatch = string(types.MergePatchType)
-		labelPatch = `{"metadata":{"labels":{"a":"b"}}}`
-	)
-	named := metav1.ObjectMeta{Name: "there"}
-	return map[string]write{
-		"create configmaps": func(ctx context.Context, c kubernetes.Interface, ns string) error { return writeConfigMap(ctx, c, ns) },
-		"create configmaps, dry run": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		},
-		"update configmaps": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			_, err := c.CoreV1().ConfigMaps(ns).Update(ctx, &corev1.ConfigMap{ObjectMeta: named}, metav1.UpdateOptions{})
-			return err
-		},
-		"patch configmaps": raw("PATCH", core, "configmaps/there", mergePatch, `{"data":{"a":"b"}}`),
-		"apply configmaps": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			_, err := c.CoreV1().ConfigMaps(ns).Patch(ctx, "applied", types.ApplyPatchType,
-				[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"}}`), metav1.PatchOptions{FieldManager: "e2e"})
-			return err
-		},
-		"delete configmaps": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			return c.CoreV1().ConfigMaps(ns).Delete(ctx, "there", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
-		},
-		"delete a collection of configmaps": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			return c.CoreV1().ConfigMaps(ns).DeleteCollection(ctx, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ListOptions{})
-		},
-		"create secrets": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			_, err := c.CoreV1().Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
-			return err
-		},
-		"create events": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			_, err := c.CoreV1().Events(ns).Create(ctx, &corev1.Event{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}, InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Name: "there", Namespace: ns},
-			}, metav1.CreateOptions{})
-			return err
-		},
-		"create leases": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			_, err := c.CoordinationV1().Leases(ns).Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
-			return err
-		},
-		"create rolebindings": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			_, err := c.RbacV1().RoleBindings(ns).Create(ctx, &rbacv1.RoleBinding{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:basic-user"},
-			}, metav1.CreateOptions{})
-			return err
-		},
-		"create serviceaccounts/token": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			_, err := c.CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-			return err
-		},
-		"create pods/eviction": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			return c.PolicyV1().Evictions(ns).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "there", Namespace: ns}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
-		},
-		"create pods/binding": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			return c.CoreV1().Pods(ns).Bind(ctx, &corev1.Binding{ObjectMeta: named, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		},
-		"patch pods/status":              raw("PATCH", core, "pods/there/status", mergePatch, `{"status":{"message":"x"}}`),
-		"patch pods/ephemeralcontainers": raw("PATCH", core, "pods/there/ephemeralcontainers", mergePatch, labelPatch),
-		"patch deployments/status":       raw("PATCH", apps, "deployments/there/status", mergePatch, labelPatch),
-		"update deployments/scale": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			_, err := c.AppsV1().Deployments(ns).UpdateScale(ctx, "there", &autoscalingv1.Scale{ObjectMeta: named}, metav1.UpdateOptions{})
-			return err
-		},
-		"create deployments": func(ctx context.Context, c kubernetes.Interface, ns string) error {
-			labels := map[string]string{"a": "b"}
-			_, err := c.AppsV1().Deployments(ns).Create(ctx, &appsv1.Deployment{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"},
-				Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-				}},
-			}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		},
-		"create custom resources":     raw("POST", "/apis/e2e.example.com/v1", "things", jsonType, `{"apiVersion":"e2e.example.com/v1","kind":"Thing","metadata":{"generateName":"x-"}}`),
-		"patch custom resources":      raw("PATCH", "/apis/e2e.example.com/v1", "things/there", mergePatch, `{"a":"b"}`),
-		"connect to pods/exec":        raw("POST", core, "pods/there/exec", "", ""),
-		"connect to pods/attach":      raw("POST", core, "pods/there/attach", "", ""),
-		"connect to pods/portforward": raw("POST", core, "pods/there/portforward", "", ""),
-		"connect to pods/proxy":       raw("GET", core, "pods/there/proxy", "", ""),
-		"connect to services/proxy":   raw("GET", core, "services/there/proxy", "", ""),
-	}
-}
-
-// TestGate: while a namespace is initializing, every write is refused, save for those who
-// hold the verb initialize for this namespace.
+// TestGate: while a namespace is initializing, kube-apiserver refuses every verb that discovery shows for every namespaced
+// resource and subresource, except what is listed. In an open namespace the gate refuses none of them.
 func TestGate(t *testing.T) {
 	c := connect(t)
-	if _, err := c.kubectlInput(thingDefinition, "apply", "--server-side"); err != nil {
-		t.Fatal(err)
+	for _, definition := range []string{thingDefinition, namesakeDefinition} {
+		c.applyInput(t, definition)
 	}
-	t.Cleanup(func() { _, _ = c.kubectlInput(thingDefinition, "delete", "--wait=false") })
-	namespace, other := c.held(t, c.admin).Name, c.createNamespace(t, c.admin).Name
-	clients := map[string]kubernetes.Interface{
-		"tenant":                          kubernetes.NewForConfigOrDie(c.user(t, "e2e-tenant-of-all", everything())),
-		"holder":                          kubernetes.NewForConfigOrDie(c.user(t, "e2e-holder", everything(), initialize(namespace))),
-		"holder for another":              kubernetes.NewForConfigOrDie(c.user(t, "e2e-other-holder", everything(), initialize(other))),
-		"holder by a RoleBinding":         kubernetes.NewForConfigOrDie(c.user(t, "e2e-bound", everything())),
-		"tenant impersonated by a holder": c.impersonating(t, "e2e-tenant-of-all"),
-	}
-	c.bindInitialize(t, namespace, "e2e-bound")
-	eventually(t, "the namespace has its content", func(context.Context) error {
-		_, err := c.kubectlInput(content, "apply", "--server-side", "--namespace", namespace)
-		return err
-	})
-	for name, write := range writes() {
-		t.Run(name, func(t *testing.T) {
-			for who, client := range clients {
-				err := write(t.Context(), client, namespace)
-				if who != "holder" {
-					if err := refused(err, fmt.Sprintf("namespace %q", namespace), `"hold.example.com"`, "condition Ready"); err != nil {
-						t.Errorf("%s: %v", who, err)
-					}
-					continue
-				}
-				// There is no node, so what connects to a pod ends otherwise.
-				if err != nil && (!strings.HasPrefix(name, "connect") || apierrors.IsForbidden(err)) {
-					t.Errorf("%s: %v", who, err)
-				}
+	// One server evaluates the policies, as those built on k8s.io/apiserver do by default, and one does not.
+	const noMutation = "--disable-admission-plugins=MutatingAdmissionPolicy" // Kubernetes 1.34 has none
+	c.serveFlunders(t, map[string][]string{"v1beta1": {noMutation}, "v1alpha1": {noMutation + ",ValidatingAdmissionPolicy"}})
+	open, another := c.createNamespace(t, c.admin).Name, c.createNamespace(t, c.admin).Name
+	c.waitReady(t, open)
+	closed := c.held(t, c.admin).Name
+	examples, cells := c.readExamples(t), []cell(nil)
+	eventually(t, "discovery is complete", func(context.Context) (err error) {
+		if cells, err = c.matrixCells(t, examples); err != nil {
+			return err
+		}
+		for _, name := range importantCells() {
+			if !slices.ContainsFunc(cells, func(c cell) bool { return c.name == name }) {
+				return fmt.Errorf("there is no cell %q", name)
 			}
-		})
-	}
-	t.Run("reads", func(t *testing.T) {
-		if _, err := clients["tenant"].CoreV1().ConfigMaps(namespace).Get(t.Context(), "there", metav1.GetOptions{}); err != nil {
-			t.Error(err)
 		}
-		if _, err := clients["tenant"].CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{}); err != nil {
-			t.Error(err)
+		return nil
+	})
+	examples.fill(t, c, cells, closed)
+	examples.fill(t, c, cells, open)
+	c.allRights(t, "e2e-tenant-of-all", closed, open)
+	tenant := c.gateClient(c.as("e2e-tenant-of-all"))
+
+	t.Run("matrix", func(t *testing.T) {
+		excepted := map[string]int{}
+		var group errgroup.Group
+		group.SetLimit(16)
+		for _, cell := range cells {
+			if cell.exception != "" {
+				excepted[cell.exception]++
+			}
+			group.Go(func() error {
+				err := tenant.try(t.Context(), cell, closed, cell.exception != "")
+				if cell.exception == "" {
+					err = refusedByGate(cell, err, closed)
+				} else {
+					err = passed(cell, err)
+				}
+				if err != nil {
+					t.Errorf("%s in a closed namespace: %v", cell.name, err)
+				}
+				if err := passed(cell, tenant.try(t.Context(), cell, open, true)); err != nil {
+					t.Errorf("%s in an open namespace: %v", cell.name, err)
+				}
+				return nil
+			})
+		}
+		_ = group.Wait()
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(excepted)), c.documentedExceptions(t)); diff != "" {
+			t.Errorf("the exceptions differ from those that docs/security.md lists (-test +docs):\n%s", diff)
+		}
+		t.Logf("%d cells, of which pass: %v", len(cells), excepted)
+		if least := 600; len(cells) < least {
+			t.Errorf("%d cells are fewer than %d", len(cells), least)
 		}
 	})
-	t.Run("access reviews", func(t *testing.T) {
-		review := authorizationv1.LocalSubjectAccessReview{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace},
-			Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: "e2e-tenant-of-all", ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "configmaps"},
-			},
+
+	clients := map[string]gateClient{
+		"holder":                          c.gateClient(c.user(t, "e2e-holder", everything(), initialize(closed))),
+		"holder for another":              c.gateClient(c.user(t, "e2e-other-holder", everything(), initialize(another))),
+		"holder by a RoleBinding":         c.gateClient(c.user(t, "e2e-bound", everything())),
+		"tenant impersonated by a holder": c.gateClient(c.impersonating(t, "e2e-tenant-of-all")),
+	}
+	c.bindInitialize(t, closed, "e2e-bound")
+	t.Run("identities", func(t *testing.T) {
+		var group errgroup.Group
+		group.SetLimit(16)
+		for _, cell := range cells {
+			// OPTIONS has no verb that a role could name.
+			if !slices.Contains(importantCells(), cell.name) || cell.method == http.MethodOptions {
+				continue
+			}
+			for who, client := range clients {
+				group.Go(func() error {
+					if who == "holder" {
+						if err := passed(cell, client.try(t.Context(), cell, closed, true)); err != nil {
+							t.Errorf("%s as %s: %v", cell.name, who, err)
+						}
+					} else if err := refusedByGate(cell, client.try(t.Context(), cell, closed, false), closed); err != nil {
+						t.Errorf("%s as %s: %v", cell.name, who, err)
+					}
+					return nil
+				})
+			}
 		}
-		answer, err := clients["tenant"].AuthorizationV1().LocalSubjectAccessReviews(namespace).Create(t.Context(), &review, metav1.CreateOptions{})
-		if err != nil || !answer.Status.Allowed {
-			t.Errorf("%v, %v", answer, err)
-		}
+		_ = group.Wait()
 	})
 }
 
 // impersonating returns a client that acts as a user, by means of somebody who holds the
 // verb initialize.
-func (c *cluster) impersonating(t *testing.T, user string) kubernetes.Interface {
+func (c *cluster) impersonating(t *testing.T, user string) *rest.Config {
 	t.Helper()
 	_, config := c.serviceAccount(t, everything(), initialize(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"}, Verbs: []string{"impersonate"}})
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
-	return kubernetes.NewForConfigOrDie(config)
+	return config
 }
 
 // bindInitialize grants the verb initialize in one namespace, as RBAC allows who

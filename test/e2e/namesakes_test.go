@@ -27,9 +27,9 @@ const gateOfNamesakes = "nsinit-gate-namesakes"
 const namesakeDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: namespaces.namesake.example.com}
+metadata: {name: namespaces.namesake.e2e.example.com}
 spec:
-  group: namesake.example.com
+  group: namesake.e2e.example.com
   scope: Namespaced
   names: {kind: Namespace, plural: namespaces, singular: namespace}
   versions:
@@ -43,15 +43,15 @@ spec:
 `
 
 const (
-	namesakes = "/apis/namesake.example.com/v1/namespaces/{ns}/namespaces"
+	namesakes = "/apis/namesake.e2e.example.com/v1/namespaces/{ns}/namespaces"
 	// kube-apiserver reads this path as that of the object {ns} in the namespace {ns}.
-	namesakeShort = "/apis/namesake.example.com/v1/namespaces/{ns}"
+	namesakeShort = "/apis/namesake.e2e.example.com/v1/namespaces/{ns}"
 )
 
 // namesakeCells returns writes of every verb to custom resources that are named namespaces.
 func namesakeCells() []cell {
 	const (
-		kind   = `"apiVersion":"namesake.example.com/v1","kind":"Namespace"`
+		kind   = `"apiVersion":"namesake.e2e.example.com/v1","kind":"Namespace"`
 		forged = `"labels":{"` + v1alpha1.LabelInitializing + `":"true"}`
 		scale  = `{"spec":{"replicas":2}}`
 	)
@@ -93,7 +93,7 @@ func (c *cluster) createNamesakes(t *testing.T, namespaces ...string) {
 	for _, namespace := range namespaces {
 		for _, name := range []string{"there", namespace} {
 			eventually(t, "a custom resource named namespaces is created", func(context.Context) error {
-				_, err := c.kubectlInput("apiVersion: namesake.example.com/v1\nkind: Namespace\nmetadata: {name: "+name+"}\nspec: {replicas: 1}\n",
+				_, err := c.kubectlInput("apiVersion: namesake.e2e.example.com/v1\nkind: Namespace\nmetadata: {name: "+name+"}\nspec: {replicas: 1}\n",
 					"apply", "--server-side", "--namespace", namespace)
 				return err
 			})
