@@ -70,6 +70,11 @@ var _ interface {
 // ShortNames implements rest.ShortNamesProvider.
 func (r *REST) ShortNames() []string { return r.shortNames }
 
+// Update implements rest.Updater.
+func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, allowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.Store.Update(ctx, name, terminable.WithReadableVersion(info), validateCreate, validateUpdate, allowCreate, options)
+}
+
 // Categories implements rest.CategoriesProvider.
 func (r *REST) Categories() []string { return []string{"nsinit"} }
 

@@ -1,0 +1,33 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package terminable
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// WithReadableVersion refuses an update whose resourceVersion is not one that this server gave,
+// with 400. The generic store answers 500.
+func WithReadableVersion(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
+	return rest.WrapUpdatedObjectInfo(info, func(_ context.Context, updated, _ runtime.Object) (runtime.Object, error) {
+		accessor, err := meta.Accessor(updated)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if _, err := (storage.APIObjectVersioner{}).ObjectResourceVersion(updated); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.resourceVersion is %q, which this server never gives: read the object again", accessor.GetResourceVersion()))
+		}
+		return updated, nil
+	})
+}
