@@ -116,6 +116,9 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 
 // Create implements rest.Creater.
 func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	if err := WithoutVersion(object); err != nil {
+		return nil, err
+	}
 	return r.store.Create(ctx, object, validate, options)
 }
 

@@ -17,6 +17,19 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
+// WithoutVersion refuses the creation of an object that has a resourceVersion, with 400. The generic
+// store answers 500.
+func WithoutVersion(object runtime.Object) error {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if version := accessor.GetResourceVersion(); version != "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("metadata.resourceVersion is %q: leave it out of an object that is to be created", version))
+	}
+	return nil
+}
+
 // WithReadableVersion refuses an update whose resourceVersion is not one that this server gave,
 // with 400. The generic store answers 500.
 func WithReadableVersion(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
