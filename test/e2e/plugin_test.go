@@ -265,7 +265,7 @@ func TestPluginCheck(t *testing.T) {
 	// Its certificate is not in a Secret here, which is a warning.
 	waits("Certificate", "Warning", "somewhere else", 2)
 	results, _ := check()
-	delivered := "as delivered (10)"
+	delivered := "as delivered (12)"
 	if !c.stampsByPolicy(t) {
 		delivered = "as delivered (8)"
 	}
