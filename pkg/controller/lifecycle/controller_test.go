@@ -237,6 +237,7 @@ func TestOpenedByHand(t *testing.T) {
 			if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, record.Spec.Skipped); diff != "" || record.Spec.Initializers != nil {
 				t.Errorf("skipped (-want +got):\n%s, pending %+v", diff, record.Spec.Initializers)
 			}
+			close(f.events.Events)
 			if got := <-f.events.Events; got != "Warning OpenedByHand The namespace was opened by hand: "+want {
 				t.Errorf("event %q", got)
 			}
