@@ -84,7 +84,9 @@ func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error
 	e.examineAPIs(ctx)
 	switch e.Phase {
 	case Active:
-		e.examineProtection(ctx, Healthy)
+		if e.examineOpened(ctx); len(e.Findings) == 0 {
+			e.examineProtection(ctx, Healthy)
+		}
 	case Initializing:
 		e.examineRecord(ctx)
 	case Terminating:

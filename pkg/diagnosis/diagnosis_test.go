@@ -68,6 +68,9 @@ func closed(n *corev1.Namespace) {
 	n.Labels = map[string]string{v1alpha1.LabelInitializing: ""}
 }
 
+// open undoes closed: the namespace was opened.
+func open(n *corev1.Namespace) { n.Labels = nil }
+
 func lifecycleHeld(n *corev1.Namespace) {
 	n.Spec.Finalizers = []corev1.FinalizerName{v1alpha1.NamespaceFinalizer}
 }
@@ -267,6 +270,13 @@ func TestDiagnose(t *testing.T) {
 		})}}, []string{"Stuck InitializerPending"}, []string{`it says "no quota" (system:serviceaccount:quota:server)`}},
 		"nsinit's controller is gone": {world{namespace: terminating(closed), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}, core: []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "", 0)}},
 			[]string{"Stuck RecordMissing", "Stuck NsinitControllerDown"}, []string{"nobody holds the Lease"}},
+		"opened by hand, nsinit's controller is gone": {world{namespace: terminating(closed, open), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}, records: []runtime.Object{record()},
+			core: []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "", 0)}},
+			[]string{"Stuck NsinitControllerDown", "Waiting InitializerPending"}, []string{"opened by hand", "skip the initializers that are pending: b.example.com"}},
+		"opened by hand, and settled": {world{namespace: terminating(closed, open), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)},
+			records: []runtime.Object{record(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers = nil })}}, nil, nil},
+		"open, of a former record": {world{namespace: terminating(closed, open), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)},
+			records: []runtime.Object{record(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.NamespaceUID = "former" })}}, nil, nil},
 		"a tenant reads conditions": {world{namespace: terminating(closed, conditions(corev1.NamespaceCondition{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue, Message: "waiting for b"})),
 			apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}, refuses: refuseOnly("get", "namespacelifecycles", forbidden("no"))},
 			[]string{"Waiting InitializerPending", "NotExamined nsinit's record of the namespace"}, []string{"waiting for b"}},

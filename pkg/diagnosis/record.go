@@ -74,6 +74,30 @@ func (e *examination) examineRecord(ctx context.Context) {
 	}
 }
 
+// examineOpened checks whether the record of an open namespace agrees that it is open. It does not
+// while nsinit-controller-manager has not followed a user who opened the namespace by hand. Users
+// who cannot read the record see the namespace only.
+func (e *examination) examineOpened(ctx context.Context) {
+	if e.nsinit == down || e.nsinit == missing {
+		return
+	}
+	record, err := e.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, e.Namespace, metav1.GetOptions{})
+	if err != nil || record.Spec.NamespaceUID != e.UID || record.Spec.Initializers == nil {
+		return
+	}
+	if record.Spec.Initializers.Result != nil {
+		e.foundInitializers(ctx, record)
+		return
+	}
+	var pending []string
+	for _, entry := range record.Spec.Initializers.Pending {
+		pending = append(pending, entry.Name)
+	}
+	e.found(Finding{Cause: InitializerPending, State: Waiting,
+		Message: "the namespace was opened by hand, and nsinit-controller-manager is to skip the initializers that are pending: " + strings.Join(pending, ", ")})
+	e.examineOurController(ctx)
+}
+
 // foundConditions reports what the namespace's own conditions say, for those who may not read
 // its record.
 func (e *examination) foundConditions() {

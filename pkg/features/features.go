@@ -13,9 +13,9 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// FailPolicyOnCreate lets a new configuration begin with failurePolicy Fail. Without it,
-// a configuration begins with Ignore or with no policy, so that an initializer that is
-// not running yet fails no namespace, and takes Fail in an update.
+// FailPolicyOnCreate lets an initializer that is new to a configuration have failurePolicy
+// Fail. Without it, the initializer begins with Ignore or with no policy, so that one that is
+// not running yet fails no namespace, and takes Fail in a later update.
 const FailPolicyOnCreate featuregate.Feature = "FailPolicyOnCreate"
 
 // Add registers the features of nsinit with a gate.

@@ -109,6 +109,7 @@ func TestNamespaceTermination(t *testing.T) {
 		}
 		began := time.Now()
 		remove(name)
+		c.waitCondition(t, name, v1alpha1.ConditionReady, "False/Terminating")
 		c.waitNoNamespace(t, name)
 		t.Logf("%d objects were deleted in %.1f s", objects, time.Since(began).Seconds())
 		if list, err := c.core.CoreV1().ConfigMaps(untouched).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {

@@ -73,7 +73,7 @@ func TestDelivered(t *testing.T) {
 		}
 		want := map[string]int{"ValidatingAdmissionPolicy": 5, "ValidatingAdmissionPolicyBinding": 5}
 		if stamp {
-			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 1, 1
+			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 2, 2
 		}
 		if diff := cmp.Diff(want, kinds); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

@@ -25,6 +25,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/cli/exit"
 	"github.com/nsinit/nsinit/pkg/cli/output"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 const (
@@ -119,7 +120,7 @@ func printText(out io.Writer, results []Result) error {
 	table := printers.GetNewTabWriter(out)
 	_, _ = fmt.Fprintln(table, "CHECK\tSTATE\tFOUND")
 	for _, result := range results {
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", result.Check, result.State, result.Message)
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", result.Check, result.State, printable.Line(result.Message))
 		if result.Remedy != "" {
 			_, _ = fmt.Fprintf(table, "\t\t  helps: %s\n", result.Remedy)
 		}

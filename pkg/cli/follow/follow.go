@@ -23,6 +23,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/util/nscondition"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 const (
@@ -54,7 +55,7 @@ type Sight struct {
 // Message is what the namespace itself says of its initialization, or "".
 func (s Sight) Message() string {
 	if condition := s.condition(v1alpha1.ConditionInitializing); condition != nil {
-		return condition.Message
+		return printable.Line(condition.Message)
 	}
 	return ""
 }
@@ -73,7 +74,7 @@ func (s Sight) Open() bool {
 // failed says why the namespace will never open, or nil.
 func (s Sight) failed() error {
 	if condition := s.condition(v1alpha1.ConditionInitializing); condition != nil && condition.Reason == v1alpha1.ReasonFailed {
-		return fmt.Errorf("the initialization of namespace %q failed: %s", s.Namespace.Name, condition.Message)
+		return fmt.Errorf("the initialization of namespace %q failed: %s", s.Namespace.Name, printable.Line(condition.Message))
 	}
 	if s.Namespace.DeletionTimestamp != nil {
 		return fmt.Errorf("namespace %q is being deleted", s.Namespace.Name)

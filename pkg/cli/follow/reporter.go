@@ -15,6 +15,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // Reporter tells what happens to a namespace: a line for each initializer that is done, and in
@@ -99,7 +100,7 @@ func said(message string) string {
 	if message == "" {
 		return ""
 	}
-	return ": " + message
+	return ": " + printable.Line(message)
 }
 
 // SeenLeaving tells what was seen of a namespace that is to go.

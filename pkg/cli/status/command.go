@@ -25,6 +25,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 const long = `Show what namespaces wait for.
@@ -115,7 +116,7 @@ func waitsFor(record *v1alpha1.NamespaceLifecycle) (who string, since *metav1.Ti
 		if status.Name != name {
 			continue
 		}
-		message = status.Message
+		message = printable.Line(status.Message)
 		if since == nil && status.StartTime != nil {
 			since = &metav1.Time{Time: status.StartTime.Time}
 		}
@@ -144,7 +145,7 @@ func (o *options) one(ctx context.Context, core kubernetes.Interface, nsinit ver
 	}
 	_, _ = fmt.Fprintf(o.streams.Out, "Namespace %s: %s%s\n", name, record.Status.Phase, formerly(namespace, record))
 	for _, condition := range record.Status.Conditions {
-		_, _ = fmt.Fprintf(o.streams.Out, "  %s=%s: %s\n", condition.Type, condition.Status, condition.Message)
+		_, _ = fmt.Fprintf(o.streams.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
 	}
 	if len(record.Status.Initializers) == 0 {
 		return nil
@@ -174,7 +175,7 @@ func (o *options) initializers(out io.Writer, record *v1alpha1.NamespaceLifecycl
 		case status.StartTime != nil:
 			took = o.age(&metav1.Time{Time: status.StartTime.Time}) + " so far"
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, took, cleansUp(record, status.Name), orNone(status.Message), orNone(status.LastActor))
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, took, cleansUp(record, status.Name), orNone(printable.Line(status.Message)), orNone(printable.Line(status.LastActor)))
 	}
 	return table.Flush()
 }
@@ -198,7 +199,7 @@ func cleansUp(record *v1alpha1.NamespaceLifecycle, name string) string {
 func (o *options) conditions(namespace *corev1.Namespace) error {
 	_, _ = fmt.Fprintf(o.streams.Out, "Namespace %s: %s\n", namespace.Name, namespace.Status.Phase)
 	for _, condition := range namespace.Status.Conditions {
-		if _, err := fmt.Fprintf(o.streams.Out, "  %s=%s: %s\n", condition.Type, condition.Status, condition.Message); err != nil {
+		if _, err := fmt.Fprintf(o.streams.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message)); err != nil {
 			return err
 		}
 	}

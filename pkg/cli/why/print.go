@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/diagnosis"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // objectsShown bounds the objects of one resource in text.
@@ -45,7 +46,7 @@ func (o *options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 		table := printers.GetNewTabWriter(&out)
 		_, _ = fmt.Fprintln(table, "  TYPE\tSTATUS\tAGE\tREASON\tMESSAGE")
 		for _, c := range d.Conditions {
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, age(now, &c.LastTransitionTime, ""), c.Reason, c.Message)
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, age(now, &c.LastTransitionTime, ""), c.Reason, printable.Line(c.Message))
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -54,7 +55,7 @@ func (o *options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	if len(d.NotExamined) > 0 {
 		out.WriteString("\nNot examined:\n")
 		for _, what := range d.NotExamined {
-			fmt.Fprintf(&out, "  %s\n", what)
+			fmt.Fprintf(&out, "  %s\n", printable.Line(what))
 		}
 	}
 	_, err := io.WriteString(to, out.String())
@@ -83,7 +84,7 @@ func writeFinding(out *strings.Builder, now time.Time, number int, f diagnosis.F
 	if f.State == diagnosis.Healthy {
 		state = "NOTE"
 	}
-	fmt.Fprintf(out, "\n%d. %s %s%s\n   %s\n", number, state, f.Cause, age(now, f.Since, ", for "), f.Message)
+	fmt.Fprintf(out, "\n%d. %s %s%s\n   %s\n", number, state, f.Cause, age(now, f.Since, ", for "), printable.Line(f.Message))
 	if len(f.Remedies) == 0 {
 		return
 	}

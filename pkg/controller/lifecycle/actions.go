@@ -63,6 +63,9 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 		return c.failInitializer(ctx, s.record)
 	case reportStall:
 		return c.reportStall(ctx, s.record)
+	case endInitialization:
+		return c.endInitialization(ctx, s)
+	case withdrawReady: // the report does
 	}
 	return c.report(ctx, s)
 }
@@ -96,24 +99,63 @@ func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespa
 // secureNamespace acts as the built-in initializer: a participant that has to clean up
 // later is safe from a deletion once the namespace carries nsinit's finalizer.
 func (c *Controller) secureNamespace(ctx context.Context, s state) error {
-	if hasParticipants(s.record) && !slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) {
-		namespace := s.namespace.DeepCopy()
-		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)
-		secured, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
-		switch {
-		case absent.Is(err):
-			return nil // its event brings the name back
-		case err != nil:
-			return fmt.Errorf("cannot put finalizer %q on the namespace: %w", v1alpha1.NamespaceFinalizer, err)
-		case !slices.Contains(secured.Spec.Finalizers, v1alpha1.NamespaceFinalizer):
-			return fmt.Errorf("finalizer %q was put on the namespace, but the API server did not keep it: is a policy or a webhook in the way?", v1alpha1.NamespaceFinalizer)
-		}
+	if err := c.addFinalizer(ctx, s); err != nil {
+		return absent.Ignore(err) // its event brings the name back
 	}
 	lifecycle := s.record.DeepCopy()
 	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
 	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); absent.Ignore(err) != nil {
 		return fmt.Errorf("cannot remove initializer %q: %w", v1alpha1.InitializerLifecycle, err)
 	}
+	return nil
+}
+
+// addFinalizer puts nsinit's finalizer on a namespace that has participants.
+func (c *Controller) addFinalizer(ctx context.Context, s state) error {
+	if !hasParticipants(s.record) || slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) {
+		return nil
+	}
+	namespace := s.namespace.DeepCopy()
+	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)
+	secured, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot put finalizer %q on the namespace: %w", v1alpha1.NamespaceFinalizer, err)
+	case !slices.Contains(secured.Spec.Finalizers, v1alpha1.NamespaceFinalizer):
+		return fmt.Errorf("finalizer %q was put on the namespace, but the API server did not keep it: is a policy or a webhook in the way?", v1alpha1.NamespaceFinalizer)
+	}
+	return nil
+}
+
+// endInitialization follows a user who opened the namespace: nobody has to act before it
+// opens any more. Participants still clean up after it, so the built-in initializer acts
+// first if it has not. The record keeps who opened the namespace before it loses the list of
+// those who were pending; each of the writes may be taken again.
+func (c *Controller) endInitialization(ctx context.Context, s state) error {
+	if slices.Contains(s.record.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: v1alpha1.InitializerLifecycle}) {
+		if err := c.addFinalizer(ctx, s); err != nil {
+			return absent.Ignore(err)
+		}
+	}
+	lifecycle, message := s.record.DeepCopy(), openedByHandMessage(s)
+	changed := meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
+		Reason: v1alpha1.ReasonLabelRemoved, Message: message,
+	})
+	if changed {
+		var err error
+		if lifecycle, err = c.lifecycles().UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
+			return absent.Ignore(fmt.Errorf("cannot report that the namespace was opened by hand: %w", err))
+		}
+	}
+	skipped := toSkip(lifecycle)
+	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, skipped...)
+	lifecycle.Spec.Initializers = nil
+	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
+		return absent.Ignore(fmt.Errorf("cannot skip initializers %q of a namespace that was opened by hand: %w", skipped, err))
+	}
+	c.Events.Event(namespaceOf(s.record), corev1.EventTypeWarning, v1alpha1.ReasonOpenedByHand, "The namespace was opened by hand: "+message)
+	klog.FromContext(ctx).Info("The namespace was opened by hand", "uid", s.namespace.UID, "user", s.namespace.Annotations[v1alpha1.AnnotationOpenedBy], "skipped", skipped)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -24,7 +25,8 @@ import (
 // the events in other namespaces.
 type report struct {
 	// initializing is the status of the condition Initializing. Where it is empty, that
-	// condition is left as it is. Ready is True if it is False, and False otherwise.
+	// condition is left as it is. Ready is True if it is False, and False otherwise, as it
+	// is while the namespace is being deleted.
 	initializing corev1.ConditionStatus
 	reason       string
 	message      string
@@ -37,10 +39,12 @@ type report struct {
 // say is none of nsinit's business, or follows from the next step.
 func describe(s state) *report {
 	switch {
-	case s.namespace == nil || s.record == nil:
+	case s.namespace == nil:
 		return nil
 	case s.namespace.DeletionTimestamp != nil:
 		return describeTerminating(s)
+	case s.record == nil:
+		return nil
 	case s.namespace.UID != s.record.Spec.NamespaceUID:
 		return ifClosed(s.namespace, v1alpha1.ReasonFormerIncarnation,
 			"waiting for the record of the former namespace of this name, which these participants have not let go: "+holders(s.record))
@@ -58,6 +62,8 @@ func describe(s state) *report {
 		return said
 	case isClosed(s.namespace):
 		return nil // said when the gate opens
+	case openedByHand(s) != "":
+		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonOpenedByHand, message: openedByHand(s)}
 	case isAdopted(s):
 		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was open before nsinit knew it"}
 	}
@@ -65,16 +71,29 @@ func describe(s state) *report {
 	return &said
 }
 
-// describeTerminating is for a namespace that is being deleted. Until its content is gone,
-// Kubernetes itself says what it waits for.
+// describeTerminating is for a namespace that is being deleted. It is not ready from its
+// deletion on. Kubernetes itself says what its content waits for, and nsinit who takes part
+// after that. Where the conditions say that nothing was ever ready, or why the initialization
+// failed, they stay.
 func describeTerminating(s state) *report {
-	held := s.namespace.UID == s.record.Spec.NamespaceUID &&
+	if !hasFinalizers(s.namespace) {
+		return nil // any write removes it
+	}
+	said := &report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted"}
+	if s.record != nil && s.namespace.UID == s.record.Spec.NamespaceUID && holders(s.record) != "" &&
 		slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) &&
-		!slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
-	if !held || holders(s.record) == "" {
+		!slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		said.message = "the content of the namespace is gone, these participants have not cleaned up: " + holders(s.record)
+		return said
+	}
+	ready := slices.IndexFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionReady })
+	if ready < 0 || s.namespace.Status.Conditions[ready].Reason == v1alpha1.ReasonFailed {
 		return nil
 	}
-	return &report{reason: v1alpha1.ReasonTerminating, message: "the content of the namespace is gone, these participants have not cleaned up: " + holders(s.record)}
+	if nscondition.True(s.namespace.Status.Conditions, v1alpha1.ConditionInitializing) != nil {
+		said.initializing = corev1.ConditionTrue // it stays closed, and nobody has a turn any more
+	}
+	return said
 }
 
 // ifClosed tells why a namespace does not open. One that is open has nothing to wait for.
@@ -132,6 +151,47 @@ func waitingFor(record *v1alpha1.NamespaceLifecycle, name string) string {
 		text += ": " + entry.Message
 	}
 	return text
+}
+
+// openedByHand says who opened a namespace before its initializers were done, or "". The
+// condition of the record says so. A namespace that was opened before it had a record got one
+// without a plan; there is only the annotation.
+func openedByHand(s state) string {
+	if condition := meta.FindStatusCondition(s.record.Status.Conditions, v1alpha1.ConditionOpenedByHand); condition != nil {
+		return condition.Message
+	}
+	if _, stamped := s.namespace.Annotations[v1alpha1.AnnotationOpenedBy]; stamped && len(s.record.Spec.Plan) == 0 {
+		return openedByHandMessage(s)
+	}
+	return ""
+}
+
+// openedByHandMessage says who removed the label of a namespace, and who had not acted by then.
+func openedByHandMessage(s state) string {
+	who := "a user that the audit log of kube-apiserver names (nsinit-guard/gate-opened)"
+	if user := s.namespace.Annotations[v1alpha1.AnnotationOpenedBy]; user != "" {
+		who = "user " + strconv.Quote(user)
+	}
+	text := fmt.Sprintf("%s removed the label %s before every initializer was done", who, v1alpha1.LabelInitializing)
+	if skipped := toSkip(s.record); len(skipped) > 0 {
+		text += fmt.Sprintf("; skipped: %q", skipped)
+	}
+	return text
+}
+
+// toSkip returns the pending initializers but for the built-in one, which acts whoever opens
+// the namespace.
+func toSkip(record *v1alpha1.NamespaceLifecycle) []string {
+	if record.Spec.Initializers == nil {
+		return nil
+	}
+	var names []string
+	for _, entry := range record.Spec.Initializers.Pending {
+		if entry.Name != v1alpha1.InitializerLifecycle {
+			names = append(names, entry.Name)
+		}
+	}
+	return names
 }
 
 // opened is what the conditions say once the gate is open.

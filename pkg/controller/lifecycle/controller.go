@@ -34,6 +34,7 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/absent"
+	"github.com/nsinit/nsinit/pkg/util/nscondition"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -244,8 +245,13 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		}
 		return c.report(ctx, s)
 	}
-	if step == createRecord {
+	switch step {
+	case createRecord:
 		// The server reads the namespace live, and refuses what is there already.
+		return c.take(ctx, step, s)
+	case withdrawReady:
+		// A deletion is final, and the write fails if the namespace changed since. The
+		// record may not be readable.
 		return c.take(ctx, step, s)
 	}
 	if s, err = c.live(ctx, name); err != nil {
@@ -267,11 +273,19 @@ func (c *Controller) measureTurn(name string, s *state) {
 	s.turn = measure(s.record, c.turns.look(name, s.record, now), now, c.StalledAfter)
 }
 
-// leftAlone says whether an exempt namespace may be left alone. One that was closed, or
-// got a record, before it was exempt has to be brought to its end.
+// leftAlone says whether an exempt namespace may be left alone. One that was closed, got a
+// record, or was reported as ready, before it was exempt has to be brought to its end.
 func leftAlone(s state) bool {
 	return s.record == nil && (s.namespace == nil || !isClosed(s.namespace) &&
-		(s.namespace.DeletionTimestamp == nil || !slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)))
+		(s.namespace.DeletionTimestamp == nil || !slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)) &&
+		(!mayWithdrawReady(s.namespace) || !reportedReady(s.namespace)))
+}
+
+// reportedReady says whether it was nsinit that last wrote the condition Ready of a
+// namespace.
+func reportedReady(namespace *corev1.Namespace) bool {
+	ready := nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && slices.Contains([]string{v1alpha1.ReasonInitialized, v1alpha1.ReasonAdopted, v1alpha1.ReasonOpenedByHand}, ready.Reason)
 }
 
 func (c *Controller) cached(name string) (state, error) {

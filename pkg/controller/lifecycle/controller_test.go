@@ -143,6 +143,20 @@ func TestReconcileWrites(t *testing.T) {
 		"says who holds a former record":     {namespace(closed), aRecord(former, leaving, held("p.example.com")), []string{"update namespaces/status"}},
 		"says who holds a terminating namespace": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")),
 			[]string{"update namespaces/status"}},
+		"withdraws Ready in one write":           {namespace(ready, deleting), aRecord(leaving), []string{"update namespaces/status"}},
+		"withdraws Ready without a record":       {namespace(ready, deleting), nil, []string{"update namespaces/status"}},
+		"withdraws no Ready that was never said": {namespace(deleting), aRecord(leaving), nil},
+		"writes nothing to what any write would remove": {namespace(ready, deleting, withFinalizers(), func(n *corev1.Namespace) { n.UID = "newer" }), aRecord(former, leaving, held("p.example.com")),
+			[]string{"create namespaces/finalize"}},
+		"ends the initialization of what was opened by hand": {namespace(opener("alice")), aRecord(pending("a.example.com", "b.example.com")),
+			[]string{"update namespacelifecycles/status", "update namespacelifecycles/initialize"}},
+		"secures what was opened by hand": {namespace(opener("alice")), aRecord(pending(v1alpha1.InitializerLifecycle, "a.example.com"), participant),
+			[]string{"create namespaces/finalize", "update namespacelifecycles/status", "update namespacelifecycles/initialize"}},
+		"ends an initialization that it has reported": {namespace(opener("alice")), aRecord(pending("a.example.com"), func(r *v1alpha1.NamespaceLifecycle) {
+			openedHand(r)
+			r.Status.Conditions[0].Reason = v1alpha1.ReasonLabelRemoved
+			r.Status.Conditions[0].Message = `user "alice" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["a.example.com"]`
+		}), []string{"update namespacelifecycles/initialize"}},
 		"releases a record":                 {namespace(deleting, withFinalizers()), aRecord(leaving), []string{"update namespacelifecycles/finalize"}},
 		"releases a namespace":              {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil, []string{"create namespaces/finalize"}},
 		"restores emptied finalizers":       {namespace(deleting, withFinalizers()), nil, []string{"create namespaces/finalize"}},
@@ -156,6 +170,76 @@ func TestReconcileWrites(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, f.writes()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWithdrawReadyWithoutServer: a namespace that is being deleted is not ready, although the
+// record cannot be read.
+func TestWithdrawReadyWithoutServer(t *testing.T) {
+	f := newFixture(t, namespace(ready, deleting), aRecord())
+	f.nsinit.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewServiceUnavailable("the server is down")
+	})
+	if err := f.reconcile(context.Background(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := f.condition(t, v1alpha1.ConditionReady), "Ready=False Terminating the namespace is being deleted"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := f.condition(t, v1alpha1.ConditionInitializing), "Initializing=False Initialized every initializer is done"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestExemptNamespacesAreDeleted: what nsinit said of a namespace before it was exempt is
+// withdrawn, and what others say stays.
+func TestExemptNamespacesAreDeleted(t *testing.T) {
+	for reason, want := range map[string]int{v1alpha1.ReasonInitialized: 1, v1alpha1.ReasonAdopted: 1, v1alpha1.ReasonOpenedByHand: 1, "Foreign": 0} {
+		exempt := namespace(ready, deleting, func(n *corev1.Namespace) { n.Name = "exempt" })
+		for i := range exempt.Status.Conditions {
+			exempt.Status.Conditions[i].Reason = reason
+		}
+		f := newFixture(t, exempt, nil)
+		if err := f.reconcile(context.Background(), "exempt"); err != nil {
+			t.Fatal(err)
+		}
+		if writes := f.writes(); len(writes) != want {
+			t.Errorf("%s: written: %v", reason, writes)
+		}
+	}
+}
+
+// TestOpenedByHand: the record keeps who opened the namespace and who was skipped.
+func TestOpenedByHand(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace *corev1.Namespace
+		who       string
+	}{
+		"a user":            {namespace(opener("alice")), `user "alice"`},
+		"an odd user":       {namespace(opener("a\x1b\u202eb")), `user "a\x1b\u202eb"`},
+		"nobody knows whom": {namespace(), "a user that the audit log of kube-apiserver names (nsinit-guard/gate-opened)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, test.namespace, aRecord(pending(v1alpha1.InitializerLifecycle, "a.example.com", "b.example.com")))
+			if err := f.reconcile(context.Background(), "ns"); err != nil {
+				t.Fatal(err)
+			}
+			record, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(context.Background(), "ns", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := test.who + ` removed the label nsinit.dev/initializing before every initializer was done; skipped: ["a.example.com" "b.example.com"]`
+			if got := record.Status.Conditions; len(got) != 1 || got[0].Type != v1alpha1.ConditionOpenedByHand || got[0].Status != metav1.ConditionTrue || got[0].Message != want {
+				t.Errorf("the record has the conditions %+v, want one with %q", got, want)
+			}
+			if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, record.Spec.Skipped); diff != "" || record.Spec.Initializers != nil {
+				t.Errorf("skipped (-want +got):\n%s, pending %+v", diff, record.Spec.Initializers)
+			}
+			close(f.events.Events)
+			if got := <-f.events.Events; got != "Warning OpenedByHand The namespace was opened by hand: "+want {
+				t.Errorf("event %q", got)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/nscondition"
 )
 
 // state is what the controller knows of one name: the namespace and the record, each nil
@@ -61,6 +62,12 @@ const (
 	failNamespace action = "FailNamespace"
 	// openGate: every initializer is done, and the gate is still closed.
 	openGate action = "OpenGate"
+	// withdrawReady: the namespace is being deleted, and its condition Ready is still
+	// True. It comes before every other step, and needs no record.
+	withdrawReady action = "WithdrawReady"
+	// endInitialization: the namespace was opened by hand, so the initializers that are
+	// still pending are skipped.
+	endInitialization action = "EndInitialization"
 )
 
 // next returns the next step.
@@ -68,6 +75,8 @@ func next(s state) action {
 	switch {
 	case s.namespace == nil && s.record == nil:
 		return nothing
+	case s.namespace != nil && mayWithdrawReady(s.namespace):
+		return withdrawReady
 	case s.record == nil && s.namespace.DeletionTimestamp == nil:
 		return createRecord
 	case s.record == nil:
@@ -90,6 +99,8 @@ func next(s state) action {
 		return leave(s.record)
 	case failure(s.record) != nil:
 		return failNamespace
+	case current(s.record) != "" && !isClosed(s.namespace):
+		return endInitialization
 	case current(s.record) == v1alpha1.InitializerLifecycle:
 		return secureNamespace
 	case s.turn.overdue && *plannedCurrent(s.record).FailurePolicy == v1alpha1.Ignore:
@@ -110,7 +121,7 @@ func nextWithoutRecord(namespace *corev1.Namespace) action {
 	switch {
 	case slices.Contains(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer):
 		return releaseNamespace
-	case len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0:
+	case !hasFinalizers(namespace):
 		return restoreFinalizer
 	}
 	return nothing
@@ -178,6 +189,19 @@ func stall(record *v1alpha1.NamespaceLifecycle) *metav1.Condition {
 func isClosed(namespace *corev1.Namespace) bool {
 	_, closed := namespace.Labels[v1alpha1.LabelInitializing]
 	return closed
+}
+
+// mayWithdrawReady says whether a namespace that is being deleted claims to be ready. One
+// without finalizers must not be written to: any write removes it, with its content left in
+// storage.
+func mayWithdrawReady(namespace *corev1.Namespace) bool {
+	return namespace.DeletionTimestamp != nil && hasFinalizers(namespace) &&
+		nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionReady) != nil
+}
+
+// hasFinalizers says whether anything holds a namespace that is being deleted.
+func hasFinalizers(namespace *corev1.Namespace) bool {
+	return len(namespace.Spec.Finalizers) > 0 || len(namespace.Finalizers) > 0
 }
 
 // hasParticipants says whether somebody acts when the namespace is deleted.

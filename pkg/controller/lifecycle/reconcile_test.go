@@ -40,6 +40,19 @@ func withFinalizers(finalizers ...corev1.FinalizerName) namespaceOption {
 	return func(n *corev1.Namespace) { n.Spec.Finalizers = finalizers }
 }
 
+// ready is a namespace that nsinit has reported as open.
+func ready(n *corev1.Namespace) {
+	said := opened(aRecord())
+	said.apply(n, metav1.Now().Time)
+}
+
+// opener is a namespace that a user opened by hand.
+func opener(user string) namespaceOption {
+	return func(n *corev1.Namespace) {
+		n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: "tenant", v1alpha1.AnnotationOpenedBy: user}
+	}
+}
+
 type recordOption func(*v1alpha1.NamespaceLifecycle)
 
 func aRecord(options ...recordOption) *v1alpha1.NamespaceLifecycle {
@@ -72,6 +85,11 @@ func failed(r *v1alpha1.NamespaceLifecycle) {
 
 func participant(r *v1alpha1.NamespaceLifecycle) {
 	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{Name: "p.example.com", Finalizer: true})
+}
+
+// openedHand is a record that says so.
+func openedHand(r *v1alpha1.NamespaceLifecycle) {
+	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, Message: "alice did"})
 }
 
 func former(r *v1alpha1.NamespaceLifecycle) { r.Spec.NamespaceUID = "old" }
@@ -107,6 +125,19 @@ func TestNext(t *testing.T) {
 		"status says it is done, spec does not": {namespace(closed), aRecord(pending("a.example.com"), func(r *v1alpha1.NamespaceLifecycle) {
 			r.Status.Phase = v1alpha1.LifecycleActive
 		}), nothing},
+
+		"it was opened by hand":                             {namespace(), aRecord(pending("a.example.com")), endInitialization},
+		"it was opened by hand before it was secured":       {namespace(), aRecord(pending(v1alpha1.InitializerLifecycle, "a.example.com"), participant), endInitialization},
+		"it was opened by hand after an initializer failed": {namespace(), aRecord(pending("a.example.com"), failed), failNamespace},
+		"a former record never opens what is open":          {namespace(), aRecord(former, pending("a.example.com")), deleteRecord},
+		"its record is leaving, and it was opened by hand":  {namespace(), aRecord(pending("a.example.com"), leaving, held("p.example.com")), nothing},
+		"it was opened by hand, and is deleted":             {namespace(deleting), aRecord(pending("a.example.com")), deleteRecord},
+
+		"it was ready, and is deleted":                          {namespace(ready, deleting), aRecord(), withdrawReady},
+		"it was ready, and is deleted, without a record":        {namespace(ready, deleting), nil, withdrawReady},
+		"it was ready, is deleted, and a former record is held": {namespace(ready, deleting), aRecord(former, leaving, held("p.example.com")), withdrawReady},
+		"it was ready, and its finalizers were emptied":         {namespace(ready, deleting, withFinalizers()), nil, restoreFinalizer},
+		"it is ready": {namespace(ready), aRecord(), nothing},
 
 		"a record of a former namespace":                                      {namespace(closed), aRecord(former), deleteRecord},
 		"a former record whose initializers are done never opens the new one": {namespace(closed), aRecord(former, leaving, held("p.example.com")), nothing},
@@ -167,6 +198,12 @@ func TestDescribe(t *testing.T) {
 	reportOn := func(reason, message string) *report {
 		return &report{initializing: corev1.ConditionTrue, reason: reason, message: message}
 	}
+	byHand := func(message string) *report {
+		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonOpenedByHand, message: message}
+	}
+	terminating := report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted"}
+	waiting := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: "waiting"}
+	failure := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: "failed"}
 	finalized := func(r *v1alpha1.NamespaceLifecycle) { r.Finalizers = []string{"example.com/other"} }
 	tests := map[string]struct {
 		namespace *corev1.Namespace
@@ -189,15 +226,24 @@ func TestDescribe(t *testing.T) {
 			reportOn(v1alpha1.ReasonNoRecord, `the record of the namespace was deleted and is created again as soon as these participants have let it go: "p.example.com"`)},
 		"it is open, and its record was deleted": {namespace(), aRecord(leaving, held("p.example.com")), nil},
 
-		"it was open before":                   {namespace(), aRecord(), &adopted},
-		"it was open before and says so":       {namespace(says(adopted)), aRecord(), &adopted},
-		"it was opened":                        {namespace(says(done)), aRecord(), &done},
-		"it was opened, and had a plan":        {namespace(), aRecord(participant), &done},
-		"it was opened, and was stamped":       {namespace(func(n *corev1.Namespace) { n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: ""} }), aRecord(), &done},
-		"somebody opened it, and said adopted": {namespace(says(adopted)), aRecord(participant), &done},
-		"it is about to open":                  {namespace(closed), aRecord(), nil},
+		"it was open before":             {namespace(), aRecord(), &adopted},
+		"it was open before and says so": {namespace(says(adopted)), aRecord(), &adopted},
+		"it was opened":                  {namespace(says(done)), aRecord(), &done},
+		"it was opened, and had a plan":  {namespace(), aRecord(participant), &done},
+		"it was opened, and was stamped": {namespace(func(n *corev1.Namespace) { n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: ""} }), aRecord(), &done},
+		"it was opened by hand":          {namespace(opener("alice")), aRecord(participant, openedHand), byHand("alice did")},
+		"it was opened by hand before it had a record": {namespace(opener("alice")), aRecord(),
+			byHand(`user "alice" removed the label nsinit.dev/initializing before every initializer was done`)},
+		"the annotation alone says nothing of a plan": {namespace(opener("nsinit")), aRecord(participant), &done},
+		"somebody opened it, and said adopted":        {namespace(says(adopted)), aRecord(participant), &done},
+		"it is about to open":                         {namespace(closed), aRecord(), nil},
 
 		"it is deleted":                          {namespace(deleting), aRecord(), nil},
+		"it was ready, and is deleted":           {namespace(deleting, ready), aRecord(leaving), &terminating},
+		"it was ready, and has no record":        {namespace(deleting, ready), nil, &terminating},
+		"it waited, and is deleted":              {namespace(deleting, closed, says(waiting)), aRecord(leaving), reportOn(v1alpha1.ReasonTerminating, "the namespace is being deleted")},
+		"it failed, and is deleted":              {namespace(deleting, closed, says(failure)), aRecord(leaving), nil},
+		"its finalizers were emptied":            {namespace(deleting, ready, withFinalizers()), nil, nil},
 		"it is deleted, Kubernetes cleans up":    {namespace(deleting, withFinalizers("kubernetes", v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")), nil},
 		"it is deleted, others hold it":          {namespace(deleting, withFinalizers("example.com/other")), aRecord(leaving, held("p.example.com")), nil},
 		"it is deleted, a former record is held": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(former, leaving, held("p.example.com")), nil},

@@ -722,7 +722,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Initializing, Ready and, once a turn has lasted for long, Stalled, each with the reason and a message for people.",
+							Description: "conditions are Initializing, Ready, Stalled once a turn has lasted for long, and OpenedByHand once a user opened the namespace, each with the reason and a message for people.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -19,6 +19,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/nsinit/nsinit/pkg/admission/configuration"
@@ -135,6 +137,9 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 // plan returns what is in force for the record's namespace. It is empty where the
 // namespace is open already. Every other doubt about the namespace is an error.
 func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, record *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, error) {
+	if errs := unnamed(record); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), record.Name, errs)
+	}
 	namespace, err := p.namespaces(ctx, record.Name)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
@@ -157,6 +162,20 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 		return nil, unavailable.New(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
 	}
 	return configuration.Plan(configurations), nil
+}
+
+// unnamed returns why a record cannot be that of a namespace. Validation says the same, but comes
+// after the namespace was read.
+func unnamed(record *nsinit.NamespaceLifecycle) field.ErrorList {
+	path := field.NewPath("metadata", "name")
+	if record.Name == "" {
+		return field.ErrorList{field.Required(path, "give the name of the namespace that the record describes; it cannot be generated")}
+	}
+	var errs field.ErrorList
+	for _, problem := range apivalidation.ValidateNamespaceName(record.Name, false) {
+		errs = append(errs, field.Invalid(path, record.Name, problem))
+	}
+	return errs
 }
 
 // mayGive decides whether the caller may bring a plan of its own.

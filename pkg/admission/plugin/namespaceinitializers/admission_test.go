@@ -114,6 +114,24 @@ func TestNoConfigurationsNoRecord(t *testing.T) {
 	}
 }
 
+// TestUnnamed: a record without the name of a namespace is the client's error, whether or not the
+// server could generate a name, and nothing is read for it.
+func TestUnnamed(t *testing.T) {
+	for name, meta := range map[string]metav1.ObjectMeta{
+		"generated": {GenerateName: "x-"}, "none": {}, "a path": {Name: "a/b"}, "capitals": {Name: "A"},
+	} {
+		p, record := newPlugin(&source{}), newTestRecord()
+		p.SetNamespaceReader(func(context.Context, string) (*corev1.Namespace, error) {
+			return nil, errors.New("resource name may not be empty")
+		})
+		record.ObjectMeta = meta
+		err := p.Admit(context.Background(), create(record, ""), nil)
+		if status := apierrors.APIStatus(nil); !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details.Causes[0].Field != "metadata.name" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestSubresourcesAreNotRecords: a POST to a subresource is a creation to admission alone.
 func TestSubresourcesAreNotRecords(t *testing.T) {
 	p, record := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), newTestRecord()

@@ -8,7 +8,8 @@ SPDX-License-Identifier: Apache-2.0
 // what nsinit serves what NamespaceLifecycle does in kube-apiserver. It has a name of its own
 // because a generic API server knows that one already. Its rules, in their order:
 //
-//  1. The records of immortal namespaces cannot be deleted. Which these are can be configured.
+//  1. The record of an immortal namespace cannot be deleted while it has a plan or participants.
+//     Which namespaces are immortal can be configured.
 //  2. What is not in a namespace passes, other deletions pass, and access reviews pass.
 //  3. Nothing is created or changed for a namespace that does not exist. The cache is asked,
 //     again after a short wait, and then the core API itself.
@@ -21,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,8 +113,8 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	namespace, field := about(attributes)
 	if attributes.GetOperation() == admission.Delete {
 		if field == recordField {
-			if p.immortal.Has(namespace) {
-				return admission.NewForbidden(attributes, fmt.Errorf("namespace %q is immortal, and its record cannot be deleted", namespace))
+			if p.immortal.Has(namespace) && protects(attributes) {
+				return admission.NewForbidden(attributes, fmt.Errorf("namespace %q is immortal, and its record has a plan or participants, so it cannot be deleted", namespace))
 			}
 			p.deleted.Add(namespace, true, deletionMemory)
 		}
@@ -132,6 +134,15 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 }
 
 const recordField = "metadata.name"
+
+// protects says whether something would be lost with a record: initializers that have acted or
+// have to act, or participants, which would clean up after a namespace that stays. Of a record
+// that is not known, this is assumed.
+func protects(attributes admission.Attributes) bool {
+	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
+	return !ok || len(record.Spec.Plan) > 0 ||
+		slices.ContainsFunc(record.Spec.Finalizers, func(f nsinit.FinalizerName) bool { return f != nsinit.FinalizerKubernetes })
+}
 
 // about returns the namespace that a request is about, and the field that names it: for a
 // record its own name, for what is in a namespace that, and nothing for the rest.

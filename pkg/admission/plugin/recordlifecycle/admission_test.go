@@ -113,6 +113,27 @@ func TestRule1Immortal(t *testing.T) {
 	}
 }
 
+// TestRule1NothingToProtect: a record of an immortal namespace that has neither a plan nor
+// participants can be deleted.
+func TestRule1NothingToProtect(t *testing.T) {
+	f := newFixture(t)
+	for name, test := range map[string]struct {
+		spec      nsinit.NamespaceLifecycleSpec
+		forbidden bool
+	}{
+		"nothing":      {nsinit.NamespaceLifecycleSpec{Finalizers: []nsinit.FinalizerName{nsinit.FinalizerKubernetes}}, false},
+		"released":     {nsinit.NamespaceLifecycleSpec{}, false},
+		"a plan":       {nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{Name: "a.example.com"}}}, true},
+		"participants": {nsinit.NamespaceLifecycleSpec{Finalizers: []nsinit.FinalizerName{nsinit.FinalizerKubernetes, "a.example.com"}}, true},
+	} {
+		attributes := admission.NewAttributesRecord(nil, &nsinit.NamespaceLifecycle{Spec: test.spec}, schema.GroupVersionKind{}, "", "default",
+			nsinit.Resource("namespacelifecycles").WithVersion("v1"), "", admission.Delete, nil, false, nil)
+		if err := f.validate(t, attributes); apierrors.IsForbidden(err) != test.forbidden {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestRule2Passes: what is in no namespace passes, deletions pass, and access reviews pass,
 // none of them with a look at a namespace.
 func TestRule2Passes(t *testing.T) {

@@ -22,6 +22,10 @@ const (
 	// namespace, one on each line.
 	AnnotationCreatedByGroups = "nsinit.dev/created-by-groups"
 
+	// AnnotationOpenedBy holds the name of the user who opened the namespace by
+	// hand: who removed LabelInitializing in place of the lifecycle controller.
+	AnnotationOpenedBy = "nsinit.dev/opened-by"
+
 	// NamespaceFinalizer is the finalizer that the lifecycle controller puts
 	// into the core Namespace's spec.finalizers while a participant has to
 	// clean up before the namespace may disappear.

@@ -53,7 +53,6 @@ type NamespaceLifecycleSpec struct {
 	// same name gets a record of its own and inherits nothing.
 	// +required
 	// +k8s:required
-	// +k8s:immutable
 	NamespaceUID types.UID `json:"namespaceUID" protobuf:"bytes,1,opt,name=namespaceUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
 
 	// plan is the list of initializers that was in force when the namespace was
@@ -205,8 +204,9 @@ type NamespaceLifecycleStatus struct {
 	// +listMapKey=name
 	Initializers []InitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=initializers"`
 
-	// conditions are Initializing, Ready and, once a turn has lasted for long,
-	// Stalled, each with the reason and a message for people.
+	// conditions are Initializing, Ready, Stalled once a turn has lasted for
+	// long, and OpenedByHand once a user opened the namespace, each with the
+	// reason and a message for people.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -242,6 +242,10 @@ const (
 	// than the installation finds usual. It stands on the record and on the core
 	// Namespace, and is absent where no turn ever lasted that long.
 	ConditionStalled = "Stalled"
+	// ConditionOpenedByHand is True once a namespace was opened by a user before
+	// its initializers were done. It stands on the record, says who it was and
+	// which initializers were skipped, and is absent otherwise.
+	ConditionOpenedByHand = "OpenedByHand"
 )
 
 const (
@@ -253,6 +257,11 @@ const (
 	ReasonAdopted = "Adopted"
 	// ReasonFailed: an initializer set a failing result.
 	ReasonFailed = "InitializationFailed"
+	// ReasonOpenedByHand: a user removed the label of the namespace before its
+	// initializers were done.
+	ReasonOpenedByHand = "OpenedByHand"
+	// ReasonLabelRemoved: the label of the namespace was removed by a user.
+	ReasonLabelRemoved = "LabelRemoved"
 	// ReasonTerminating: the namespace is being deleted.
 	ReasonTerminating = "Terminating"
 	// ReasonFormerIncarnation: the record of a deleted namespace of the same

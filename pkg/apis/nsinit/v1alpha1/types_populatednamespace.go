@@ -44,7 +44,6 @@ type PopulatedNamespaceSpec struct {
 	// namespace of the same name has a record of its own.
 	// +required
 	// +k8s:required
-	// +k8s:immutable
 	NamespaceUID types.UID `json:"namespaceUID" protobuf:"bytes,1,opt,name=namespaceUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
 }
 

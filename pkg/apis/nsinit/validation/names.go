@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"strings"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -45,6 +47,12 @@ func validateInitializerName(name string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path, name, problem))
 	}
 	return errs
+}
+
+// validateUID keeps an object with the namespace that it is of. The generated validation of
+// immutable fields does not report the value.
+func validateUID(updated, old types.UID) field.ErrorList {
+	return apivalidation.ValidateImmutableField(updated, old, field.NewPath("spec", "namespaceUID"))
 }
 
 // validateFinalizers checks spec.finalizers: names of participants, each once.

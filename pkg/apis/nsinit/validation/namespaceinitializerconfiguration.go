@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -38,16 +39,24 @@ func ValidateNamespaceInitializerConfigurationUpdate(updated, old *nsinit.Namesp
 	return append(errs, ValidateNamespaceInitializerConfiguration(updated)...)
 }
 
-// ValidateFailOpen refuses the failurePolicy Fail, which a new configuration must not have:
-// while the initializer is not running, it would fail every new namespace. The rule is that
-// of the design of dynamic admission configuration.
-func ValidateFailOpen(configuration *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
+// ValidateFailOpen refuses the failurePolicy Fail for an initializer that is new to the
+// configuration: while the initializer is not running, it would fail every new namespace. The old
+// configuration is nil for a new one. Whether an initializer is new depends on its name only: one
+// that is renamed, or removed and added again, is. The rule is that of the design of dynamic
+// admission configuration.
+func ValidateFailOpen(configuration, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
+	known := sets.New[string]()
+	if old != nil {
+		for _, initializer := range old.Initializers {
+			known.Insert(initializer.Name)
+		}
+	}
 	var errs field.ErrorList
 	for i, initializer := range configuration.Initializers {
-		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == nsinit.Fail {
+		if initializer.FailurePolicy != nil && *initializer.FailurePolicy == nsinit.Fail && !known.Has(initializer.Name) {
 			errs = append(errs, field.Forbidden(field.NewPath("initializers").Index(i).Child("failurePolicy"),
-				fmt.Sprintf("%s would fail every new namespace until the initializer runs: create the configuration with %s or without a failurePolicy, and set %s by an update once it does",
-					nsinit.Fail, nsinit.Ignore, nsinit.Fail)))
+				fmt.Sprintf("%s would fail every new namespace until initializer %q runs: add the initializer with %s or without a failurePolicy, and set %s by a later update once it runs",
+					nsinit.Fail, initializer.Name, nsinit.Ignore, nsinit.Fail)))
 		}
 	}
 	return errs

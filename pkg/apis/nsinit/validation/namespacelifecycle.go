@@ -96,6 +96,7 @@ func validateLifecycleStatus(status *nsinit.NamespaceLifecycleStatus, path *fiel
 // respect, whatever its endpoint.
 func ValidateNamespaceLifecycleUpdate(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
+	errs = append(errs, validateUID(updated.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
 	return append(errs, ValidateNamespaceLifecycle(updated)...)
 }
 

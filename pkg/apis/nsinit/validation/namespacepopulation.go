@@ -37,6 +37,7 @@ func ValidatePopulatedNamespace(updated, old *nsinit.PopulatedNamespace) field.E
 	errs := apivalidation.ValidateObjectMeta(&updated.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
 	if old != nil {
 		errs = append(errs, apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
+		errs = append(errs, validateUID(updated.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
 	}
 	return errs
 }

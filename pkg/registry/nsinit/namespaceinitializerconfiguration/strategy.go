@@ -32,7 +32,7 @@ import (
 // Strategy is the strategy of the main endpoint.
 type Strategy struct {
 	terminable.Strategy
-	// allowFail lets a configuration begin with failurePolicy Fail.
+	// allowFail lets an initializer begin with failurePolicy Fail.
 	allowFail bool
 }
 
@@ -44,7 +44,7 @@ var _ interface {
 } = (*Strategy)(nil)
 
 // NewStrategy returns the strategy of the main endpoint. The scheme holds the generated
-// validation. The gate of nsinit's features decides what a new configuration may hold.
+// validation. The gate of nsinit's features decides what a new initializer may have.
 func NewStrategy(scheme *runtime.Scheme, gate featuregate.FeatureGate) *Strategy {
 	return &Strategy{terminable.NewStrategy(scheme), gate.Enabled(features.FailPolicyOnCreate)}
 }
@@ -67,7 +67,7 @@ func (s *Strategy) Validate(_ context.Context, object runtime.Object) field.Erro
 	configuration := object.(*nsinit.NamespaceInitializerConfiguration)
 	errs := validation.ValidateNamespaceInitializerConfiguration(configuration)
 	if !s.allowFail {
-		errs = append(errs, validation.ValidateFailOpen(configuration)...)
+		errs = append(errs, validation.ValidateFailOpen(configuration, nil)...)
 	}
 	return errs
 }
@@ -85,9 +85,13 @@ func (*Strategy) PrepareForUpdate(_ context.Context, object, oldObject runtime.O
 }
 
 // ValidateUpdate implements rest.RESTUpdateStrategy.
-func (*Strategy) ValidateUpdate(_ context.Context, object, old runtime.Object) field.ErrorList {
-	return validation.ValidateNamespaceInitializerConfigurationUpdate(
-		object.(*nsinit.NamespaceInitializerConfiguration), old.(*nsinit.NamespaceInitializerConfiguration))
+func (s *Strategy) ValidateUpdate(_ context.Context, object, oldObject runtime.Object) field.ErrorList {
+	configuration, old := object.(*nsinit.NamespaceInitializerConfiguration), oldObject.(*nsinit.NamespaceInitializerConfiguration)
+	errs := validation.ValidateNamespaceInitializerConfigurationUpdate(configuration, old)
+	if !s.allowFail {
+		errs = append(errs, validation.ValidateFailOpen(configuration, old)...)
+	}
+	return errs
 }
 
 // Terminate marks the status of a configuration whose deletion begins.

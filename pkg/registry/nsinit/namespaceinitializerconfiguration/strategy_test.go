@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package namespaceinitializerconfiguration
 
 import (
+	"context"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +20,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/features"
 )
 
-// TestFailOnCreate: a configuration becomes fail-closed by an update, or where the gate
-// allows it.
+// TestFailOnCreate: an initializer becomes fail-closed by an update after the one that adds it,
+// or where the gate allows it.
 func TestFailOnCreate(t *testing.T) {
 	gate := featuregate.NewVersionedFeatureGate(version.MustParse("0.1"))
 	if err := features.Add(gate); err != nil {
@@ -56,15 +57,42 @@ func TestFailOnCreate(t *testing.T) {
 			case test.want != "" && (len(errs) != 1 || errs[0].Field != test.want || errs[0].Type != field.ErrorTypeForbidden):
 				t.Errorf("%v, want one for %s", errs, test.want)
 			}
-			if errs := strategy.ValidateUpdate(t.Context(), test.configuration, of("")); len(errs) > 0 {
-				t.Errorf("an update: %v", errs)
+			errs = strategy.ValidateUpdate(t.Context(), test.configuration, of())
+			switch {
+			case test.want == "" && len(errs) > 0:
+				t.Errorf("an update that adds them: %v", errs)
+			case test.want != "" && (len(errs) != 1 || errs[0].Field != test.want || errs[0].Type != field.ErrorTypeForbidden):
+				t.Errorf("an update that adds them: %v, want one for %s", errs, test.want)
+			}
+			if errs := strategy.ValidateUpdate(t.Context(), test.configuration, of("", nsinit.Fail, nsinit.Ignore)); len(errs) > 0 {
+				t.Errorf("an update of known initializers: %v", errs)
 			}
 		})
+	}
+	renamed := of(nsinit.Fail)
+	renamed.Initializers[0].Name = "renamed.example.com"
+	if errs := strategy.ValidateUpdate(t.Context(), renamed, of(nsinit.Fail)); len(errs) != 1 || errs[0].Field != "initializers[0].failurePolicy" {
+		t.Errorf("an initializer under another name: %v", errs)
+	}
+	moved := of(nsinit.Ignore, nsinit.Fail)
+	moved.Initializers = moved.Initializers[1:]
+	if errs := strategy.ValidateUpdate(t.Context(), moved, of("", nsinit.Fail)); len(errs) > 0 {
+		t.Errorf("an initializer in another place: %v", errs)
+	}
+	for name, endpoint := range map[string]interface {
+		ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList
+	}{"status": NewStatusStrategy(strategy), "finalize": NewFinalizeStrategy(strategy)} {
+		if errs := endpoint.ValidateUpdate(t.Context(), of(nsinit.Fail), of(nsinit.Fail)); len(errs) > 0 {
+			t.Errorf("%s of a configuration with %s: %v", name, nsinit.Fail, errs)
+		}
 	}
 	if err := gate.Set("FailPolicyOnCreate=true"); err != nil {
 		t.Fatal(err)
 	}
 	if errs := NewStrategy(runtime.NewScheme(), gate).Validate(t.Context(), of(nsinit.Fail)); len(errs) > 0 {
 		t.Errorf("with the feature gate: %v", errs)
+	}
+	if errs := NewStrategy(runtime.NewScheme(), gate).ValidateUpdate(t.Context(), of(nsinit.Fail), of()); len(errs) > 0 {
+		t.Errorf("an update with the feature gate: %v", errs)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // begin gives a new record its status: every planned initializer waits, and the first
@@ -213,7 +214,12 @@ func failure(record *nsinit.NamespaceLifecycle) *metav1.Status {
 
 // normalize makes nil of an empty list, which means the same.
 func normalize(record *nsinit.NamespaceLifecycle) {
-	if initializers := record.Spec.Initializers; initializers != nil && len(initializers.Pending) == 0 && initializers.Result == nil {
+	initializers := record.Spec.Initializers
+	switch {
+	case initializers == nil:
+	case initializers.Result != nil:
+		initializers.Result.Message = printable.Lines(initializers.Result.Message)
+	case len(initializers.Pending) == 0:
 		record.Spec.Initializers = nil
 	}
 }

@@ -18,11 +18,12 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // StatusStrategy is the strategy of the status subresource. It takes conditions and the
-// messages of initializers from the caller; everything else in status is derived by the
-// server and kept.
+// messages of initializers from the caller, these without characters that change what
+// terminals show; everything else in status is derived by the server and kept.
 type StatusStrategy struct {
 	*Strategy
 }
@@ -46,10 +47,14 @@ func (*StatusStrategy) PrepareForUpdate(ctx context.Context, object, oldObject r
 	for i := range record.Status.Initializers {
 		entry := &record.Status.Initializers[i]
 		j := slices.IndexFunc(sent.Initializers, func(s nsinit.InitializerStatus) bool { return s.Name == entry.Name })
-		if j < 0 || sent.Initializers[j].Message == entry.Message {
+		if j < 0 {
 			continue
 		}
-		entry.Message = sent.Initializers[j].Message
+		message := printable.Lines(sent.Initializers[j].Message)
+		if message == entry.Message {
+			continue
+		}
+		entry.Message = message
 		entry.LastActor = actor(ctx)
 	}
 }

@@ -70,6 +70,19 @@ var _ interface {
 // ShortNames implements rest.ShortNamesProvider.
 func (r *REST) ShortNames() []string { return r.shortNames }
 
+// Create implements rest.Creater.
+func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	if err := terminable.WithoutVersion(object); err != nil {
+		return nil, err
+	}
+	return r.Store.Create(ctx, object, validate, options)
+}
+
+// Update implements rest.Updater.
+func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, allowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.Store.Update(ctx, name, terminable.WithReadableVersion(info), validateCreate, validateUpdate, allowCreate, options)
+}
+
 // Categories implements rest.CategoriesProvider.
 func (r *REST) Categories() []string { return []string{"nsinit"} }
 

@@ -39,12 +39,13 @@ func TestStamp(t *testing.T) {
 		return `{"metadata":{` + metadata + `"labels":{%L"nsinit.dev/initializing":"true"},"annotations":{%A"nsinit.dev/created-by":"tenant","nsinit.dev/created-by-groups":"system:authenticated\nteam"}}}`
 	}
 	for name, test := range map[string]struct{ sent, want string }{
-		"with a name alone":        {`{"metadata":{"name":"shop"}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"name":"shop",`))},
-		"with labels":              {`{"metadata":{"name":"shop","labels":{"a":"b"}}}`, strings.NewReplacer("%L", `"a":"b",`, "%A", "").Replace(stamped(`"name":"shop",`))},
-		"with annotations":         {`{"metadata":{"name":"shop","annotations":{"a":"b"}}}`, strings.NewReplacer("%L", "", "%A", `"a":"b",`).Replace(stamped(`"name":"shop",`))},
-		"with forged ones":         {`{"metadata":{"name":"shop","labels":{"nsinit.dev/initializing":"no"},"annotations":{"nsinit.dev/created-by":"root","nsinit.dev/created-by-groups":"system:masters"}}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"name":"shop",`))},
-		"with a name to be made":   {`{"metadata":{"generateName":"shop-"}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"generateName":"shop-",`))},
-		"exempt by a forged label": {`{"metadata":{"generateName":"x","labels":{"kubernetes.io/metadata.name":"kube-system"}}}`, strings.NewReplacer("%L", `"kubernetes.io/metadata.name":"kube-system",`, "%A", "").Replace(stamped(`"generateName":"x",`))},
+		"with a name alone":           {`{"metadata":{"name":"shop"}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"name":"shop",`))},
+		"with labels":                 {`{"metadata":{"name":"shop","labels":{"a":"b"}}}`, strings.NewReplacer("%L", `"a":"b",`, "%A", "").Replace(stamped(`"name":"shop",`))},
+		"with annotations":            {`{"metadata":{"name":"shop","annotations":{"a":"b"}}}`, strings.NewReplacer("%L", "", "%A", `"a":"b",`).Replace(stamped(`"name":"shop",`))},
+		"with forged ones":            {`{"metadata":{"name":"shop","labels":{"nsinit.dev/initializing":"no"},"annotations":{"nsinit.dev/created-by":"root","nsinit.dev/created-by-groups":"system:masters"}}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"name":"shop",`))},
+		"opened before it is created": {`{"metadata":{"name":"shop","annotations":{"nsinit.dev/opened-by":"root"}}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"name":"shop",`))},
+		"with a name to be made":      {`{"metadata":{"generateName":"shop-"}}`, strings.NewReplacer("%L", "", "%A", "").Replace(stamped(`"generateName":"shop-",`))},
+		"exempt by a forged label":    {`{"metadata":{"generateName":"x","labels":{"kubernetes.io/metadata.name":"kube-system"}}}`, strings.NewReplacer("%L", `"kubernetes.io/metadata.name":"kube-system",`, "%A", "").Replace(stamped(`"generateName":"x",`))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := answer(request(test.sent), listed)
@@ -70,6 +71,30 @@ func TestStamp(t *testing.T) {
 	}
 }
 
+// opening is a request that updates a namespace.
+func opening(old, updated string) *admissionv1.AdmissionRequest {
+	r := request(updated)
+	r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(old)}
+	return r
+}
+
+// TestStampOpenedBy: who removes the label is recorded, whatever was sent.
+func TestStampOpenedBy(t *testing.T) {
+	const closed = `{"metadata":{"name":"shop","labels":{"nsinit.dev/initializing":"true"}}}`
+	missing := func() (*corev1.ConfigMap, error) { return nil, errors.New("not found") }
+	for name, test := range map[string]struct{ old, updated, want string }{
+		"opened":            {closed, `{"metadata":{"name":"shop"}}`, `[{"op":"add","path":"/metadata/annotations","value":{}},{"op":"add","path":"/metadata/annotations/nsinit.dev~1opened-by","value":"tenant"}]`},
+		"opened and forged": {closed, `{"metadata":{"name":"shop","annotations":{"nsinit.dev/opened-by":"root"}}}`, `[{"op":"add","path":"/metadata/annotations/nsinit.dev~1opened-by","value":"tenant"}]`},
+		"still closed":      {closed, closed, ""},
+		"it was open":       {`{}`, `{}`, ""},
+		"it is closed":      {`{}`, closed, ""},
+	} {
+		if response := answer(opening(test.old, test.updated), missing); !response.Allowed || response.UID != "u" || string(response.Patch) != test.want {
+			t.Errorf("%s: answered %+v with %s", name, response.Result, response.Patch)
+		}
+	}
+}
+
 // TestStampLeavesAlone: exempt namespaces are created as they are; where nobody can tell, none is.
 func TestStampLeavesAlone(t *testing.T) {
 	for _, name := range []string{"kube-system", "exempt"} {
@@ -84,7 +109,8 @@ func TestStampLeavesAlone(t *testing.T) {
 	}{
 		"the list is missing": {request(`{"metadata":{"name":"shop"}}`), "ConfigMap nsinit-system/nsinit-exemptions, without which no namespace is created: not found"},
 		"no object":           {request(`x`), "the namespace cannot be read"},
-		"another operation":   {func() *admissionv1.AdmissionRequest { r := request(`{}`); r.Operation = admissionv1.Update; return r }(), "not for UPDATE of namespaces"},
+		"another operation":   {func() *admissionv1.AdmissionRequest { r := request(`{}`); r.Operation = admissionv1.Delete; return r }(), "not for DELETE of namespaces"},
+		"no old object":       {opening("x", `{}`), "the namespace as it was cannot be read"},
 		"another resource":    {func() *admissionv1.AdmissionRequest { r := request(`{}`); r.Resource.Resource = "pods"; return r }(), "not for CREATE of pods"},
 	} {
 		if response := answer(test.request, missing); response.Allowed || response.UID != "u" || !strings.Contains(response.Result.Message, test.want) {

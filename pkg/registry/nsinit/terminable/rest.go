@@ -116,12 +116,15 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 
 // Create implements rest.Creater.
 func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	if err := WithoutVersion(object); err != nil {
+		return nil, err
+	}
 	return r.store.Create(ctx, object, validate, options)
 }
 
 // Update implements rest.Updater.
 func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, allowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, info, validateCreate, validateUpdate, allowCreate, options)
+	return r.store.Update(ctx, name, WithReadableVersion(info), validateCreate, validateUpdate, allowCreate, options)
 }
 
 // Delete begins the termination of an object when it is called first. Later calls

@@ -89,7 +89,7 @@ func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.Upd
 		}
 		return validateUpdate(ctx, updated, old)
 	}
-	object, created, err := r.store.Update(ctx, name, info, validateCreate, authorized, false, options)
+	object, created, err := r.store.Update(ctx, name, WithReadableVersion(info), validateCreate, authorized, false, options)
 	if err == nil && !dryrun.IsDryRun(options.DryRun) {
 		for key, value := range annotations {
 			audit.AddAuditAnnotation(ctx, key, value)

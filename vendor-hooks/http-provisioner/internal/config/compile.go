@@ -9,6 +9,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -110,6 +111,8 @@ func Load(data []byte) (*Provisioner, error) {
 type compiler struct {
 	*expressions.Environment
 	errs field.ErrorList
+	// credentials says that a request has a header that holds credentials.
+	credentials bool
 }
 
 func (c *compiler) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
@@ -147,6 +150,8 @@ func (c *compiler) server(p *Provisioner, server *Server) {
 		c.add(field.Invalid(path.Child("url"), server.URL, "give a URL such as https://logs.example.com:9200"))
 	case p.URL.User != nil || p.URL.RawQuery != "" || p.URL.Fragment != "":
 		c.add(field.Invalid(path.Child("url"), p.URL.Redacted(), "leave out user, query and fragment: credentials belong into the Secret"))
+	case p.URL.Scheme == "http" && !isLoopback(p.URL.Hostname()) && (server.Secret != nil || c.credentials):
+		c.add(field.Invalid(path.Child("url"), server.URL, "credentials are sent over TLS only: use https, or leave out server.secret and the headers that hold credentials"))
 	}
 	if server.IdempotencyHeader != "" {
 		p.IdempotencyHeader = server.IdempotencyHeader
@@ -162,6 +167,17 @@ func (c *compiler) server(p *Provisioner, server *Server) {
 			c.add(field.Required(path.Child("secret", "name"), "give the name of the Secret"))
 		}
 	}
+}
+
+// isLoopback says whether what is sent to a host stays on this machine.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// holdsCredentials says whether a header is one of HTTP's for credentials.
+func holdsCredentials(header string) bool {
+	return slices.Contains([]string{"Authorization", "Proxy-Authorization", "Cookie"}, http.CanonicalHeaderKey(header))
 }
 
 func (c *compiler) operation(o *Operation, expect string, path *field.Path) *CompiledOperation {
@@ -202,6 +218,7 @@ func (c *compiler) request(r *Request, expect string, path *field.Path) Compiled
 		if !httpguts.ValidHeaderFieldName(name) {
 			c.add(field.Invalid(path.Child("headers"), name, "it is no name of a header"))
 		}
+		c.credentials = c.credentials || holdsCredentials(name)
 		compiled.Headers[name] = c.text(r.Headers[name], path.Child("headers").Key(name))
 	}
 	if r.Body != nil {

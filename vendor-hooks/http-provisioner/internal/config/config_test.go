@@ -31,6 +31,20 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
+// TestPlainHTTP: a server without TLS gets no credentials, except on this machine.
+func TestPlainHTTP(t *testing.T) {
+	for _, server := range []string{
+		`{url: "http://x.example.com"}`,
+		`{url: "http://localhost:8080", secret: {namespace: a, name: b}}`,
+		`{url: "http://127.1.2.3", secret: {namespace: a, name: b}}`,
+		`{url: "http://[::1]:8080", secret: {namespace: a, name: b}}`,
+	} {
+		if _, err := Load([]byte(strings.Replace(minimal, `{url: "https://x.example.com"}`, server, 1))); err != nil {
+			t.Errorf("%s: %v", server, err)
+		}
+	}
+}
+
 func TestLoadErrors(t *testing.T) {
 	if _, err := Load([]byte(minimal)); err != nil {
 		t.Fatal(err)
@@ -46,6 +60,9 @@ func TestLoadErrors(t *testing.T) {
 		"no URL":                 {"https://x.example.com", "", []string{"server.url: Invalid"}},
 		"a scheme":               {"https://x", "ftp://x", []string{"server.url: Invalid", "give a URL such as"}},
 		"credentials in the URL": {"https://x", "https://user:secret@x", []string{"server.url: Invalid", "credentials belong into the Secret"}},
+		"plain HTTP, a Secret":   {`server: {url: "https://x.example.com"}`, `server: {url: "http://x.example.com", secret: {namespace: a, name: b}}`, []string{"server.url: Invalid", "credentials are sent over TLS only"}},
+		"plain HTTP, an address": {`server: {url: "https://x.example.com"}`, `server: {url: "http://10.0.0.1:80", secret: {namespace: a, name: b}}`, []string{"server.url: Invalid", "credentials are sent over TLS only"}},
+		"plain HTTP, a header":   {`https://x.example.com"}`, `http://x.example.com"}` + "\ndeprovision: {method: DELETE, headers: {authorization: Bearer x}}", []string{"server.url: Invalid", "credentials are sent over TLS only"}},
 		"a timeout":              {`server: {`, `server: {timeout: -1s, `, []string{"server.timeout: Invalid", "positive"}},
 		"a header's name":        {`server: {`, `server: {idempotencyHeader: "a b", `, []string{"server.idempotencyHeader: Invalid"}},
 		"a Secret":               {`server: {`, `server: {secret: {name: ""}, `, []string{"server.secret.namespace: Required", "server.secret.name: Required"}},

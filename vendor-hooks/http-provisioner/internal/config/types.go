@@ -44,7 +44,9 @@ type HTTPProvisioner struct {
 
 // Server is where requests are sent.
 type Server struct {
-	// URL has a scheme, a host, and perhaps a path before the paths of requests. Required.
+	// URL has a scheme, a host, and perhaps a path before the paths of requests. Where requests
+	// carry credentials, from Secret or in a header, the scheme is https, except for a server on
+	// a loopback address. Required.
 	URL string `json:"url"`
 	// Secret holds credentials and certificates. It is read for each namespace.
 	Secret *SecretReference `json:"secret,omitempty"`

@@ -28,8 +28,9 @@ type NamespaceLifecycleStatusApplyConfiguration struct {
 	// initializers tells, for each initializer of the plan, how far it is and
 	// what it last said.
 	Initializers []InitializerStatusApplyConfiguration `json:"initializers,omitempty"`
-	// conditions are Initializing, Ready and, once a turn has lasted for long,
-	// Stalled, each with the reason and a message for people.
+	// conditions are Initializing, Ready, Stalled once a turn has lasted for
+	// long, and OpenedByHand once a user opened the namespace, each with the
+	// reason and a message for people.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -8,7 +8,6 @@ package storage
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/table"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespaceLifecycle] {
@@ -70,7 +70,7 @@ func waitingFor(record *nsinit.NamespaceLifecycle, now time.Time) (who, since, m
 		if entry.StartTime != nil {
 			since = table.Since(entry.StartTime.Time, now)
 		}
-		message = strings.ReplaceAll(entry.Message, "\n", " ")
+		message = printable.Line(entry.Message)
 	}
 	return first(pending), since, orNone(message)
 }

@@ -1,0 +1,37 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package printable makes text safe for terminals. Text that other programs wrote, such as the
+// message of an initializer, may hold escape sequences that change what a terminal shows, and
+// bidirectional controls that change the order in which it shows it.
+package printable
+
+import (
+	"strings"
+	"unicode"
+)
+
+// replacement stands for a character that was taken out. It is one byte, so no text gets longer.
+const replacement = '?'
+
+// Lines returns a text with every control character and every bidirectional control replaced.
+// Line breaks stay, and a tab becomes a space.
+func Lines(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return r
+		case r == '\t':
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
+			return replacement
+		}
+		return r
+	}, strings.ToValidUTF8(strings.ReplaceAll(text, "\r\n", "\n"), string(replacement)))
+}
+
+// Line is Lines on one line: line breaks become spaces.
+func Line(text string) string { return strings.ReplaceAll(Lines(text), "\n", " ") }

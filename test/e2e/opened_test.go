@@ -1,0 +1,126 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// TestOpenedByHand: what is said of a namespace that an administrator opens agrees soon after: on the
+// namespace, in its record, in its configuration and by the plugin, with the name of who opened it.
+// Participants still clean up after it.
+func TestOpenedByHand(t *testing.T) {
+	c := connect(t)
+	stored := c.configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
+	namespace := c.createNamespace(t, c.admin).Name
+	c.waitCurrent(t, namespace, "one.example.com")
+
+	c.runDocumented(t, "Open a namespace by hand", map[string]string{"NAMESPACE": namespace})
+	const who = `user "kubernetes-admin" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["one.example.com" "two.example.com"]`
+	c.waitReady(t, namespace)
+	c.waitCondition(t, namespace, v1alpha1.ConditionReady, "True/OpenedByHand", who)
+	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "False/OpenedByHand", who)
+	record := c.waitCurrent(t, namespace, "")
+	if record.Status.Phase != v1alpha1.LifecycleActive || len(record.Spec.Skipped) != 2 {
+		t.Errorf("the record has the phase %s, skipped %q", record.Status.Phase, record.Spec.Skipped)
+	}
+	eventually(t, "the configuration counts nobody", func(ctx context.Context) error {
+		configuration, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, stored.Name, metav1.GetOptions{})
+		if err == nil && configuration.Status.PendingNamespaces != 0 {
+			err = fmt.Errorf("%d pending", configuration.Status.PendingNamespaces)
+		}
+		return err
+	})
+	out, err := c.shell(t, "kubectl nsinit why "+namespace+"; kubectl nsinit status "+namespace, nil)
+	if err != nil || !strings.Contains(out, "healthy") || !strings.Contains(out, namespace+": Active") || !strings.Contains(out, who) {
+		t.Errorf("the plugin: %v\n%s", err, out)
+	}
+	eventually(t, "an event", func(ctx context.Context) error {
+		events, err := c.core.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + namespace + ",reason=OpenedByHand"})
+		if err == nil && (len(events.Items) != 1 || !strings.Contains(events.Items[0].Message, who)) {
+			err = fmt.Errorf("%d events", len(events.Items))
+		}
+		return err
+	})
+
+	// Who opened it cannot be changed, or claimed.
+	c.user(t, "e2e-opened", everything())
+	mallory := kubernetes.NewForConfigOrDie(c.as("e2e-opened"))
+	forged := []byte(`{"metadata":{"annotations":{"nsinit.dev/opened-by":"mallory"}}}`)
+	for _, subresource := range []string{"", "status"} {
+		if _, err := mallory.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType, forged, metav1.PatchOptions{}, orNothing(subresource)...); !apierrors.IsForbidden(err) {
+			t.Errorf("the annotation was forged through %q: %v", subresource, err)
+		}
+	}
+	claimed, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: uniqueName("ns"), Annotations: map[string]string{v1alpha1.AnnotationOpenedBy: "mallory"}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := claimed.Annotations[v1alpha1.AnnotationOpenedBy]; kept {
+		t.Error("a new namespace kept the annotation")
+	}
+
+	// The participant is asked, and the namespace is not ready meanwhile.
+	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.waitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", "")
+	c.releaseParticipant(t, namespace, "one.example.com")
+	c.waitNoNamespace(t, namespace)
+}
+
+func orNothing(subresource string) []string {
+	if subresource == "" {
+		return nil
+	}
+	return []string{subresource}
+}
+
+// TestTerminatingIsNotReady: from the deletion of a namespace without participants to its end, it is
+// not ready, whoever else writes its conditions, and nsinit says so in one write.
+func TestTerminatingIsNotReady(t *testing.T) {
+	c := connect(t)
+	open, waiting := c.createNamespace(t, c.admin), c.held(t, c.admin)
+	c.waitReady(t, open.Name)
+	c.waitCondition(t, waiting.Name, v1alpha1.ConditionInitializing, "True/InitializersPending", "")
+	for name, ready := range map[string]string{open.Name: "False/Terminating", waiting.Name: "False/Terminating"} {
+		_, from := c.auditSince(t, 0)
+		if err := c.core.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.waitCondition(t, name, v1alpha1.ConditionReady, ready, "the namespace is being deleted")
+		if out, err := c.kubectl("wait", "--for=condition=Ready", "namespace/"+name, "--timeout=1s"); err == nil {
+			t.Errorf("it is ready while it is deleted: %s", out)
+		}
+		c.waitNoNamespace(t, name)
+		writes := 0
+		events, _ := c.auditSince(t, from)
+		for _, event := range events {
+			if event.ObjectRef.Resource == "namespaces" && event.ObjectRef.Name == name && event.ObjectRef.Subresource == "status" &&
+				event.ResponseStatus.Code == 200 && strings.HasSuffix(event.User.Username, ":nsinit-controller-manager") {
+				writes++
+			}
+		}
+		if writes != 1 {
+			t.Errorf("nsinit wrote the status %d times", writes)
+		}
+	}
+}
