@@ -181,12 +181,13 @@ func (c *Controller) note(name string, closed bool) {
 }
 
 // onlyRefusalReported says whether all that happened to a namespace is the report that its
-// record cannot be created. The report must not bring on the next try, which is due after a
+// record cannot be created, or that another step fails. The report must not bring on the next try, which is due after a
 // delay: the server may word each refusal in another way, so that each try would lead to a
 // report, and each report to a try.
 func onlyRefusalReported(before, after *corev1.Namespace) bool {
 	if before.ResourceVersion == after.ResourceVersion || !slices.ContainsFunc(after.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-		return c.Type == v1alpha1.ConditionInitializing && c.Reason == v1alpha1.ReasonNoRecord
+		return c.Type == v1alpha1.ConditionInitializing && c.Reason == v1alpha1.ReasonNoRecord ||
+			c.Type == v1alpha1.ConditionFailing && c.Status == corev1.ConditionTrue
 	}) {
 		return false
 	}
@@ -219,6 +220,7 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 	if err != nil && !apierrors.IsConflict(err) {
 		c.Metrics.failures.Inc()
 	}
+	c.reportFailing(ctx, name, err)
 	return err
 }
 
@@ -246,7 +248,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	}
 	if step == createRecord {
 		// The server reads the namespace live, and refuses what is there already.
-		return c.take(ctx, step, s)
+		return failed(step, c.take(ctx, step, s))
 	}
 	if s, err = c.live(ctx, name); err != nil {
 		return err
@@ -258,7 +260,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		step = now
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)
-	return c.take(ctx, step, s)
+	return failed(step, c.take(ctx, step, s))
 }
 
 // measureTurn adds to a state what time has made of the current turn.

@@ -242,6 +242,10 @@ const (
 	// than the installation finds usual. It stands on the record and on the core
 	// Namespace, and is absent where no turn ever lasted that long.
 	ConditionStalled = "Stalled"
+	// ConditionFailing is True while nsinit-controller-manager fails to take the
+	// next step for a namespace, and retries. It is on the core Namespace only,
+	// and absent where that never lasted for long.
+	ConditionFailing = "Failing"
 )
 
 const (
@@ -264,6 +268,12 @@ const (
 	ReasonTurnTooLong = "TurnTooLong"
 	// ReasonTurnEnded: the turn that had lasted for long is over.
 	ReasonTurnEnded = "TurnEnded"
+	// ReasonReadFailed: nsinit-controller-manager cannot read what it needs to
+	// decide on the next step. Where a step itself fails, the reason is its name
+	// and "Failed", such as DeleteRecordFailed.
+	ReasonReadFailed = "ReadFailed"
+	// ReasonStepTaken: the step that had failed succeeded.
+	ReasonStepTaken = "StepTaken"
 )
 
 // InitializerStatus tells how far one initializer of the plan is.
