@@ -35,7 +35,8 @@ func (m *Member) substitute() (func(), error) {
 		return func() {}, fmt.Errorf("cannot listen on the socket of etcd: %w", err)
 	}
 	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
-		return status.Errorf(codes.Unavailable, "%v", m.Problem())
+		// Clients retry what is Unavailable 40 times a second, and log each time.
+		return status.Errorf(codes.FailedPrecondition, "%v", m.Problem())
 	}))
 	done := make(chan struct{})
 	go func() {
