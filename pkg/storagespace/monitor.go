@@ -16,20 +16,23 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 )
 
 const (
-	// interval is how often the storage is observed, and timeout bounds one observation of a member.
-	interval = 2 * time.Second
-	timeout  = 2 * time.Second
-	// reclaimInterval is how long the Monitor waits before it reclaims space again. Meanwhile etcd
-	// answers nothing.
-	reclaimInterval = 30 * time.Second
-	reclaimTimeout  = 5 * time.Minute
+	// interval is how often the storage is observed, and shortInterval how often while three quarters
+	// of its quota are in use, so that it is noticed before the reserve is used up.
+	interval      = time.Second
+	shortInterval = 200 * time.Millisecond
+	// timeout bounds one observation of a member.
+	timeout = 2 * time.Second
+	// reclaimPause is how long the Monitor waits before it reclaims space again, and fruitlessPause
+	// how long where that did not help. While it is reclaimed, etcd answers nothing.
+	reclaimPause   = 5 * time.Second
+	fruitlessPause = 30 * time.Second
+	reclaimTimeout = 5 * time.Minute
 
 	documentation = `see "When the storage is full" in docs/operate.md`
 )
@@ -71,8 +74,9 @@ type Monitor struct {
 	mu    sync.Mutex
 	usage Usage
 	known bool
-	// reclaimed is when space was reclaimed last.
+	// reclaimed is when space was reclaimed last, and pause for how long it is not after that.
 	reclaimed time.Time
+	pause     time.Duration
 }
 
 // New returns a Monitor that does not run yet.
@@ -80,24 +84,44 @@ func New(options Options) *Monitor { return &Monitor{Options: options} }
 
 // Run observes the storage until the context ends.
 func (m *Monitor) Run(ctx context.Context) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if m.Down() != nil {
-			return
+	for ctx.Err() == nil {
+		m.review(ctx)
+		delay := interval
+		if usage, _ := m.Usage(); m.Embedded && usage.InUse >= usage.Quota/4*3 {
+			delay = shortInterval
 		}
-		usage, err := m.observe(ctx)
-		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Cannot read how full the storage is", "err", err)
-			return
+		timer := time.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
 		}
-		m.note(ctx, usage)
-		if m.Embedded && usage.reclaimable() && time.Since(m.reclaimed) >= reclaimInterval {
-			m.reclaim(ctx)
-			m.reclaimed = time.Now()
-			if usage, err = m.observe(ctx); err == nil {
-				m.note(ctx, usage)
-			}
-		}
-	}, interval)
+		timer.Stop()
+	}
+}
+
+// review observes the storage, and reclaims space where that is worth it.
+func (m *Monitor) review(ctx context.Context) {
+	if m.Down() != nil {
+		return
+	}
+	usage, err := m.observe(ctx)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot read how full the storage is", "err", err)
+		return
+	}
+	m.note(ctx, usage)
+	if !m.Embedded || !usage.reclaimable() || time.Since(m.reclaimed) < m.pause {
+		return
+	}
+	m.reclaim(ctx)
+	m.reclaimed, m.pause = time.Now(), reclaimPause
+	if usage, err = m.observe(ctx); err != nil {
+		return
+	}
+	m.note(ctx, usage)
+	if usage.reserved() || usage.Alarm {
+		m.pause = fruitlessPause
+	}
 }
 
 // Problem returns why nothing can be created, or nil. For the same cause, the message is the same
@@ -171,7 +195,7 @@ func (m *Monitor) reclaim(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	before, after, err := embeddedetcd.Reclaim(ctx, m.Client, m.Client.Endpoints()[0])
 	if err != nil {
-		logger.Error(err, "Cannot reclaim space of the storage; it is tried again", "delay", reclaimInterval)
+		logger.Error(err, "Cannot reclaim space of the storage; it is tried again", "delay", reclaimPause)
 		return
 	}
 	logger.Info("Compacted and defragmented the storage", "beforeBytes", before, "afterBytes", after)

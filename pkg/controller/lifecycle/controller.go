@@ -248,7 +248,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	}
 	if step == createRecord {
 		// The server reads the namespace live, and refuses what is there already.
-		return failed(step, c.take(ctx, step, s))
+		return inStep(step, c.take(ctx, step, s))
 	}
 	if s, err = c.live(ctx, name); err != nil {
 		return err
@@ -260,7 +260,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		step = now
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)
-	return failed(step, c.take(ctx, step, s))
+	return inStep(step, c.take(ctx, step, s))
 }
 
 // measureTurn adds to a state what time has made of the current turn.

@@ -34,8 +34,8 @@ type stepError struct {
 func (e *stepError) Error() string { return e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// failed returns an error that names the step, or nil if the step did not fail.
-func failed(step action, err error) error {
+// inStep returns an error that names the step, or nil if the step did not fail.
+func inStep(step action, err error) error {
 	if err == nil {
 		return nil
 	}
