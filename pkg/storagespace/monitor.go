@@ -28,10 +28,10 @@ const (
 	shortInterval = 200 * time.Millisecond
 	// timeout bounds one observation of a member.
 	timeout = 2 * time.Second
-	// reclaimPause is how long the Monitor waits before it reclaims space again, and fruitlessPause
-	// how long where that did not help. While it is reclaimed, etcd answers nothing.
-	reclaimPause   = 5 * time.Second
-	fruitlessPause = 30 * time.Second
+	// alarmPause is how long the Monitor waits after it reclaimed space before it ends an alarm, and
+	// reclaimPause before it reclaims space without one.
+	alarmPause     = 2 * time.Second
+	reclaimPause   = 30 * time.Second
 	reclaimTimeout = 5 * time.Minute
 
 	documentation = `see "When the storage is full" in docs/operate.md`
@@ -50,11 +50,19 @@ type Usage struct {
 // reserved says whether only the reserve for updates and deletions is left.
 func (u Usage) reserved() bool { return u.Quota > 0 && u.InUse >= u.Quota/10*9 }
 
-// reclaimable says whether to compact and defragment: etcd refuses writes, or soon would, and a
-// quarter of the quota is free space inside the database, or the reserve is in use, of which old
-// revisions may be a part.
-func (u Usage) reclaimable() bool {
-	return u.Alarm || u.reserved() || u.Quota > 0 && u.Size >= u.Quota/4*3 && u.Size-u.InUse >= u.Quota/4
+// fragmented says whether to defragment: etcd refuses writes, or soon would, and a quarter of the
+// quota is free space inside the database.
+func (u Usage) fragmented() bool {
+	return u.Alarm || u.Quota > 0 && u.Size >= u.Quota/4*3 && u.Size-u.InUse >= u.Quota/4
+}
+
+// reclaimAfter returns how long to wait before space is reclaimed again, and whether it is worth it at
+// all: the database is fragmented, or the reserve is in use, of which old revisions may be a part.
+func (u Usage) reclaimAfter() (time.Duration, bool) {
+	if u.Alarm {
+		return alarmPause, true
+	}
+	return reclaimPause, u.reserved() || u.fragmented()
 }
 
 // Options are what a Monitor observes.
@@ -74,9 +82,8 @@ type Monitor struct {
 	mu    sync.Mutex
 	usage Usage
 	known bool
-	// reclaimed is when space was reclaimed last, and pause for how long it is not after that.
+	// reclaimed is when space was reclaimed last.
 	reclaimed time.Time
-	pause     time.Duration
 }
 
 // New returns a Monitor that does not run yet.
@@ -110,17 +117,13 @@ func (m *Monitor) review(ctx context.Context) {
 		return
 	}
 	m.note(ctx, usage)
-	if !m.Embedded || !usage.reclaimable() || time.Since(m.reclaimed) < m.pause {
+	if pause, worth := usage.reclaimAfter(); !m.Embedded || !worth || time.Since(m.reclaimed) < pause {
 		return
 	}
-	m.reclaim(ctx)
-	m.reclaimed, m.pause = time.Now(), reclaimPause
-	if usage, err = m.observe(ctx); err != nil {
-		return
-	}
-	m.note(ctx, usage)
-	if usage.reserved() || usage.Alarm {
-		m.pause = fruitlessPause
+	m.reclaim(ctx, usage.fragmented())
+	m.reclaimed = time.Now()
+	if usage, err = m.observe(ctx); err == nil {
+		m.note(ctx, usage)
 	}
 }
 
@@ -189,14 +192,14 @@ func (m *Monitor) observe(ctx context.Context) (Usage, error) {
 }
 
 // reclaim gives back the space that etcd does not need.
-func (m *Monitor) reclaim(ctx context.Context) {
+func (m *Monitor) reclaim(ctx context.Context, defragment bool) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimTimeout)
 	defer cancel()
 	logger := klog.FromContext(ctx)
-	before, after, err := embeddedetcd.Reclaim(ctx, m.Client, m.Client.Endpoints()[0])
+	before, after, err := embeddedetcd.Reclaim(ctx, m.Client, m.Client.Endpoints()[0], defragment)
 	if err != nil {
-		logger.Error(err, "Cannot reclaim space of the storage; it is tried again", "delay", reclaimPause)
+		logger.Error(err, "Cannot reclaim space of the storage, trying again")
 		return
 	}
-	logger.Info("Compacted and defragmented the storage", "beforeBytes", before, "afterBytes", after)
+	logger.Info("Reclaimed space of the storage", "defragmented", defragment, "beforeBytes", before, "afterBytes", after)
 }

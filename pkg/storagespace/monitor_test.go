@@ -48,7 +48,7 @@ func TestProblem(t *testing.T) {
 			if (problem == nil) != (test.problem == "") || problem != nil && !strings.Contains(problem.Error(), test.problem) {
 				t.Errorf("the problem is %v", problem)
 			}
-			if got := test.usage.reclaimable(); got != test.reclaims {
+			if _, got := test.usage.reclaimAfter(); got != test.reclaims {
 				t.Errorf("reclaimable: %v", got)
 			}
 		})
