@@ -143,7 +143,7 @@ func parameters(text string) string {
 	return strings.NewReplacer(
 		"image: nsinit:dev\n", `image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"`+"\n",
 		"imagePullPolicy: IfNotPresent\n", "imagePullPolicy: {{ .Values.image.pullPolicy }}\n",
-		"storage: 1Gi\n", "storage: {{ .Values.volume.size }}\n",
+		"storage: 5Gi\n", "storage: {{ .Values.volume.size }}\n",
 		etcdServers, "servers: {{ .Values.etcd.servers | quote }}\n",
 	).Replace(text)
 }

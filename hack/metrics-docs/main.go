@@ -33,6 +33,7 @@ import (
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
+	"github.com/nsinit/nsinit/pkg/storagespace"
 )
 
 const header = `# Metrics
@@ -131,6 +132,7 @@ func run() error {
 		poller.Metrics().Register(server),
 		earlywrite.NewMetrics().Register(server.Register),
 		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
+		storagespace.New(storagespace.Options{}).Register(server.CustomRegister),
 		lifecycle.NewMetrics().Register(manager.Register),
 		manager.CustomRegister(lifecycle.NewCollector(listers.NewNamespaceLifecycleLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), clock.RealClock{})),
 		certificates.NewMetrics().Register(manager.Register),

@@ -15,10 +15,11 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/recordlifecycle"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/recordprotection"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/storagespace"
 )
 
-// order is the order in which plugins act; all of them are on by default. Protection
-// comes first because it changes nothing and is cheap for what it refuses.
+// order is the order in which plugins act; all of them are on by default. StorageSpace and
+// protection come first because they change nothing and are cheap for what they refuse.
 //
 // The webhook and policy plugins that generic API servers have by default are left out
 // on purpose: their informers want APIs that older clusters do not serve, and a foreign
@@ -27,6 +28,7 @@ import (
 // resources that are cluster-scoped: NamespaceRecordLifecycle keeps its rules for records.
 func order() []string {
 	return []string{
+		storagespace.PluginName,
 		recordprotection.PluginName,
 		recordlifecycle.PluginName,
 		namespaceinitializers.PluginName,
@@ -40,6 +42,7 @@ func Options(immortal func() sets.Set[string]) *genericoptions.AdmissionOptions 
 	options.Plugins = admission.NewPlugins()
 	options.RecommendedPluginOrder = order()
 	options.DefaultOffPlugins = sets.New[string]()
+	storagespace.Register(options.Plugins)
 	recordprotection.Register(options.Plugins)
 	recordlifecycle.Register(options.Plugins, immortal)
 	namespaceinitializers.Register(options.Plugins)

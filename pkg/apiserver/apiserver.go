@@ -28,6 +28,7 @@ import (
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
+	"github.com/nsinit/nsinit/pkg/storagespace"
 )
 
 // Config is everything that a server is built from.
@@ -49,6 +50,11 @@ type ExtraConfig struct {
 	// EtcdReady returns why etcd cannot be used at the moment, or nil. It decides
 	// readiness, never liveness.
 	EtcdReady func() error
+	// StorageDown returns why the storage is known not to answer, or nil. While it does not,
+	// records are refused with the reason.
+	StorageDown func() error
+	// Space observes how full the storage is.
+	Space *storagespace.Monitor
 	// Identity knows whether the storage is the right one. While it is not, records are
 	// refused.
 	Identity *storageidentity.Identity
@@ -60,6 +66,14 @@ type ExtraConfig struct {
 	Core typedcorev1.CoreV1Interface
 	// Certificate is the one that is served.
 	Certificate ServingCertificate
+}
+
+// storageProblem returns why the storage cannot be used or must not be trusted, or nil.
+func (c ExtraConfig) storageProblem() error {
+	if err := c.StorageDown(); err != nil {
+		return err
+	}
+	return c.Identity.Problem()
 }
 
 // CompletedConfig can be built into a server.
@@ -77,7 +91,7 @@ type Server struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(handler, c.Extra.Identity.Problem, c.Extra.Codecs)
+		handler = withIdentifiedStorage(handler, c.Extra.storageProblem, c.Extra.Codecs)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}
@@ -131,6 +145,7 @@ func (c CompletedConfig) readyChecks() []healthz.HealthChecker {
 		{"aggregation-layer", proxyKnown(c.generic.Config)},
 		{"etcd", c.extra.EtcdReady},
 		{"storage-identity", c.extra.Identity.Problem},
+		{"storage-space", c.extra.Space.Problem},
 		{"configurations", c.extra.Configurations.Ready},
 		{"serving-certificate", c.extra.Certificate.Expiring},
 	} {
@@ -149,5 +164,6 @@ func (c CompletedConfig) watch(hook genericapiserver.PostStartHookContext) error
 	}()
 	go c.extra.Identity.Run(ctx)
 	go c.extra.Configurations.Run(ctx)
+	go c.extra.Space.Run(ctx)
 	return nil
 }

@@ -28,7 +28,7 @@ import (
 func storeFormer(t *testing.T, dir, version string) {
 	t.Helper()
 	etcd := filepath.Join(dir, "etcd")
-	server, err := embeddedetcd.Start(t.Context(), etcd)
+	server, err := embeddedetcd.Start(t.Context(), etcd, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

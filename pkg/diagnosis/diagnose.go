@@ -89,9 +89,11 @@ func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error
 		}
 	case Initializing:
 		e.examineRecord(ctx)
+		e.examineFailing()
 	case Terminating:
 		e.examineContent(ctx)
 		e.examineRecord(ctx)
+		e.examineFailing()
 		e.examineFinalizers()
 		e.examineController(ctx)
 	case Gone:

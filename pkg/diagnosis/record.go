@@ -64,6 +64,8 @@ func (e *examination) examineRecord(ctx context.Context) {
 		if waits {
 			e.foundParticipants(record, FormerIncarnation, "the namespace waits for the end of the former one of its name: ")
 		}
+	case e.Phase == Terminating && held && record.DeletionTimestamp == nil:
+		e.foundUndeleted()
 	case e.Phase == Terminating:
 		e.foundParticipants(record, ParticipantPending, "")
 	default:

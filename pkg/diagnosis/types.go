@@ -112,6 +112,8 @@ const (
 	RecordMissing Cause = "RecordMissing"
 	// NsinitRefuses: nsinit's server answers, and refuses to tell.
 	NsinitRefuses Cause = "NsinitRefuses"
+	// NsinitFailing: nsinit fails to take the next step for the namespace, and retries.
+	NsinitFailing Cause = "NsinitFailing"
 	// NsinitControllerDown: no instance of nsinit-controller-manager acts.
 	NsinitControllerDown Cause = "NsinitControllerDown"
 	// NsinitUninstalled: the namespace waits for nsinit, which is not installed any more.

@@ -4,10 +4,13 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package embeddedetcd runs a single etcd member inside the process, for installations
-// that bring no etcd cluster of their own. It listens on unix sockets in its own
-// directory, which only the process's user may enter, so that nobody else can read or
-// write what the API server guards.
+// Package embeddedetcd runs a single etcd member for installations that bring no etcd
+// cluster of their own. It listens on unix sockets in its own directory, which only the
+// process's user may enter, so that nobody else can read or write what the API server
+// guards.
+//
+// etcd ends its process when it cannot write, for example on a full volume. A Member is
+// therefore a process of its own, which the API server starts and restarts.
 package embeddedetcd
 
 import (
@@ -54,13 +57,21 @@ func Endpoint(dir string) (string, error) {
 	return "unix://" + path, nil
 }
 
-// Start starts a member that keeps its data in the given directory, and returns when it
-// serves. The directory is created if needed. The member runs until Stop.
-func Start(ctx context.Context, dir string) (*Server, error) {
+// Start starts a member in this process that keeps its data in the given directory, and
+// returns when it serves. The directory is created if needed. The quota is the size in
+// bytes from which etcd refuses writes; 0 derives it from the size of the volume. The
+// member runs until Stop.
+func Start(ctx context.Context, dir string, quota int64) (*Server, error) {
 	config, err := prepare(dir)
 	if err != nil {
 		return nil, err
 	}
+	if quota == 0 {
+		if quota, err = volumeQuota(dir); err != nil {
+			return nil, err
+		}
+	}
+	config.QuotaBackendBytes = quota
 	return start(ctx, dir, config)
 }
 
@@ -85,7 +96,7 @@ func start(ctx context.Context, dir string, config *embed.Config) (*Server, erro
 		return nil, err
 	}
 	logger := klog.FromContext(ctx)
-	logger.Info("Starting embedded etcd", "dir", dir, "endpoint", config.AdvertiseClientUrls[0].String())
+	logger.Info("Starting embedded etcd", "dir", dir, "endpoint", config.AdvertiseClientUrls[0].String(), "quotaBytes", config.QuotaBackendBytes)
 	etcd, err := embed.StartEtcd(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start etcd in %q (is another process using the directory?): %w", dir, err)
@@ -132,6 +143,7 @@ func newConfig(dir, endpoint string) (*embed.Config, error) {
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	config.SnapshotCount, config.MaxWalFiles = snapshotCount, maxWALFiles
 	return config, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
@@ -89,13 +90,25 @@ func Recover(ctx context.Context, dir string) (before, after int64, err error) {
 		return 0, 0, err
 	}
 	defer func() { _ = client.Close() }()
-	endpoint := client.Endpoints()[0]
+	if before, after, err = Reclaim(ctx, client, client.Endpoints()[0], true); err != nil {
+		return before, after, fmt.Errorf("etcd in %q: %w", dir, err)
+	}
+	return before, after, nil
+}
+
+// Reclaim compacts the member behind a client, which frees space inside its database. If it has to, it
+// also defragments the member, which makes the database smaller, and ends its alarms. The member answers
+// nothing while it is defragmented. Reclaim returns the size of the database before and after.
+func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, defragment bool) (before, after int64, err error) {
 	status, err := client.Status(ctx, endpoint)
 	if err != nil {
-		return 0, 0, fmt.Errorf("no etcd member in %q answers: %w", dir, err)
+		return 0, 0, fmt.Errorf("cannot read its status: %w", err)
 	}
-	if _, err := client.Compact(ctx, status.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+	if _, err := client.Compact(ctx, status.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return status.DbSize, 0, fmt.Errorf("cannot compact: %w", err)
+	}
+	if !defragment {
+		return status.DbSize, status.DbSize, nil
 	}
 	if _, err := client.Defragment(ctx, endpoint); err != nil {
 		return status.DbSize, 0, fmt.Errorf("cannot defragment: %w", err)
@@ -105,7 +118,7 @@ func Recover(ctx context.Context, dir string) (before, after int64, err error) {
 	}
 	now, err := client.Status(ctx, endpoint)
 	if err != nil {
-		return status.DbSize, 0, err
+		return status.DbSize, 0, fmt.Errorf("cannot read its status: %w", err)
 	}
 	return status.DbSize, now.DbSize, nil
 }

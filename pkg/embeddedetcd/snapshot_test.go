@@ -42,7 +42,7 @@ func temporary(t *testing.T) string {
 func TestSnapshot(t *testing.T) {
 	ctx := context.Background()
 	dir := temporary(t)
-	server, err := Start(ctx, dir)
+	server, err := Start(ctx, dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestSnapshot(t *testing.T) {
 	if err := Restore(other, bytes.NewReader(saved.Bytes())); err != nil {
 		t.Fatal(err)
 	}
-	if server, err = Start(ctx, other); err != nil {
+	if server, err = Start(ctx, other, 0); err != nil {
 		t.Fatal(err)
 	}
 	defer server.Stop()
@@ -96,12 +96,7 @@ func TestSnapshot(t *testing.T) {
 func TestRecover(t *testing.T) {
 	ctx := context.Background()
 	dir := temporary(t)
-	config, err := prepare(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QuotaBackendBytes = 4 << 20
-	server, err := start(ctx, dir, config)
+	server, err := Start(ctx, dir, 4<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

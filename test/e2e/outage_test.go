@@ -153,12 +153,13 @@ func (c *cluster) startOnExternalEtcd(t *testing.T) *os.Process {
 	return etcd
 }
 
-// externalEtcd runs an etcd process for the test, and returns where it listens.
-func (c *cluster) externalEtcd(t *testing.T) (string, *os.Process) {
+// externalEtcd runs an etcd process for the test, with more arguments if need be, and returns where it
+// listens.
+func (c *cluster) externalEtcd(t *testing.T, more ...string) (string, *os.Process) {
 	t.Helper()
 	client, peer := "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t)
-	return client, c.run(t, "etcd", "--name=e2e", "--data-dir="+t.TempDir(), "--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=e2e="+peer, "--log-level=warn")
+	return client, c.run(t, "etcd", append(more, "--name=e2e", "--data-dir="+t.TempDir(), "--listen-client-urls="+client, "--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=e2e="+peer, "--log-level=warn")...)
 }
 
 // onEtcd returns the arguments with which nsinit-apiserver runs on an etcd of the test's, with

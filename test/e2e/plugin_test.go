@@ -270,7 +270,7 @@ func TestPluginCheck(t *testing.T) {
 		delivered = "as delivered (10)"
 	}
 	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "tells", "Controllers": "acts",
-		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "Policies": delivered, "Gate": "a new namespace is closed"} {
+		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "takes new objects", "Policies": delivered, "Gate": "a new namespace is closed"} {
 		if err := finds(check, results, "OK", says); err != nil {
 			t.Error(err)
 		}

@@ -48,15 +48,25 @@ type WantsAuthority interface {
 	admission.InitializationValidator
 }
 
+// StorageSpace returns why nothing can be created because the storage is full, or nil.
+type StorageSpace func() error
+
+// WantsStorageSpace is implemented by plugins that ask whether the storage is full.
+type WantsStorageSpace interface {
+	SetStorageSpace(StorageSpace)
+	admission.InitializationValidator
+}
+
 type pluginInitializer struct {
 	source     configuration.Source
 	checker    *authority.Checker
 	namespaces NamespaceReader
+	space      StorageSpace
 }
 
 // New returns the initializer of nsinit's plugins.
-func New(source configuration.Source, checker *authority.Checker, namespaces NamespaceReader) admission.PluginInitializer {
-	return &pluginInitializer{source: source, checker: checker, namespaces: namespaces}
+func New(source configuration.Source, checker *authority.Checker, namespaces NamespaceReader, space StorageSpace) admission.PluginInitializer {
+	return &pluginInitializer{source: source, checker: checker, namespaces: namespaces, space: space}
 }
 
 // Initialize implements admission.PluginInitializer.
@@ -69,5 +79,8 @@ func (i *pluginInitializer) Initialize(plugin admission.Interface) {
 	}
 	if wants, ok := plugin.(WantsNamespaceReader); ok {
 		wants.SetNamespaceReader(i.namespaces)
+	}
+	if wants, ok := plugin.(WantsStorageSpace); ok {
+		wants.SetStorageSpace(i.space)
 	}
 }

@@ -26,7 +26,7 @@ func NewCommand() *cobra.Command {
 		Use:   servingName,
 		Short: "Serve the API group nsinit.dev",
 		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations and NamespaceLifecycles behind the Kubernetes API aggregator. " +
-			"It stores them in an etcd member of its own, inside the process, or in an etcd cluster.",
+			"It stores them in an etcd member of its own, which it starts, or in an etcd cluster.",
 		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -57,23 +57,16 @@ func NewCommand() *cobra.Command {
 }
 
 // RunServer runs the server, and etcd if it is embedded, until the context ends. etcd
-// outlives the server, so that requests in flight finish.
+// outlives the server, so that requests in flight finish. The server outlives etcd: it
+// serves discovery while etcd does not run.
 func (o *Options) RunServer(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	if o.Embedded() {
-		etcd, err := embeddedetcd.Start(ctx, o.EmbeddedEtcdDir)
+		member, err := embeddedetcd.StartMember(ctx, o.EmbeddedEtcdDir, o.serveStorage)
 		if err != nil {
 			return err
 		}
-		defer etcd.Stop()
-		go func() {
-			select {
-			case err := <-etcd.Failed():
-				cancel(fmt.Errorf("embedded etcd failed: %w", err))
-			case <-ctx.Done():
-			}
-		}()
+		defer member.Stop()
+		o.storageDown = member.Problem
 	}
 	config, err := o.Config()
 	if err != nil {
@@ -85,9 +78,6 @@ func (o *Options) RunServer(ctx context.Context) error {
 	}
 	if err := server.GenericAPIServer.PrepareRun().RunWithContext(ctx); err != nil {
 		return err
-	}
-	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled { //nolint:errorlint // identity is meant
-		return cause
 	}
 	klog.FromContext(ctx).Info("nsinit-apiserver has stopped")
 	return nil

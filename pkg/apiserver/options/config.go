@@ -10,6 +10,9 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	admissioninterface "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -27,6 +30,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
+	"github.com/nsinit/nsinit/pkg/storagespace"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/version"
 )
@@ -53,7 +57,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			return nil, err
 		}
 		return []admissioninterface.PluginInitializer{initializer.New(
-			watched.configurations, authority.New(c.Authorization.Authorizer), initializer.NewNamespaceReader(watched.core))}, nil
+			watched.configurations, authority.New(c.Authorization.Authorizer), initializer.NewNamespaceReader(watched.core), watched.space.Problem)}, nil
 	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err
@@ -79,7 +83,9 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			Clock:           o.Clock,
 			Features:        o.Registry.FeatureGateFor(ComponentName),
 			ReadRepairAfter: o.ReadRepairAfter,
-			EtcdReady:       etcdReady,
+			EtcdReady:       firstOf(o.storageDown, etcdReady),
+			StorageDown:     o.storageDown,
+			Space:           watched.space,
 			Identity:        watched.identity,
 			Configurations:  watched.configurations,
 			EarlyWrites:     earlyWrites,
@@ -94,6 +100,7 @@ type watched struct {
 	core           kubernetes.Interface
 	identity       *storageidentity.Identity
 	configurations *configuration.Poller
+	space          *storagespace.Monitor
 }
 
 // watch makes what the server keeps an eye on. The clients are not throttled on this side:
@@ -127,5 +134,48 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	if err := configurations.Metrics().Register(o.Metrics); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
-	return &watched{core: core, identity: identity, configurations: configurations}, nil
+	space, err := o.newSpaceMonitor(c.DrainedNotify())
+	if err != nil {
+		return nil, err
+	}
+	return &watched{core: core, identity: identity, configurations: configurations, space: space}, nil
+}
+
+// newSpaceMonitor returns what observes how full etcd is. Its client is closed with the channel.
+func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storagespace.Monitor, error) {
+	transportConfig := o.Recommended.Etcd.StorageConfig.Transport
+	config := clientv3.Config{Endpoints: transportConfig.ServerList, DialTimeout: etcdDialTimeout, Logger: zap.NewNop()}
+	if transportConfig.CertFile != "" || transportConfig.KeyFile != "" || transportConfig.TrustedCAFile != "" {
+		info := transport.TLSInfo{CertFile: transportConfig.CertFile, KeyFile: transportConfig.KeyFile, TrustedCAFile: transportConfig.TrustedCAFile}
+		tls, err := info.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("cannot use the certificates for etcd: %w", err)
+		}
+		config.TLS = tls
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client of etcd: %w", err)
+	}
+	go func() {
+		<-drained
+		_ = client.Close()
+	}()
+	monitor := storagespace.New(storagespace.Options{Client: client, Embedded: o.embedded, Down: o.storageDown})
+	if err := monitor.Register(o.Metrics.CustomRegister); err != nil {
+		return nil, fmt.Errorf("cannot register metrics: %w", err)
+	}
+	return monitor, nil
+}
+
+// firstOf returns the first problem that one of several checks has.
+func firstOf(checks ...func() error) func() error {
+	return func() error {
+		for _, check := range checks {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }

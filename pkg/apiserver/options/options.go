@@ -52,7 +52,12 @@ const (
 	defaultEtcdDir = "/var/lib/nsinit/etcd"
 	servingName    = "nsinit-apiserver"
 
+	flagEtcdDir    = "embedded-etcd-dir"
+	flagEtcdQuota  = "embedded-etcd-quota-bytes"
+	etcdQuotaUsage = "Size of the database in bytes from which the embedded etcd refuses writes. 0: two fifths of the volume of the directory, at most 8 GiB."
+
 	watchGracePeriod = 5 * time.Second
+	etcdDialTimeout  = 5 * time.Second
 
 	defaultStorageIdentity = installation.Namespace + "/nsinit-storage"
 	defaultReadRepairAfter = 10 * time.Minute
@@ -67,6 +72,9 @@ type Options struct {
 
 	// EmbeddedEtcdDir is where the embedded etcd keeps its data, if it is used.
 	EmbeddedEtcdDir string
+	// EmbeddedEtcdQuota is the size of its database in bytes from which the embedded etcd
+	// refuses writes. 0: it is derived from the size of the volume.
+	EmbeddedEtcdQuota int64
 	// StorageIdentity is NAMESPACE/NAME of the ConfigMap that names the storage that is
 	// in use.
 	StorageIdentity string
@@ -83,6 +91,8 @@ type Options struct {
 	scheme   *runtime.Scheme
 	codecs   serializer.CodecFactory
 	embedded bool
+	// storageDown returns why the storage is known not to answer, or nil.
+	storageDown func() error
 }
 
 // New returns the defaults.
@@ -101,8 +111,9 @@ func New() *Options {
 		// As in kube-apiserver.
 		ImmortalNamespaces: []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic},
 
-		scheme: s,
-		codecs: codecs,
+		scheme:      s,
+		codecs:      codecs,
+		storageDown: func() error { return nil },
 	}
 	o.Run = genericoptions.NewServerRunOptionsForComponent(ComponentName, o.Registry)
 	// Kubernetes itself keeps watches on every resource. They are ended in an orderly
@@ -138,9 +149,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Run.AddUniversalFlags(flags)
 	o.Recommended.AddFlags(flags)
 	logsapi.AddFlags(o.Logs, flags)
-	flags.StringVar(&o.EmbeddedEtcdDir, "embedded-etcd-dir", o.EmbeddedEtcdDir,
-		"Directory in which an etcd member inside this process keeps its data. It listens on a unix socket in that directory only. "+
+	flags.StringVar(&o.EmbeddedEtcdDir, flagEtcdDir, o.EmbeddedEtcdDir,
+		"Directory in which the embedded etcd, a process that this one starts, keeps its data. It listens on a unix socket in that directory only. "+
 			"The default, where --etcd-servers is not set, is "+defaultEtcdDir+". Excludes --etcd-servers.")
+	flags.Int64Var(&o.EmbeddedEtcdQuota, flagEtcdQuota, o.EmbeddedEtcdQuota, etcdQuotaUsage)
 	flags.StringVar(&o.StorageIdentity, "storage-identity-configmap", o.StorageIdentity,
 		"NAMESPACE/NAME of the ConfigMap that names the storage that is in use. While the storage is another one, or empty, records are refused.")
 	flags.StringSliceVar(&o.ImmortalNamespaces, "immortal-namespaces", o.ImmortalNamespaces,
@@ -193,6 +205,9 @@ func (o *Options) Validate() error {
 	}
 	if o.ReadRepairAfter < 0 {
 		errs = append(errs, fmt.Errorf("--read-repair-after=%s: give a positive duration, or 0 to turn it off", o.ReadRepairAfter))
+	}
+	if o.EmbeddedEtcdQuota < 0 {
+		errs = append(errs, fmt.Errorf("--%s=%d: give a size in bytes, or 0 to derive it from the volume", flagEtcdQuota, o.EmbeddedEtcdQuota))
 	}
 	etcd := o.Recommended.Etcd
 	if etcd.EtcdServersOverrides != nil {

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -25,8 +27,8 @@ func newStorageCommand() *cobra.Command {
 		Short: "Take care of the etcd member inside nsinit-apiserver",
 		Args:  cobra.NoArgs,
 	}
-	command.PersistentFlags().StringVar(&dir, "embedded-etcd-dir", dir, "Directory in which nsinit-apiserver keeps the data of its etcd member.")
-	command.AddCommand(&cobra.Command{
+	command.PersistentFlags().StringVar(&dir, flagEtcdDir, dir, "Directory in which nsinit-apiserver keeps the data of its etcd member.")
+	command.AddCommand(newServeCommand(&dir), &cobra.Command{
 		Use:   "save FILE",
 		Short: "Save a snapshot of what the running nsinit-apiserver stores, to a file or with - to the standard output",
 		Args:  cobra.ExactArgs(1),
@@ -59,7 +61,7 @@ func newStorageCommand() *cobra.Command {
 		},
 	}, &cobra.Command{
 		Use:   "recover",
-		Short: "Give back the space of what the running nsinit-apiserver does not need any more, and let it write again after it ran out of space",
+		Short: "Compact and defragment the embedded etcd, and clear its NOSPACE alarm",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			before, after, err := embeddedetcd.Recover(command.Context(), dir)
@@ -70,6 +72,32 @@ func newStorageCommand() *cobra.Command {
 		},
 	})
 	return command
+}
+
+// newServeCommand returns the command that is the process of the etcd member. nsinit-apiserver runs it.
+func newServeCommand(dir *string) *cobra.Command {
+	var quota int64
+	command := &cobra.Command{
+		Use:    "serve",
+		Short:  "Run the etcd member of nsinit-apiserver until the standard input ends",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return embeddedetcd.Serve(command.Context(), *dir, quota, command.InOrStdin(), command.OutOrStdout())
+		},
+	}
+	command.Flags().Int64Var(&quota, flagEtcdQuota, quota, etcdQuotaUsage)
+	return command
+}
+
+// serveStorage returns the process of the etcd member: this program, with the command above.
+func (o *Options) serveStorage() *exec.Cmd {
+	program, err := os.Executable()
+	if err != nil {
+		program = os.Args[0]
+	}
+	return exec.Command(program, "storage", "serve", "--"+flagEtcdDir+"="+o.EmbeddedEtcdDir, //nolint:gosec,noctx // this program; it ends with its input
+		"--"+flagEtcdQuota+"="+strconv.FormatInt(o.EmbeddedEtcdQuota, 10))
 }
 
 // save saves a snapshot. A file that is not complete is not left behind.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/nsinit/nsinit/pkg/apiserver/options"
+	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
@@ -88,6 +89,11 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 	o.Recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
 	o.Recommended.SecureServing.BindPort = listener.Addr().(*net.TCPAddr).Port
 	change(o)
+	ctx, stop := context.WithCancel(context.Background())
+	stopEtcd := func() {}
+	if o.EmbeddedEtcdDir != "" {
+		stopEtcd = startEtcd(ctx, t, o)
+	}
 	if err := o.Registry.Set(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +104,6 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 		t.Fatal(err)
 	}
 
-	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
 		Core:         core,
 		EtcdEndpoint: o.Recommended.Etcd.StorageConfig.Transport.ServerList[0],
@@ -107,9 +112,28 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 		stopped:      make(chan error, 1),
 	}
 	s.ca, _ = o.Recommended.SecureServing.ServerCert.GeneratedCert.CurrentCertKeyContent()
-	go func() { s.stopped <- o.RunServer(ctx) }()
+	go func() {
+		err := o.RunServer(ctx)
+		stopEtcd()
+		s.stopped <- err
+	}()
 	t.Cleanup(func() { s.Stop(t) })
 	return s
+}
+
+// startEtcd starts the etcd of a server in this process, and returns what stops it.
+func startEtcd(ctx context.Context, t testing.TB, o *options.Options) func() {
+	t.Helper()
+	etcd, err := embeddedetcd.Start(ctx, o.EmbeddedEtcdDir, o.EmbeddedEtcdQuota)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint, err := embeddedetcd.Endpoint(o.EmbeddedEtcdDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.EmbeddedEtcdDir, o.Recommended.Etcd.StorageConfig.Transport.ServerList = "", []string{endpoint}
+	return etcd.Stop
 }
 
 // Stop stops the server gracefully, as SIGTERM does, and waits for it.

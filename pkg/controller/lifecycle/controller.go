@@ -182,12 +182,13 @@ func (c *Controller) note(name string, closed bool) {
 }
 
 // onlyRefusalReported says whether all that happened to a namespace is the report that its
-// record cannot be created. The report must not bring on the next try, which is due after a
+// record cannot be created, or that another step fails. The report must not bring on the next try, which is due after a
 // delay: the server may word each refusal in another way, so that each try would lead to a
 // report, and each report to a try.
 func onlyRefusalReported(before, after *corev1.Namespace) bool {
 	if before.ResourceVersion == after.ResourceVersion || !slices.ContainsFunc(after.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-		return c.Type == v1alpha1.ConditionInitializing && c.Reason == v1alpha1.ReasonNoRecord
+		return c.Type == v1alpha1.ConditionInitializing && c.Reason == v1alpha1.ReasonNoRecord ||
+			c.Type == v1alpha1.ConditionFailing && c.Status == corev1.ConditionTrue
 	}) {
 		return false
 	}
@@ -220,6 +221,7 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 	if err != nil && !apierrors.IsConflict(err) {
 		c.Metrics.failures.Inc()
 	}
+	c.reportFailing(ctx, name, err)
 	return err
 }
 
@@ -246,13 +248,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return c.report(ctx, s)
 	}
 	switch step {
-	case createRecord:
-		// The server reads the namespace live, and refuses what is there already.
-		return c.take(ctx, step, s)
-	case withdrawReady:
-		// A deletion is final, and the write fails if the namespace changed since. The
-		// record may not be readable.
-		return c.take(ctx, step, s)
+	case createRecord, withdrawReady:
+		// The server reads the namespace live before it creates a record, and refuses
+		// what is there already. A deletion is final, and the write that withdraws Ready
+		// fails if the namespace changed since; the record may not be readable.
+		return inStep(step, c.take(ctx, step, s))
 	}
 	if s, err = c.live(ctx, name); err != nil {
 		return err
@@ -264,7 +264,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		step = now
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)
-	return c.take(ctx, step, s)
+	return inStep(step, c.take(ctx, step, s))
 }
 
 // measureTurn adds to a state what time has made of the current turn.

@@ -246,6 +246,10 @@ const (
 	// its initializers were done. It stands on the record, says who it was and
 	// which initializers were skipped, and is absent otherwise.
 	ConditionOpenedByHand = "OpenedByHand"
+	// ConditionFailing is True while nsinit-controller-manager fails to take the
+	// next step for a namespace, and retries. It is on the core Namespace only,
+	// and absent where that never lasted for long.
+	ConditionFailing = "Failing"
 )
 
 const (
@@ -273,6 +277,12 @@ const (
 	ReasonTurnTooLong = "TurnTooLong"
 	// ReasonTurnEnded: the turn that had lasted for long is over.
 	ReasonTurnEnded = "TurnEnded"
+	// ReasonReadFailed: nsinit-controller-manager cannot read what it needs to
+	// decide on the next step. Where a step itself fails, the reason is its name
+	// and "Failed", such as DeleteRecordFailed.
+	ReasonReadFailed = "ReadFailed"
+	// ReasonStepTaken: the step that had failed succeeded.
+	ReasonStepTaken = "StepTaken"
 )
 
 // InitializerStatus tells how far one initializer of the plan is.

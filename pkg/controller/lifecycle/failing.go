@@ -1,0 +1,79 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/absent"
+	"github.com/nsinit/nsinit/pkg/util/nscondition"
+)
+
+// reportAfter is after how many failures in succession the namespace reports them. The delays
+// between them add up to five seconds: what is over by then needs no report.
+const reportAfter = 8
+
+// stepError is the failure of a step.
+type stepError struct {
+	step action
+	err  error
+}
+
+func (e *stepError) Error() string { return e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+// inStep returns an error that names the step, or nil if the step did not fail.
+func inStep(step action, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &stepError{step: step, err: err}
+}
+
+// reportFailing writes to the condition Failing of a namespace that its next step fails again and
+// again, or that it no longer does. It writes once for each cause, not for each retry. The creation of
+// a record is not among these steps: a closed namespace reports its failure as Initializing, and an
+// open one waits for nothing.
+func (c *Controller) reportFailing(ctx context.Context, name string, err error) {
+	s, cacheErr := c.cached(name)
+	if cacheErr != nil || s.namespace == nil || ctx.Err() != nil {
+		return
+	}
+	want := corev1.NamespaceCondition{Type: v1alpha1.ConditionFailing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonStepTaken,
+		Message: "the last step succeeded"}
+	step := (*stepError)(nil)
+	switch {
+	case err == nil && nscondition.True(s.namespace.Status.Conditions, v1alpha1.ConditionFailing) == nil:
+		return
+	case err == nil:
+	case apierrors.IsConflict(err) || c.queue.NumRequeues(name) < reportAfter || s.record == nil && s.namespace.DeletionTimestamp == nil:
+		return
+	default:
+		want.Status, want.Reason = corev1.ConditionTrue, v1alpha1.ReasonReadFailed
+		want.Message = fmt.Sprintf("nsinit-controller-manager cannot read the state of the namespace, and retries: %v", err)
+		if errors.As(err, &step) {
+			want.Reason = string(step.step) + "Failed"
+			want.Message = fmt.Sprintf("nsinit-controller-manager cannot take the next step for the namespace (%s), and retries: %v", step.step, err)
+		}
+	}
+	want.LastTransitionTime = metav1.NewTime(c.Clock.Now())
+	namespace := s.namespace.DeepCopy()
+	if !nscondition.Set(&namespace.Status.Conditions, want) {
+		return
+	}
+	if _, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{}); absent.Ignore(err) != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot report on the namespace", "err", err)
+	}
+}

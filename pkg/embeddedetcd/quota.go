@@ -1,0 +1,52 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package embeddedetcd
+
+import (
+	"fmt"
+
+	"go.etcd.io/etcd/server/v3/storage"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// walSegmentBytes is the size of a file of etcd's write-ahead log. etcd allocates each of them
+	// completely, and the next one in advance. Its default, 64 MB, is for larger stores.
+	walSegmentBytes = 16 << 20
+	// maxWALFiles is how many files of the write-ahead log etcd keeps that it no longer needs.
+	maxWALFiles = 2
+	// snapshotCount is after how many writes etcd no longer needs what the write-ahead log holds of
+	// them. A request has at most 1.5 MiB, so these writes take at most 150 MiB.
+	snapshotCount = 100
+	// minimumReserve is the space that the write-ahead log of a store with usual objects takes: the
+	// file in use, the next one, and those that are kept.
+	minimumReserve = (2 + maxWALFiles) * walSegmentBytes
+	// minimumQuota is the smallest quota that is derived from a volume.
+	minimumQuota = 16 << 20
+)
+
+// volumeQuota returns the quota for a database on the volume of a directory, in bytes.
+func volumeQuota(dir string) (int64, error) {
+	var volume unix.Statfs_t
+	if err := unix.Statfs(dir, &volume); err != nil {
+		return 0, fmt.Errorf("cannot read the size of the volume of %q: %w", dir, err)
+	}
+	size := int64(volume.Blocks) * int64(volume.Bsize) //nolint:gosec,unconvert // types differ between systems; no volume has 8 EiB
+	quota := quotaFor(size)
+	if quota < minimumQuota {
+		return 0, fmt.Errorf("the volume of %q has %d MiB, and etcd needs %d MiB: enlarge the volume, or set --embedded-etcd-quota-bytes",
+			dir, size>>20, (2*minimumQuota+minimumReserve)>>20)
+	}
+	return quota, nil
+}
+
+// quotaFor returns the quota on a volume of a size: two fifths of it. Defragmentation needs room for a
+// second copy of the database. The last fifth is for the write-ahead log and snapshots. More than 8 GiB
+// slows etcd down.
+func quotaFor(volume int64) int64 {
+	return min(volume*2/5, (volume-minimumReserve)/2, storage.MaxQuotaBytes)
+}

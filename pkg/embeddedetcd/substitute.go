@@ -1,0 +1,50 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package embeddedetcd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// substitute listens in the place of etcd, and answers each call with the reason why etcd does not
+// run. So the API server starts without etcd, and a client that is connected to the substitute
+// reconnects to etcd without the back-off that grows while nobody listens. The function that it
+// returns ends it.
+func (m *Member) substitute() (func(), error) {
+	path, err := filepath.Abs(filepath.Join(m.dir, clientSocket))
+	if err != nil {
+		return func() {}, err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return func() {}, err
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return func() {}, fmt.Errorf("cannot listen on the socket of etcd: %w", err)
+	}
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		// Clients retry what is Unavailable 40 times a second, and log each time.
+		return status.Errorf(codes.FailedPrecondition, "%v", m.Problem())
+	}))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // ends with Stop
+	}()
+	return func() {
+		server.Stop()
+		<-done
+	}, nil
+}

@@ -1,0 +1,205 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package storagespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+)
+
+const (
+	// interval is how often the storage is observed, and shortInterval how often while three quarters
+	// of its quota are in use, so that it is noticed before the reserve is used up.
+	interval      = time.Second
+	shortInterval = 200 * time.Millisecond
+	// timeout bounds one observation of a member.
+	timeout = 2 * time.Second
+	// alarmPause is how long the Monitor waits after it reclaimed space before it ends an alarm, and
+	// reclaimPause before it reclaims space without one.
+	alarmPause     = 2 * time.Second
+	reclaimPause   = 30 * time.Second
+	reclaimTimeout = 5 * time.Minute
+
+	documentation = `see "When the storage is full" in docs/operate.md`
+)
+
+// Usage is how full an etcd member is.
+type Usage struct {
+	// Size and InUse are the size of the database and what of it is in use, in bytes.
+	Size, InUse int64
+	// Quota is the size from which etcd refuses writes, in bytes. 0: it is not known.
+	Quota int64
+	// Alarm says that etcd has raised the alarm NOSPACE: it refuses every write.
+	Alarm bool
+}
+
+// reserved says whether only the reserve for updates and deletions is left.
+func (u Usage) reserved() bool { return u.Quota > 0 && u.InUse >= u.Quota/10*9 }
+
+// fragmented says whether to defragment: etcd refuses writes, or soon would, and a quarter of the
+// quota is free space inside the database.
+func (u Usage) fragmented() bool {
+	return u.Alarm || u.Quota > 0 && u.Size >= u.Quota/4*3 && u.Size-u.InUse >= u.Quota/4
+}
+
+// reclaimAfter returns how long to wait before space is reclaimed again, and whether it is worth it at
+// all: the database is fragmented, or the reserve is in use, of which old revisions may be a part.
+func (u Usage) reclaimAfter() (time.Duration, bool) {
+	if u.Alarm {
+		return alarmPause, true
+	}
+	return reclaimPause, u.reserved() || u.fragmented()
+}
+
+// Options are what a Monitor observes.
+type Options struct {
+	// Client is a client of etcd.
+	Client *clientv3.Client
+	// Embedded says that etcd is the embedded one.
+	Embedded bool
+	// Down returns why etcd is known not to answer, or nil.
+	Down func() error
+}
+
+// Monitor observes how full the storage is.
+type Monitor struct {
+	Options
+
+	mu    sync.Mutex
+	usage Usage
+	known bool
+	// reclaimed is when space was reclaimed last.
+	reclaimed time.Time
+}
+
+// New returns a Monitor that does not run yet.
+func New(options Options) *Monitor { return &Monitor{Options: options} }
+
+// Run observes the storage until the context ends.
+func (m *Monitor) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		m.review(ctx)
+		delay := interval
+		if usage, _ := m.Usage(); m.Embedded && usage.InUse >= usage.Quota/4*3 {
+			delay = shortInterval
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// review observes the storage, and reclaims space where that is worth it.
+func (m *Monitor) review(ctx context.Context) {
+	if m.Down() != nil {
+		return
+	}
+	usage, err := m.observe(ctx)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot read how full the storage is", "err", err)
+		return
+	}
+	m.note(ctx, usage)
+	if pause, worth := usage.reclaimAfter(); !m.Embedded || !worth || time.Since(m.reclaimed) < pause {
+		return
+	}
+	m.reclaim(ctx, usage.fragmented())
+	m.reclaimed = time.Now()
+	if usage, err = m.observe(ctx); err == nil {
+		m.note(ctx, usage)
+	}
+}
+
+// Problem returns why nothing can be created, or nil. For the same cause, the message is the same
+// each time.
+func (m *Monitor) Problem() error {
+	if err := m.Down(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.usage.Alarm:
+		return errors.New("nsinit's storage is full: etcd has raised the alarm NOSPACE and refuses every write; " + documentation)
+	case m.Embedded && m.usage.reserved():
+		return errors.New("nsinit's storage is full: the rest of its quota is reserved for updates and deletions; " +
+			"delete namespaces, configurations or populations that are not needed, or enlarge the volume; " + documentation)
+	}
+	return nil
+}
+
+// Usage returns what was observed last, and whether anything was.
+func (m *Monitor) Usage() (Usage, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.usage, m.known
+}
+
+// note remembers what was observed, and logs when Problem changes.
+func (m *Monitor) note(ctx context.Context, usage Usage) {
+	before := m.Problem()
+	m.mu.Lock()
+	m.usage, m.known = usage, true
+	m.mu.Unlock()
+	after := m.Problem()
+	logger := klog.FromContext(ctx).WithValues("sizeBytes", usage.Size, "inUseBytes", usage.InUse, "quotaBytes", usage.Quota)
+	switch {
+	case after != nil && (before == nil || before.Error() != after.Error()):
+		logger.Error(after, "Nothing can be created")
+	case after == nil && before != nil:
+		logger.Info("The storage has space again")
+	}
+}
+
+// observe returns how full the fullest member is.
+func (m *Monitor) observe(ctx context.Context) (Usage, error) {
+	var fullest Usage
+	var errs []error
+	for _, endpoint := range m.Client.Endpoints() {
+		asking, cancel := context.WithTimeout(ctx, timeout)
+		status, err := m.Client.Status(asking, endpoint)
+		cancel()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", endpoint, err))
+			continue
+		}
+		fullest.Alarm = fullest.Alarm || strings.Contains(strings.Join(status.Errors, " "), etcdserverpb.AlarmType_NOSPACE.String())
+		if status.DbSize >= fullest.Size {
+			fullest.Size, fullest.InUse, fullest.Quota = status.DbSize, status.DbSizeInUse, status.DbSizeQuota
+		}
+	}
+	if len(errs) == len(m.Client.Endpoints()) {
+		return fullest, errors.Join(errs...)
+	}
+	return fullest, nil
+}
+
+// reclaim gives back the space that etcd does not need.
+func (m *Monitor) reclaim(ctx context.Context, defragment bool) {
+	ctx, cancel := context.WithTimeout(ctx, reclaimTimeout)
+	defer cancel()
+	logger := klog.FromContext(ctx)
+	before, after, err := embeddedetcd.Reclaim(ctx, m.Client, m.Client.Endpoints()[0], defragment)
+	if err != nil {
+		logger.Error(err, "Cannot reclaim space of the storage, trying again")
+		return
+	}
+	logger.Info("Reclaimed space of the storage", "defragmented", defragment, "beforeBytes", before, "afterBytes", after)
+}

@@ -1,0 +1,401 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+const participant = "participant.example.com"
+
+// onVolume returns the arguments with which nsinit-apiserver runs on an embedded etcd in another
+// directory, with an identity of its own.
+func (c *cluster) onVolume(t *testing.T, dir string, more ...string) []string {
+	t.Helper()
+	args := c.arguments(t, "nsinit-apiserver")
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "--embedded-etcd-dir=") {
+			args[i] = "--embedded-etcd-dir=" + dir
+		}
+	}
+	return append(append(args, "--storage-identity-configmap=nsinit-system/nsinit-storage-e2e"), more...)
+}
+
+// volume mounts a volume of a size that is unmounted when the test ends.
+func volume(t *testing.T, size string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vol") // the path of etcd's socket is limited
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Fatalf("this test mounts a small file system, for which it has to run as root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(syscall.Unmount(dir, syscall.MNT_DETACH), os.Remove(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// keep runs a program until the test ends, and starts it again when it has ended, as a kubelet does. The
+// function that it returns kills the process that runs.
+func (c *cluster) keep(t *testing.T, program string, args ...string) (kill func()) {
+	t.Helper()
+	log, err := os.CreateTemp(t.TempDir(), program+"-*.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	started, done := make(chan *os.Process), make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			command := exec.CommandContext(ctx, filepath.Join(c.root, "_output", "bin", program), args...)
+			command.Stdout, command.Stderr = log, log
+			if err := command.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case started <- command.Process:
+			case <-ctx.Done():
+			}
+			_ = command.Wait()
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if t.Failed() {
+			said, _ := os.ReadFile(log.Name())
+			t.Logf("%s:\n%s", program, said[max(0, len(said)-8000):])
+		}
+		_ = log.Close()
+	})
+	process := <-started
+	return func() {
+		t.Helper()
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		process = <-started
+	}
+}
+
+// participated creates an open namespace with a participant in its deletion.
+func (c *cluster) participated(t *testing.T) string {
+	t.Helper()
+	namespace := c.createNamespace(t, c.admin).Name
+	c.waitCurrent(t, namespace, participant)
+	c.removeFirst(t, namespace)
+	c.waitReady(t, namespace)
+	return namespace
+}
+
+func (c *cluster) deleteNamespace(t *testing.T, namespace string) {
+	t.Helper()
+	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitCheck waits until the plugin's check finds something.
+func (c *cluster) waitCheck(t *testing.T, parts ...string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("check says %q", parts), func(context.Context) error {
+		out, _, _ := c.plugin(t, "check")
+		for _, part := range parts {
+			if !strings.Contains(out, part) {
+				return errors.New(out)
+			}
+		}
+		return nil
+	})
+}
+
+// annotate writes a configuration with so many bytes in an annotation.
+func (c *cluster) annotate(ctx context.Context, name string, size int) error {
+	client := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	configuration, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	configuration.Annotations = map[string]string{"e2e": uniqueName("x") + strings.Repeat("x", size)}
+	_, err = client.Update(ctx, configuration, metav1.UpdateOptions{})
+	return err
+}
+
+// TestFullVolume: others fill the volume of the embedded etcd, which ends etcd, and keeps it from
+// starting again. nsinit-apiserver serves discovery all the while, even if it is restarted; namespaces
+// that nobody takes part in are deleted; every namespace that waits reports the cause. Everything goes
+// on by itself once there is space.
+func TestFullVolume(t *testing.T) {
+	c := connect(t)
+	dir := volume(t, "192m")
+	args := c.onVolume(t, filepath.Join(dir, "etcd"))
+	c.replaceServer(t)
+	restart := c.keep(t, "nsinit-apiserver", args...)
+	c.waitServing(t)
+	configuration := c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held := c.participated(t)
+
+	rest := filepath.Join(dir, "of-another-program")
+	file, err := os.Create(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := bytes.Repeat([]byte("x"), 1<<20)
+	for size := len(block); size > 0; {
+		if _, err = file.Write(block[:size]); err != nil {
+			size /= 2
+		}
+	}
+	if err := file.Close(); !errors.Is(err, syscall.ENOSPC) && err != nil {
+		t.Fatal(err)
+	}
+	const full = "the volume of etcd is full"
+	direct := versioned.NewForConfigOrDie(c.direct(t)).Discovery().RESTClient()
+	readyz := func(part string) {
+		t.Helper()
+		eventually(t, "readyz says "+part, func(ctx context.Context) error {
+			_ = c.annotate(ctx, configuration.Name, 200<<10)
+			said, err := direct.Get().AbsPath("/readyz/etcd").MaxRetries(0).DoRaw(ctx)
+			if !strings.Contains(string(said), part) {
+				return errors.Join(err, fmt.Errorf("it says %q", said))
+			}
+			t.Logf("readyz: %s", said)
+			return nil
+		})
+	}
+	serves := func() {
+		t.Helper()
+		for _, path := range []string{"/livez", "/apis/nsinit.dev/v1alpha1"} {
+			if err := direct.Get().AbsPath(path).MaxRetries(0).Do(t.Context()).Error(); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		path, query, _ := strings.Cut(c.readiness(t), "?")
+		request := direct.Get().AbsPath(path).MaxRetries(0)
+		for exclude := range strings.SplitSeq(query, "&") {
+			request = request.Param("exclude", strings.TrimPrefix(exclude, "exclude="))
+		}
+		if said, err := request.DoRaw(t.Context()); err != nil {
+			t.Errorf("it is out of service: %v: %s", err, said)
+		}
+		if lists, err := c.core.Discovery().ServerPreferredResources(); err != nil || !strings.Contains(jsonOf(t, lists), "namespacelifecycles") {
+			t.Errorf("discovery: %v", err)
+		}
+	}
+	readyz(full)
+	serves()
+	late := c.createNamespace(t, c.admin).Name
+	c.waitCondition(t, late, v1alpha1.ConditionInitializing, "True/RecordNotCreated", full)
+	plain := c.createNamespace(t, c.admin).Name
+	c.deleteNamespace(t, plain)
+	c.deleteNamespace(t, held)
+	c.waitNoNamespace(t, plain)
+	c.waitCondition(t, held, v1alpha1.ConditionFailing, "True/", full)
+	if finding := c.waitWhy(t, held, diagnosis.NsinitRefuses, diagnosis.Stuck); !strings.Contains(finding.Message, full) {
+		t.Errorf("why says %q", finding.Message)
+	}
+	c.waitCheck(t, full)
+
+	// It starts without etcd, too.
+	restart()
+	eventually(t, "discovery is served after a restart", func(ctx context.Context) error {
+		return direct.Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
+	})
+	readyz(full)
+	eventually(t, "the aggregator finds it", func(context.Context) error {
+		_, err := c.core.Discovery().ServerPreferredResources()
+		return err
+	})
+	serves()
+	again := c.createNamespace(t, c.admin).Name
+	c.deleteNamespace(t, again)
+	c.waitNoNamespace(t, again)
+
+	if err := os.Remove(rest); err != nil {
+		t.Fatal(err)
+	}
+	freed := time.Now()
+	c.waitServing(t)
+	t.Logf("it is ready %s after there was space", time.Since(freed).Round(time.Second))
+	c.waitCurrent(t, late, participant)
+	c.removeFirst(t, late)
+	c.waitReady(t, late)
+	c.waitTerminating(t, held)
+	c.waitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
+	c.deleteNamespace(t, late)
+	for _, namespace := range []string{held, late} {
+		c.releaseParticipant(t, namespace, participant)
+		c.waitNoNamespace(t, namespace)
+	}
+}
+
+// TestFullQuota: the quota of the embedded etcd is used up. Nothing can be created, and everything that
+// waits reports it. Reads, updates and deletions work, even after so many updates that etcd raises its
+// alarm. Once something is deleted, everything goes on by itself.
+func TestFullQuota(t *testing.T) {
+	c := connect(t)
+	dir, err := os.MkdirTemp("", "quota")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	const quota = 24 << 20
+	args := c.onVolume(t, filepath.Join(dir, "etcd"), fmt.Sprint("--embedded-etcd-quota-bytes=", quota))
+	c.replaceServer(t)
+	c.run(t, "nsinit-apiserver", args...)
+	c.waitServing(t)
+	configuration := c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held, waiting := c.participated(t), c.createNamespace(t, c.admin).Name
+	c.waitCurrent(t, waiting, participant)
+
+	populations := c.nsinit.NsinitV1alpha1().NamespacePopulations()
+	var refused error
+	// Old revisions may fill the database before its objects do. Then it is reclaimed, and goes on.
+	for began := time.Now(); refused == nil || !strings.Contains(refused.Error(), "reserved for updates and deletions"); time.Sleep(50 * time.Millisecond) { // 5 MB a second
+		if time.Since(began) > patience {
+			t.Fatalf("the storage should be full long since: %v", refused)
+		}
+		_, refused = populations.Create(t.Context(), &v1alpha1.NamespacePopulation{
+			ObjectMeta: metav1.ObjectMeta{Name: uniqueName("large"), Labels: map[string]string{"e2e": "large"}, Annotations: map[string]string{"e2e": strings.Repeat("x", 250<<10)}},
+			Spec:       v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{configMapManifest("x", "x")}},
+		}, metav1.CreateOptions{})
+	}
+	const full = "storage is full"
+	if reason := apierrors.ReasonForError(refused); reason != "InsufficientStorage" || !strings.Contains(refused.Error(), full) {
+		t.Errorf("a new object is refused by %v (%s)", refused, reason)
+	}
+	late := c.createNamespace(t, c.admin).Name
+	c.waitCondition(t, late, v1alpha1.ConditionInitializing, "True/RecordNotCreated", full)
+	c.waitCheck(t, full)
+
+	// Each of these writes is small, and all of them go into the reserve.
+	if _, err := populations.List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	c.removeFirst(t, waiting)
+	c.waitReady(t, waiting)
+	// Five times as many updates as the reserve holds, so that etcd raises its alarm.
+	const updates = quota / 2 / (200 << 10)
+	var written, failed int
+	for ctx, began := t.Context(), time.Now(); written < updates && time.Since(began) < patience; {
+		if err := c.annotate(ctx, configuration.Name, 200<<10); err != nil {
+			failed++
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		written++
+	}
+	t.Logf("%d updates of 200 KiB succeeded, %d failed and were tried again", written, failed)
+	if written < updates || failed == 0 {
+		t.Error("updates do not succeed any more, or no alarm was raised")
+	}
+	c.deleteNamespace(t, held)
+	c.releaseParticipant(t, held, participant)
+	c.waitNoNamespace(t, held)
+
+	list, err := populations.List(t.Context(), metav1.ListOptions{LabelSelector: "e2e=large"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, population := range list.Items {
+		eventually(t, "a population is deleted", func(ctx context.Context) error {
+			err := populations.Delete(ctx, population.Name, metav1.DeleteOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+	}
+	c.waitCurrent(t, late, participant)
+	c.removeFirst(t, late)
+	c.waitReady(t, late)
+	for _, namespace := range []string{waiting, late} {
+		c.deleteNamespace(t, namespace)
+		c.releaseParticipant(t, namespace, participant)
+		c.waitNoNamespace(t, namespace)
+	}
+}
+
+// TestFullEtcdCluster: an etcd cluster, which is its operator's, has raised the alarm NOSPACE. A namespace
+// whose participant cannot be asked says so, and so do why and check. Everything goes on by itself once
+// the operator has made room.
+func TestFullEtcdCluster(t *testing.T) {
+	c := connect(t)
+	url, _ := c.externalEtcd(t, fmt.Sprint("--quota-backend-bytes=", 16<<20))
+	args := c.onEtcd(t, url)
+	c.replaceServer(t)
+	c.run(t, "nsinit-apiserver", args...)
+	c.waitServing(t)
+	c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held := c.participated(t)
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = etcd.Close() })
+	var last int64
+	for value := strings.Repeat("x", 1<<20); err == nil; {
+		var put *clientv3.PutResponse
+		if put, err = etcd.Put(t.Context(), "/of-another/program", value); err == nil {
+			last = put.Header.Revision
+		}
+	}
+	if !strings.Contains(err.Error(), "space exceeded") {
+		t.Fatal(err)
+	}
+	c.deleteNamespace(t, held)
+	c.waitCondition(t, held, v1alpha1.ConditionFailing, "True/DeleteRecordFailed", "database space exceeded")
+	if namespace, err := c.core.CoreV1().Namespaces().Get(t.Context(), held, metav1.GetOptions{}); err != nil || namespace.Status.Phase != corev1.NamespaceTerminating {
+		t.Errorf("the namespace: %v %v", namespace.Status, err)
+	}
+	if finding := c.waitWhy(t, held, diagnosis.NsinitFailing, diagnosis.Stuck); !strings.Contains(finding.Message, "database space exceeded") {
+		t.Errorf("why says %q", finding.Message)
+	}
+	c.waitCheck(t, "etcd has raised the alarm NOSPACE")
+
+	if _, err := etcd.Compact(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Defragment(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+		t.Fatal(err)
+	}
+	c.waitTerminating(t, held)
+	c.waitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
+	c.waitCheck(t, "the storage takes new objects")
+	c.releaseParticipant(t, held, participant)
+	c.waitNoNamespace(t, held)
+}
