@@ -50,7 +50,7 @@ type ExtraConfig struct {
 	// readiness, never liveness.
 	EtcdReady func() error
 	// Identity knows whether the storage is the right one. While it is not, records are
-	// refused.
+	// refused. Whoever runs the server has to end it when Identity says Exchanged.
 	Identity *storageidentity.Identity
 	// Configurations knows which configurations are in force.
 	Configurations *configuration.Poller
@@ -77,7 +77,7 @@ type Server struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(handler, c.Extra.Identity.Problem, c.Extra.Codecs)
+		handler = withIdentifiedStorage(handler, c.Extra.Identity, c.Extra.Codecs)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}
@@ -106,6 +106,7 @@ func (c CompletedConfig) New() (*Server, error) {
 			Clock:           c.extra.Clock,
 			ReadRepairAfter: c.extra.ReadRepairAfter,
 			Identified:      c.extra.Identity.Verify,
+			Confirmed:       c.extra.Identity.Confirm,
 		},
 		EarlyWrites: earlywrite.Options{Namespaces: c.namespaces, Clock: c.extra.Clock, Metrics: c.extra.EarlyWrites},
 		ConfigMaps:  c.extra.Core,

@@ -79,6 +79,13 @@ func (o *Options) RunServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	go func() {
+		select {
+		case <-config.Extra.Identity.Exchanged():
+			cancel(fmt.Errorf("the storage of this process was exchanged: %w", config.Extra.Identity.Problem()))
+		case <-ctx.Done():
+		}
+	}()
 	server, err := config.Complete().New()
 	if err != nil {
 		return err
