@@ -86,6 +86,7 @@ func inspect(ctx context.Context, clients clients, now time.Time) []Result {
 	i.kubernetes()
 	i.api(ctx)
 	i.records(ctx)
+	i.objects(ctx)
 	i.controllers(ctx)
 	i.configMaps(ctx)
 	i.delivered(ctx)
