@@ -206,7 +206,7 @@ func (c *cluster) corrupt(t *testing.T, resource, name string) string {
 			_, _ = etcd.Delete(context.Background(), key)
 		}
 	})
-	return key
+	return strings.TrimPrefix(key, "/registry/nsinit.dev") // as a GET names it
 }
 
 // reports returns an error unless a closed namespace reports a reason.
