@@ -269,7 +269,7 @@ func TestPluginCheck(t *testing.T) {
 	if !c.stampsByPolicy(t) {
 		delivered = "as delivered (8)"
 	}
-	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "tells", "Controllers": "acts",
+	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "tells", "Objects": "can be listed", "Controllers": "acts",
 		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "Policies": delivered, "Gate": "a new namespace is closed"} {
 		if err := finds(check, results, "OK", says); err != nil {
 			t.Error(err)
