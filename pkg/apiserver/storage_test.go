@@ -202,11 +202,3 @@ func eventually(t *testing.T, what string, holds func(ctx context.Context) bool)
 		t.Fatalf("%s: %v", what, err)
 	}
 }
-
-type warningRecorder struct{ text string }
-
-func (w *warningRecorder) HandleWarningHeaderWithContext(_ context.Context, code int, _ string, text string) {
-	if code == 299 { // miscellaneous persistent warning
-		w.text += text
-	}
-}
