@@ -56,7 +56,7 @@ type ExtraConfig struct {
 	// Space observes how full the storage is.
 	Space *storagespace.Monitor
 	// Identity knows whether the storage is the right one. While it is not, records are
-	// refused.
+	// refused. Whoever runs the server has to end it when Identity says Exchanged.
 	Identity *storageidentity.Identity
 	// Configurations knows which configurations are in force.
 	Configurations *configuration.Poller
@@ -68,12 +68,18 @@ type ExtraConfig struct {
 	Certificate ServingCertificate
 }
 
-// storageProblem returns why the storage cannot be used or must not be trusted, or nil.
-func (c ExtraConfig) storageProblem() error {
-	if err := c.StorageDown(); err != nil {
+// storage knows whether the storage can be used and trusted.
+type storage struct {
+	*storageidentity.Identity
+	down func() error
+}
+
+// Problem returns why the storage cannot be used or must not be trusted, or nil.
+func (s storage) Problem() error {
+	if err := s.down(); err != nil {
 		return err
 	}
-	return c.Identity.Problem()
+	return s.Identity.Problem()
 }
 
 // CompletedConfig can be built into a server.
@@ -91,7 +97,7 @@ type Server struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(handler, c.Extra.storageProblem, c.Extra.Codecs)
+		handler = withIdentifiedStorage(handler, storage{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}
@@ -120,6 +126,7 @@ func (c CompletedConfig) New() (*Server, error) {
 			Clock:           c.extra.Clock,
 			ReadRepairAfter: c.extra.ReadRepairAfter,
 			Identified:      c.extra.Identity.Verify,
+			Confirmed:       c.extra.Identity.Confirm,
 		},
 		EarlyWrites: earlywrite.Options{Namespaces: c.namespaces, Clock: c.extra.Clock, Metrics: c.extra.EarlyWrites},
 		ConfigMaps:  c.extra.Core,

@@ -7,40 +7,58 @@ SPDX-License-Identifier: Apache-2.0
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/unavailable"
 )
 
-// withIdentifiedStorage refuses requests for a record while the storage must not be trusted.
-// Lists and watches pass, with a warning: nobody decides anything by them alone, and the
-// controllers could not start without. Configurations pass, so that they can be created
-// again.
-func withIdentifiedStorage(handler http.Handler, problem func() error, codecs runtime.NegotiatedSerializer) http.Handler {
+// trust knows whether the storage may be trusted.
+type trust interface {
+	// Problem returns why it must not, or nil.
+	Problem() error
+	// Distrusted returns a channel that is closed when it must not.
+	Distrusted() <-chan struct{}
+}
+
+// withIdentifiedStorage refuses requests for NamespaceLifecycles, and LIST and WATCH of every kind,
+// while the storage must not be trusted, and ends the watches that run when that begins. A client
+// that watches therefore lists again once the storage is trusted: it neither keeps what it learned
+// from a lost storage, nor waits for a revision of another one. Objects of the other kinds can be
+// read and written by name, so that an administrator can create them again.
+func withIdentifiedStorage(handler http.Handler, storage trust, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		ctx := request.Context()
-		info, ok := genericapirequest.RequestInfoFrom(ctx)
+		info, ok := genericapirequest.RequestInfoFrom(request.Context())
 		if !ok {
 			responsewriters.InternalError(w, request, errors.New("the request carries no information about itself"))
 			return
 		}
-		reason := problem()
+		distrusted := storage.Distrusted() // before Problem, so that no problem is missed
+		reason := storage.Problem()
 		switch {
-		case reason == nil || !info.IsResourceRequest || info.APIGroup != nsinit.GroupName || info.Resource != "namespacelifecycles":
-			handler.ServeHTTP(w, request)
-		case info.Verb == "list" || info.Verb == "watch":
-			warning.AddWarning(ctx, "", reason.Error())
-			handler.ServeHTTP(w, request)
-		default:
+		case !info.IsResourceRequest || info.APIGroup != nsinit.GroupName:
+		case reason != nil && (info.Resource == "namespacelifecycles" || info.Verb == "list" || info.Verb == "watch"):
 			responsewriters.ErrorNegotiated(unavailable.New(reason), codecs, v1alpha1.SchemeGroupVersion, w, request)
+			return
+		case info.Verb == "watch":
+			ctx, cancel := context.WithCancel(request.Context())
+			defer cancel()
+			go func() {
+				select {
+				case <-distrusted:
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
+			request = request.WithContext(ctx)
 		}
+		handler.ServeHTTP(w, request)
 	})
 }

@@ -38,6 +38,8 @@ func refusals(client rest.Interface, name string) map[string]error {
 		"initialize": request(client.Patch("application/merge-patch+json").Name(name).SubResource("initialize").Body([]byte(`{}`))),
 		"finalize":   request(client.Post().Name(name).SubResource("finalize").SetHeader("Content-Type", "application/json").Body(body)),
 		"status":     request(client.Get().Name(name).SubResource("status")),
+		"list":       request(client.Get()),
+		"watch":      request(client.Get().Param("watch", "true").Param("timeoutSeconds", "1")),
 	}
 }
 
@@ -54,17 +56,21 @@ func emptyEtcd(t *testing.T, server *testserver.Server) {
 // Configurations can be created again. After the acknowledgement records are served.
 func TestLostStorage(t *testing.T) {
 	const configMap = "nsinit-storage"
-	for name, lose := range map[string]func(*testing.T, *testserver.CoreAPI) *testserver.Server{
-		"while the server was down": func(t *testing.T, core *testserver.CoreAPI) *testserver.Server {
+	for name, test := range map[string]struct {
+		lose func(*testing.T, string, *testserver.CoreAPI) *testserver.Server
+		// ends says that the server ends after the acknowledgement.
+		ends bool
+	}{
+		"while the server was down": {lose: func(t *testing.T, _ string, core *testserver.CoreAPI) *testserver.Server {
 			server := testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
 			server.WaitReady(t)
 			server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 			server.MustRecord(t, "ns")
 			server.Stop(t)
 			return testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
-		},
-		"while the server ran": func(t *testing.T, core *testserver.CoreAPI) *testserver.Server {
-			server := testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
+		}},
+		"while the server ran": {ends: true, lose: func(t *testing.T, dir string, core *testserver.CoreAPI) *testserver.Server {
+			server := testserver.StartWith(t, dir, core, func(*options.Options) {})
 			server.WaitReady(t)
 			server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 			server.MustRecord(t, "ns")
@@ -75,11 +81,11 @@ func TestLostStorage(t *testing.T) {
 				t.Errorf("a record that was lost: %v", err)
 			}
 			return server
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			core := testserver.NewCoreAPI(t)
-			server := lose(t, core)
+			core, dir := testserver.NewCoreAPI(t), testserver.Dir(t)
+			server := test.lose(t, dir, core)
 			client := server.Client(t, "admin").NsinitV1alpha1()
 			rest := client.RESTClient()
 			eventually(t, "readyz says why", func(ctx context.Context) bool {
@@ -93,18 +99,16 @@ func TestLostStorage(t *testing.T) {
 					t.Errorf("%s of a record: %v", verb, err)
 				}
 			}
-			warnings := &warningRecorder{}
-			config := server.Config("admin")
-			config.WarningHandlerWithContext = warnings
-			if list, err := server.ClientFor(t, config).NsinitV1alpha1().NamespaceLifecycles().List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
-				t.Errorf("list: %v %v", list, err)
-			}
-			if !strings.Contains(warnings.text, "storage was lost") {
-				t.Errorf("the list came with the warning %q", warnings.text)
-			}
-
 			server.MustConfigure(t, testserver.Configuration("again", "b.example.com"))
 			core.DeleteConfigMap(configMap)
+			if test.ends {
+				if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was exchanged") {
+					t.Errorf("the server stopped: %v", err)
+				}
+				server = testserver.StartWith(t, dir, core, func(*options.Options) {})
+				server.WaitReady(t)
+				server.MustConfigure(t, testserver.Configuration("third", "c.example.com")) // waits for what is in force
+			}
 			server.WaitReady(t)
 			record := server.MustRecord(t, "ns")
 			if record.Status.CurrentInitializer != "b.example.com" {
@@ -196,13 +200,5 @@ func eventually(t *testing.T, what string, holds func(ctx context.Context) bool)
 	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { return holds(ctx), nil })
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
-	}
-}
-
-type warningRecorder struct{ text string }
-
-func (w *warningRecorder) HandleWarningHeaderWithContext(_ context.Context, code int, _ string, text string) {
-	if code == 299 { // miscellaneous persistent warning
-		w.text += text
 	}
 }

@@ -8,6 +8,7 @@ package storageidentity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,11 +47,21 @@ func NewEtcdStore(config storagebackend.Config) (Store, func(), error) {
 func (s *etcdStore) Read(ctx context.Context) (string, error) {
 	var configMap corev1.ConfigMap
 	err := s.storage.Get(ctx, storageKey, storage.GetOptions{IgnoreNotFound: true}, &configMap)
+	if storage.IsCorruptObject(err) {
+		err = fmt.Errorf("%w: %w", ErrUndecodable, err)
+	}
 	return configMap.Data[Key], err
 }
 
 // Create implements Store.
 func (s *etcdStore) Create(ctx context.Context, id string) (string, error) {
+	if _, err := s.Read(ctx); errors.Is(err, ErrUndecodable) {
+		// ExpectTransformOrDecodeError deletes nothing that can be decoded.
+		err := s.storage.Delete(ctx, storageKey, &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{ExpectTransformOrDecodeError: true})
+		if err != nil && !storage.IsNotFound(err) {
+			return "", err
+		}
+	}
 	configMap := &corev1.ConfigMap{Data: map[string]string{Key: id}}
 	configMap.Name = "storage-identity"
 	if err := s.storage.Create(ctx, storageKey, configMap, nil, 0); err != nil && !storage.IsExist(err) {

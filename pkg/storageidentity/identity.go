@@ -26,22 +26,28 @@ const (
 	// Key is the key of the ConfigMap under which the identity stands.
 	Key = "id"
 
-	// reviewInterval is how often both places are compared while they agree, which
-	// brings a ConfigMap back that somebody deleted. What is in the storage alone is
-	// looked at much more often, by whoever calls Verify.
-	reviewInterval = 30 * time.Second
+	// reviewInterval is how often both places are compared while they agree. It bounds how
+	// long a change of the ConfigMap goes unnoticed while no client calls Confirm.
+	reviewInterval = 2 * time.Second
 	// retryInterval is how often they are compared while they do not.
 	retryInterval = time.Second
 	// reviewTimeout bounds one comparison.
 	reviewTimeout = 5 * time.Second
 )
 
+// ErrUndecodable is what Store.Read returns, wrapped, where an identity exists that cannot be decoded.
+var ErrUndecodable = errors.New("the identity of the storage cannot be decoded")
+
+// errExchanged is the problem of a process whose storage was exchanged for another one.
+var errExchanged = errors.New("nsinit's storage was exchanged while nsinit-apiserver ran: it restarts, because its caches show the former storage")
+
 // Store keeps the identity in the storage that it identifies.
 type Store interface {
-	// Read returns the identity, or "" if there is none. It reads consistently.
+	// Read returns the identity, or "" if there is none. It reads consistently. An identity that
+	// cannot be decoded is an error that wraps ErrUndecodable.
 	Read(ctx context.Context) (string, error)
-	// Create writes an identity where there is none, and returns the one that is there
-	// afterwards, which may be another's.
+	// Create writes an identity where there is none, or none that can be decoded, and returns
+	// the one that is stored afterwards, which may be another process's.
 	Create(ctx context.Context, id string) (string, error)
 }
 
@@ -52,8 +58,16 @@ type Identity struct {
 	namespace, name string
 	clock           clock.WithTicker
 	suspect         chan struct{}
+	exchanged       chan struct{}
 
 	mu sync.Mutex
+	// first is the identity that this process read first, nil before it read one. The caches
+	// of this process show the storage that carried it.
+	first *string
+	// changed says that this process read another identity later.
+	changed bool
+	// distrusted is closed while problem is not nil.
+	distrusted chan struct{}
 	// id is the identity on which both places agreed last, "" before they ever did.
 	id string
 	// problem is why the storage must not be trusted, nil if it may.
@@ -63,17 +77,23 @@ type Identity struct {
 // New returns an Identity that trusts nothing before it runs. The ConfigMap's namespace and
 // name are given.
 func New(store Store, configMaps typedcorev1.ConfigMapsGetter, namespace, name string, clock clock.WithTicker) *Identity {
-	return &Identity{
+	i := &Identity{
 		store: store, configMaps: configMaps, namespace: namespace, name: name, clock: clock,
-		suspect: make(chan struct{}, 1),
+		suspect: make(chan struct{}, 1), exchanged: make(chan struct{}), distrusted: make(chan struct{}),
 		problem: errors.New("the storage has not been identified yet"),
 	}
+	close(i.distrusted)
+	return i
 }
 
-// Run compares both places until the context ends.
+// Run compares both places until the context ends, or the process has to end because its
+// storage was exchanged.
 func (i *Identity) Run(ctx context.Context) {
 	for {
-		i.review(ctx)
+		if i.review(ctx); errors.Is(i.Problem(), errExchanged) {
+			close(i.exchanged)
+			return
+		}
 		wait := reviewInterval
 		if i.Problem() != nil {
 			wait = retryInterval
@@ -97,33 +117,125 @@ func (i *Identity) Problem() error {
 	return i.problem
 }
 
+// Distrusted returns a channel that is closed as soon as, and as long as, the storage must not be
+// trusted.
+func (i *Identity) Distrusted() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.distrusted
+}
+
+// Exchanged returns a channel that is closed when the storage may be trusted, but not by this
+// process: it was exchanged while the process ran, so that watch caches show a mixture of both. Its
+// revisions do not show that, because those of two storages are unrelated.
+func (i *Identity) Exchanged() <-chan struct{} { return i.exchanged }
+
 // Verify reads the identity in the storage, and returns why the storage must not be trusted,
 // or nil. Whatever was read from the storage before the call was read from the right one.
 func (i *Identity) Verify(ctx context.Context) error {
+	_, err := i.verify(ctx)
+	return err
+}
+
+// Confirm reads the identity in both places, and returns why the storage must not be trusted, or
+// nil. A ConfigMap that was deleted names no other storage, and is written again.
+func (i *Identity) Confirm(ctx context.Context) error {
+	id, err := i.verify(ctx)
+	if err != nil {
+		return err
+	}
+	configMap, err := i.configMaps.ConfigMaps(i.namespace).Get(ctx, i.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		i.reviewSoon()
+		return nil
+	case err != nil:
+		return i.unreadable(err)
+	case configMap.Data[Key] != id:
+		return i.distrust(id, i.mismatch(id, configMap.Data[Key]))
+	}
+	return nil
+}
+
+// verify is Verify, and returns the identity of a storage that may be trusted.
+func (i *Identity) verify(ctx context.Context) (string, error) {
 	i.mu.Lock()
 	id, problem := i.id, i.problem
 	i.mu.Unlock()
 	if problem != nil {
-		return problem
+		return "", problem
 	}
+	stored, err := i.read(ctx)
+	switch {
+	case errors.Is(err, ErrUndecodable):
+		return "", i.distrust(id, i.undecodable(err))
+	case err != nil:
+		return "", fmt.Errorf("cannot read the identity of the storage: %w", err)
+	case stored != id:
+		return "", i.distrust(id, i.mismatch(stored, id))
+	}
+	return id, nil
+}
+
+// read reads the identity in the storage, and notes when it changes.
+func (i *Identity) read(ctx context.Context) (string, error) {
 	stored, err := i.store.Read(ctx)
+	if err != nil && !errors.Is(err, ErrUndecodable) {
+		return "", err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.first != nil && (err != nil || *i.first != stored):
+		i.changed = true
+	case err == nil:
+		i.first = &stored
+	}
+	return stored, err
+}
+
+// create writes an identity into a storage that has none. That this process gave it one is no
+// exchange.
+func (i *Identity) create(ctx context.Context) (string, error) {
+	stored, err := i.store.Create(ctx, uuid.NewString())
 	if err != nil {
-		return fmt.Errorf("cannot read the identity of the storage: %w", err)
+		return "", fmt.Errorf("cannot write the identity of a new storage: %w", err)
 	}
-	if stored == id {
-		return nil
-	}
-	problem = i.mismatch(stored, id)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.first = &stored
+	return stored, nil
+}
+
+// distrust notes a problem of the storage with an identity, unless it was identified again
+// meanwhile, and returns it.
+func (i *Identity) distrust(id string, problem error) error {
 	i.mu.Lock()
 	if i.id == id && i.problem == nil {
-		i.problem = problem
+		i.set(problem)
 	}
 	i.mu.Unlock()
+	i.reviewSoon()
+	return problem
+}
+
+// set sets the problem. The caller holds the lock.
+func (i *Identity) set(problem error) {
+	switch {
+	case i.problem == nil && problem != nil:
+		close(i.distrusted)
+	case i.problem != nil && problem == nil:
+		i.distrusted = make(chan struct{})
+	}
+	i.problem = problem
+}
+
+// reviewSoon makes Run compare both places now.
+func (i *Identity) reviewSoon() {
 	select {
 	case i.suspect <- struct{}{}:
 	default:
 	}
-	return problem
 }
 
 // review compares both places, and makes what is missing where that is safe.
@@ -137,23 +249,27 @@ func (i *Identity) review(ctx context.Context) {
 	defer i.mu.Unlock()
 	var lost *mismatchError
 	switch {
+	case err == nil && i.changed:
+		logger.Error(errExchanged, "The storage is identified, but not by this process", "id", id)
+		i.set(errExchanged)
 	case err == nil:
 		if i.problem != nil || i.id != id {
 			logger.Info("The storage is identified: records are served", "id", id)
 		}
-		i.id, i.problem = id, nil
+		i.id = id
+		i.set(nil)
 	case errors.As(err, &lost):
 		if i.problem == nil || i.problem.Error() != err.Error() {
-			logger.Error(err, "Records are refused")
+			logger.Error(err, "NamespaceLifecycles are refused")
 		}
-		i.problem = err
+		i.set(err)
 	case i.id == "" || i.problem != nil:
 		// Nothing is known for certain. What was known before stays.
 		if !errors.As(i.problem, &lost) {
 			if i.problem.Error() != err.Error() {
 				logger.Error(err, "Cannot identify the storage yet: records are refused")
 			}
-			i.problem = err
+			i.set(err)
 		}
 	default:
 		logger.V(2).Info("Cannot compare the identity of the storage", "err", err)
@@ -166,19 +282,22 @@ func (i *Identity) review(ctx context.Context) {
 func (i *Identity) compare(ctx context.Context) (string, error) {
 	configMap, configMapErr := i.configMaps.ConfigMaps(i.namespace).Get(ctx, i.name, metav1.GetOptions{})
 	if configMapErr != nil && !apierrors.IsNotFound(configMapErr) {
-		return "", fmt.Errorf("cannot read the ConfigMap %s/%s, which names the storage that is in use: %w", i.namespace, i.name, configMapErr)
+		return "", i.unreadable(configMapErr)
 	}
-	stored, err := i.store.Read(ctx)
+	stored, err := i.read(ctx)
+	undecodable := errors.Is(err, ErrUndecodable)
 	switch {
-	case err != nil:
+	case undecodable && configMapErr == nil:
+		return "", i.undecodable(err)
+	case err != nil && !undecodable:
 		return "", fmt.Errorf("cannot read the identity of the storage: %w", err)
 	case configMapErr == nil && stored != "" && stored == configMap.Data[Key]:
 		return stored, nil
 	case configMapErr == nil:
 		return "", i.mismatch(stored, configMap.Data[Key])
-	case stored == "":
-		if stored, err = i.store.Create(ctx, uuid.NewString()); err != nil {
-			return "", fmt.Errorf("cannot write the identity of a new storage: %w", err)
+	case undecodable || stored == "":
+		if stored, err = i.create(ctx); err != nil {
+			return "", err
 		}
 	}
 	return stored, i.publish(ctx, stored)
@@ -208,11 +327,23 @@ type mismatchError struct{ message string }
 
 func (e *mismatchError) Error() string { return e.message }
 
+func (i *Identity) unreadable(err error) error {
+	return fmt.Errorf("cannot read the ConfigMap %s/%s, which names the storage that is in use: %w", i.namespace, i.name, err)
+}
+
 func (i *Identity) mismatch(stored, published string) error {
 	what := fmt.Sprintf("nsinit's storage is another one: it is %q, but %q is in use", stored, published)
 	if stored == "" {
 		what = fmt.Sprintf("nsinit's storage was lost: it is empty, but %q is in use", published)
 	}
+	return i.untrusted(what)
+}
+
+func (i *Identity) undecodable(err error) error {
+	return i.untrusted(fmt.Sprintf("nsinit's storage is damaged: %v; another identity is in use", err))
+}
+
+func (i *Identity) untrusted(what string) error {
 	return &mismatchError{fmt.Sprintf("%s, by ConfigMap %s/%s; records are refused, and namespaces stay closed. Bring the storage back, "+
 		"or create the configurations again and then acknowledge: kubectl -n %s delete configmap %s", what, i.namespace, i.name, i.namespace, i.name)}
 }

@@ -9,6 +9,7 @@ package storageidentity
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -140,17 +141,93 @@ func TestLossAndAcknowledgement(t *testing.T) {
 		t.Error("the loss was not acknowledged")
 	}
 
-	// The acknowledgement.
+	// The acknowledgement. The watch caches of a process that served the former storage cannot be
+	// trusted: it ends.
 	if err := core.CoreV1().ConfigMaps("system").Delete(ctx, "storage", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if identity.review(ctx); identity.Problem() != nil || store.id == "" || store.id == first {
+	if identity.review(ctx); !errors.Is(identity.Problem(), errExchanged) || store.id == "" || store.id == first {
 		t.Errorf("after it: %v, the storage is %q", identity.Problem(), store.id)
 	}
 	if replica.Verify(ctx) == nil {
 		t.Error("the replica takes the new storage for the former one")
 	}
-	if replica.review(ctx); replica.Problem() != nil || replica.Verify(ctx) != nil {
-		t.Errorf("the replica: %v, %v", replica.Problem(), replica.Verify(ctx))
+	replica.Run(ctx)
+	select {
+	case <-replica.Exchanged():
+	default:
+		t.Errorf("the replica goes on: %v", replica.Problem())
+	}
+	identity = New(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
+	if identity.review(ctx); identity.Problem() != nil || identity.Confirm(ctx) != nil {
+		t.Errorf("after a restart: %v, %v", identity.Problem(), identity.Confirm(ctx))
+	}
+}
+
+// TestConfirm: a change in either place is seen at once, ends what watches, and can be undone.
+func TestConfirm(t *testing.T) {
+	tests := map[string]struct {
+		change, undo func(*memory, *corev1.ConfigMap)
+		problem      string
+		exchanged    bool // after it is undone
+	}{
+		"the storage is another one": {
+			change:    func(m *memory, _ *corev1.ConfigMap) { m.id = "b" },
+			undo:      func(m *memory, _ *corev1.ConfigMap) { m.id = "a" },
+			problem:   `it is "b", but "a" is in use`,
+			exchanged: true,
+		},
+		"the storage is empty": {
+			change:    func(m *memory, _ *corev1.ConfigMap) { m.id = "" },
+			undo:      func(m *memory, _ *corev1.ConfigMap) { m.id = "a" },
+			problem:   `it is empty, but "a" is in use`,
+			exchanged: true,
+		},
+		"the identity cannot be decoded": {
+			change:    func(m *memory, _ *corev1.ConfigMap) { m.err = fmt.Errorf("%w: garbage", ErrUndecodable) },
+			undo:      func(m *memory, _ *corev1.ConfigMap) { m.err = nil },
+			problem:   "storage is damaged: the identity of the storage cannot be decoded: garbage",
+			exchanged: true,
+		},
+		"the ConfigMap names another one": {
+			change:  func(_ *memory, c *corev1.ConfigMap) { c.Data[Key] = "b" },
+			undo:    func(_ *memory, c *corev1.ConfigMap) { c.Data[Key] = "a" },
+			problem: `it is "a", but "b" is in use`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			store, configMap := &memory{id: "a"}, published("a")
+			core := fake.NewClientset(configMap)
+			identity := New(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
+			if identity.review(ctx); identity.Confirm(ctx) != nil {
+				t.Fatal(identity.Confirm(ctx))
+			}
+			distrusted := identity.Distrusted()
+			apply := func(change func(*memory, *corev1.ConfigMap)) {
+				change(store, configMap)
+				if _, err := core.CoreV1().ConfigMaps("system").Update(ctx, configMap, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			apply(test.change)
+			if err := identity.Confirm(ctx); err == nil || !strings.Contains(err.Error(), test.problem) || identity.Problem() == nil {
+				t.Errorf("%v, the problem is %v", err, identity.Problem())
+			}
+			select {
+			case <-distrusted:
+			default:
+				t.Error("what watches is not told")
+			}
+			if identity.review(ctx); identity.Problem() == nil || !strings.Contains(identity.Problem().Error(), test.problem) {
+				t.Errorf("the problem is %v", identity.Problem())
+			}
+			apply(test.undo)
+			identity.review(ctx)
+			if problem := identity.Problem(); errors.Is(problem, errExchanged) != test.exchanged || !test.exchanged && problem != nil {
+				t.Errorf("afterwards: %v", problem)
+			}
+		})
 	}
 }

@@ -265,11 +265,11 @@ func TestPluginCheck(t *testing.T) {
 	// Its certificate is not in a Secret here, which is a warning.
 	waits("Certificate", "Warning", "somewhere else", 2)
 	results, _ := check()
-	delivered := "as delivered (12)"
+	delivered := "as delivered (14)"
 	if !c.stampsByPolicy(t) {
 		delivered = "as delivered (10)"
 	}
-	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "tells", "Controllers": "acts",
+	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "tells", "Objects": "can be listed", "Controllers": "acts",
 		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "takes new objects", "Policies": delivered, "Gate": "a new namespace is closed"} {
 		if err := finds(check, results, "OK", says); err != nil {
 			t.Error(err)

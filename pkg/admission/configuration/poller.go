@@ -29,8 +29,13 @@ const (
 	MaxAge = 5 * time.Second
 
 	// listTimeout bounds one list, so that one that hangs leaves time for another
-	// before the last one is too old.
-	listTimeout = 3 * time.Second
+	// before the last one is too old. It is longer than a watch cache that is behind
+	// delays a list (3 s), after which etcd answers, and names an object that it cannot
+	// decode.
+	listTimeout = 4 * time.Second
+	// all is more than the number of configurations. A list with a limit is answered by etcd
+	// while the watch cache cannot be filled; another one is told to come again.
+	all = 1 << 30
 	// firstRetry is how soon a list is tried again that never succeeded before.
 	firstRetry = 100 * time.Millisecond
 )
@@ -58,13 +63,13 @@ type Poller struct {
 var _ Source = (*Poller)(nil)
 
 // NewPoller returns a Poller that has no list before it runs. The function verify is called
-// after each list, which counts only if the storage still is the right one.
+// before and after each list, which counts only if the storage still is the right one.
 func NewPoller(client nsinitclient.NamespaceInitializerConfigurationInterface, verify func(ctx context.Context) error, clock clock.WithTicker) *Poller {
 	p := &Poller{verify: verify, clock: clock, err: errors.New("none was tried yet")}
-	// An empty resourceVersion asks for the most recent state, and no limit for all of
+	// An empty resourceVersion asks for the most recent state, and one page for all of
 	// it at one revision.
 	p.list = func(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
-		list, err := client.List(ctx, metav1.ListOptions{})
+		list, err := client.List(ctx, metav1.ListOptions{Limit: all})
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +104,12 @@ func (p *Poller) poll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	began := p.clock.Now()
-	items, err := p.list(ctx)
+	// A list from a storage that must not be trusted is refused, and would be tried again too late.
+	err := p.verify(ctx)
+	var items []v1alpha1.NamespaceInitializerConfiguration
+	if err == nil {
+		items, err = p.list(ctx)
+	}
 	if err == nil {
 		err = p.verify(ctx)
 	}

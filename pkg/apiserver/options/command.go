@@ -60,6 +60,8 @@ func NewCommand() *cobra.Command {
 // outlives the server, so that requests in flight finish. The server outlives etcd: it
 // serves discovery while etcd does not run.
 func (o *Options) RunServer(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	if o.Embedded() {
 		member, err := embeddedetcd.StartMember(ctx, o.EmbeddedEtcdDir, o.serveStorage)
 		if err != nil {
@@ -72,12 +74,22 @@ func (o *Options) RunServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	go func() {
+		select {
+		case <-config.Extra.Identity.Exchanged():
+			cancel(fmt.Errorf("the storage of this process was exchanged: %w", config.Extra.Identity.Problem()))
+		case <-ctx.Done():
+		}
+	}()
 	server, err := config.Complete().New()
 	if err != nil {
 		return err
 	}
 	if err := server.GenericAPIServer.PrepareRun().RunWithContext(ctx); err != nil {
 		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled { //nolint:errorlint // identity is meant
+		return cause
 	}
 	klog.FromContext(ctx).Info("nsinit-apiserver has stopped")
 	return nil

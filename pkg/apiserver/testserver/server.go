@@ -153,6 +153,19 @@ func (s *Server) Stop(t testing.TB) {
 	}
 }
 
+// WaitExit waits until the server stops by itself, and returns why.
+func (s *Server) WaitExit(t testing.TB) error {
+	t.Helper()
+	select {
+	case err := <-s.stopped:
+		close(s.stopped)
+		return err
+	case <-time.After(time.Minute):
+		t.Fatal("the server did not stop by itself within a minute")
+		return nil
+	}
+}
+
 // Config returns a client configuration for a user.
 func (s *Server) Config(user string) *rest.Config {
 	return &rest.Config{

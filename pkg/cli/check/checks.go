@@ -87,6 +87,7 @@ func inspect(ctx context.Context, clients clients, now time.Time) []Result {
 	i.api(ctx)
 	i.records(ctx)
 	i.storageSpace(ctx)
+	i.objects(ctx)
 	i.controllers(ctx)
 	i.configMaps(ctx)
 	i.delivered(ctx)

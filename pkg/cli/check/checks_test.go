@@ -11,12 +11,15 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // certificate returns one in PEM that expires after some time.
@@ -91,5 +94,22 @@ func TestNormal(t *testing.T) {
 	two["b"] = map[string]any{"c": false}
 	if got := firstDifference(cmp.Diff(normal(one), normal(two))); !strings.Contains(got, "true") || !strings.Contains(got, "false") {
 		t.Errorf("the difference is %q", got)
+	}
+}
+
+// TestUndecodable: a list that failed names the objects that cannot be decoded.
+func TestUndecodable(t *testing.T) {
+	failed := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonStoreReadError, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+		{Type: metav1.CauseTypeUnexpectedServerResponse, Field: "/registry/a", Message: "StorageError: corrupt object, Key: /registry/a, AdditionalErrorMsg: object not decodable"},
+		{Type: metav1.CauseTypeTooMany, Message: "too many errors"},
+	}}}}
+	if diff := cmp.Diff(map[string]string{"/registry/a": "object not decodable"}, undecodable(fmt.Errorf("wrapped: %w", failed))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := undecodable(apierrors.NewServiceUnavailable("")); len(got) != 0 {
+		t.Errorf("another error names %v", got)
+	}
+	if got, want := deleteCommand("namespacelifecycles", "a"), "kubectl delete --raw '/apis/nsinit.dev/v1alpha1/namespacelifecycles/a?ignoreStoreReadErrorWithClusterBreakingPotential=true'"; got != want {
+		t.Errorf("the command is %s", got)
 	}
 }

@@ -72,7 +72,8 @@ type Controller struct {
 	mu     sync.Mutex
 	closed sets.Set[string]
 
-	turns turns
+	turns   turns
+	listing listing
 }
 
 // New returns a controller that is not running yet. It registers handlers with the
@@ -88,13 +89,14 @@ func New(d Dependencies) (*Controller, error) {
 		closed: sets.New[string](),
 		turns:  turns{seen: map[string]sighting{}},
 	}
+	records := d.Records.Informer()
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		d.Namespaces.Informer(): cache.ResourceEventHandlerFuncs{
 			AddFunc:    c.namespaceSeen,
 			UpdateFunc: c.namespaceUpdated,
 			DeleteFunc: c.namespaceGone,
 		},
-		d.Records.Informer(): cache.ResourceEventHandlerDetailedFuncs{
+		records: cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc:    c.recordAdded,
 			UpdateFunc: c.recordUpdated,
 			DeleteFunc: c.enqueue,
@@ -104,7 +106,11 @@ func New(d Dependencies) (*Controller, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot watch: %w", err)
 		}
-		c.synced = append(c.synced, registration.HasSynced)
+		if informer == records {
+			c.listing.synced = registration.HasSynced
+		} else {
+			c.synced = append(c.synced, registration.HasSynced)
+		}
 	}
 	d.Exemptions.OnChange(c.enqueueAll)
 	return c, nil
@@ -206,8 +212,14 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
 	logger.Info("Starting")
+	var listing sync.WaitGroup
+	defer listing.Wait()
 	if !cache.WaitForCacheSync(ctx.Done(), append(c.synced, c.Exemptions.HasSynced)...) {
 		return errors.New("stopped before the caches were filled")
+	}
+	listing.Go(func() { c.watchListing(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), c.listing.settled) {
+		return errors.New("stopped before NamespaceLifecycles were listed")
 	}
 	logger.Info("Caches are filled", "workers", count)
 	workers.Run(ctx, c.queue, count, c.handle)
@@ -231,6 +243,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	exempt, known := c.Exemptions.Has(name)
 	if !known {
 		return nil // the list comes back to every name when it is there
+	}
+	if problem := c.listing.current(); problem != nil {
+		return c.reconcileUnlisted(ctx, name, exempt, problem)
 	}
 	s, err := c.cached(name)
 	if err != nil {

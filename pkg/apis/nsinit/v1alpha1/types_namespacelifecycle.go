@@ -271,7 +271,8 @@ const (
 	// ReasonFormerIncarnation: the record of a deleted namespace of the same
 	// name is not gone yet.
 	ReasonFormerIncarnation = "FormerIncarnation"
-	// ReasonNoRecord: nsinit could not create the namespace's record yet.
+	// ReasonNoRecord: nsinit could not create the namespace's NamespaceLifecycle
+	// yet, or cannot read it.
 	ReasonNoRecord = "RecordNotCreated"
 	// ReasonTurnTooLong: an initializer has had its turn for longer than usual.
 	ReasonTurnTooLong = "TurnTooLong"

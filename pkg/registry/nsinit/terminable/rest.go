@@ -57,6 +57,7 @@ var _ interface {
 	rest.Watcher
 	rest.CreaterUpdater
 	rest.GracefulDeleter
+	rest.CorruptObjectDeleterProvider
 	rest.Patcher
 } = (*REST)(nil)
 
@@ -152,6 +153,10 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 	}
 	return r.store.Delete(ctx, name, validate, options)
 }
+
+// GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider: it deletes an object that cannot
+// be decoded, in one step, because neither its finalizers nor its UID can be read.
+func (r *REST) GetCorruptObjDeleter() rest.GracefulDeleter { return r.store.GetCorruptObjDeleter() }
 
 // withPreconditions binds a deletion to the incarnation that was read, and refuses one
 // that was meant for another.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -49,8 +50,11 @@ type Options struct {
 	// turn before a GET of the record drops it. Zero: a GET changes nothing.
 	ReadRepairAfter time.Duration
 	// Identified returns why the storage must not be trusted, or nil. It is asked
-	// before a record is said not to exist.
+	// before a record is said not to exist, and before a list is returned.
 	Identified func(context.Context) error
+	// Confirmed does the same, and asks the core API, too. It is asked before a record is
+	// created.
+	Confirmed func(context.Context) error
 }
 
 // REST serves the main endpoint of records.
@@ -88,10 +92,27 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	return repaired, nil
 }
 
-// Create implements rest.Creater, within CreateTimeout.
+// List implements rest.Lister. A list from a storage that was just lost is not returned: it lacks
+// what was lost.
+func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	list, err := r.REST.List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	if unidentified := r.options.Identified(ctx); unidentified != nil {
+		return nil, unavailable.New(unidentified)
+	}
+	return list, nil
+}
+
+// Create implements rest.Creater, within CreateTimeout. No record is created in a storage other than
+// the one that is in use.
 func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, CreateTimeout)
 	defer cancel()
+	if unidentified := r.options.Confirmed(ctx); unidentified != nil {
+		return nil, unavailable.New(unidentified)
+	}
 	return r.REST.Create(ctx, object, validate, options)
 }
 

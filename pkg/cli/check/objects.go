@@ -1,0 +1,82 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/installation"
+)
+
+const (
+	// metadataOnly asks for lists without specs and statuses.
+	metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	// onePage is a limit above every number of objects. While the cache of nsinit-apiserver cannot be
+	// filled, a list with a limit is answered by etcd, and names the objects that cannot be decoded.
+	onePage = "1000000000"
+)
+
+// objects lists every kind. A list fails while one object of the kind cannot be decoded, and so do
+// the watches of controllers and initializers.
+func (i *inspection) objects(ctx context.Context) {
+	const check = "Objects"
+	resources := []string{"namespaceinitializerconfigurations", "namespacelifecycles", "namespacepopulations", "populatednamespaces"}
+	sound := true
+	for _, resource := range resources {
+		err := i.nsinit.NsinitV1alpha1().RESTClient().Get().Resource(resource).Param("limit", onePage).SetHeader("Accept", metadataOnly).MaxRetries(0).Do(ctx).Error()
+		if err == nil {
+			continue
+		}
+		sound = false
+		keys := undecodable(err)
+		switch {
+		case apierrors.IsForbidden(err):
+			i.unknown(check, err)
+		case len(keys) == 0:
+			i.add(check, Problem, "kubectl --namespace "+installation.Namespace+" logs --selector app.kubernetes.io/name="+installation.APIServer, "%s cannot be listed: %v", resource, err)
+		}
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			i.add(check, Problem, "if its encryption key was removed, restore the key; otherwise, delete the object: "+deleteCommand(resource, path.Base(key)),
+				"%s %q cannot be decoded: %s (key %s)", resource, path.Base(key), keys[key], key)
+		}
+	}
+	if sound {
+		i.add(check, OK, "", "%s can be listed", strings.Join(resources, ", "))
+	}
+}
+
+// undecodable returns the keys of the objects that made a list fail because they cannot be decoded,
+// each with the reason.
+func undecodable(err error) map[string]string {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsStoreReadError(err) || status.Status().Details == nil {
+		return nil
+	}
+	keys := map[string]string{}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type == metav1.CauseTypeUnexpectedServerResponse && cause.Field != "" {
+			// The message begins with the key, which is said already.
+			_, reason, _ := strings.Cut(cause.Message, "AdditionalErrorMsg: ")
+			keys[cause.Field] = reason
+		}
+	}
+	return keys
+}
+
+// deleteCommand returns the command that deletes an object that cannot be decoded.
+func deleteCommand(resource, name string) string {
+	return "kubectl delete --raw '/apis/" + v1alpha1.SchemeGroupVersion.String() + "/" + resource + "/" + name + "?ignoreStoreReadErrorWithClusterBreakingPotential=true'"
+}

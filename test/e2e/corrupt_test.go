@@ -1,0 +1,259 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+// reportedWithin is how soon a closed namespace reports that NamespaceLifecycles cannot be read.
+const reportedWithin = 10 * time.Second
+
+// TestCorruptLifecycle: one NamespaceLifecycle cannot be decoded. Its own namespace, another one that
+// waits, and a new one report the reason, which names the object, check prints how to delete it, and
+// after the deletion everything goes on, without a restart. The controller starts meanwhile.
+func TestCorruptLifecycle(t *testing.T) {
+	c := connect(t)
+	c.configure(t, named("one.example.com")...)
+	broken, waiting := c.createNamespace(t, c.admin), c.createNamespace(t, c.admin)
+	for _, namespace := range []*corev1.Namespace{broken, waiting} {
+		c.waitCurrent(t, namespace.Name, "one.example.com")
+	}
+	key := c.corrupt(t, "namespacelifecycles", broken.Name)
+	// A client that lists meets a cache that waits for three seconds.
+	latest := time.Now().Add(reportedWithin)
+	late := c.createNamespace(t, c.admin)
+	c.reported(t, latest, "cannot read NamespaceLifecycle", key, broken.Name)
+	c.reported(t, latest, "waiting for initializer", key, waiting.Name, late.Name)
+
+	c.dev(t, "kill", "nsinit-controller-manager")
+	c.dev(t, "start", "nsinit-controller-manager")
+	later := c.createNamespace(t, c.admin)
+	eventually(t, "the new namespace reports it", func(ctx context.Context) error { return c.reports(ctx, later.Name, key) })
+
+	command := c.checkDeletes(t, "namespacelifecycles", broken.Name)
+	// An initializer that reads one by one has its turn, and the gate opens.
+	c.removeFirst(t, waiting.Name)
+	c.waitReady(t, waiting.Name)
+	if !c.isClosed(t, broken.Name) {
+		t.Error("the namespace of the NamespaceLifecycle that cannot be decoded is open")
+	}
+	if out, err := c.kubectl(strings.Fields(command)[1:]...); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	for _, namespace := range []string{broken.Name, late.Name, later.Name} {
+		c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending", "waiting for initializer \"one.example.com\"")
+	}
+	eventually(t, "nothing is left of the reports", func(ctx context.Context) error {
+		return errors.Join(c.notReports(ctx, broken.Name, key), c.notReports(ctx, late.Name, key), c.notReports(ctx, later.Name, key))
+	})
+	// The caches of the controller are up to date: what comes now reaches it by its watches.
+	for _, namespace := range []string{broken.Name, late.Name, later.Name} {
+		c.removeFirst(t, namespace)
+		c.waitReady(t, namespace)
+	}
+}
+
+// TestCorruptConfiguration: a configuration cannot be decoded. New namespaces stay closed and name
+// it, and after its deletion they go on.
+func TestCorruptConfiguration(t *testing.T) {
+	c := connect(t)
+	broken := c.configure(t, named("one.example.com")...)
+	waiting := c.createNamespace(t, c.admin)
+	c.waitCurrent(t, waiting.Name, "one.example.com")
+	key := c.corrupt(t, "namespaceinitializerconfigurations", broken.Name)
+	var late *corev1.Namespace
+	eventually(t, "the configurations are stale", func(ctx context.Context) error {
+		_, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Create(ctx, &v1alpha1.NamespaceLifecycle{
+			ObjectMeta: metav1.ObjectMeta{Name: waiting.Name}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: waiting.UID},
+		}, metav1.CreateOptions{})
+		if !apierrors.IsServiceUnavailable(err) {
+			return fmt.Errorf("creating a record: %w", err)
+		}
+		return nil
+	})
+	latest := time.Now().Add(reportedWithin)
+	late = c.createNamespace(t, c.admin)
+	c.reported(t, latest, "cannot tell", key, late.Name)
+	command := c.checkDeletes(t, "namespaceinitializerconfigurations", broken.Name)
+	// A namespace that has its plan goes on.
+	c.removeFirst(t, waiting.Name)
+	c.waitReady(t, waiting.Name)
+	if out, err := c.kubectl(strings.Fields(command)[1:]...); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	c.waitReady(t, late.Name)
+}
+
+// TestStorageChangesIdentity: the identity in the storage changes while nsinit-apiserver runs. No new
+// namespace gets a plan, every closed namespace reports the reason, and when the identity is what it
+// was, everything goes on after a restart of nsinit-apiserver alone.
+func TestStorageChangesIdentity(t *testing.T) {
+	c := connect(t)
+	c.configure(t, named("one.example.com")...)
+	waiting := c.createNamespace(t, c.admin)
+	c.waitCurrent(t, waiting.Name, "one.example.com")
+	etcd := c.nsinitEtcd(t)
+	const key = "/registry/nsinit.dev/storage-identity"
+	stored, err := etcd.Get(t.Context(), key)
+	if err != nil || len(stored.Kvs) != 1 {
+		t.Fatalf("%v %v", stored, err)
+	}
+	original := string(stored.Kvs[0].Value)
+	put := func(value string) {
+		if _, err := etcd.Put(context.Background(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		put(original)
+		c.dev(t, "kill", "nsinit-apiserver")
+		c.dev(t, "start", "nsinit-apiserver")
+		c.waitServing(t)
+	})
+	const id = "00000000-0000-4000-8000-000000000000"
+	published, err := c.core.CoreV1().ConfigMaps("nsinit-system").Get(t.Context(), "nsinit-storage", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(strings.ReplaceAll(original, published.Data["id"], id))
+	latest := time.Now().Add(reportedWithin)
+	late := c.createNamespace(t, c.admin)
+	c.reported(t, latest, "storage is another one", id, waiting.Name, late.Name)
+	config := rest.CopyConfig(c.admin)
+	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().RESTClient()
+	for _, resource := range []string{"namespacelifecycles", "namespaceinitializerconfigurations"} {
+		for _, watch := range []string{"false", "true"} {
+			err := client.Get().Resource(resource).Param("watch", watch).Param("timeoutSeconds", "1").MaxRetries(0).Do(t.Context()).Error()
+			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "storage is another one") {
+				t.Errorf("%s, watch=%s: %v", resource, watch, err)
+			}
+		}
+	}
+	records, err := etcd.Get(t.Context(), storedKey("namespacelifecycles", late.Name))
+	if err != nil || len(records.Kvs) != 0 {
+		t.Errorf("the new namespace got a record: %v %v", records, err)
+	}
+	put(original)
+	direct := versioned.NewForConfigOrDie(c.direct(t)).Discovery().RESTClient()
+	eventually(t, "nsinit-apiserver ends, and serves after a restart", func(ctx context.Context) error {
+		c.dev(t, "start", "nsinit-apiserver") // as a kubelet does; one that runs stays
+		said, err := direct.Get().AbsPath("/readyz").MaxRetries(0).DoRaw(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, said)
+		}
+		log, err := os.ReadFile(filepath.Join(c.dir, "nsinit-apiserver.log"))
+		if err == nil && !strings.Contains(string(log), "was exchanged") {
+			err = errors.New("it went on with its caches")
+		}
+		return err
+	})
+	c.waitServing(t)
+	for _, namespace := range []string{waiting.Name, late.Name} {
+		c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending", "waiting for initializer \"one.example.com\"")
+		c.removeFirst(t, namespace)
+		c.waitReady(t, namespace)
+	}
+}
+
+// nsinitEtcd returns a client of the etcd inside nsinit-apiserver.
+func (c *cluster) nsinitEtcd(t *testing.T) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(c.dir, "nsinit-etcd", "client.sock")}, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func storedKey(resource, name string) string {
+	return "/registry/nsinit.dev/nsinit.dev/" + resource + "/" + name
+}
+
+// corrupt writes something that cannot be decoded in place of an object, which is removed when the
+// test ends, and returns its key.
+func (c *cluster) corrupt(t *testing.T, resource, name string) string {
+	t.Helper()
+	etcd, key := c.nsinitEtcd(t), storedKey(resource, name)
+	if _, err := etcd.Put(t.Context(), key, "garbage"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			_, _ = etcd.Delete(context.Background(), key)
+		}
+	})
+	return strings.TrimPrefix(key, "/registry/nsinit.dev") // as a GET names it
+}
+
+// reports returns an error unless a closed namespace reports a reason.
+func (c *cluster) reports(ctx context.Context, name string, reasons ...string) error {
+	namespace, err := c.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Type != v1alpha1.ConditionInitializing || condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		for _, reason := range reasons {
+			if !strings.Contains(condition.Message, reason) {
+				return fmt.Errorf("namespace %q says %q, want %q", name, condition.Message, reason)
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("namespace %q says nothing: %v", name, namespace.Status.Conditions)
+}
+
+func (c *cluster) notReports(ctx context.Context, name, reason string) error {
+	if c.reports(ctx, name, reason) == nil {
+		return fmt.Errorf("namespace %q still says %q", name, reason)
+	}
+	return nil
+}
+
+// reported waits until each namespace reports two things, and fails if that is too late.
+func (c *cluster) reported(t *testing.T, latest time.Time, what, which string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		eventually(t, "the reason is reported", func(ctx context.Context) error { return c.reports(ctx, name, what, which) })
+	}
+	if late := time.Since(latest); late > 0 {
+		t.Errorf("%q was reported %s late", names, late)
+	}
+}
+
+// checkDeletes returns the command that kubectl nsinit check prints to delete a broken object.
+func (c *cluster) checkDeletes(t *testing.T, resource, name string) string {
+	t.Helper()
+	stdout, stderr, code := c.plugin(t, "check")
+	want := "kubectl delete --raw '/apis/nsinit.dev/v1alpha1/" + resource + "/" + name + "?ignoreStoreReadErrorWithClusterBreakingPotential=true'"
+	if code != 3 || !strings.Contains(stdout, want) || !strings.Contains(stdout, storedKey(resource, name)) {
+		t.Fatalf("check says (%d): %s %s", code, stdout, stderr)
+	}
+	return strings.ReplaceAll(want, "'", "")
+}
