@@ -89,6 +89,8 @@ func All(h *history.History, options Options) []Violation {
 	for _, checker := range Checkers() {
 		all = append(all, checker.Check(view)...)
 	}
-	slices.SortStableFunc(all, func(a, b Violation) int { return cmp.Or(cmp.Compare(a.Check, b.Check), cmp.Compare(a.Namespace, b.Namespace)) })
+	slices.SortStableFunc(all, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.Check, b.Check), cmp.Compare(a.Namespace, b.Namespace))
+	})
 	return all
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
 )
 
 // Recorder collects a History. It is safe for concurrent use.
