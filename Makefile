@@ -20,7 +20,7 @@ help: ## Show what there is to make.
 .PHONY: dev
 dev:
 	@mkdir -p $(OUTPUT)/bin
-	@cd hack/dev && go build -o $(DEV) .
+	@go build -o $(DEV) ./hack/dev
 
 .PHONY: build
 build: dev ## Build every program into _output/bin, Kubernetes' own included.
@@ -50,7 +50,6 @@ unit: ## Run the tests that need no control plane.
 	@cd pkg/initializer/controllerruntime && go test -timeout 5m ./...
 	@cd test/logstore && go vet ./...
 	@cd test/monitoring && go test -count=1 ./... # what is outside of a module is not looked at when it is cached
-	@cd hack/dev && go test -count=1 ./...
 	@cd hack/chart && go test -count=1 ./...
 
 RUN ?= .

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 )
 
-// programNames lists the programs in the order in which they start.
-func programNames() []string { return append(runPrograms(), "logstore", "http-provisioner") }
+// ProgramNames lists the programs in the order in which they start.
+func ProgramNames() []string { return append(runPrograms(), "logstore", "http-provisioner") }
 
 // runPrograms are those of make run, without what the demo alone starts.
 func runPrograms() []string {
@@ -36,7 +36,7 @@ func (c *Cluster) process(name string) *Process {
 	if arguments == nil {
 		return nil
 	}
-	return &Process{Name: name, Program: c.program(name), Args: arguments(), StateDir: c.Dir}
+	return &Process{Name: name, Program: c.program(name), Args: arguments(), StateDir: c.Dir, Dev: c.program("dev")}
 }
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.Dir, name) }

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"encoding/json"
@@ -73,7 +73,7 @@ func (c *Cluster) savePorts() error {
 // wanted and that nobody else has taken one since. While programs run, ports stay: what
 // the others were told of them cannot change.
 func (c *Cluster) claimPorts() error {
-	running := slices.DeleteFunc(programNames(), func(name string) bool { return c.process(name).Pid() == 0 })
+	running := slices.DeleteFunc(ProgramNames(), func(name string) bool { return !c.process(name).Active() })
 	wanted, err := portsFromEnvironment()
 	if err != nil {
 		return err

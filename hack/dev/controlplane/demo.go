@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"context"
@@ -38,7 +38,7 @@ type story struct {
 // Demo plays the life of a namespace. Each step is checked; the first that does not hold
 // is the error. It stops what it started.
 func (c *Cluster) Demo(ctx context.Context) (err error) {
-	if c.process("kube-apiserver").Pid() != 0 {
+	if c.process("kube-apiserver").Active() {
 		return fmt.Errorf("a control plane runs in %s: stop it first (%s), the demo plays on one of its own", c.Dir, c.downCommand())
 	}
 	// Nothing of an earlier control plane but its ports and identities.
@@ -47,7 +47,7 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, name := range programNames() {
+	for _, name := range ProgramNames() {
 		if err := os.RemoveAll(c.process(name).LogFile()); err != nil {
 			return err
 		}

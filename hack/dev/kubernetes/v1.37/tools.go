@@ -6,10 +6,10 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+// Package kubernetes pins the programs of Kubernetes 1.37, etcd, and the aggregated API server
+// that the end-to-end tests delete from.
+package kubernetes
 
-// The programs of the control plane, and the aggregated API server that the end-to-end tests
-// delete from, so that go.mod pins them and everything that they are built from.
 import (
 	_ "go.etcd.io/etcd/server/v3"
 	_ "k8s.io/kubernetes/cmd/kube-apiserver"

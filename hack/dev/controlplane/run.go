@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -73,13 +74,14 @@ Logs are in %s. Ctrl-C stops everything. Until then, this shows what namespaces 
 	return c.watch(ctx)
 }
 
-// watch shows what happens to namespaces until the end, and says if a program ends before.
+// watch shows what happens to namespaces, and which programs are restarted, until the end.
 func (c *Cluster) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	shown := make(chan struct{})
 	go func() { defer close(shown); c.showRecords(ctx) }()
 	defer func() { cancel(); <-shown }()
-	ticker := time.NewTicker(2 * time.Second)
+	last := map[string]string{} // the restart that was shown last, by program
+	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
 		select {
@@ -88,10 +90,25 @@ func (c *Cluster) watch(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
+		active := false
 		for _, name := range runPrograms() {
-			if process := c.process(name); process.Pid() == 0 {
-				return fmt.Errorf("%s has ended, last lines of %s:\n%s", name, process.LogFile(), process.LogTail(15))
+			process := c.process(name)
+			restarts := process.Restarts()
+			for _, line := range restarts[slices.Index(restarts, last[name])+1:] {
+				c.say("%s; its log is %s", line, process.LogFile())
+				last[name] = line
 			}
+			if process.SupervisorKilled() {
+				c.say("the supervisor of %s was killed: starting both again", name)
+				if err := process.Start(); err != nil {
+					return err
+				}
+			}
+			active = active || process.Active()
+		}
+		if !active {
+			c.say("another command stopped everything")
+			return nil
 		}
 	}
 }

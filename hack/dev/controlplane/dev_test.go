@@ -4,18 +4,15 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -53,100 +50,6 @@ func TestPKI(t *testing.T) {
 	}
 	if after, _ := os.ReadFile(p.Cert("client")); string(after) != string(before) {
 		t.Error("a certificate that was there was replaced")
-	}
-}
-
-// TestForeignPid: a pid that belongs to another program now is not ours to kill.
-func TestForeignPid(t *testing.T) {
-	dir := t.TempDir()
-	p := &Process{Name: "sleeper", Program: "/bin/sleep", Args: []string{"600"}, StateDir: dir}
-	if err := os.WriteFile(filepath.Join(dir, "sleeper.pid"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if pid := p.Pid(); pid != 0 {
-		t.Errorf("this test's own pid %d passes for the program", pid)
-	}
-	if err := p.Stop(context.Background(), time.Minute); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestStartStop(t *testing.T) {
-	dir := t.TempDir()
-	// The state directory is part of the command line, as it is of every program here.
-	p := &Process{Name: "sh", Program: "/bin/sh", Args: []string{"-c", "while :; do /bin/sleep 1; done", filepath.Join(dir, "config")}, StateDir: dir}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pid := p.Pid()
-	if pid == 0 {
-		t.Fatal("it does not run")
-	}
-	if err := p.Start(); err != nil || p.Pid() != pid {
-		t.Errorf("a second start: %v, pid %d, it was %d", err, p.Pid(), pid)
-	}
-	if err := p.Stop(context.Background(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	if p.Pid() != 0 {
-		t.Error("it still runs")
-	}
-}
-
-// TestSiblingDirectory: the processes of another state directory are not ours, also if its
-// path begins with the same letters.
-func TestSiblingDirectory(t *testing.T) {
-	for arg, ours := range map[string]bool{
-		"--data-dir=/state/dev/etcd":   true,
-		"/state/dev/config":            true,
-		"--data-dir=/state/dev2/etcd":  false,
-		"--data-dir=/x/state/dev/etcd": false,
-		"--data-dir=/state/dev":        false,
-		"--v=2":                        false,
-	} {
-		if got := (&Process{StateDir: "/state/dev"}).inStateDir(arg); got != ours {
-			t.Errorf("%s: %t, want %t", arg, got, ours)
-		}
-	}
-	base := t.TempDir()
-	start := func(name string) *Process {
-		dir := filepath.Join(base, name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		return &Process{Name: "sh", Program: "/bin/sh", Args: []string{"-c", "while :; do /bin/sleep 1; done", filepath.Join(dir, "config")}, StateDir: dir}
-	}
-	mine, other := start("dev"), start("dev2")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Kill(context.Background()) })
-	if err := os.WriteFile(mine.pidFile(), []byte(strconv.Itoa(other.Pid())), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := mine.Kill(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if other.Pid() == 0 {
-		t.Error("the process of another state directory was killed")
-	}
-}
-
-// TestCurrent: what runs with other arguments than it would be started with is found.
-func TestCurrent(t *testing.T) {
-	dir := t.TempDir()
-	p := &Process{Name: "sh", Program: "/bin/sh", Args: []string{"-c", "while :; do /bin/sleep 1; done", filepath.Join(dir, "config")}, StateDir: dir}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Kill(context.Background()) })
-	if !p.Current() {
-		t.Error("what was just started is not current")
-	}
-	changed := *p
-	changed.Args = append(slices.Clone(p.Args), "more")
-	if changed.Pid() == 0 || changed.Current() {
-		t.Errorf("with other arguments: pid %d, current %t", changed.Pid(), changed.Current())
 	}
 }
 

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"context"
@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// newest is the version of Kubernetes that the control plane runs by default.
+const newest = "v1.37"
+
 // Cluster is one control plane: a state directory, ports, and processes.
 type Cluster struct {
 	Root   string
@@ -25,7 +28,7 @@ type Cluster struct {
 	Ports  map[string]int
 	// Bare says that no kube-controller-manager runs.
 	Bare bool
-	// Kubernetes is the version of Kubernetes, such as v1.35, where it is not the newest.
+	// Kubernetes is the version of Kubernetes, such as v1.35.
 	Kubernetes string
 
 	start time.Time
@@ -48,9 +51,12 @@ func NewCluster(dir, kubernetes string) (*Cluster, error) {
 	if dir, err = canonical(dir); err != nil {
 		return nil, err
 	}
+	if kubernetes == "" {
+		kubernetes = newest
+	}
 	c := &Cluster{Root: root, Dir: dir, BinDir: filepath.Join(root, "_output", "bin"), Kubernetes: kubernetes, start: time.Now()}
-	if kubernetes != "" && !exists(c.kubernetesModule()) {
-		return nil, fmt.Errorf("there is no version %q of Kubernetes: see the folders in %s", kubernetes, filepath.Dir(c.kubernetesModule()))
+	if module := c.kubernetesModule(kubernetes); !exists(module) {
+		return nil, fmt.Errorf("there is no version %q of Kubernetes: see the folders in %s", kubernetes, filepath.Dir(module))
 	}
 	if err := c.loadPorts(); err != nil {
 		return nil, err
@@ -59,14 +65,14 @@ func NewCluster(dir, kubernetes string) (*Cluster, error) {
 	return c, nil
 }
 
-// findRoot returns the folder of this checkout: the one whose hack/dev holds this module.
+// findRoot returns the folder of this checkout: the one with the pinned versions of Kubernetes.
 func findRoot() (string, error) {
 	dir, err := canonical(".")
 	if err != nil {
 		return "", err
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if exists(filepath.Join(dir, "hack", "dev", "go.mod")) {
+		if exists(filepath.Join(dir, "hack", "dev", "kubernetes")) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
@@ -115,12 +121,9 @@ func (c *Cluster) lock(ctx context.Context, dir string) (unlock func(), err erro
 	}
 }
 
-// kubernetesModule is the folder of the module that pins the version of Kubernetes.
-func (c *Cluster) kubernetesModule() string {
-	if c.Kubernetes == "" {
-		return filepath.Join(c.Root, "hack", "dev")
-	}
-	return filepath.Join(c.Root, "hack", "dev", "kubernetes", c.Kubernetes)
+// kubernetesModule is the folder of the module that pins a version of Kubernetes.
+func (c *Cluster) kubernetesModule(version string) string {
+	return filepath.Join(c.Root, "hack", "dev", "kubernetes", version)
 }
 
 // webhookStamps says that Kubernetes is too old for the stamp to be a policy.
@@ -128,7 +131,7 @@ func (c *Cluster) webhookStamps() bool { return c.Kubernetes == "v1.34" || c.Kub
 
 // program returns the path of a program.
 func (c *Cluster) program(name string) string {
-	if _, older := versionedPrograms()[name]; older {
+	if _, versioned := versionedPrograms()[name]; versioned && c.Kubernetes != newest {
 		return filepath.Join(c.BinDir, c.Kubernetes, name)
 	}
 	return filepath.Join(c.BinDir, name)
@@ -151,18 +154,27 @@ func (c *Cluster) say(format string, args ...any) {
 
 // Status prints what runs.
 func (c *Cluster) Status() error {
-	for _, name := range programNames() {
+	for _, name := range ProgramNames() {
+		process := c.process(name)
 		state := "stopped"
-		if pid := c.process(name).Pid(); pid != 0 {
+		switch pid := process.Pid(); {
+		case pid != 0:
 			state = fmt.Sprintf("running, pid %d", pid)
+		case process.Supervised():
+			state = "exited, will be started again"
+		case process.SupervisorKilled():
+			state = "stopped, because its supervisor was killed: run dev start " + name
 		}
 		fmt.Printf("%-28s %s\n", name, state)
+		if restarts := process.Restarts(); len(restarts) > 0 {
+			fmt.Printf("%-28s last restart: %s\n", "", restarts[len(restarts)-1])
+		}
 	}
 	return nil
 }
 
-// control starts, stops or kills one program.
-func (c *Cluster) control(ctx context.Context, command, name string) error {
+// Control starts, stops or kills one program.
+func (c *Cluster) Control(ctx context.Context, command, name string) error {
 	process := c.process(name)
 	if process == nil {
 		return fmt.Errorf("unknown program %q", name)
@@ -185,9 +197,9 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	defer unlock()
 	var errs []error
-	for _, name := range slices.Backward(programNames()) {
+	for _, name := range slices.Backward(ProgramNames()) {
 		process := c.process(name)
-		if process.Pid() != 0 {
+		if process.Active() {
 			c.say("stopping %s", name)
 		}
 		errs = append(errs, process.Stop(ctx, 20*time.Second))

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// commonPrograms are built from the module in this folder, whatever the version of Kubernetes.
+// commonPrograms are built from the module of the newest version, whatever the version of Kubernetes.
 func commonPrograms() map[string]string {
 	return map[string]string{
 		"kubectl": "k8s.io/kubernetes/cmd/kubectl",
@@ -86,10 +86,10 @@ func (c *Cluster) installCompletion() error {
 
 // buildKubernetes builds programs that are missing or were built from another go.mod.
 func (c *Cluster) buildKubernetes(ctx context.Context) error {
-	if err := c.buildFrom(ctx, filepath.Join(c.Root, "hack", "dev"), commonPrograms()); err != nil {
+	if err := c.buildFrom(ctx, c.kubernetesModule(newest), commonPrograms()); err != nil {
 		return err
 	}
-	return c.buildFrom(ctx, c.kubernetesModule(), versionedPrograms())
+	return c.buildFrom(ctx, c.kubernetesModule(c.Kubernetes), versionedPrograms())
 }
 
 // buildFrom builds programs from the module in a folder.

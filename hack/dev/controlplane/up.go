@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"context"
@@ -112,25 +112,34 @@ func (c *Cluster) identities() error {
 	return nil
 }
 
+// maxRestarts is how often a program may exit before ensure returns an error: once or twice can
+// happen on a busy machine.
+const maxRestarts = 3
+
 // ensure starts a program and waits until a check succeeds. One that runs an older build
-// or other arguments is restarted.
+// or other arguments is restarted, and one that waits for its restart is started at once.
 func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) error {
 	process := c.process(name)
-	if process.Pid() != 0 && !process.Current() {
-		c.say("restarting %s: it has changed", name)
+	if !process.Current() {
+		if process.Pid() != 0 {
+			c.say("restarting %s: it has changed", name)
+		} else {
+			c.say("starting %s", name)
+		}
 		if err := process.Stop(ctx, 30*time.Second); err != nil {
 			return err
 		}
 	}
-	if process.Pid() == 0 {
-		c.say("starting %s", name)
-	}
+	restarts := len(process.Restarts())
 	if err := process.Start(); err != nil {
 		return err
 	}
 	err := poll(ctx, startLimit, 100*time.Millisecond, func() error {
-		if process.Pid() == 0 {
-			return final{errors.New("it has ended")}
+		if exited := process.Restarts(); len(exited) >= restarts+maxRestarts {
+			return final{errors.New(exited[len(exited)-1])}
+		}
+		if !process.Supervised() {
+			return final{errors.New("it was stopped")}
 		}
 		return ready()
 	})

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package main
+package controlplane
 
 import (
 	"maps"
@@ -19,7 +19,7 @@ import (
 // withPorts returns a control plane that runs nothing, with ports that it has chosen.
 func withPorts(t *testing.T, dir string) *Cluster {
 	t.Helper()
-	c := &Cluster{Root: dir, Dir: dir, BinDir: filepath.Join(dir, "bin"), start: time.Now()}
+	c := &Cluster{Root: dir, Dir: dir, Kubernetes: newest, BinDir: filepath.Join(dir, "bin"), start: time.Now()}
 	if err := c.loadPorts(); err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +99,9 @@ func TestTakenPortWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("/bin/sh", filepath.Join(c.BinDir, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(devProgram(t), filepath.Join(c.BinDir, "dev")); err != nil {
 		t.Fatal(err)
 	}
 	etcd := c.process("etcd")

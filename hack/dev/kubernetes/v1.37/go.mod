@@ -1,7 +1,5 @@
-// The development control plane: kube-apiserver, kube-controller-manager, kubectl and etcd at pinned
-// versions, and the program that starts them. It is a module of its own, so that the product never
-// imports k8s.io/kubernetes.
-module github.com/nsinit/nsinit/hack/dev
+// Kubernetes 1.37 and etcd for the development control plane, in a module of its own.
+module github.com/nsinit/nsinit/hack/dev/kubernetes/v1.37
 
 go 1.26.0
 
