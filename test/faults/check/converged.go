@@ -29,9 +29,15 @@ func Converged(v *View) []Violation {
 	}
 	var all []Violation
 	for _, n := range v.Incarnations() {
-		if message := n.unconverged(); message != "" {
+		if last := n.versionAt(settled.At); last != nil && !last.Deleted {
+			if message := unconverged(*last); message != "" {
+				all = append(all, Violation{Check: "I2", Namespace: n.Name, UID: n.UID, Revisions: []int64{last.Revision},
+					Message: fmt.Sprintf("%s, %s after the last fault: %s", message, (settled.At - quiet.At).Round(time.Second), conditions(*last))})
+			}
+		}
+		if removed, ok := v.MarkAt(history.MarkRemoved); ok && n.Removed == 0 {
 			all = append(all, Violation{Check: "I2", Namespace: n.Name, UID: n.UID, Revisions: []int64{n.Last().Revision},
-				Message: fmt.Sprintf("%s, %s after the last fault: %s", message, (settled.At - quiet.At).Round(time.Second), conditions(n.Last()))})
+				Message: fmt.Sprintf("the namespace was not removed, %s after the last fault: %s", (removed.At - quiet.At).Round(time.Second), conditions(n.Last()))})
 		}
 		if violation := v.silent(n, quiet.At, settled.At); violation != nil {
 			all = append(all, *violation)
@@ -40,12 +46,20 @@ func Converged(v *View) []Violation {
 	return all
 }
 
-// unconverged says what is wrong with the last version of a namespace, or nothing.
-func (n *Incarnation) unconverged() string {
-	last := n.Last()
+// versionAt returns the last version that was seen at a time, or nil.
+func (n *Incarnation) versionAt(at time.Duration) *history.Event {
+	var last *history.Event
+	for i := range n.Versions {
+		if n.Versions[i].Seen <= at {
+			last = &n.Versions[i]
+		}
+	}
+	return last
+}
+
+// unconverged says what is wrong with a version of a namespace, or nothing.
+func unconverged(last history.Event) string {
 	switch {
-	case n.Removed != 0:
-		return ""
 	case last.Object.Deleting:
 		return "the namespace is still terminating"
 	case closed(last):

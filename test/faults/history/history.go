@@ -140,6 +140,9 @@ const (
 	MarkQuiet = "quiet"
 	// MarkSettled is when every namespace had converged, or the bound was over.
 	MarkSettled = "settled"
+	// MarkRemoved is when every namespace that was left was deleted and removed, or the bound was
+	// over.
+	MarkRemoved = "removed"
 )
 
 // Mark is a moment that the campaign itself made.
