@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -83,8 +84,7 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 		return err
 	}
 	if !*verbose {
-		klog.SetOutput(nowhere{})
-		klog.LogToStderr(false)
+		klog.SetLogger(logr.Discard())
 	}
 	if *only != "" {
 		expression, err := regexp.Compile(*only)
@@ -163,7 +163,3 @@ func runCheck(args []string) error {
 	}
 	return nil
 }
-
-type nowhere struct{}
-
-func (nowhere) Write(p []byte) (int, error) { return len(p), nil }

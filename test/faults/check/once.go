@@ -27,10 +27,10 @@ func Once(v *View) []Violation {
 		add := func(format string, revisions []int64, args ...any) {
 			all = append(all, Violation{Check: "I4", Namespace: n.Name, UID: n.UID, Revisions: revisions, Message: fmt.Sprintf(format, args...)})
 		}
-		if len(n.Openings) > 1 {
+		switch {
+		case len(n.Openings) > 1:
 			add("the gate opened %d times", revisionsOf(n.Openings), len(n.Openings))
-		}
-		if len(n.Closings) > 0 {
+		case len(n.Closings) > 0:
 			add("the gate closed again", revisionsOf(n.Closings))
 		}
 		for initializer, found := range results[n.UID] {

@@ -54,7 +54,7 @@ func (t *Traffic) useSlot(ctx context.Context, slot int) {
 	}
 	for serial := 0; ctx.Err() == nil; serial++ {
 		current := name
-		if !t.options.Recreate {
+		if !t.options.Recreate || slot%2 == 1 { // who does not wait for a name makes more namespaces
 			current = fmt.Sprintf("%s-%03d", name, serial)
 		}
 		namespace := t.create(ctx, clients, current)
