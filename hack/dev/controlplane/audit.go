@@ -122,7 +122,7 @@ func (s *story) nobodyRefused(context.Context) (string, error) {
 			return "", fmt.Errorf("the audit log shows no write of %s, or none of the %d refusals of alice: it proves nothing", name, refusals)
 		}
 	}
-	log, err := os.ReadFile(s.process("kube-controller-manager").LogFile())
+	log, err := os.ReadFile(s.Process("kube-controller-manager").LogFile())
 	if err != nil {
 		return "", err
 	}

@@ -140,7 +140,8 @@ func (c *Cluster) program(name string) string {
 // bareFile marks the state directory of a control plane without kube-controller-manager.
 func (c *Cluster) bareFile() string { return filepath.Join(c.Dir, "bare") }
 
-func (c *Cluster) pki() PKI { return PKI{Dir: filepath.Join(c.Dir, "pki")} }
+// PKI holds the certificates and keys of the control plane.
+func (c *Cluster) PKI() PKI { return PKI{Dir: filepath.Join(c.Dir, "pki")} }
 
 // downCommand is what stops this control plane.
 func (c *Cluster) downCommand() string {
@@ -155,7 +156,7 @@ func (c *Cluster) say(format string, args ...any) {
 // Status prints what runs.
 func (c *Cluster) Status() error {
 	for _, name := range ProgramNames() {
-		process := c.process(name)
+		process := c.Process(name)
 		state := "stopped"
 		switch pid := process.Pid(); {
 		case pid != 0:
@@ -175,7 +176,7 @@ func (c *Cluster) Status() error {
 
 // Control starts, stops or kills one program.
 func (c *Cluster) Control(ctx context.Context, command, name string) error {
-	process := c.process(name)
+	process := c.Process(name)
 	if process == nil {
 		return fmt.Errorf("unknown program %q", name)
 	}
@@ -198,7 +199,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	defer unlock()
 	var errs []error
 	for _, name := range slices.Backward(ProgramNames()) {
-		process := c.process(name)
+		process := c.Process(name)
 		if process.Active() {
 			c.say("stopping %s", name)
 		}

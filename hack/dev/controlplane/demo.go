@@ -38,7 +38,7 @@ type story struct {
 // Demo plays the life of a namespace. Each step is checked; the first that does not hold
 // is the error. It stops what it started.
 func (c *Cluster) Demo(ctx context.Context) (err error) {
-	if c.process("kube-apiserver").Active() {
+	if c.Process("kube-apiserver").Active() {
 		return fmt.Errorf("a control plane runs in %s: stop it first (%s), the demo plays on one of its own", c.Dir, c.downCommand())
 	}
 	// Nothing of an earlier control plane but its ports and identities.
@@ -48,7 +48,7 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 		}
 	}
 	for _, name := range ProgramNames() {
-		if err := os.RemoveAll(c.process(name).LogFile()); err != nil {
+		if err := os.RemoveAll(c.Process(name).LogFile()); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (s *story) register(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, manifest := range []string{"policy-population.yaml", "approval.yaml", "tenants.yaml"} {
-		if _, err := s.admin(ctx, "apply", "--server-side", "-f", filepath.Join(s.Root, "artifacts", "examples", manifest)); err != nil {
+		if _, err := s.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(s.Root, "artifacts", "examples", manifest)); err != nil {
 			return "", err
 		}
 	}
@@ -113,7 +113,7 @@ func (s *story) register(ctx context.Context) (string, error) {
 		return "", ctx.Err()
 	case <-time.After(inForce):
 	}
-	out, err := s.admin(ctx, "get", "namespaceinitializerconfigurations")
+	out, err := s.Admin(ctx, "get", "namespaceinitializerconfigurations")
 	return out, expect(err, out, "policy-population.nsinit.dev", approval)
 }
 
@@ -148,13 +148,13 @@ func (s *story) stamped(ctx context.Context) (string, error) {
 
 func (s *story) populated(ctx context.Context) (string, error) {
 	out, err := s.until(ctx, func() (string, error) {
-		out, err := s.admin(ctx, "get", "nsl", demoNamespace)
+		out, err := s.Admin(ctx, "get", "nsl", demoNamespace)
 		return out, expect(err, out, "Initializing", approval)
 	})
 	if err != nil {
 		return "", err
 	}
-	made, err := s.admin(ctx, append([]string{"get", "--namespace", demoNamespace, "-o", "name"}, populatedObjects()...)...)
+	made, err := s.Admin(ctx, append([]string{"get", "--namespace", demoNamespace, "-o", "name"}, populatedObjects()...)...)
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +198,7 @@ func (s *story) initializerWrites(ctx context.Context) (string, error) {
 	if _, err := s.kubectlInput(ctx, s.AdminKubeconfig(), role, "apply", "-f", "-"); err != nil {
 		return "", err
 	}
-	if _, err := s.admin(ctx, "create", "rolebinding", "approver", "--role=approver", "--user=approver", "--namespace", demoNamespace); err != nil {
+	if _, err := s.Admin(ctx, "create", "rolebinding", "approver", "--role=approver", "--user=approver", "--namespace", demoNamespace); err != nil {
 		return "", err
 	}
 	return s.kubectl(ctx, s.approver, "create", "configmap", "approval", "--from-literal=by=approver", "--namespace", demoNamespace)
@@ -206,7 +206,7 @@ func (s *story) initializerWrites(ctx context.Context) (string, error) {
 
 func (s *story) systemObjects(ctx context.Context) (string, error) {
 	return s.until(ctx, func() (string, error) {
-		out, err := s.admin(ctx, "get", "configmap/kube-root-ca.crt", "serviceaccount/default", "--namespace", demoNamespace, "-o", "name")
+		out, err := s.Admin(ctx, "get", "configmap/kube-root-ca.crt", "serviceaccount/default", "--namespace", demoNamespace, "-o", "name")
 		if err == nil {
 			err = s.stillClosed(ctx)
 		}
@@ -234,7 +234,7 @@ func (s *story) approveIn(ctx context.Context, namespace string) (string, error)
 
 func (s *story) ready(ctx context.Context) (string, error) {
 	// kubectl wait lists and watches, which alice may not.
-	out, err := s.admin(ctx, "wait", "--for=condition=Ready", "namespace/"+demoNamespace, "--timeout=60s")
+	out, err := s.Admin(ctx, "wait", "--for=condition=Ready", "namespace/"+demoNamespace, "--timeout=60s")
 	return out + fmt.Sprintf("%.1f s after its creation", time.Since(s.created).Seconds()), err
 }
 
@@ -262,7 +262,7 @@ func (s *story) appliesAll(ctx context.Context) (string, error) {
 		applied <- result{out, err}
 	}()
 	if _, err := s.until(ctx, func() (string, error) {
-		out, err := s.admin(ctx, "get", "nsl", namespace)
+		out, err := s.Admin(ctx, "get", "nsl", namespace)
 		return out, expect(err, out, approval)
 	}); err != nil {
 		return "", err
@@ -280,11 +280,11 @@ func (s *story) appliesAll(ctx context.Context) (string, error) {
 }
 
 func (s *story) deleted(ctx context.Context) (string, error) {
-	if _, err := s.admin(ctx, "delete", "namespace", demoNamespace, secondNamespace, "--timeout=60s"); err != nil {
+	if _, err := s.Admin(ctx, "delete", "namespace", demoNamespace, secondNamespace, "--timeout=60s"); err != nil {
 		return "", err
 	}
 	return s.until(ctx, func() (string, error) {
-		out, err := s.admin(ctx, "get", "nsl", demoNamespace, secondNamespace, "--ignore-not-found")
+		out, err := s.Admin(ctx, "get", "nsl", demoNamespace, secondNamespace, "--ignore-not-found")
 		if err == nil && out != "" {
 			err = fmt.Errorf("the records are still there: %s", out)
 		}
@@ -299,7 +299,7 @@ func (s *story) deleted(ctx context.Context) (string, error) {
 
 // stillClosed is an error if the gate has opened too early.
 func (s *story) stillClosed(ctx context.Context) error {
-	out, err := s.admin(ctx, "get", "namespace", demoNamespace, "-o", `jsonpath={.metadata.labels.nsinit\.dev/initializing}`)
+	out, err := s.Admin(ctx, "get", "namespace", demoNamespace, "-o", `jsonpath={.metadata.labels.nsinit\.dev/initializing}`)
 	if err == nil && out != "true" {
 		err = errors.New("the gate is open although an initializer is pending")
 	}

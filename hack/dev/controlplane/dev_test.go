@@ -89,7 +89,7 @@ func TestPKIRenews(t *testing.T) {
 // TestUserKubeconfigs: no two users share a kubeconfig.
 func TestUserKubeconfigs(t *testing.T) {
 	c := &Cluster{Dir: t.TempDir(), Ports: map[string]int{"kube-apiserver": 1}}
-	if err := c.pki().EnsureCA("ca"); err != nil {
+	if err := c.PKI().EnsureCA("ca"); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string][]string{}

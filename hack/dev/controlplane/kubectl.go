@@ -39,8 +39,8 @@ func (c *Cluster) kubectlInput(ctx context.Context, kubeconfig, input string, ar
 	return stdout.String(), nil
 }
 
-// admin runs kubectl as the administrator.
-func (c *Cluster) admin(ctx context.Context, args ...string) (string, error) {
+// Admin runs kubectl as the administrator.
+func (c *Cluster) Admin(ctx context.Context, args ...string) (string, error) {
 	return c.kubectl(ctx, c.AdminKubeconfig(), args...)
 }
 
@@ -63,23 +63,29 @@ func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) 
 
 // ensureKubeconfig writes NAME.kubeconfig for a user of the cluster.
 func (c *Cluster) ensureKubeconfig(name, user string, groups ...string) error {
-	identity := "client-" + name
-	if err := c.pki().EnsureClient(identity, "ca", user, groups...); err != nil {
+	if err := c.PKI().EnsureClient("client-"+name, "ca", user, groups...); err != nil {
 		return err
 	}
+	return c.WriteKubeconfig(name, name, c.Ports["kube-apiserver"])
+}
+
+// WriteKubeconfig writes NAME.kubeconfig, by which a program or user that has a kubeconfig
+// reaches kube-apiserver on another port.
+func (c *Cluster) WriteKubeconfig(name, program string, port int) error {
+	identity := "client-" + program
 	embed := func(path string) (string, error) {
 		data, err := os.ReadFile(path)
 		return base64.StdEncoding.EncodeToString(data), err
 	}
-	ca, err := embed(c.pki().Cert("ca"))
+	ca, err := embed(c.PKI().Cert("ca"))
 	if err != nil {
 		return err
 	}
-	cert, err := embed(c.pki().Cert(identity))
+	cert, err := embed(c.PKI().Cert(identity))
 	if err != nil {
 		return err
 	}
-	key, err := embed(c.pki().Key(identity))
+	key, err := embed(c.PKI().Key(identity))
 	if err != nil {
 		return err
 	}
@@ -95,6 +101,6 @@ contexts:
 - name: nsinit-dev
   context: {cluster: nsinit-dev, user: user}
 current-context: nsinit-dev
-`, serverURL(c.Ports["kube-apiserver"]), ca, cert, key)
+`, serverURL(port), ca, cert, key)
 	return os.WriteFile(filepath.Join(c.Dir, name+".kubeconfig"), []byte(kubeconfig), 0o600)
 }

@@ -26,11 +26,11 @@ func (s *story) startLogStore(ctx context.Context) (string, error) {
 		return "", err
 	}
 	manifests := filepath.Join(s.Root, "vendor-hooks", "http-provisioner", "manifests")
-	if _, err := s.admin(ctx, "apply", "--server-side", "-f", filepath.Join(manifests, "rbac.yaml")); err != nil {
+	if _, err := s.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(manifests, "rbac.yaml")); err != nil {
 		return "", err
 	}
-	if _, err := s.admin(ctx, "create", "secret", "generic", "log-store", "--namespace=nsinit-system", "--from-literal=username=elastic",
-		"--from-literal=password="+logStorePassword, "--from-file=ca.crt="+s.pki().Cert("nsinit-ca")); err != nil {
+	if _, err := s.Admin(ctx, "create", "secret", "generic", "log-store", "--namespace=nsinit-system", "--from-literal=username=elastic",
+		"--from-literal=password="+logStorePassword, "--from-file=ca.crt="+s.PKI().Cert("nsinit-ca")); err != nil {
 		return "", err
 	}
 	config, err := os.ReadFile(filepath.Join(manifests, "log-index.yaml"))
@@ -42,7 +42,7 @@ func (s *story) startLogStore(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if err := s.ensure(ctx, "http-provisioner", func() error {
-		_, err := s.admin(ctx, "get", "namespaceinitializerconfiguration", "20-log-index")
+		_, err := s.Admin(ctx, "get", "namespaceinitializerconfiguration", "20-log-index")
 		return err
 	}); err != nil {
 		return "", err
@@ -57,7 +57,7 @@ func (s *story) startLogStore(ctx context.Context) (string, error) {
 
 // indexed looks at what the namespace was told, and at the log store itself.
 func (s *story) indexed(ctx context.Context) (string, error) {
-	index, err := s.admin(ctx, "get", "configmap", "log-index", "--namespace", secondNamespace, "-o", "jsonpath={.data.index}")
+	index, err := s.Admin(ctx, "get", "configmap", "log-index", "--namespace", secondNamespace, "-o", "jsonpath={.data.index}")
 	if err != nil {
 		return "", err
 	}

@@ -90,6 +90,31 @@ func (p PKI) EnsureKeyPair(name string) error {
 	return p.writeKey(name, key)
 }
 
+// Reissue replaces a certificate by one for the same key, subject and names that is valid until
+// the given time.
+func (p PKI) Reissue(name, ca string, until time.Time) error {
+	template, key, err := p.load(name)
+	if err != nil {
+		return err
+	}
+	authority, signer, err := p.load(ca)
+	if err != nil {
+		return fmt.Errorf("cannot load the certificate authority %q: %w", ca, err)
+	}
+	template.NotBefore, template.NotAfter = authority.NotBefore, until
+	if template.SerialNumber, err = newSerial(); err != nil {
+		return err
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), signer)
+	if err != nil {
+		return err
+	}
+	if err := writePEM(p.Cert(name)+".new", "CERTIFICATE", certificate); err != nil {
+		return err
+	}
+	return os.Rename(p.Cert(name)+".new", p.Cert(name))
+}
+
 func (p PKI) ensure(name, ca string, template *x509.Certificate) error {
 	if p.holds(name, ca, template) {
 		return nil
@@ -101,11 +126,9 @@ func (p PKI) ensure(name, ca string, template *x509.Certificate) error {
 	if err != nil {
 		return err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
+	if template.SerialNumber, err = newSerial(); err != nil {
 		return err
 	}
-	template.SerialNumber = serial
 	template.NotBefore = time.Now().Add(-time.Minute)
 	template.NotAfter = time.Now().Add(validity)
 
@@ -175,6 +198,10 @@ func (p PKI) writeKey(name string, key *ecdsa.PrivateKey) error {
 		return err
 	}
 	return writePEM(p.Key(name), "EC PRIVATE KEY", der)
+}
+
+func newSerial() (*big.Int, error) {
+	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 }
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }

@@ -43,7 +43,7 @@ func (c *Cluster) loadPorts() error {
 		return err
 	}
 	if c.Ports == nil {
-		if c.Ports, err = freePorts(portNames()); err != nil {
+		if c.Ports, err = FreePorts(portNames()); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func (c *Cluster) loadPorts() error {
 // addPorts chooses ports for programs that there were not when the others were chosen.
 func (c *Cluster) addPorts() error {
 	missing := slices.DeleteFunc(portNames(), func(name string) bool { return c.Ports[name] != 0 })
-	added, err := freePorts(missing)
+	added, err := FreePorts(missing)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (c *Cluster) savePorts() error {
 // wanted and that nobody else has taken one since. While programs run, ports stay: what
 // the others were told of them cannot change.
 func (c *Cluster) claimPorts() error {
-	running := slices.DeleteFunc(ProgramNames(), func(name string) bool { return !c.process(name).Active() })
+	running := slices.DeleteFunc(ProgramNames(), func(name string) bool { return !c.Process(name).Active() })
 	wanted, err := portsFromEnvironment()
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (c *Cluster) claimPorts() error {
 				c.Ports[name], name, c.downCommand())
 		}
 		c.say("port %d of %s is taken, choosing others", c.Ports[name], name)
-		if c.Ports, err = freePorts(portNames()); err != nil {
+		if c.Ports, err = FreePorts(portNames()); err != nil {
 			return err
 		}
 		break
@@ -156,9 +156,9 @@ func portsFromEnvironment() (map[string]int, error) {
 // firstPort is the lowest port that is chosen.
 const firstPort = 20000
 
-// freePorts chooses a free port for each name, below those that the kernel gives to
+// FreePorts chooses a free port for each name, below those that the kernel gives to
 // outgoing connections: a program that was killed finds its port free again.
-func freePorts(names []string) (map[string]int, error) {
+func FreePorts(names []string) (map[string]int, error) {
 	limit := ephemeralStart()
 	ports := map[string]int{}
 	for _, name := range names {

@@ -61,7 +61,7 @@ func TestPortsAreKept(t *testing.T) {
 func TestTakenPort(t *testing.T) {
 	t.Setenv("NSINIT_DEV_PORT", "")
 	c := withPorts(t, t.TempDir())
-	if err := c.pki().EnsureCA("ca"); err != nil {
+	if err := c.PKI().EnsureCA("ca"); err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig, err := c.UserKubeconfig("alice")
@@ -104,13 +104,13 @@ func TestTakenPortWhileRunning(t *testing.T) {
 	if err := os.Symlink(devProgram(t), filepath.Join(c.BinDir, "dev")); err != nil {
 		t.Fatal(err)
 	}
-	etcd := c.process("etcd")
+	etcd := c.Process("etcd")
 	etcd.Args = []string{filepath.Join(c.BinDir, "sleep.sh")}
 	if err := etcd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = etcd.Kill(t.Context()) })
-	if c.process("etcd").Pid() == 0 {
+	if c.Process("etcd").Pid() == 0 {
 		t.Fatal("the program that stands for etcd does not run")
 	}
 	take(t, c, "etcd") // its own port is not taken by another
@@ -145,7 +145,7 @@ func TestPortsFromEnvironment(t *testing.T) {
 	// It wins over ports that were chosen before.
 	t.Setenv("NSINIT_DEV_PORT", "")
 	c := withPorts(t, t.TempDir())
-	row, err := freePorts([]string{"first"})
+	row, err := FreePorts([]string{"first"})
 	if err != nil {
 		t.Fatal(err)
 	}

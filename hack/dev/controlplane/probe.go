@@ -28,7 +28,7 @@ const (
 // policiesAct waits until the stamp and the guard are seen to do what they are for.
 func (c *Cluster) policiesAct(ctx context.Context) error {
 	return poll(ctx, startLimit, 200*time.Millisecond, func() error {
-		out, err := c.admin(ctx, "create", "namespace", "nsinit-dev-dry-run", "--dry-run=server",
+		out, err := c.Admin(ctx, "create", "namespace", "nsinit-dev-dry-run", "--dry-run=server",
 			"-o", `jsonpath={.metadata.labels.nsinit\.dev/initializing}`)
 		if err != nil {
 			return fmt.Errorf("the stamp does not act: %w", err)
@@ -36,7 +36,7 @@ func (c *Cluster) policiesAct(ctx context.Context) error {
 		if out != "true" {
 			return fmt.Errorf("the stamp does not act: a new namespace carries %q", out)
 		}
-		_, err = c.admin(ctx, "label", "namespace", "default", "nsinit.dev/initializing=true", "--dry-run=server", "--as", probeUser)
+		_, err = c.Admin(ctx, "label", "namespace", "default", "nsinit.dev/initializing=true", "--dry-run=server", "--as", probeUser)
 		if !refusedBy(err, "nsinit-guard") {
 			return fmt.Errorf("the guard does not act: %w", orOpen(err))
 		}
@@ -49,7 +49,7 @@ func (c *Cluster) policiesAct(ctx context.Context) error {
 // shows the gate, and the controller opens it: so it does not run meanwhile. Where it runs,
 // and the same kube-apiserver had the same gate closed before, there is nothing to see.
 func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
-	controller := c.process("nsinit-controller-manager")
+	controller := c.Process("nsinit-controller-manager")
 	gate, err := c.gateIdentity(ctx)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 		return err
 	}
 	if err := poll(ctx, startLimit, 200*time.Millisecond, func() error {
-		_, err := c.admin(ctx, "create", "configmap", "probe", "--namespace", namespace, "--dry-run=server", "--as", probeUser)
+		_, err := c.Admin(ctx, "create", "configmap", "probe", "--namespace", namespace, "--dry-run=server", "--as", probeUser)
 		if !refusedBy(err, "nsinit-gate") {
 			return fmt.Errorf("the gate does not act: %w", orOpen(err))
 		}
@@ -75,12 +75,12 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 		return err
 	}
 	if err := c.ensure(ctx, controller.Name, func() error {
-		_, err := c.admin(ctx, "get", "namespacelifecycles", namespace)
+		_, err := c.Admin(ctx, "get", "namespacelifecycles", namespace)
 		return err
 	}); err != nil {
 		return err
 	}
-	if _, err := c.admin(ctx, "delete", "namespaces", "--selector", probeSelector, "--wait=false"); err != nil {
+	if _, err := c.Admin(ctx, "delete", "namespaces", "--selector", probeSelector, "--wait=false"); err != nil {
 		return err
 	}
 	return os.WriteFile(c.path("gate.seen"), []byte(gate), 0o600)
@@ -88,12 +88,12 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 
 // gateIdentity tells one gate in one process of kube-apiserver from every other.
 func (c *Cluster) gateIdentity(ctx context.Context) (string, error) {
-	server := c.process("kube-apiserver")
+	server := c.Process("kube-apiserver")
 	started, err := os.Stat(server.pidFile())
 	if err != nil {
 		return "", err
 	}
-	objects, err := c.admin(ctx, "get", "validatingadmissionpolicy/nsinit-gate", "validatingadmissionpolicybinding/nsinit-gate",
+	objects, err := c.Admin(ctx, "get", "validatingadmissionpolicy/nsinit-gate", "validatingadmissionpolicybinding/nsinit-gate",
 		"-o", `jsonpath={range .items[*]}{.metadata.uid} {.metadata.generation}{"\n"}{end}`)
 	return fmt.Sprintf("kube-apiserver %d %d\n%s", server.Pid(), started.ModTime().UnixNano(), objects), err
 }

@@ -24,6 +24,10 @@ type Process struct {
 	Name    string
 	Program string
 	Args    []string
+	// Env is added to the environment of the dev program.
+	Env []string
+	// Bound says that the process is killed when the program that starts it ends.
+	Bound bool
 	// StateDir holds NAME.pid, NAME.log and the files of the supervisor.
 	StateDir string
 	// Dev is the path of the dev program, which runs the supervisor.
@@ -111,6 +115,15 @@ func (p *Process) Current() bool {
 		return false
 	}
 	return slices.Equal(commandLine(pid), append([]string{p.Program}, p.Args...))
+}
+
+// Signal sends a signal to the process, if it runs.
+func (p *Process) Signal(signal syscall.Signal) error {
+	pid := p.Pid()
+	if pid == 0 {
+		return fmt.Errorf("%s does not run", p.Name)
+	}
+	return p.signal(pid, p.isOurs, signal)
 }
 
 // signal sends a signal to a process, and to no other that got its pid meanwhile: the

@@ -21,8 +21,8 @@ func runPrograms() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "policy-population"}
 }
 
-// process returns a program of this control plane with its arguments, or nil.
-func (c *Cluster) process(name string) *Process {
+// Process returns a program of this control plane with its arguments, or nil.
+func (c *Cluster) Process(name string) *Process {
 	arguments := map[string]func() []string{
 		"etcd":                      c.etcdArgs,
 		"kube-apiserver":            c.kubeAPIServerArgs,
@@ -54,7 +54,7 @@ func flags(pairs ...string) []string {
 func (c *Cluster) port(name string) string { return fmt.Sprint(c.Ports[name]) }
 
 func (c *Cluster) etcdArgs() []string {
-	pki := c.pki()
+	pki := c.PKI()
 	return flags(
 		"name", "dev",
 		"data-dir", c.path("etcd"),
@@ -76,7 +76,7 @@ func (c *Cluster) etcdArgs() []string {
 }
 
 func (c *Cluster) kubeAPIServerArgs() []string {
-	pki := c.pki()
+	pki := c.PKI()
 	return flags(
 		"bind-address", "127.0.0.1",
 		"advertise-address", "127.0.0.1",
@@ -107,7 +107,7 @@ func (c *Cluster) kubeAPIServerArgs() []string {
 }
 
 func (c *Cluster) kubeControllerManagerArgs() []string {
-	pki := c.pki()
+	pki := c.PKI()
 	kubeconfig := c.path("kube-controller-manager.kubeconfig")
 	return flags(
 		"bind-address", "127.0.0.1",
@@ -123,7 +123,7 @@ func (c *Cluster) kubeControllerManagerArgs() []string {
 }
 
 func (c *Cluster) nsinitAPIServerArgs() []string {
-	pki := c.pki()
+	pki := c.PKI()
 	return append(flags(
 		"bind-address", "127.0.0.1",
 		"secure-port", c.port("nsinit-apiserver"),
@@ -135,7 +135,7 @@ func (c *Cluster) nsinitAPIServerArgs() []string {
 }
 
 func (c *Cluster) nsinitControllerManagerArgs() []string {
-	pki := c.pki()
+	pki := c.PKI()
 	return append(flags(
 		"namespace-termination", fmt.Sprint(c.Bare),
 		"bind-address", "127.0.0.1",
@@ -166,7 +166,7 @@ func (c *Cluster) logStoreDir() string {
 }
 
 func (c *Cluster) logStoreArgs() []string {
-	pki := c.pki()
+	pki := c.PKI()
 	return flags(
 		"data-dir", c.logStoreDir(),
 		"listen", fmt.Sprintf("localhost:%d", c.Ports["logstore"]),

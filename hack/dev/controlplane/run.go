@@ -33,7 +33,7 @@ func (c *Cluster) Run(ctx context.Context) (err error) {
 		return interrupted(ctx, err)
 	}
 	for _, manifest := range []string{"policy-population.yaml", "tenants.yaml"} {
-		if _, err := c.admin(ctx, "apply", "--server-side", "-f", filepath.Join(c.Root, "artifacts", "examples", manifest)); err != nil {
+		if _, err := c.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(c.Root, "artifacts", "examples", manifest)); err != nil {
 			return interrupted(ctx, err)
 		}
 	}
@@ -92,7 +92,7 @@ func (c *Cluster) watch(ctx context.Context) error {
 		}
 		active := false
 		for _, name := range runPrograms() {
-			process := c.process(name)
+			process := c.Process(name)
 			restarts := process.Restarts()
 			for _, line := range restarts[slices.Index(restarts, last[name])+1:] {
 				c.say("%s; its log is %s", line, process.LogFile())

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -101,14 +102,20 @@ func (p *Process) startSupervisor() (decided func() bool, err error) {
 	}
 	defer log.Close()
 	command := exec.Command(p.Dev, p.supervisorArgs()...)
+	command.Env = append(os.Environ(), p.Env...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if p.Bound {
+		if _, err := command.StdinPipe(); err != nil {
+			return nil, err
+		}
+	}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the supervisor of %s: %w", p.Name, err)
 	}
 	pid := command.Process.Pid
 	ended := make(chan struct{})
-	go func() { _ = command.Wait(); close(ended) }() // no zombie while this command lives
+	go func() { _ = command.Wait(); close(ended) }() // no zombie, and the pipe stays open, while this command lives
 	return func() bool {
 		select {
 		case <-ended:
@@ -225,6 +232,12 @@ func Supervise(args []string) error {
 	}
 	if err := writePid(p.supervisorFile(), os.Getpid()); err != nil {
 		return err
+	}
+	if stdin, err := os.Stdin.Stat(); err == nil && stdin.Mode()&os.ModeNamedPipe != 0 {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(0) // whoever started this has ended; the kernel kills the program
+		}()
 	}
 	runtime.LockOSThread() // the kernel kills the program when this thread ends
 	delay := firstDelay

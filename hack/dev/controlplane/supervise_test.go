@@ -9,7 +9,9 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,16 +23,29 @@ import (
 // forever is a script that ends with a signal only.
 const forever = "while :; do /bin/sleep 1; done"
 
+// startBound is the command by which this program starts a bound process, and waits until its
+// standard input is closed.
+const startBound = "start-bound"
+
 // TestMain is also the dev program, which the tests start as a supervisor.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == SuperviseCommand {
-		if err := Supervise(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	var err error
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == SuperviseCommand:
+		err = Supervise(os.Args[2:])
+	case len(os.Args) > 2 && os.Args[1] == startBound:
+		p := &Process{Name: "sh", Program: "/bin/sh", Args: os.Args[3:], StateDir: os.Args[2], Dev: os.Args[0], Bound: true}
+		if err = p.Start(); err == nil {
+			_, err = io.Copy(io.Discard, os.Stdin)
 		}
-		os.Exit(0)
+	default:
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 func devProgram(t *testing.T) string {
@@ -200,4 +215,26 @@ func TestConcurrentStarts(t *testing.T) {
 		t.Errorf("it ran %q", runs())
 	}
 	nothingLeft(t, p)
+}
+
+// TestBound: a bound process is killed when the program that started it ends.
+func TestBound(t *testing.T) {
+	p := script(t, t.TempDir(), forever)
+	starter := exec.Command(p.Dev, append([]string{startBound, p.StateDir}, p.Args...)...)
+	stdin, err := starter.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := starter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it runs", func() bool { return p.Pid() != 0 })
+	pid := p.Pid()
+	if err := stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := starter.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has ended", func() bool { return !p.isOurs(pid) && !p.Supervised() })
 }

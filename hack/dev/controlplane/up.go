@@ -67,7 +67,7 @@ func (c *Cluster) up(ctx context.Context, build func(context.Context) error, sta
 	if err := c.claimPorts(); err != nil {
 		return err
 	}
-	if err := c.identities(); err != nil {
+	if err := c.Identities(); err != nil {
 		return err
 	}
 	for _, start := range starts {
@@ -78,9 +78,9 @@ func (c *Cluster) up(ctx context.Context, build func(context.Context) error, sta
 	return nil
 }
 
-// identities makes every certificate and kubeconfig.
-func (c *Cluster) identities() error {
-	pki := c.pki()
+// Identities makes every certificate and kubeconfig.
+func (c *Cluster) Identities() error {
+	pki := c.PKI()
 	systemAccount := func(name string) error {
 		return c.ensureKubeconfig(name, "system:serviceaccount:nsinit-system:"+name,
 			"system:serviceaccounts", "system:serviceaccounts:nsinit-system")
@@ -119,7 +119,7 @@ const maxRestarts = 3
 // ensure starts a program and waits until a check succeeds. One that runs an older build
 // or other arguments is restarted, and one that waits for its restart is started at once.
 func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) error {
-	process := c.process(name)
+	process := c.Process(name)
 	if !process.Current() {
 		if process.Pid() != 0 {
 			c.say("restarting %s: it has changed", name)
@@ -154,7 +154,7 @@ func (c *Cluster) kubernetes(ctx context.Context) error {
 		return err
 	}
 	if err := c.ensure(ctx, "kube-apiserver", func() error {
-		_, err := c.admin(ctx, "get", "--raw", "/readyz")
+		_, err := c.Admin(ctx, "get", "--raw", "/readyz")
 		return err
 	}); err != nil {
 		return err
@@ -163,14 +163,14 @@ func (c *Cluster) kubernetes(ctx context.Context) error {
 		return nil
 	}
 	return c.ensure(ctx, "kube-controller-manager", func() error {
-		_, err := c.admin(ctx, "get", "serviceaccount", "default", "--namespace=default")
+		_, err := c.Admin(ctx, "get", "serviceaccount", "default", "--namespace=default")
 		return err
 	})
 }
 
 // etcdHealthy asks etcd as its clients do.
 func (c *Cluster) etcdHealthy(ctx context.Context) error {
-	pair, err := tls.LoadX509KeyPair(c.pki().Cert("etcd"), c.pki().Key("etcd"))
+	pair, err := tls.LoadX509KeyPair(c.PKI().Cert("etcd"), c.PKI().Key("etcd"))
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (c *Cluster) etcdHealthy(ctx context.Context) error {
 
 // get asks a program that is not behind kube-apiserver, whose certificate is of one of the authorities here.
 func (c *Cluster) get(ctx context.Context, address, authority string, certificates []tls.Certificate, user *url.Userinfo) ([]byte, error) {
-	ca, err := os.ReadFile(c.pki().Cert(authority))
+	ca, err := os.ReadFile(c.PKI().Cert(authority))
 	if err != nil {
 		return nil, err
 	}
@@ -207,56 +207,69 @@ func (c *Cluster) get(ctx context.Context, address, authority string, certificat
 // nsinit installs and starts nsinit. The controller comes last, so that the gate can be
 // seen closed before anything opens it.
 func (c *Cluster) nsinit(ctx context.Context) error {
-	if err := c.writeOverlays(); err != nil {
+	if err := c.ApplyBase(ctx); err != nil {
 		return err
 	}
-	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("manifests")); err != nil {
-		return err
-	}
-	if c.Bare {
-		if _, err := c.admin(ctx, "apply", "--server-side", "-f", filepath.Join(c.Root, "artifacts", "deploy", "namespace-termination.yaml")); err != nil {
-			return err
-		}
-	}
-	if err := c.ensure(ctx, "nsinit-apiserver", func() error {
-		out, err := c.admin(ctx, "get", "apiservice", "v1alpha1.nsinit.dev",
-			"-o", `jsonpath={.status.conditions[?(@.type=="Available")].status} {.status.conditions[?(@.type=="Available")].message}`)
-		if err == nil && !strings.HasPrefix(out, "True") {
-			err = fmt.Errorf("APIService v1alpha1.nsinit.dev is not available: %s", strings.TrimSpace(out))
-		}
-		if err == nil {
-			_, err = c.admin(ctx, "get", "namespacelifecycles")
-		}
-		return err
-	}); err != nil {
+	if err := c.ensure(ctx, "nsinit-apiserver", func() error { return c.Served(ctx) }); err != nil {
 		return err
 	}
 	// Without the webhook, in front of which clients would wait, the gate itself is seen.
-	if _, err := c.admin(ctx, "delete", "--ignore-not-found", "-k", c.earlyWrites()); err != nil {
+	if _, err := c.Admin(ctx, "delete", "--ignore-not-found", "-k", c.earlyWrites()); err != nil {
 		return err
 	}
-	if _, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("policies")); err != nil {
-		return err
-	}
-	c.say("waiting for the policies to be in force")
-	if err := c.policiesAct(ctx); err != nil {
+	if err := c.ApplyPolicies(ctx); err != nil {
 		return err
 	}
 	return c.gateActsAndOpens(ctx)
+}
+
+// ApplyBase applies the manifests of nsinit without its policies and programs.
+func (c *Cluster) ApplyBase(ctx context.Context) error {
+	if err := c.writeOverlays(); err != nil {
+		return err
+	}
+	if _, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("manifests")); err != nil || !c.Bare {
+		return err
+	}
+	_, err := c.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(c.Root, "artifacts", "deploy", "namespace-termination.yaml"))
+	return err
+}
+
+// ApplyPolicies applies the policies, and waits until the stamp and the guard act.
+func (c *Cluster) ApplyPolicies(ctx context.Context) error {
+	if _, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("policies")); err != nil {
+		return err
+	}
+	c.say("waiting for the policies to be in force")
+	return c.policiesAct(ctx)
+}
+
+// Served returns an error until the API of nsinit is available through kube-apiserver.
+func (c *Cluster) Served(ctx context.Context) error {
+	out, err := c.Admin(ctx, "get", "apiservice", "v1alpha1.nsinit.dev",
+		"-o", `jsonpath={.status.conditions[?(@.type=="Available")].status} {.status.conditions[?(@.type=="Available")].message}`)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(out, "True") {
+		return fmt.Errorf("APIService v1alpha1.nsinit.dev is not available: %s", strings.TrimSpace(out))
+	}
+	_, err = c.Admin(ctx, "get", "namespacelifecycles")
+	return err
 }
 
 func (c *Cluster) earlyWrites() string { return filepath.Join(c.Root, "artifacts", "early-writes") }
 
 // AskToRetry installs the webhook that asks those who write too early to try again.
 func (c *Cluster) AskToRetry(ctx context.Context) error {
-	_, err := c.admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.earlyWrites())
+	_, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.earlyWrites())
 	return err
 }
 
 // writeOverlays writes the kustomizations of this control plane: the base, reached on loopback,
 // and the policies.
 func (c *Cluster) writeOverlays() error {
-	ca, err := os.ReadFile(c.pki().Cert("nsinit-ca"))
+	ca, err := os.ReadFile(c.PKI().Cert("nsinit-ca"))
 	if err != nil {
 		return err
 	}
