@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -23,11 +24,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/test/faults/campaign"
 	"github.com/nsinit/nsinit/test/faults/check"
+	"github.com/nsinit/nsinit/test/faults/cluster"
+	"github.com/nsinit/nsinit/test/faults/fault"
 	"github.com/nsinit/nsinit/test/faults/history"
 	"github.com/nsinit/nsinit/test/faults/topology"
 	"github.com/nsinit/nsinit/test/faults/traffic"
@@ -38,6 +40,7 @@ const usage = `usage: faults COMMAND [FLAGS]
   run      run the campaign, or go on with one that was interrupted
   slice    inject a few faults, for make test
   check    judge stored histories again
+  report   write docs/reliability.md from what run has reached
   list     list the faults
 `
 
@@ -60,6 +63,13 @@ func run(ctx context.Context, args []string) error {
 		return runCampaign(ctx, args[0] == "slice", args[1:])
 	case "check":
 		return runCheck(args[1:])
+	case "list":
+		for _, f := range fault.All() {
+			fmt.Println(f.Name)
+		}
+		return nil
+	case "report":
+		return runReport(args[1:])
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return fmt.Errorf("unknown command %q", args[0])
@@ -79,6 +89,8 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	flags.BoolVar(&options.StopAtViolation, "stop-at-violation", false, "end with the first violation")
 	only := flags.String("only", "", "a regular expression for the names of faults")
 	plane := flags.String("plane", filepath.Join(os.TempDir(), "nsinit-faults"), "the state directory of the control plane, whose path must be short")
+	binDir := flags.String("bin-dir", "", "programs to use instead of those in _output/bin, such as a build with failpoints")
+	small := flags.Bool("small", false, "run one of each program")
 	verbose := flags.Bool("v", false, "show what initializers log")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -96,35 +108,14 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	if commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
 		options.Commit = strings.TrimSpace(string(commit))
 	}
-	options.Start = func(ctx context.Context) (campaign.Plane, error) {
-		single, err := topology.StartSingle(ctx, *plane)
-		if err != nil {
-			return nil, err
-		}
-		if err := install(ctx, single.Servers()[0]); err != nil {
-			return nil, errors.Join(err, single.Down(context.WithoutCancel(ctx)))
-		}
-		return single, nil
+	planeOptions := cluster.Options{Topology: cluster.Full(), Dir: *plane, BinDir: *binDir}
+	if slice || *small {
+		planeOptions.Topology = cluster.Small()
 	}
+	planeOptions.Volume = !slice && os.Geteuid() == 0
+	options.Start = func(ctx context.Context) (campaign.Plane, error) { return topology.Start(ctx, planeOptions) }
 	_ = slice
 	return campaign.Run(ctx, options)
-}
-
-// install tries until nsinit-apiserver serves.
-func install(ctx context.Context, config *rest.Config) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		err := traffic.Install(ctx, config)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(time.Second):
-		}
-	}
 }
 
 func runCheck(args []string) error {
@@ -162,4 +153,25 @@ func runCheck(args []string) error {
 		return fmt.Errorf("%d violations", violations)
 	}
 	return nil
+}
+
+func runReport(args []string) error {
+	flags := flag.NewFlagSet("report", flag.ContinueOnError)
+	dir := flags.String("dir", filepath.Join("_output", "faults"), "where the state is kept")
+	output := flags.String("output", filepath.Join("docs", "reliability.md"), "the file to write")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	state, err := campaign.Load(*dir)
+	if err != nil {
+		return err
+	}
+	if state.Rounds == 0 {
+		return fmt.Errorf("nothing was reached in %s: run the campaign first", *dir)
+	}
+	var text bytes.Buffer
+	if err := state.Report(&text); err != nil {
+		return err
+	}
+	return os.WriteFile(*output, text.Bytes(), 0o644) //nolint:gosec // documentation
 }

@@ -33,8 +33,10 @@ type Options struct {
 	Injections, PerRound int
 	Slots                int
 	Rate                 float64
-	Recreate             bool
-	PlanDelay            time.Duration
+	// Recreate lets tenants use names again, but for faults that expose it. StrictNameReuse says that the
+	// component is installed, so that they may then, too.
+	Recreate, StrictNameReuse bool
+	PlanDelay                 time.Duration
 	// Commit is what is tested.
 	Commit string
 	// StopAtViolation ends the campaign with the first round that finds a violation.
@@ -45,6 +47,10 @@ type Options struct {
 type Plane interface {
 	fault.Topology
 	Down(ctx context.Context) error
+	// Heal makes everything run again.
+	Heal(ctx context.Context) error
+	// Logs returns the last lines of what the programs logged.
+	Logs(lines int) string
 }
 
 // maxErrors is how many rounds of one fault may fail before it is left out.
@@ -144,10 +150,14 @@ func (r *runner) round(ctx context.Context, f *fault.Fault) error {
 	r.state.Rounds++
 	round := &Round{
 		Fault: f, Injections: min(r.PerRound, r.Injections-result.Injections), Number: r.state.Rounds,
-		Slots: r.Slots, Rate: r.Rate, Recreate: r.Recreate, PlanDelay: r.PlanDelay,
+		Slots: r.Slots, Rate: r.Rate, Recreate: r.Recreate && !f.NameReuse || r.StrictNameReuse, PlanDelay: r.PlanDelay,
 	}
 	began := time.Now()
-	outcome, err := round.Run(ctx, r.plane)
+	err := r.plane.Heal(ctx)
+	var outcome *Outcome
+	if err == nil {
+		outcome, err = round.Run(ctx, r.plane)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err() // it is made again
 	}
@@ -155,7 +165,8 @@ func (r *runner) round(ctx context.Context, f *fault.Fault) error {
 	if err != nil {
 		result.Errors = append(result.Errors, fmt.Sprintf("round %d: %v", round.Number, err))
 		fmt.Printf("round %d, %s: NOT JUDGED: %v\n", round.Number, f.Name, err)
-		return errors.Join(r.state.Save(r.Dir), r.down(ctx))
+		logs := filepath.Join(r.Dir, fmt.Sprintf("round-%04d.log", round.Number))
+		return errors.Join(os.WriteFile(logs, []byte(r.plane.Logs(200)), 0o600), r.state.Save(r.Dir), r.down(ctx))
 	}
 	result.Rounds++
 	result.Injections += outcome.Injections

@@ -49,8 +49,6 @@ type Round struct {
 	Recreate bool
 	// PlanDelay is that of the check.
 	PlanDelay time.Duration
-	// Say prints progress.
-	Say func(format string, args ...any)
 }
 
 // Outcome is what a round came to.
@@ -116,8 +114,7 @@ func (r *running) follow(ctx context.Context) error {
 		}
 		r.clients[store] = client
 		r.watches.Go(func() {
-			// From the first revision where that is possible: a replaced store, a new control plane.
-			_ = r.recorder.Follow(ctx, store, client, false) // CatchUp returns its error
+			_ = r.recorder.Follow(ctx, store, client) // CatchUp returns its error
 		})
 	}
 	return nil

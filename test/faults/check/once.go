@@ -119,17 +119,21 @@ func (v *View) acted(n *Incarnation, results map[string]*result, add func(string
 
 // cleanedUp judges the removal of a namespace.
 func (v *View) cleanedUp(n *Incarnation, results map[string]*result, add func(string, []int64, ...any)) {
+	lifecycles := v.Lifecycles[n.UID]
+	if len(lifecycles) == 0 {
+		return
+	}
+	// The last one counts: what was in a storage that was lost is not known any more.
+	last := slices.MaxFunc(lifecycles, func(a, b []history.Event) int { return int(a[0].Seen - b[0].Seen) })
 	removed := n.Last()
-	for _, versions := range v.Lifecycles[n.UID] {
-		for _, planned := range versions[0].Object.Lifecycle.Spec.Plan {
-			if !planned.Finalizer || results[planned.Name] == nil {
-				continue
-			}
-			if !slices.ContainsFunc(v.Operations, func(o history.Operation) bool {
-				return o.Verb == history.VerbCleanup && o.Client == planned.Name && o.NamespaceUID == n.UID && o.Outcome == history.Acknowledged && o.Start < removed.Seen
-			}) {
-				add("the namespace was removed although participant %q acted for it and did not clean up", []int64{removed.Revision}, planned.Name)
-			}
+	for _, planned := range last[0].Object.Lifecycle.Spec.Plan {
+		if !planned.Finalizer || results[planned.Name] == nil {
+			continue
+		}
+		if !slices.ContainsFunc(v.Operations, func(o history.Operation) bool {
+			return o.Verb == history.VerbCleanup && o.Client == planned.Name && o.NamespaceUID == n.UID && o.Outcome == history.Acknowledged && o.Start < removed.Seen
+		}) {
+			add("the namespace was removed although participant %q acted for it and did not clean up", []int64{removed.Revision}, planned.Name)
 		}
 	}
 }

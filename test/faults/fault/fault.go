@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"time"
 
@@ -50,7 +51,7 @@ type Link interface {
 	Delay(time.Duration)
 	Drop()
 	Cut()
-	Heal()
+	Heal() error
 }
 
 // Env is what a fault works with.
@@ -89,36 +90,61 @@ const adminTimeout = 15 * time.Second
 // Fault is one line of the table.
 type Fault struct {
 	Name string
-	// Programs and Links are what it needs.
-	Programs, Links []string
-	// Capability names what else the topology has to have, if anything: see Can.
-	Capability string
+	// Programs are the kinds of programs, and Links the links, that it needs.
+	Programs []string
+	Links    []*regexp.Regexp
+	// Capability is what else the topology has to have, if anything.
+	Capability Capability
+	// NameReuse says that the fault exposes what docs/security.md says of names that are used again:
+	// without the component strict-name-reuse, tenants do not use names again meanwhile.
+	NameReuse bool
 	// Hold is how long the fault lasts, and Rest the time to the next one.
 	Hold, Rest time.Duration
 	// Inject returns what heals the fault. Where it returns an error, nothing was injected.
 	Inject func(ctx context.Context, e *Env) (heal func(ctx context.Context) error, err error)
 }
 
-// LoseStorage is the capability to replace the storage of nsinit by an empty one.
-const LoseStorage = "lose storage"
+// Capability is something that not every topology has.
+type Capability string
+
+const (
+	// StorageLoss: see LosesStorage.
+	StorageLoss Capability = "storage loss"
+	// Volumes: see HasVolume.
+	Volumes Capability = "volumes"
+	// Certificates: see HasCertificates.
+	Certificates Capability = "certificates"
+	// SkewClock: the programs are built with failpoints.
+	SkewClock Capability = "skewed clocks"
+)
 
 // Can says whether a topology has what the fault needs.
 func (f *Fault) Can(topology Topology) bool {
-	for _, program := range f.Programs {
-		if !slices.Contains(topology.Programs(), program) {
+	for _, kind := range f.Programs {
+		if len(replicas(topology, kind)) == 0 {
 			return false
 		}
 	}
 	for _, link := range f.Links {
-		if !slices.Contains(topology.Links(), link) {
+		if !slices.ContainsFunc(topology.Links(), link.MatchString) {
 			return false
 		}
 	}
 	if f.Capability == "" {
 		return true
 	}
-	capable, ok := topology.(interface{ Can(capability string) bool })
+	capable, ok := topology.(interface {
+		Can(capability Capability) bool
+	})
 	return ok && capable.Can(f.Capability)
+}
+
+// Title is the name of the fault in the report.
+func (f *Fault) Title() string {
+	if f.NameReuse {
+		return f.Name + " \\*"
+	}
+	return f.Name
 }
 
 // Find returns a fault of the table by its name.
@@ -133,5 +159,5 @@ func Find(name string) (*Fault, error) {
 
 // All returns the table.
 func All() []Fault {
-	return slices.Concat(processFaults(), linkFaults(), storageFaults(), admissionFaults(), objectFaults())
+	return slices.Concat(processFaults(), linkFaults(), storageFaults(), hostFaults(), admissionFaults(), objectFaults())
 }

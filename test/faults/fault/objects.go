@@ -80,7 +80,7 @@ func webhook(ctx context.Context, e *Env, mutating, hanging bool) (healer, error
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		err := retry(ctx, func(ctx context.Context) error {
+		err := Retry(ctx, func(ctx context.Context) error {
 			return errors.Join(
 				ignoreNotFound(client.MutatingWebhookConfigurations().Delete(ctx, webhookName, metav1.DeleteOptions{})),
 				ignoreNotFound(client.ValidatingWebhookConfigurations().Delete(ctx, webhookName, metav1.DeleteOptions{})))
@@ -97,8 +97,8 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// retry calls a function until it succeeds, for a minute.
-func retry(ctx context.Context, f func(context.Context) error) error {
+// Retry calls a function until it succeeds, for a minute.
+func Retry(ctx context.Context, f func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = f(ctx)
@@ -136,7 +136,7 @@ func deleteConfigMap(name string) func(context.Context, *Env) (healer, error) {
 			return nil, err
 		}
 		return func(ctx context.Context) error {
-			return retry(ctx, func(ctx context.Context) error {
+			return Retry(ctx, func(ctx context.Context) error {
 				_, err := client.Create(ctx, &corev1.ConfigMap{
 					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: stored.Labels, Annotations: stored.Annotations}, Data: stored.Data,
 				}, metav1.CreateOptions{})
@@ -171,7 +171,7 @@ func flap(ctx context.Context, e *Env) (healer, error) {
 		}
 	}
 	return func(ctx context.Context) error {
-		return retry(ctx, func(ctx context.Context) error {
+		return Retry(ctx, func(ctx context.Context) error {
 			return ignoreNotFound(client.Delete(ctx, name, metav1.DeleteOptions{}))
 		})
 	}, nil

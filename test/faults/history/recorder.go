@@ -30,6 +30,8 @@ type progress struct {
 	epoch    int
 	revision int64
 	err      error
+	// replaced is closed when the store is replaced.
+	replaced chan struct{}
 }
 
 // NewRecorder returns a Recorder whose history begins now.
@@ -90,17 +92,19 @@ func (r *Recorder) add(store Store, revision int64, events ...Event) {
 func (r *Recorder) progress(store Store) *progress {
 	p, ok := r.stores[store]
 	if !ok {
-		p = &progress{}
+		p = &progress{replaced: make(chan struct{})}
 		r.stores[store] = p
 	}
 	return p
 }
 
-// Replaced notes that a store was replaced by an empty one. The watch must be started again.
+// Replaced notes that a store was replaced by an empty one. Follow goes on with its first revision.
 func (r *Recorder) Replaced(store Store) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.progress(store)
 	p.epoch++
 	p.revision = 0
+	close(p.replaced)
+	p.replaced = make(chan struct{})
 }

@@ -24,29 +24,36 @@ const first = "\x00"
 // retryInterval is the time between two tries to reach an etcd.
 const retryInterval = 200 * time.Millisecond
 
-// Follow records every change of a store until the context ends. With all, it begins with the
-// store's first revision, if that is still there; otherwise with the keys that there are now.
-// It ends with an error when changes were lost, because then the history proves nothing.
-func (r *Recorder) Follow(ctx context.Context, store Store, client *clientv3.Client, all bool) error {
-	next := int64(1)
-	if !all {
-		var err error
-		if next, err = r.initial(ctx, store, client); err != nil {
-			return err
-		}
+// Follow records every change of a store until the context ends: of one that was replaced from the
+// first revision on, and otherwise from the keys on that there are now. It ends with an error when
+// changes were lost, because then the history proves nothing.
+func (r *Recorder) Follow(ctx context.Context, store Store, client *clientv3.Client) error {
+	next, err := r.initial(ctx, store, client)
+	if err != nil {
+		return err
 	}
 	for ctx.Err() == nil {
-		err := r.watch(ctx, store, client, &next)
-		if errors.Is(err, rpctypes.ErrCompacted) && all {
-			next, err = r.initial(ctx, store, client)
-		}
-		all = false
-		if ctx.Err() == nil && (errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, rpctypes.ErrFutureRev)) {
-			return r.failed(store, fmt.Errorf("changes of the %s store after revision %d were lost: %w", store, next-1, err))
-		}
+		r.mu.Lock()
+		replaced := r.progress(store).replaced
+		r.mu.Unlock()
+		watching, cancel := context.WithCancel(ctx)
+		go func() {
+			select {
+			case <-replaced:
+				cancel()
+			case <-watching.Done():
+			}
+		}()
+		err := r.watch(watching, store, client, &next)
+		cancel()
 		select {
 		case <-ctx.Done():
+		case <-replaced:
+			next = 1
 		case <-time.After(retryInterval):
+			if errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, rpctypes.ErrFutureRev) {
+				return r.failed(store, fmt.Errorf("changes of the %s store after revision %d were lost: %w", store, next-1, err))
+			}
 		}
 	}
 	return nil

@@ -4,5 +4,5 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package topology makes the control planes that a campaign runs on usable for its faults.
+// Package topology makes the control planes of package cluster usable for the faults of a campaign.
 package topology
