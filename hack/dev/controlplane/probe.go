@@ -48,6 +48,7 @@ func (c *Cluster) policiesAct(ctx context.Context) error {
 // controller, and sees that it takes care of that namespace. Nothing but a closed namespace
 // shows the gate, and the controller opens it: so it does not run meanwhile. Where it runs,
 // and the same kube-apiserver had the same gate closed before, there is nothing to see.
+// nsinit-gate-namesakes is created before nsinit-gate, so it is in force by then.
 func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 	controller := c.Process("nsinit-controller-manager")
 	gate, err := c.gateIdentity(ctx)
@@ -94,6 +95,7 @@ func (c *Cluster) gateIdentity(ctx context.Context) (string, error) {
 		return "", err
 	}
 	objects, err := c.Admin(ctx, "get", "validatingadmissionpolicy/nsinit-gate", "validatingadmissionpolicybinding/nsinit-gate",
+		"validatingadmissionpolicy/nsinit-gate-namesakes", "validatingadmissionpolicybinding/nsinit-gate-namesakes",
 		"-o", `jsonpath={range .items[*]}{.metadata.uid} {.metadata.generation}{"\n"}{end}`)
 	return fmt.Sprintf("kube-apiserver %d %d\n%s", server.Pid(), started.ModTime().UnixNano(), objects), err
 }
