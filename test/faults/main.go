@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -90,10 +91,18 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	only := flags.String("only", "", "a regular expression for the names of faults")
 	plane := flags.String("plane", filepath.Join(os.TempDir(), "nsinit-faults"), "the state directory of the control plane, whose path must be short")
 	binDir := flags.String("bin-dir", "", "programs to use instead of those in _output/bin, such as a build with failpoints")
+	failpoints := flags.Bool("failpoints", false, "the programs in --bin-dir are built with failpoints")
 	small := flags.Bool("small", false, "run one of each program")
 	verbose := flags.Bool("v", false, "show what initializers log")
+	if slice {
+		options.Dir = filepath.Join(options.Dir, "slice")
+	}
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if slice {
+		options.Injections = len(sliceOf(fault.All(), nil))
+		options.PerRound = options.Injections
 	}
 	if !*verbose {
 		klog.SetLogger(logr.Discard())
@@ -113,9 +122,20 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 		planeOptions.Topology = cluster.Small()
 	}
 	planeOptions.Volume = !slice && os.Geteuid() == 0
-	options.Start = func(ctx context.Context) (campaign.Plane, error) { return topology.Start(ctx, planeOptions) }
-	_ = slice
+	options.Start = func(ctx context.Context) (campaign.Plane, error) { return topology.Start(ctx, planeOptions, *failpoints) }
+	if slice {
+		return campaign.Slice(ctx, options, sliceOf(fault.All(), options.Only))
+	}
 	return campaign.Run(ctx, options)
+}
+
+// sliceOf returns the faults of the slice: some of each kind, that recover quickly.
+func sliceOf(all []fault.Fault, only *regexp.Regexp) []fault.Fault {
+	if only == nil {
+		only = regexp.MustCompile(`^(kill -9|SIGSTOP) nsinit-(apiserver|controller-manager)$|^kill -9 (etcd|policy-population)$|^restart of kube-apiserver$` +
+			`|^(aggregator|controller|initializer) to .* (cut|dropped)$|webhook after the gate$|^deleted exemptions|^namespace deleted at step|^flapping`)
+	}
+	return slices.DeleteFunc(all, func(f fault.Fault) bool { return !only.MatchString(f.Name) })
 }
 
 func runCheck(args []string) error {

@@ -235,7 +235,25 @@ func (r *runner) conclusion(faults []fault.Fault) error {
 	return errors.Join(errs...)
 }
 
-// Recheck judges a stored history again.
+// Slice runs one round of several faults, each at least once, and returns an error when it finds a
+// violation. It goes on with nothing, and leaves a history only then.
+func Slice(ctx context.Context, options Options, faults []fault.Fault) (err error) {
+	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
+		return err
+	}
+	r := &runner{Options: options, state: &State{Began: time.Now(), Results: map[string]*Result{}}}
+	if err := r.up(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.down(ctx)) }()
+	mixed := fault.Mixed(faults, r.plane)
+	if err := r.round(ctx, &mixed); err != nil {
+		return err
+	}
+	return r.conclusion([]fault.Fault{mixed})
+}
+
+// Recheck returns the options by which a stored history is judged again.
 func Recheck(options check.Options) check.Options {
 	options.ReasonDelay = reasonDelay
 	return options

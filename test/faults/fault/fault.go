@@ -139,6 +139,30 @@ func (f *Fault) Can(topology Topology) bool {
 	return ok && capable.Can(f.Capability)
 }
 
+// Mixed returns a fault that is one of those that a topology can have after the other.
+func Mixed(faults []Fault, topology Topology) Fault {
+	faults = slices.DeleteFunc(slices.Clone(faults), func(f Fault) bool { return !f.Can(topology) })
+	next := 0
+	return Fault{Name: "several faults", Inject: func(ctx context.Context, e *Env) (healer, error) {
+		f := faults[next%len(faults)]
+		next++
+		heal, err := f.Inject(ctx, e)
+		if err != nil {
+			return heal, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		return func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+			case <-time.After(f.Hold):
+			}
+			if err := heal(ctx); err != nil {
+				return fmt.Errorf("%s: %w", f.Name, err)
+			}
+			return nil
+		}, nil
+	}}
+}
+
 // Title is the name of the fault in the report.
 func (f *Fault) Title() string {
 	if f.NameReuse {

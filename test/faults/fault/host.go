@@ -36,6 +36,10 @@ type (
 		ExpireCertificate(ctx context.Context, program string) error
 		RenewCertificate(ctx context.Context, program string) error
 	}
+	// SkewsClocks sets the clock of a program of nsinit forward or back. Zero ends that.
+	SkewsClocks interface {
+		SkewClock(ctx context.Context, program string, offset time.Duration) error
+	}
 	// HasEtcdLeader knows which member of nsinit's etcd leads.
 	HasEtcdLeader interface {
 		NsinitEtcdLeader(ctx context.Context) (string, error)
@@ -94,7 +98,27 @@ func hostFaults() []Fault {
 		{Name: "storage of nsinit lost", Capability: StorageLoss, Hold: 3 * time.Second, Rest: 3 * time.Second, Inject: loseStorage},
 		{Name: "full volume", Capability: Volumes, Hold: 3 * time.Second, Rest: 2 * time.Second, Inject: fillVolume},
 		{Name: "expired certificate", Capability: Certificates, Programs: []string{nsinitAPI}, Hold: 2 * time.Second, Rest: time.Second, Inject: expire},
+		{Name: "clock skew", Capability: SkewClock, Hold: 2 * time.Second, Rest: 500 * time.Millisecond, Inject: skewClock},
 	}
+}
+
+// skewClock sets the clock of one program of nsinit 90 seconds forward or back.
+func skewClock(ctx context.Context, e *Env) (healer, error) {
+	topology, ok := e.Topology.(SkewsClocks)
+	if !ok {
+		return nil, errors.New("clocks cannot be set")
+	}
+	chosen, err := e.anyOf([]string{nsinitAPI, nsinitCM, population}[e.Random.IntN(3)])
+	if err != nil {
+		return nil, err
+	}
+	offset := 90 * time.Second
+	if e.Random.IntN(2) == 0 {
+		offset = -offset
+	}
+	return func(ctx context.Context) error {
+		return Retry(ctx, func(ctx context.Context) error { return topology.SkewClock(ctx, chosen[0], 0) })
+	}, topology.SkewClock(ctx, chosen[0], offset)
 }
 
 // loseStorage loses the storage. To heal, an administrator registers the initializers again and

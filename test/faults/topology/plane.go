@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/rest"
 
+	"github.com/nsinit/nsinit/hack/dev/controlplane"
 	"github.com/nsinit/nsinit/test/faults/cluster"
 	"github.com/nsinit/nsinit/test/faults/fault"
 	"github.com/nsinit/nsinit/test/faults/history"
@@ -40,22 +42,77 @@ type Plane struct {
 	options      cluster.Options
 	initializers *proxy.Link
 	address      string
+	// failpoints are the addresses at which the programs take values of failpoints.
+	failpoints map[string]string
 }
 
 var _ fault.Topology = (*Plane)(nil)
 
-// Start starts a control plane, and registers the initializers of the traffic.
-func Start(ctx context.Context, options cluster.Options) (*Plane, error) {
+// Start starts a control plane, and registers the initializers of the traffic. With failpoints, the programs
+// of nsinit in options.BinDir are built with them.
+func Start(ctx context.Context, options cluster.Options, failpoints bool) (*Plane, error) {
+	p := &Plane{initializers: proxy.New(InitializerLink), failpoints: map[string]string{}}
+	if failpoints {
+		if err := p.enableFailpoints(&options); err != nil {
+			return nil, err
+		}
+	}
 	c, err := cluster.Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plane{Cluster: c, options: options, initializers: proxy.New(InitializerLink)}
+	p.Cluster, p.options = c, options
 	err = errors.Join(p.connectInitializers(), fault.Retry(ctx, func(ctx context.Context) error { return traffic.Install(ctx, c.Admin(0)) }))
 	if err != nil {
 		return nil, errors.Join(err, p.Down(context.WithoutCancel(ctx)))
 	}
 	return p, nil
+}
+
+// enableFailpoints chooses an address for each program of nsinit.
+func (p *Plane) enableFailpoints(options *cluster.Options) error {
+	var programs []string
+	for kind, count := range map[string]int{
+		"nsinit-apiserver": options.Topology.NsinitAPIServers, "nsinit-controller-manager": options.Topology.Controllers, "policy-population": options.Topology.PolicyPopulations,
+	} {
+		for i := range count {
+			programs = append(programs, fmt.Sprintf("%s-%d", kind, i))
+		}
+	}
+	ports, err := controlplane.FreePorts(programs)
+	if err != nil {
+		return err
+	}
+	options.Env = map[string][]string{}
+	for program, port := range ports {
+		p.failpoints[program] = fmt.Sprintf("127.0.0.1:%d", port)
+		options.Env[program] = []string{"GOFAIL_HTTP=" + p.failpoints[program]}
+	}
+	return nil
+}
+
+// clockFailpoint is the failpoint that sets the clock of a program.
+const clockFailpoint = "github.com/nsinit/nsinit/pkg/util/systemclock/clockOffset"
+
+// SkewClock implements fault.SkewsClocks.
+func (p *Plane) SkewClock(ctx context.Context, program string, offset time.Duration) error {
+	method, value := http.MethodPut, fmt.Sprintf("return(%q)", offset)
+	if offset == 0 {
+		method, value = http.MethodDelete, ""
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.failpoints[program]+"/"+clockFailpoint, strings.NewReader(value))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s does not have the failpoint %s: %s", program, clockFailpoint, response.Status)
+	}
+	return nil
 }
 
 func (p *Plane) connectInitializers() error {
@@ -120,7 +177,7 @@ func (p *Plane) Can(capability fault.Capability) bool {
 	case fault.Volumes:
 		return p.options.Volume
 	case fault.SkewClock:
-		return p.options.BinDir != ""
+		return len(p.failpoints) > 0
 	}
 	return true
 }
