@@ -122,7 +122,9 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 		planeOptions.Topology = cluster.Small()
 	}
 	planeOptions.Volume = !slice && os.Geteuid() == 0
-	options.Start = func(ctx context.Context) (campaign.Plane, error) { return topology.Start(ctx, planeOptions, *failpoints) }
+	options.Start = func(ctx context.Context) (campaign.Plane, error) {
+		return topology.Start(ctx, planeOptions, *failpoints)
+	}
 	if slice {
 		return campaign.Slice(ctx, options, sliceOf(fault.All(), options.Only))
 	}

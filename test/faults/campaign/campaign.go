@@ -61,23 +61,27 @@ type runner struct {
 	Options
 	state *State
 	plane Plane
-	began time.Time
+	// one runs one round.
+	one func(*Round, context.Context, fault.Topology) (*Outcome, error)
 }
 
 // Run runs a campaign to its end, or until the context ends. It goes on where a former one in the same
 // directory ended. It returns an error when a fault has violations or could not be judged.
-func Run(ctx context.Context, options Options) (err error) {
-	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
+func Run(ctx context.Context, options Options) error {
+	r := &runner{Options: options, one: (*Round).Run}
+	return r.run(ctx)
+}
+
+func (r *runner) run(ctx context.Context) (err error) {
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return err
 	}
-	state, err := Load(options.Dir)
-	if err != nil {
+	if r.state, err = Load(r.Dir); err != nil {
 		return err
 	}
-	if state.Commit == "" {
-		state.Commit = options.Commit
+	if r.state.Commit == "" {
+		r.state.Commit = r.Commit
 	}
-	r := &runner{Options: options, state: state, began: time.Now()}
 	defer func() { err = errors.Join(err, r.down(ctx)) }()
 	faults, err := r.faults(ctx)
 	if err != nil {
@@ -86,7 +90,7 @@ func Run(ctx context.Context, options Options) (err error) {
 	// One round of each fault after the other: what is reached early is broad.
 	for {
 		left := slices.DeleteFunc(slices.Clone(faults), func(f fault.Fault) bool {
-			result := state.Of(f.Name)
+			result := r.state.Of(f.Name)
 			return result.Injections >= r.Injections || len(result.Errors) >= maxErrors
 		})
 		if len(left) == 0 {
@@ -96,7 +100,7 @@ func Run(ctx context.Context, options Options) (err error) {
 			if err := r.round(ctx, &left[i]); err != nil {
 				return err
 			}
-			if r.StopAtViolation && len(state.Of(left[i].Name).Violations) > 0 {
+			if r.StopAtViolation && len(r.state.Of(left[i].Name).Violations) > 0 {
 				return r.conclusion(faults)
 			}
 		}
@@ -156,7 +160,7 @@ func (r *runner) round(ctx context.Context, f *fault.Fault) error {
 	err := r.plane.Heal(ctx)
 	var outcome *Outcome
 	if err == nil {
-		outcome, err = round.Run(ctx, r.plane)
+		outcome, err = r.one(round, ctx, r.plane)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // it is made again
@@ -241,7 +245,7 @@ func Slice(ctx context.Context, options Options, faults []fault.Fault) (err erro
 	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
 		return err
 	}
-	r := &runner{Options: options, state: &State{Began: time.Now(), Results: map[string]*Result{}}}
+	r := &runner{Options: options, state: &State{Began: time.Now(), Results: map[string]*Result{}}, one: (*Round).Run}
 	if err := r.up(ctx); err != nil {
 		return err
 	}

@@ -95,9 +95,9 @@ func etcdLeader(ctx context.Context, e *Env) ([]string, error) {
 // hostFaults are those of volumes, certificates and storages.
 func hostFaults() []Fault {
 	return []Fault{
-		{Name: "storage of nsinit lost", Capability: StorageLoss, Hold: 3 * time.Second, Rest: 3 * time.Second, Inject: loseStorage},
-		{Name: "full volume", Capability: Volumes, Hold: 3 * time.Second, Rest: 2 * time.Second, Inject: fillVolume},
-		{Name: "expired certificate", Capability: Certificates, Programs: []string{nsinitAPI}, Hold: 2 * time.Second, Rest: time.Second, Inject: expire},
+		{Name: "storage of nsinit lost", Capability: StorageLoss, Hold: 2 * time.Second, Rest: time.Second, Inject: loseStorage},
+		{Name: "full volume", Capability: Volumes, Hold: 2 * time.Second, Rest: time.Second, Inject: fillVolume},
+		{Name: "expired certificate", Capability: Certificates, Programs: []string{nsinitAPI}, Hold: time.Second, Rest: 500 * time.Millisecond, Inject: expire},
 		{Name: "clock skew", Capability: SkewClock, Hold: 2 * time.Second, Rest: 500 * time.Millisecond, Inject: skewClock},
 	}
 }

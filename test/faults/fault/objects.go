@@ -29,7 +29,7 @@ func admissionFaults() []Fault {
 	for _, where := range []string{"before", "after"} {
 		for _, how := range []string{"hanging", "dead"} {
 			all = append(all, Fault{
-				Name: how + " webhook " + where + " the gate", Hold: 3 * time.Second, Rest: time.Second,
+				Name: how + " webhook " + where + " the gate", Hold: 2 * time.Second, Rest: 500 * time.Millisecond,
 				Inject: func(ctx context.Context, e *Env) (healer, error) {
 					return webhook(ctx, e, where == "before", how == "hanging")
 				},

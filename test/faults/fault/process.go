@@ -67,16 +67,16 @@ func processFaults() []Fault {
 	var all []Fault
 	for _, kind := range []string{kubeEtcd, apiserver, kubeCM, nsinitEtcd, nsinitAPI, nsinitCM, population} {
 		all = append(all,
-			Fault{Name: "kill -9 " + kind, Programs: []string{kind}, Hold: 500 * time.Millisecond, Rest: 1500 * time.Millisecond, Inject: down(oneOf(kind))},
-			Fault{Name: "SIGSTOP " + kind, Programs: []string{kind}, Hold: 1500 * time.Millisecond, Rest: 500 * time.Millisecond, Inject: pause(oneOf(kind))},
+			Fault{Name: "kill -9 " + kind, Programs: []string{kind}, Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(oneOf(kind))},
+			Fault{Name: "SIGSTOP " + kind, Programs: []string{kind}, Hold: time.Second, Rest: 300 * time.Millisecond, Inject: pause(oneOf(kind))},
 		)
 	}
 	return append(all,
-		Fault{Name: "restart of kube-apiserver", Programs: []string{apiserver}, Rest: 1500 * time.Millisecond, Inject: restart(oneOf(apiserver))},
-		Fault{Name: "every nsinit-apiserver and nsinit-controller-manager down", Programs: []string{nsinitAPI, nsinitCM}, Hold: 2 * time.Second, Rest: 2 * time.Second,
+		Fault{Name: "restart of kube-apiserver", Programs: []string{apiserver}, Rest: time.Second, Inject: restart(oneOf(apiserver))},
+		Fault{Name: "every nsinit-apiserver and nsinit-controller-manager down", Programs: []string{nsinitAPI, nsinitCM}, Hold: time.Second, Rest: time.Second,
 			Inject: down(allOf(nsinitAPI, nsinitCM))},
-		Fault{Name: "leader paused past its lease", Programs: []string{nsinitCM}, Hold: leaseBound, Rest: 500 * time.Millisecond, Inject: pauseLeader},
-		Fault{Name: "leader of nsinit's etcd killed", Programs: []string{nsinitEtcd}, Hold: 500 * time.Millisecond, Rest: 1500 * time.Millisecond, Inject: down(etcdLeader)},
+		Fault{Name: "leader paused past its lease", Programs: []string{nsinitCM}, Hold: leaseBound, Rest: 200 * time.Millisecond, Inject: pauseLeader},
+		Fault{Name: "leader of nsinit's etcd killed", Programs: []string{nsinitEtcd}, Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(etcdLeader)},
 	)
 }
 
@@ -154,16 +154,16 @@ func linkFaults() []Fault {
 			{"dropped", Link.Drop},
 			{"cut", Link.Cut},
 		} {
-			all = append(all, Fault{Name: kind + " " + how.name, Links: []*regexp.Regexp{links}, Hold: 1500 * time.Millisecond, Rest: 500 * time.Millisecond,
+			all = append(all, Fault{Name: kind + " " + how.name, Links: []*regexp.Regexp{links}, Hold: time.Second, Rest: 300 * time.Millisecond,
 				Inject: func(_ context.Context, e *Env) (healer, error) { return e.change(links, how.do) }})
 		}
 	}
 	for _, what := range []string{"namespaces", "policies", "configmaps"} {
 		links := regexp.MustCompile(`^kube-apiserver-[1-9]\d*/etcd:` + what + `$`)
-		all = append(all, Fault{Name: "second kube-apiserver with stale " + what, Links: []*regexp.Regexp{links}, Hold: 4 * time.Second, Rest: time.Second,
+		all = append(all, Fault{Name: "second kube-apiserver with stale " + what, Links: []*regexp.Regexp{links}, Hold: 2500 * time.Millisecond, Rest: 500 * time.Millisecond,
 			NameReuse: what == "namespaces",
 			Inject: func(_ context.Context, e *Env) (healer, error) {
-				return e.change(links, func(l Link) { l.Delay(3 * time.Second) })
+				return e.change(links, func(l Link) { l.Delay(2 * time.Second) })
 			}})
 	}
 	return all

@@ -22,10 +22,10 @@ import (
 // storageFaults are what can happen to the etcds.
 func storageFaults() []Fault {
 	return []Fault{
-		{Name: "NOSPACE in the etcd of nsinit", Hold: 2 * time.Second, Rest: time.Second, Inject: outOfSpace(history.Nsinit)},
-		{Name: "NOSPACE in the etcd of Kubernetes", Hold: 2 * time.Second, Rest: time.Second, Inject: outOfSpace(history.Kube)},
-		{Name: "corrupt value of a NamespaceLifecycle", Hold: 2 * time.Second, Rest: time.Second, Inject: corrupt("namespacelifecycles")},
-		{Name: "corrupt value of a configuration", Hold: 2 * time.Second, Rest: time.Second, Inject: corrupt("namespaceinitializerconfigurations")},
+		{Name: "NOSPACE in the etcd of nsinit", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Nsinit)},
+		{Name: "NOSPACE in the etcd of Kubernetes", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: outOfSpace(history.Kube)},
+		{Name: "corrupt value of a NamespaceLifecycle", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespacelifecycles")},
+		{Name: "corrupt value of a configuration", Hold: time.Second, Rest: 500 * time.Millisecond, Inject: corrupt("namespaceinitializerconfigurations")},
 	}
 }
 
