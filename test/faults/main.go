@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 func runCampaign(ctx context.Context, slice bool, args []string) error {
-	options := campaign.Options{Injections: 100, PerRound: 20}
+	options := campaign.Options{Injections: 100, PerRound: 50}
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	flags.StringVar(&options.Dir, "dir", filepath.Join("_output", "faults"), "where state and histories are kept")
 	flags.IntVar(&options.Injections, "injections", options.Injections, "how often to inject each fault")
