@@ -113,10 +113,7 @@ func prepare(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{Dir: base.Dir, options: options, base: base, stop: func() {},
-		links: map[string]*proxy.Link{}, ports: map[string]int{}, processes: map[string]*controlplane.Process{}}
-	for name, port := range base.Ports {
-		c.ports[name] = port
-	}
+		links: map[string]*proxy.Link{}, ports: maps.Clone(base.Ports), processes: map[string]*controlplane.Process{}}
 	for _, step := range []func() error{base.Identities, c.certificates, c.mountVolume, c.define} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, c.Down(context.WithoutCancel(ctx)))

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -29,7 +31,11 @@ import (
 // run starts a cluster for the test.
 func run(t *testing.T, topology Topology) *Cluster {
 	t.Helper()
-	c, err := Start(t.Context(), Options{Topology: topology, Volume: true, Env: map[string][]string{"nsinit-apiserver-0": {"FAULTS=1"}}})
+	built, err := filepath.Abs("../../../_output/bin/nsinit-controller-manager")
+	must(t, err)
+	own := t.TempDir() // as a build with failpoints
+	must(t, os.Symlink(built, filepath.Join(own, "nsinit-controller-manager")))
+	c, err := Start(t.Context(), Options{Topology: topology, Volume: true, BinDir: own, Env: map[string][]string{"nsinit-apiserver-0": {"FAULTS=1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +131,9 @@ func used(c *Cluster, link string, want bool) error {
 
 // processes kills, pauses and stops the program that most others depend on.
 func processes(t *testing.T, c *Cluster) {
+	if own := c.process("nsinit-controller-manager-0").Program; filepath.Dir(own) != c.options.BinDir {
+		t.Errorf("it runs %s", own)
+	}
 	const program = "nsinit-apiserver-0"
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.process(program).Pid()))
 	if err != nil || !strings.Contains(string(env), "\x00FAULTS=1\x00") {
@@ -219,4 +228,40 @@ func check(t *testing.T, c *Cluster) {
 
 func TestSmall(t *testing.T) { check(t, run(t, Small())) }
 
-func TestFull(t *testing.T) { check(t, run(t, Full())) }
+func TestFull(t *testing.T) {
+	c := run(t, Full())
+	check(t, c)
+	t.Run("stale namespaces", func(t *testing.T) { stale(t, c) })
+}
+
+// stale makes the second kube-apiserver lag behind in namespaces, and in nothing else.
+func stale(t *testing.T, c *Cluster) {
+	link := c.Link("kube-apiserver-1/etcd:namespaces")
+	fresh, lagging := kubernetes.NewForConfigOrDie(c.Admin(0)).CoreV1(), kubernetes.NewForConfigOrDie(c.Admin(1)).CoreV1()
+	link.Drop()
+	var name string
+	sees := func(ctx context.Context, client typedcorev1.NamespacesGetter) error {
+		cached, err := client.Namespaces().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err == nil && !slices.ContainsFunc(cached.Items, func(n corev1.Namespace) bool { return n.Name == name }) {
+			err = errors.New("the namespace is not in the cache")
+		}
+		return err
+	}
+	created, err := fresh.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}}, metav1.CreateOptions{})
+	must(t, err)
+	name = created.Name
+	waitFor(t, "the first server sees it", func(ctx context.Context) error { return sees(ctx, fresh) })
+	// The second server sees a later write to another resource.
+	later, err := fresh.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "later-"}}, metav1.CreateOptions{})
+	must(t, err)
+	waitFor(t, "the second server sees another resource", func(ctx context.Context) error {
+		_, err := lagging.ConfigMaps("default").Get(ctx, later.Name, metav1.GetOptions{ResourceVersion: later.ResourceVersion})
+		return err
+	})
+	if sees(t.Context(), lagging) == nil {
+		t.Error("the second server sees the namespace")
+	}
+	must(t, link.Heal())
+	waitFor(t, "the second server sees it too", func(ctx context.Context) error { return sees(ctx, lagging) })
+	recovers(t, c)
+}

@@ -18,7 +18,7 @@ import (
 // Link passes connections on. Its methods can be called at any time, also concurrently.
 type Link struct {
 	name   string
-	ctx    context.Context //nolint:containedctx // the life of the link
+	ctx    context.Context // the life of the link
 	close  context.CancelFunc
 	active sync.WaitGroup
 

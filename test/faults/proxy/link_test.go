@@ -38,8 +38,8 @@ func echo(t *testing.T) string {
 				return
 			}
 			work.Go(func() {
-				defer connection.Close()
 				_, _ = io.Copy(connection, connection)
+				_ = connection.Close()
 			})
 		}
 	})
