@@ -325,6 +325,12 @@ func TestCheckers(t *testing.T) {
 			s.acknowledge("get", l, 0, 2, s.at, s.at+1)
 			s.record(lifecycle("f-1", a, []string{first}, first))
 		}},
+		"Linearizable: a forbidden write": {check: "Linearizable", message: "never allowed", tell: func(s *story) {
+			s.operation(history.Operation{Client: "meddler", Role: history.RoleMeddler, Verb: "update", Resource: "namespacelifecycles"})
+		}},
+		"a forbidden write is refused": {tell: func(s *story) {
+			s.operation(history.Operation{Client: "meddler", Role: history.RoleMeddler, Verb: "update", Resource: "namespacelifecycles", Outcome: history.Refused})
+		}},
 		"Linearizable: not the first": {check: "Linearizable", message: "does not remove the first", tell: func(s *story) {
 			plan := []string{first, "three" + history.InitializerDomain}
 			s.configure("base", plan...)

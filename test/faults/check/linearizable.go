@@ -44,6 +44,18 @@ func Linearizable(v *View) []Violation {
 		all = append(all, transitions(versions)...)
 		all = append(all, linearizable(versions, operations[uid])...)
 	}
+	return append(all, v.forbidden()...)
+}
+
+// forbidden finds writes that the API never allows and that were acknowledged.
+func (v *View) forbidden() []Violation {
+	var all []Violation
+	for _, o := range v.Operations {
+		if o.Role == history.RoleMeddler && o.Outcome == history.Acknowledged {
+			all = append(all, Violation{Check: "Linearizable", Namespace: o.Name, UID: o.UID, Revisions: []int64{o.ResourceVersion}, Operation: o.ID,
+				Message: "a write that is never allowed was acknowledged: " + string(o.Request)})
+		}
+	}
 	return all
 }
 

@@ -41,6 +41,8 @@ const (
 	RoleTenant = "tenant"
 	// RoleInitializer clients are initializers. The client is named after the initializer.
 	RoleInitializer = "initializer"
+	// RoleMeddler clients send writes that the API never allows.
+	RoleMeddler = "meddler"
 	// RoleAdmin clients are administrators.
 	RoleAdmin = "admin"
 )
@@ -71,7 +73,7 @@ const (
 type Operation struct {
 	ID     int64  `json:"id"`
 	Client string `json:"client"`
-	// Role is RoleTenant, RoleInitializer or RoleAdmin.
+	// Role is RoleTenant, RoleInitializer, RoleMeddler or RoleAdmin.
 	Role        string `json:"role"`
 	Verb        string `json:"verb"`
 	Group       string `json:"group,omitempty"`

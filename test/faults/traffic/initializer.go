@@ -74,6 +74,9 @@ func (t *Traffic) initializer(crashing context.Context, name string) (*initializ
 			if err := leaveResult(ctx, core, name, namespace); err != nil {
 				return err
 			}
+			if crashing.Err() == nil && t.chance(0.02) {
+				return initializer.Fail(errInjected)
+			}
 			return t.misbehave(ctx, crashing)
 		},
 	}

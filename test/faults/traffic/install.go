@@ -27,6 +27,7 @@ import (
 const (
 	tenantUser      = NamePrefix + "tenant"
 	initializerUser = NamePrefix + "initializer"
+	meddlerUser     = NamePrefix + "meddler"
 )
 
 // The initializers. participant acts at the end of namespaces, too; optional is registered only at
@@ -43,6 +44,9 @@ const baseConfiguration = NamePrefix + "base"
 
 // Initializers returns the names of the initializers that run.
 func Initializers() []string { return []string{plain, participant, optional} }
+
+// meddlerInitializers are those whose rights the meddler has.
+func meddlerInitializers() []string { return []string{plain, participant} }
 
 // Install gives the users of the traffic their rights, and registers the initializers that are always
 // there. It returns when both are in force.
@@ -67,6 +71,11 @@ func Install(ctx context.Context, config *rest.Config) error {
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles/initialize", "namespacelifecycles/finalize", "namespacelifecycles/status"}, Verbs: []string{"create", "update", "patch"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, Verbs: []string{v1alpha1.VerbInitialize, v1alpha1.VerbFinalize}},
+		},
+		meddlerUser: {
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "initialize"}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles/initialize"}, Verbs: []string{"create", "update"}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, ResourceNames: meddlerInitializers(), Verbs: []string{v1alpha1.VerbInitialize}},
 		},
 	} {
 		meta := metav1.ObjectMeta{Name: user}

@@ -87,13 +87,17 @@ func (t *Traffic) use(ctx context.Context, clients []kubernetes.Interface, tenan
 	var writers sync.WaitGroup
 	defer writers.Wait()
 	defer cancel()
-	open := make(chan struct{})
-	var once sync.Once
+	open, gone := make(chan struct{}), make(chan struct{})
+	var sawOpen, sawGone sync.Once
 	for range 2 {
 		writers.Go(func() {
 			for i := 0; t.limiter.Wait(ctx) == nil; i++ {
-				if t.write(ctx, clients[t.pick(len(clients))], tenant, namespace.Name) == nil {
-					once.Do(func() { close(open) })
+				err := t.write(ctx, clients[t.pick(len(clients))], tenant, namespace.Name)
+				if missing(err) {
+					sawGone.Do(func() { close(gone) })
+				}
+				if err == nil {
+					sawOpen.Do(func() { close(open) })
 					if !t.sleep(ctx, 500*time.Millisecond, time.Second) {
 						return
 					}
@@ -104,6 +108,8 @@ func (t *Traffic) use(ctx context.Context, clients []kubernetes.Interface, tenan
 	if fate.afterCreation == 0 {
 		select {
 		case <-ctx.Done():
+			return
+		case <-gone: // its initialization failed
 			return
 		case <-open:
 		}
@@ -123,6 +129,12 @@ func (t *Traffic) use(ctx context.Context, clients []kubernetes.Interface, tenan
 	}
 	// Somebody who has not noticed goes on writing for a while.
 	t.sleep(ctx, 0, time.Second)
+}
+
+// missing says whether a write failed because there is no namespace.
+func missing(err error) bool {
+	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // client-go returns it as it is
+	return ok && apierrors.IsNotFound(err) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
 // write makes one of the writes by which a tenant may be too early.
