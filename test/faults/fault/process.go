@@ -27,6 +27,9 @@ const (
 	population = "policy-population"
 )
 
+// stopGrace is how long a program may take to end before it is killed.
+const stopGrace = 3 * time.Second
+
 // leaseBound is so long that a leader that is paused loses its lease, and the next one takes it.
 const leaseBound = 5 * time.Second
 
@@ -124,7 +127,12 @@ func restart(programs selector) func(context.Context, *Env) (healer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) error { return e.runAll(ctx, chosen) }, e.Stop(ctx, chosen[0])
+		stopping, cancel := context.WithTimeout(ctx, stopGrace)
+		defer cancel()
+		if e.Stop(stopping, chosen[0]) != nil { // kube-apiserver waits for its watches
+			err = e.Kill(ctx, chosen[0])
+		}
+		return func(ctx context.Context) error { return e.runAll(ctx, chosen) }, err
 	}
 }
 
