@@ -9,6 +9,7 @@ package campaign
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/nsinit/nsinit/test/faults/check"
@@ -18,14 +19,14 @@ import (
 // Report writes what a campaign has reached, as Markdown. Every number is from the state.
 func (s *State) Report(w io.Writer) error {
 	var total Result
-	table := ""
+	var table strings.Builder
 	for _, f := range fault.All() {
 		r, ok := s.Results[f.Name]
 		if !ok {
-			table += fmt.Sprintf("| %s | 0 | | | | |\n", f.Title())
+			fmt.Fprintf(&table, "| %s | 0 | | | | |\n", f.Title())
 			continue
 		}
-		table += fmt.Sprintf("| %s | %d | %d | %d | %d | %s |\n", f.Title(), r.Injections, r.Namespaces, r.Operations, len(r.Violations), seconds(r.Recovery))
+		fmt.Fprintf(&table, "| %s | %d | %d | %d | %d | %s |\n", f.Title(), r.Injections, r.Namespaces, r.Operations, len(r.Violations), seconds(r.Recovery))
 		total.Injections += r.Injections
 		total.Namespaces += r.Namespaces
 		total.Operations += r.Operations
@@ -63,7 +64,7 @@ namespace was open and Ready, or removed. A fault with 0 injections was not test
 | fault | injections | namespaces | operations | violations | worst recovery |
 | --- | ---: | ---: | ---: | ---: | ---: |
 %s| **all** | %d | %d | %d | %d | %s |
-`, table, total.Injections, total.Namespaces, total.Operations, len(total.Violations), seconds(total.Recovery)); err != nil {
+`, table.String(), total.Injections, total.Namespaces, total.Operations, len(total.Violations), seconds(total.Recovery)); err != nil {
 		return err
 	}
 	return write(`

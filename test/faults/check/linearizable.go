@@ -76,7 +76,7 @@ func model(initial int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return initial },
 		Step: func(state, input, _ any) (bool, any) {
-			s, version := input.(step), state.(int) //nolint:errcheck,forcetypeassert // made below
+			s, version := input.(step), state.(int)
 			if s.writes != 0 {
 				return version == s.writes-1 && (s.base < 0 || s.base == version), s.writes
 			}

@@ -75,7 +75,6 @@ type namespace struct {
 	open     bool
 	silent   bool // without conditions
 	deleting bool
-	ready    *bool
 }
 
 // put stores a namespace.

@@ -8,6 +8,7 @@ package history
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -166,9 +167,9 @@ type History struct {
 
 // MarkAt returns the last mark of a name, or false.
 func (h *History) MarkAt(name string) (Mark, bool) {
-	for i := len(h.Marks) - 1; i >= 0; i-- {
-		if h.Marks[i].Name == name {
-			return h.Marks[i], true
+	for _, mark := range slices.Backward(h.Marks) {
+		if mark.Name == name {
+			return mark, true
 		}
 	}
 	return Mark{}, false
