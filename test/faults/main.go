@@ -86,6 +86,7 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	flags.IntVar(&options.Slots, "slots", 10, "how many namespaces the tenants use at a time")
 	flags.Float64Var(&options.Rate, "rate", 30, "how many writes the tenants make in a second")
 	flags.BoolVar(&options.Recreate, "recreate", true, "let tenants use the names of namespaces again")
+	flags.BoolVar(&options.StrictNameReuse, "strict-name-reuse", false, "let tenants use names again in every round: the component strict-name-reuse is installed")
 	flags.DurationVar(&options.PlanDelay, "plan-delay", 7*time.Second, "how long after its acknowledgement a configuration may be missing in plans")
 	flags.BoolVar(&options.StopAtViolation, "stop-at-violation", false, "end with the first violation")
 	only := flags.String("only", "", "a regular expression for the names of faults")
