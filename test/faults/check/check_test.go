@@ -232,6 +232,14 @@ func TestCheckers(t *testing.T) {
 			s.remove("f-1", a)
 		}},
 
+		"a participant of a storage that was lost": {tell: func(s *story) {
+			participates(s)
+			s.terminate("f-1", a, true)
+			s.mark(history.MarkLost)
+			s.epoch++
+			s.mark(history.MarkReplaced)
+			s.remove("f-1", a)
+		}},
 		"I5: opened while the storage was lost": {check: "I5", message: "while the storage of nsinit was lost", tell: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)

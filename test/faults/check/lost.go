@@ -8,6 +8,7 @@ package check
 
 import (
 	"math"
+	"time"
 
 	"github.com/nsinit/nsinit/test/faults/history"
 )
@@ -59,4 +60,15 @@ func (v *View) completeBefore(n *Incarnation, epoch int) bool {
 		}
 	}
 	return false
+}
+
+// lossesBefore counts how often the storage was lost before a time.
+func (v *View) lossesBefore(at time.Duration) int {
+	count := 0
+	for _, mark := range v.Marks {
+		if mark.Name == history.MarkLost && mark.At < at {
+			count++
+		}
+	}
+	return count
 }

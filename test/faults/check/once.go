@@ -123,9 +123,13 @@ func (v *View) cleanedUp(n *Incarnation, results map[string]*result, add func(st
 	if len(lifecycles) == 0 {
 		return
 	}
-	// The last one counts: what was in a storage that was lost is not known any more.
+	// The last one counts: who has to clean up after a namespace is not known any more when the storage is
+	// lost.
 	last := slices.MaxFunc(lifecycles, func(a, b []history.Event) int { return int(a[0].Seen - b[0].Seen) })
 	removed := n.Last()
+	if last[0].Epoch < v.lossesBefore(removed.Seen) {
+		return
+	}
 	for _, planned := range last[0].Object.Lifecycle.Spec.Plan {
 		if !planned.Finalizer || results[planned.Name] == nil {
 			continue
