@@ -74,8 +74,22 @@ test-versions: ## Run the end-to-end tests of what depends on Kubernetes on each
 	    RUN='^(TestStamp|TestStampAgain|TestStampIdentity|TestGate|TestGateMessage|TestGateNamesakes|TestGuard.*|TestExemptions.*|TestWithoutExemptions|TestRecordCannotBePreset|TestStory|TestFailure|TestParticipant|TestNameReuse|TestAudit|TestApplyJustWorks|TestEarlyWrites|TestPopulation|TestSystemControllersMayInitialize|TestSecurityMatrix|TestWhyInitializing|TestPluginCheck|TestInstallation)$$'; \
 	done
 
+FAULTS ?=
+.PHONY: faults
+faults: dev ## Run the fault campaign, or go on with it, and write docs/reliability.md. FAULTS has flags for it.
+	@echo "==> fault campaign"
+	@go build -o $(OUTPUT)/bin/faults ./test/faults
+	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults $(FAULTS)
+	@$(OUTPUT)/bin/faults report --dir $(OUTPUT)/faults
+
+.PHONY: faults-slice
+faults-slice: dev ## Run a slice of the fault campaign.
+	@echo "==> a slice of the fault campaign"
+	@go build -o $(OUTPUT)/bin/faults ./test/faults
+	@$(OUTPUT)/bin/faults slice --dir $(OUTPUT)/faults
+
 .PHONY: test
-test: unit e2e ## Run every test.
+test: unit e2e faults-slice ## Run every test.
 
 .PHONY: bench
 bench: ## Run the benchmarks.

@@ -1,0 +1,145 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package campaign
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/test/faults/check"
+	"github.com/nsinit/nsinit/test/faults/fault"
+	"github.com/nsinit/nsinit/test/faults/history"
+)
+
+// TestResume: a campaign that is interrupted goes on where it was, and each fault reaches its number.
+func TestResume(t *testing.T) {
+	p := &plane{}
+	ctx, interrupt := context.WithCancel(t.Context())
+	rounds := 0
+	r := newRunner(t, p, func(round *Round, _ context.Context, _ fault.Topology) (*Outcome, error) {
+		if rounds++; rounds == 3 {
+			interrupt()
+			return nil, context.Canceled
+		}
+		return &Outcome{Injections: round.Injections, Recovery: time.Second, History: &history.History{}}, nil
+	})
+	if err := r.run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("it ended with %v", err)
+	}
+	again := newRunner(t, p, r.one)
+	again.Dir = r.Dir
+	if err := again.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	state, err := Load(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, result := range state.Results {
+		if result.Injections != 10 || result.Rounds != 3 {
+			t.Errorf("%s: %d injections in %d rounds", name, result.Injections, result.Rounds)
+		}
+	}
+	// Two faults, three rounds each, and one that was interrupted.
+	if len(state.Results) != 2 || rounds != 7 || p.starts != 2 || p.downs != 2 {
+		t.Errorf("%d faults, %d rounds, %d starts, %d downs", len(state.Results), rounds, p.starts, p.downs)
+	}
+}
+
+// TestViolation: a violation is stored with its history, the control plane is replaced, and the campaign
+// goes on, and fails at its end.
+func TestViolation(t *testing.T) {
+	p := &plane{}
+	rounds := 0
+	r := newRunner(t, p, func(round *Round, _ context.Context, _ fault.Topology) (*Outcome, error) {
+		outcome := &Outcome{Injections: round.Injections, History: &history.History{Marks: []history.Mark{{Name: history.MarkQuiet}}}}
+		if rounds++; rounds == 1 {
+			outcome.Violations = []check.Violation{{Check: "I1", Namespace: "f-1", Message: "early"}}
+		}
+		return outcome, nil
+	})
+	err := r.run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "1 violations") {
+		t.Errorf("it ended with %v", err)
+	}
+	if p.starts != 2 || rounds != 6 {
+		t.Errorf("%d starts, %d rounds", p.starts, rounds)
+	}
+	for _, result := range r.state.Results {
+		for _, file := range result.Histories {
+			if h, err := history.Load(filepath.Join(r.Dir, file)); err != nil || len(h.Marks) != 1 {
+				t.Errorf("the history: %v, %v", h, err)
+			}
+		}
+	}
+}
+
+// TestNotJudged: rounds that cannot be judged count for nothing, and end a fault after some.
+func TestNotJudged(t *testing.T) {
+	r := newRunner(t, &plane{}, func(*Round, context.Context, fault.Topology) (*Outcome, error) {
+		return nil, errors.New("changes were lost")
+	})
+	err := r.run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "changes were lost") {
+		t.Errorf("it ended with %v", err)
+	}
+	for _, result := range r.state.Results {
+		if result.Injections != 0 || len(result.Errors) != maxErrors {
+			t.Errorf("%+v", result)
+		}
+	}
+}
+
+// TestReport: every number of the report is one of the state.
+func TestReport(t *testing.T) {
+	tested := fault.All()[0]
+	state := &State{Commit: "abc1234", Rounds: 3, Results: map[string]*Result{tested.Name: {
+		Fault: tested.Name, Rounds: 3, Injections: 123, Operations: 45678, Namespaces: 321, Recovery: 12345 * time.Millisecond,
+		Violations: []check.Violation{{Check: "I1"}},
+	}}}
+	var text strings.Builder
+	if err := state.Report(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"abc1234", "| " + tested.Title() + " | 123 | 321 | 45678 | 1 | 12.3 s |", "| **all** | 123 | 321 | 45678 | 1 | 12.3 s |",
+		"| " + fault.All()[1].Title() + " | 0 |"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
+
+func newRunner(t *testing.T, p *plane, one func(*Round, context.Context, fault.Topology) (*Outcome, error)) *runner {
+	t.Helper()
+	return &runner{Options: Options{
+		Dir: t.TempDir(), Start: func(context.Context) (Plane, error) { p.starts++; return p, nil },
+		Only: regexp.MustCompile("^flapping|^hanging webhook before"), Injections: 10, PerRound: 4,
+	}, one: one}
+}
+
+// plane is a control plane of which nothing but its life is used.
+type plane struct {
+	fault.Topology
+	starts, downs int
+}
+
+func (p *plane) Down(context.Context) error                   { p.downs++; return nil }
+func (p *plane) Heal(context.Context) error                   { return nil }
+func (p *plane) Logs(int) string                              { return "" }
+func (p *plane) Programs() []string                           { return nil }
+func (p *plane) Links() []string                              { return nil }
+func (p *plane) Servers() []*rest.Config                      { return nil }
+func (p *plane) Etcd(history.Store) (*clientv3.Client, error) { return nil, os.ErrNotExist }
