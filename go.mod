@@ -22,6 +22,7 @@ require (
 	k8s.io/cli-runtime v0.37.1
 	k8s.io/controller-manager v0.37.1
 	k8s.io/kube-aggregator v0.37.1
+	pgregory.net/rapid v1.3.0
 )
 
 require (
@@ -97,7 +98,7 @@ require (
 require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
-	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/logr v1.4.4
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
 	github.com/go-openapi/jsonreference v1.0.0 // indirect
 	github.com/go-openapi/swag v0.27.1 // indirect
