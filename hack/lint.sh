@@ -15,7 +15,7 @@ echo "==> building the linters (some minutes, the first time)"
 
 echo "==> golangci-lint"
 "${TOOLS}/golangci-lint" run ./...
-for module in hack/chart hack/dev pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring; do
+for module in hack/chart pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring; do
   (cd "${module}" && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" ./...)
 done
 

@@ -18,6 +18,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/nsinit/nsinit/hack/dev/controlplane"
 )
 
 const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] COMMAND
@@ -29,8 +31,9 @@ const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] COMMAND
   down                        stop what up started
   run                         the same in the foreground, with an initializer, until Ctrl-C
   demo                        play the life of a namespace, check each step, clean up
-  status                      show what runs
-  start|stop|kill PROGRAM     start, stop (SIGTERM) or kill -9 one program
+  status                      show what runs, and the last restart of each program
+  start|stop|kill PROGRAM     start, stop (SIGTERM) or kill -9 one program, which stays down
+                              until it is started; a program that exits is restarted
   kubeconfig USER [GROUP...]  write a kubeconfig for a user, and print its path
 `
 
@@ -39,12 +42,20 @@ func main() {
 	if !signal.Ignored(syscall.SIGHUP) { // nohup asks to go on when the terminal closes
 		signals = append(signals, syscall.SIGHUP)
 	}
+	if len(os.Args) > 1 && os.Args[1] == controlplane.SuperviseCommand { // started by Process.Start only
+		exit(controlplane.Supervise(os.Args[2:]))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	exit(run(ctx, os.Args[1:]))
+}
+
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 func run(ctx context.Context, args []string) error {
@@ -55,7 +66,7 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	cluster, err := NewCluster(*dir, *kubernetes)
+	cluster, err := controlplane.NewCluster(*dir, *kubernetes)
 	if err != nil {
 		return err
 	}
@@ -88,9 +99,9 @@ func run(ctx context.Context, args []string) error {
 		return cluster.Status()
 	case "start", "stop", "kill":
 		if len(rest) != 2 {
-			return fmt.Errorf("%s takes the name of one program: %s", command, strings.Join(programNames(), ", "))
+			return fmt.Errorf("%s takes the name of one program: %s", command, strings.Join(controlplane.ProgramNames(), ", "))
 		}
-		return cluster.control(ctx, command, rest[1])
+		return cluster.Control(ctx, command, rest[1])
 	case "kubeconfig":
 		if len(rest) < 2 {
 			return errors.New("kubeconfig takes the name of a user, and groups")

@@ -59,7 +59,7 @@ spec:
 // test ends.
 func (c *cluster) serveFlunders(t *testing.T) {
 	t.Helper()
-	c.build(t, "hack/dev", "sample-apiserver", "k8s.io/sample-apiserver")
+	c.build(t, "hack/dev/kubernetes/v1.37", "sample-apiserver", "k8s.io/sample-apiserver")
 	etcd, _ := c.externalEtcd(t)
 	port := freePort(t)
 	c.run(t, "sample-apiserver", "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+t.TempDir(), "--etcd-servers="+etcd,

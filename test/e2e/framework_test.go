@@ -92,16 +92,11 @@ func another(t *testing.T, up ...string) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{root: root, dir: dir}
-	dev := func(command ...string) {
-		if out, err := exec.Command(filepath.Join(root, "_output", "bin", "dev"), append([]string{"--dir", dir}, command...)...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
-	}
 	t.Cleanup(func() {
-		dev("down")
+		c.dev(t, "down")
 		_ = os.RemoveAll(dir)
 	})
-	dev(append([]string{"up"}, up...)...)
+	c.dev(t, append([]string{"up"}, up...)...)
 	c.load(t)
 	return c
 }
@@ -143,13 +138,15 @@ func (c *cluster) kubectlInput(input string, args ...string) (string, error) {
 	return c.kubectl(append(args, "-f", file.Name())...)
 }
 
-// dev controls one program of the control plane: start, stop, or kill.
-func (c *cluster) dev(t *testing.T, command, program string) {
+// dev runs a command of the dev program for the control plane, such as start, stop or kill of one
+// program, and returns its output.
+func (c *cluster) dev(t *testing.T, command ...string) string {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(c.root, "_output", "bin", "dev"), "--dir", c.dir, command, program).CombinedOutput()
+	out, err := exec.Command(filepath.Join(c.root, "_output", "bin", "dev"), append([]string{"--dir", c.dir}, command...)...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", command, program, err, out)
+		t.Fatalf("%s: %v\n%s", command, err, out)
 	}
+	return string(out)
 }
 
 // uniqueName returns a name that no other test uses.

@@ -265,9 +265,9 @@ func TestPluginCheck(t *testing.T) {
 	// Its certificate is not in a Secret here, which is a warning.
 	waits("Certificate", "Warning", "somewhere else", 2)
 	results, _ := check()
-	delivered := "as delivered (10)"
+	delivered := "as delivered (12)"
 	if !c.stampsByPolicy(t) {
-		delivered = "as delivered (8)"
+		delivered = "as delivered (10)"
 	}
 	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "tells", "Controllers": "acts",
 		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "Policies": delivered, "Gate": "a new namespace is closed"} {
@@ -296,7 +296,13 @@ func TestPluginCheck(t *testing.T) {
 	}
 	waits("Policies", "Problem", "ValidatingAdmissionPolicy nsinit-gate was changed", 3)
 	again()
-	waits("Policies", "OK", "as delivered", 2)
+	waits("Policies", "OK", delivered, 2)
+	if out, err := c.kubectl("delete", "validatingadmissionpolicy", gateOfNamesakes); err != nil {
+		t.Fatal(err, out)
+	}
+	waits("Policies", "Problem", "ValidatingAdmissionPolicy "+gateOfNamesakes+" is missing", 3)
+	again()
+	waits("Policies", "OK", delivered, 2)
 
 	c.dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.dev(t, "start", "nsinit-controller-manager") })

@@ -71,7 +71,7 @@ func TestDelivered(t *testing.T) {
 		for _, object := range objects {
 			kinds[object.GetKind()]++
 		}
-		want := map[string]int{"ValidatingAdmissionPolicy": 4, "ValidatingAdmissionPolicyBinding": 4}
+		want := map[string]int{"ValidatingAdmissionPolicy": 5, "ValidatingAdmissionPolicyBinding": 5}
 		if stamp {
 			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 1, 1
 		}

@@ -34,8 +34,13 @@ const (
 )
 
 // answer refuses a request in a namespace, which is nil where nothing is known of it yet. It says
-// after how many seconds to try again, or nothing of it where waiting is of no use.
+// after how many seconds to try again, or nothing of it where waiting is of no use. It admits a request
+// for a resource named namespaces if the namespace is open: kube-apiserver asks about these in every
+// namespace.
 func answer(request *admissionv1.AdmissionRequest, namespace *corev1.Namespace, now time.Time) *admissionv1.AdmissionResponse {
+	if request.Resource.Resource == "namespaces" && open(namespace) {
+		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
+	}
 	said, lost := condition(namespace, v1alpha1.ConditionInitializing), hopeless(namespace, now)
 	if said == "" {
 		said = "nsinit has not recorded yet what it waits for"
@@ -53,6 +58,15 @@ func answer(request *admissionv1.AdmissionRequest, namespace *corev1.Namespace, 
 		status.Details.RetryAfterSeconds = int32(retryAfter(namespace, now) / time.Second)
 	}
 	return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: false, Result: status}
+}
+
+// open reports whether a namespace is known to be open.
+func open(namespace *corev1.Namespace) bool {
+	if namespace == nil {
+		return false
+	}
+	_, closed := namespace.Labels[v1alpha1.LabelInitializing]
+	return !closed
 }
 
 // retryAfter is in whole seconds, because clients know no others.

@@ -15,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -58,6 +59,49 @@ func TestAnswer(t *testing.T) {
 			}
 			if got.Result.Details.RetryAfterSeconds != test.retry || !strings.Contains(got.Result.Message, test.says) || !strings.Contains(got.Result.Message, `"shop"`) {
 				t.Errorf("retry after %d: %s", got.Result.Details.RetryAfterSeconds, got.Result.Message)
+			}
+		})
+	}
+}
+
+// TestNamesake: kube-apiserver asks about resources named namespaces in open namespaces, too.
+func TestNamesake(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	open, closed, empty := closedFor(time.Second, now), closedFor(time.Second, now), closedFor(time.Second, now)
+	closed.Labels = map[string]string{v1alpha1.LabelInitializing: "true"}
+	empty.Labels = map[string]string{v1alpha1.LabelInitializing: ""}
+	for name, test := range map[string]struct {
+		resource  string
+		namespace *corev1.Namespace
+		allowed   bool
+	}{
+		"in an open namespace":                 {"namespaces", open, true},
+		"in a closed namespace":                {"namespaces", closed, false},
+		"in a namespace with an empty label":   {"namespaces", empty, false},
+		"in a namespace that is not known yet": {"namespaces", nil, false},
+		"of another name":                      {"configmaps", open, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := &admissionv1.AdmissionRequest{UID: "u", Namespace: "shop", Resource: metav1.GroupVersionResource{Group: "example.com", Resource: test.resource}}
+			got := answer(request, test.namespace, now)
+			if got.Allowed != test.allowed || got.UID != "u" || (got.Result == nil) != test.allowed {
+				t.Errorf("answered %+v", got)
+			}
+			registry, m := metrics.NewKubeRegistry(), NewMetrics()
+			if err := m.Register(registry.Register); err != nil {
+				t.Fatal(err)
+			}
+			m.count(got)
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var counted float64
+			for _, metric := range families[0].GetMetric() {
+				counted += metric.GetCounter().GetValue()
+			}
+			if (counted == 0) != test.allowed {
+				t.Errorf("counted %v early writes", counted)
 			}
 		})
 	}

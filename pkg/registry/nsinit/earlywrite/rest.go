@@ -70,7 +70,11 @@ const (
 	never = "never"
 )
 
+// count counts a refusal: what is admitted is not an early write.
 func (m *Metrics) count(response *admissionv1.AdmissionResponse) {
+	if response.Allowed {
+		return
+	}
 	label := later
 	if response.Result.Details.RetryAfterSeconds == 0 {
 		label = never

@@ -1,0 +1,68 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package policies_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nsinit/nsinit/artifacts/policies"
+)
+
+// gates returns the policies of gate.yaml by name.
+func gates(t *testing.T) map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec {
+	t.Helper()
+	data, err := policies.Files().ReadFile("gate.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec{}
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		var policy admissionregistrationv1.ValidatingAdmissionPolicy
+		if err := yaml.Unmarshal([]byte(document), &policy); err != nil {
+			t.Fatal(err)
+		}
+		if policy.Kind == "ValidatingAdmissionPolicy" {
+			found[policy.Name] = policy.Spec
+		}
+	}
+	return found
+}
+
+// TestGatesAgree: the gate of resources named namespaces refuses whom the gate refuses, with the same words, and
+// gates exactly what the gate leaves out.
+func TestGatesAgree(t *testing.T) {
+	found := gates(t)
+	gate, namesakes := found["nsinit-gate"], found["nsinit-gate-namesakes"]
+	if len(gate.Validations) != 1 || len(namesakes.Validations) != 1 || len(namesakes.Variables) == 0 {
+		t.Fatalf("gate.yaml has %+v", found)
+	}
+	if diff := cmp.Diff(gate.MatchConstraints.ExcludeResourceRules, namesakes.MatchConstraints.ResourceRules); diff != "" {
+		t.Errorf("what the gate excludes differs from what the gate of namesakes matches (-gate +namesakes):\n%s", diff)
+	}
+	if namesakes.MatchConstraints.NamespaceSelector != nil {
+		t.Error("the gate of namesakes has a namespaceSelector, which kube-apiserver evaluates on the object")
+	}
+
+	const condition = "!variables.closed || "
+	own := namesakes.Variables[0]
+	if want := `namespaceObject.metadata.?labels["` + gate.MatchConstraints.NamespaceSelector.MatchExpressions[0].Key + `"].hasValue()`; own.Name != "closed" || own.Expression != want {
+		t.Errorf("the first variable is %+v, want closed: %s", own, want)
+	}
+	expected := gate.DeepCopy()
+	expected.MatchConstraints = namesakes.MatchConstraints
+	expected.Variables = slices.Insert(expected.Variables, 0, own)
+	expected.Validations[0].Expression = condition + expected.Validations[0].Expression
+	if diff := cmp.Diff(*expected, namesakes); diff != "" {
+		t.Errorf("the policies differ by more than %q (-gate +namesakes):\n%s", condition, diff)
+	}
+}

@@ -1,0 +1,170 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// commonPrograms are built from the module of the newest version, whatever the version of Kubernetes.
+func commonPrograms() map[string]string {
+	return map[string]string{
+		"kubectl": "k8s.io/kubernetes/cmd/kubectl",
+		"etcd":    "go.etcd.io/etcd/server/v3",
+	}
+}
+
+// versionedPrograms are built from the module of the version of Kubernetes.
+func versionedPrograms() map[string]string {
+	return map[string]string{
+		"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
+		"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+	}
+}
+
+// Build builds what is missing of Kubernetes, and nsinit always: where nothing changed,
+// that takes a moment.
+func (c *Cluster) Build(ctx context.Context) error {
+	return c.build(ctx, c.buildKubernetes, c.buildNsinit)
+}
+
+// BuildKubernetes builds what is missing of Kubernetes.
+func (c *Cluster) BuildKubernetes(ctx context.Context) error {
+	return c.build(ctx, c.buildKubernetes)
+}
+
+func (c *Cluster) build(ctx context.Context, parts ...func(context.Context) error) error {
+	if err := os.MkdirAll(c.BinDir, 0o755); err != nil {
+		return err
+	}
+	unlock, err := c.lock(ctx, c.BinDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, part := range parts {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) buildNsinit(ctx context.Context) error {
+	if err := c.shown(ctx, "nsinit", c.Root, filepath.Join(c.Root, "hack", "build.sh"), c.BinDir); err != nil {
+		return err
+	}
+	if err := c.installCompletion(); err != nil {
+		return err
+	}
+	// What http-provisioner talks to, in tests and in the demo.
+	return c.goBuild(ctx, filepath.Join(c.Root, "test", "logstore"), "logstore", ".", "")
+}
+
+// installCompletion puts what kubectl asks for completion beside the plugin.
+func (c *Cluster) installCompletion() error {
+	const name = "kubectl_complete-nsinit"
+	script, err := os.ReadFile(filepath.Join(c.Root, "cmd", "kubectl-nsinit", name))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(c.BinDir, name), script, 0o755) //nolint:gosec // a program
+}
+
+// buildKubernetes builds programs that are missing or were built from another go.mod.
+func (c *Cluster) buildKubernetes(ctx context.Context) error {
+	if err := c.buildFrom(ctx, c.kubernetesModule(newest), commonPrograms()); err != nil {
+		return err
+	}
+	return c.buildFrom(ctx, c.kubernetesModule(c.Kubernetes), versionedPrograms())
+}
+
+// buildFrom builds programs from the module in a folder.
+func (c *Cluster) buildFrom(ctx context.Context, module string, programs map[string]string) error {
+	pinned, err := os.ReadFile(filepath.Join(module, "go.mod"))
+	if err != nil {
+		return err
+	}
+	version, err := kubernetesVersion(string(pinned))
+	if err != nil {
+		return err
+	}
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	ldflags := fmt.Sprintf("-s -w -X k8s.io/component-base/version.gitVersion=%s -X k8s.io/component-base/version.gitMajor=%s -X k8s.io/component-base/version.gitMinor=%s",
+		version, parts[0], parts[1])
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		path := c.program(name)
+		stamp := filepath.Join(filepath.Dir(path), "."+name+".go.mod")
+		if built, _ := os.ReadFile(stamp); exists(path) && bytes.Equal(pinned, built) {
+			continue
+		}
+		c.say("building %s %s, which takes minutes the first time", name, version)
+		if err := c.goBuild(ctx, module, name, programs[name], ldflags); err != nil {
+			return err
+		}
+		if err := os.WriteFile(stamp, pinned, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubernetesVersion reads the version of Kubernetes from go.mod.
+func kubernetesVersion(goMod string) (string, error) {
+	for line := range strings.SplitSeq(goMod, "\n") {
+		if fields := strings.Fields(strings.TrimPrefix(line, "require ")); len(fields) >= 2 && fields[0] == "k8s.io/kubernetes" && len(strings.Split(fields[1], ".")) == 3 {
+			return fields[1], nil
+		}
+	}
+	return "", fmt.Errorf("go.mod requires no version of k8s.io/kubernetes")
+}
+
+// goBuild builds one program into the folder of programs.
+func (c *Cluster) goBuild(ctx context.Context, dir, name, pkg, ldflags string) error {
+	return c.shown(ctx, name, dir, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", c.program(name), pkg)
+}
+
+// shown runs a command that builds something, and shows that it is at work.
+func (c *Cluster) shown(ctx context.Context, name, dir string, args ...string) error {
+	start := time.Now()
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	done := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(10 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				c.say("building %s (%s so far)", name, time.Since(start).Round(time.Second))
+			}
+		}
+	}()
+	err := command.Run()
+	close(done)
+	if err != nil {
+		return fmt.Errorf("cannot build %s: %w\n%s", name, err, output.String())
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		c.say("built %s in %s", name, took.Round(time.Second))
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// newest is the version of Kubernetes that the control plane runs by default.
+const newest = "v1.37"
+
+// Cluster is one control plane: a state directory, ports, and processes.
+type Cluster struct {
+	Root   string
+	Dir    string
+	BinDir string
+	Ports  map[string]int
+	// Bare says that no kube-controller-manager runs.
+	Bare bool
+	// Kubernetes is the version of Kubernetes, such as v1.35.
+	Kubernetes string
+
+	start time.Time
+}
+
+// NewCluster returns the control plane of a state directory, _output/dev of this
+// checkout if dir is empty, with a version of Kubernetes, the newest if that is empty. It
+// starts nothing.
+func NewCluster(dir, kubernetes string) (*Cluster, error) {
+	root, err := findRoot()
+	if err != nil {
+		return nil, err
+	}
+	if dir == "" {
+		dir = filepath.Join(root, "_output", "dev")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if dir, err = canonical(dir); err != nil {
+		return nil, err
+	}
+	if kubernetes == "" {
+		kubernetes = newest
+	}
+	c := &Cluster{Root: root, Dir: dir, BinDir: filepath.Join(root, "_output", "bin"), Kubernetes: kubernetes, start: time.Now()}
+	if module := c.kubernetesModule(kubernetes); !exists(module) {
+		return nil, fmt.Errorf("there is no version %q of Kubernetes: see the folders in %s", kubernetes, filepath.Dir(module))
+	}
+	if err := c.loadPorts(); err != nil {
+		return nil, err
+	}
+	c.Bare = exists(c.bareFile())
+	return c, nil
+}
+
+// findRoot returns the folder of this checkout: the one with the pinned versions of Kubernetes.
+func findRoot() (string, error) {
+	dir, err := canonical(".")
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if exists(filepath.Join(dir, "hack", "dev", "kubernetes")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("run this inside a checkout of nsinit")
+		}
+	}
+}
+
+// canonical returns the one absolute path of a folder. A process is known by the paths of
+// its program and state directory, whichever way somebody came to them.
+func canonical(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+// lock waits until nobody else is at work in a folder, and returns what ends the lock. It
+// ends with this command in any case.
+func (c *Cluster) lock(ctx context.Context, dir string) (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	said := false
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			_ = file.Close()
+			return nil, fmt.Errorf("cannot lock %s: %w", file.Name(), err)
+		}
+		if !said {
+			c.say("waiting for another command that is at work in %s", dir)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			_ = file.Close()
+			return nil, fmt.Errorf("another command is at work in %s: %w", dir, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// kubernetesModule is the folder of the module that pins a version of Kubernetes.
+func (c *Cluster) kubernetesModule(version string) string {
+	return filepath.Join(c.Root, "hack", "dev", "kubernetes", version)
+}
+
+// webhookStamps says that Kubernetes is too old for the stamp to be a policy.
+func (c *Cluster) webhookStamps() bool { return c.Kubernetes == "v1.34" || c.Kubernetes == "v1.35" }
+
+// program returns the path of a program.
+func (c *Cluster) program(name string) string {
+	if _, versioned := versionedPrograms()[name]; versioned && c.Kubernetes != newest {
+		return filepath.Join(c.BinDir, c.Kubernetes, name)
+	}
+	return filepath.Join(c.BinDir, name)
+}
+
+// bareFile marks the state directory of a control plane without kube-controller-manager.
+func (c *Cluster) bareFile() string { return filepath.Join(c.Dir, "bare") }
+
+// PKI holds the certificates and keys of the control plane.
+func (c *Cluster) PKI() PKI { return PKI{Dir: filepath.Join(c.Dir, "pki")} }
+
+// downCommand is what stops this control plane.
+func (c *Cluster) downCommand() string {
+	return fmt.Sprintf("%s --dir %s down", filepath.Join(c.BinDir, "dev"), c.Dir)
+}
+
+// say prints one line of progress.
+func (c *Cluster) say(format string, args ...any) {
+	fmt.Printf("[%6.1fs] %s\n", time.Since(c.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// Status prints what runs.
+func (c *Cluster) Status() error {
+	for _, name := range ProgramNames() {
+		process := c.Process(name)
+		state := "stopped"
+		switch pid := process.Pid(); {
+		case pid != 0:
+			state = fmt.Sprintf("running, pid %d", pid)
+		case process.Supervised():
+			state = "exited, will be started again"
+		case process.SupervisorKilled():
+			state = "stopped, because its supervisor was killed: run dev start " + name
+		}
+		fmt.Printf("%-28s %s\n", name, state)
+		if restarts := process.Restarts(); len(restarts) > 0 {
+			fmt.Printf("%-28s last restart: %s\n", "", restarts[len(restarts)-1])
+		}
+	}
+	return nil
+}
+
+// Control starts, stops or kills one program.
+func (c *Cluster) Control(ctx context.Context, command, name string) error {
+	process := c.Process(name)
+	if process == nil {
+		return fmt.Errorf("unknown program %q", name)
+	}
+	switch command {
+	case "start":
+		return process.Start()
+	case "stop":
+		return process.Stop(ctx, time.Minute)
+	default:
+		return process.Kill(ctx)
+	}
+}
+
+// Down stops everything that was started, in the reverse order, and nothing else.
+func (c *Cluster) Down(ctx context.Context) error {
+	unlock, err := c.lock(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var errs []error
+	for _, name := range slices.Backward(ProgramNames()) {
+		process := c.Process(name)
+		if process.Active() {
+			c.say("stopping %s", name)
+		}
+		errs = append(errs, process.Stop(ctx, 20*time.Second))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,142 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controlplane
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestPKI(t *testing.T) {
+	p := PKI{Dir: t.TempDir()}
+	for _, step := range []func() error{
+		func() error { return p.EnsureCA("ca") },
+		func() error { return p.EnsureServing("server", "ca", "a.b.svc") },
+		func() error { return p.EnsureClient("client", "ca", "alice", "team-a") },
+		func() error { return p.EnsureKeyPair("tokens") },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ca, err := os.ReadFile(p.Cert("ca"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	for name, usage := range map[string]x509.ExtKeyUsage{"server": x509.ExtKeyUsageServerAuth, "client": x509.ExtKeyUsageClientAuth} {
+		pair, err := tls.LoadX509KeyPair(p.Cert(name), p.Key(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	before, _ := os.ReadFile(p.Cert("client"))
+	if err := p.EnsureClient("client", "ca", "alice", "team-a"); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := os.ReadFile(p.Cert("client")); string(after) != string(before) {
+		t.Error("a certificate that was there was replaced")
+	}
+}
+
+// TestPKIRenews: a certificate for another subject, or from an authority that is no more,
+// is made again.
+func TestPKIRenews(t *testing.T) {
+	p := PKI{Dir: t.TempDir()}
+	groups := []string{"z", "a"}
+	ensure := func() []byte {
+		t.Helper()
+		if err := errors.Join(p.EnsureCA("ca"), p.EnsureClient("client", "ca", "alice", groups...)); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(p.Cert("client"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	first := ensure()
+	if again := ensure(); !bytes.Equal(first, again) {
+		t.Error("a certificate that is right was made again")
+	}
+	groups = []string{"z", "b"}
+	second := ensure()
+	if bytes.Equal(first, second) {
+		t.Error("a certificate for other groups was kept")
+	}
+	if err := os.Remove(p.Key("ca")); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(second, ensure()) {
+		t.Error("a certificate of an authority that is no more was kept")
+	}
+}
+
+// TestUserKubeconfigs: no two users share a kubeconfig.
+func TestUserKubeconfigs(t *testing.T) {
+	c := &Cluster{Dir: t.TempDir(), Ports: map[string]int{"kube-apiserver": 1}}
+	if err := c.PKI().EnsureCA("ca"); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string][]string{}
+	for _, user := range [][]string{
+		{"alice"}, {"alice", "team"}, {"alice-team"}, {"alice,team"}, {"alice team"}, {"alice+team"}, {"alice", "team", "b"}, {"alice", "team-b"}, {"../alice"}, {"system:alice"}, {"system/alice"},
+	} {
+		path, err := c.UserKubeconfig(user[0], user[1:]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := seen[path]; other != nil || filepath.Dir(path) != c.Dir {
+			t.Errorf("%q has %s, which %q has", user, path, other)
+		}
+		seen[path] = user
+	}
+	if _, err := c.UserKubeconfig(""); err == nil {
+		t.Error("no error for a user without a name")
+	}
+}
+
+func TestRecordLine(t *testing.T) {
+	for event, want := range map[string][2]string{
+		"ADDED shop Initializing approval.example.com": {"shop", "is Initializing, waiting for approval.example.com"},
+		"MODIFIED shop Active ":                        {"shop", "is Active"},
+		"DELETED shop Terminating ":                    {"shop", "is gone"},
+		"BOOKMARK  ":                                   {},
+	} {
+		if name, text := recordLine(event); [2]string{name, text} != want {
+			t.Errorf("%q: %q %q, want %q", event, name, text, want)
+		}
+	}
+}
+
+func TestPollEndsAtFinalError(t *testing.T) {
+	tries, cause := 0, errors.New("over")
+	err := poll(t.Context(), time.Hour, time.Hour, func() error { tries++; return final{cause} })
+	if !errors.Is(err, cause) || tries != 1 {
+		t.Errorf("%v after %d tries", err, tries)
+	}
+}
+
+func TestKubernetesVersion(t *testing.T) {
+	version, err := kubernetesVersion("require (\n\tk8s.io/kubernetes v1.37.1\n)\nreplace k8s.io/api => k8s.io/api v0.37.1\n")
+	if err != nil || version != "v1.37.1" {
+		t.Errorf("%q, %v", version, err)
+	}
+	if _, err := kubernetesVersion("module x"); err == nil {
+		t.Error("no error without a version")
+	}
+}

@@ -1,0 +1,114 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	// ProbeUser has the right to write, so what refuses it is a policy.
+	ProbeUser = "nsinit-dev:probe"
+
+	// probeNamespace is the manifest of a namespace that exists while the gate is looked at.
+	probeNamespace = `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "` + probePrefix + `", "labels": {"nsinit-dev/probe": "true"}}}`
+	probePrefix    = "nsinit-dev-probe-"
+	probeSelector  = "nsinit-dev/probe=true"
+)
+
+// policiesAct waits until the stamp and the guard are seen to do what they are for.
+func (c *Cluster) policiesAct(ctx context.Context) error {
+	return poll(ctx, startLimit, 200*time.Millisecond, func() error {
+		out, err := c.Admin(ctx, "create", "namespace", "nsinit-dev-dry-run", "--dry-run=server",
+			"-o", `jsonpath={.metadata.labels.nsinit\.dev/initializing}`)
+		if err != nil {
+			return fmt.Errorf("the stamp does not act: %w", err)
+		}
+		if out != "true" {
+			return fmt.Errorf("the stamp does not act: a new namespace carries %q", out)
+		}
+		_, err = c.Admin(ctx, "label", "namespace", "default", "nsinit.dev/initializing=true", "--dry-run=server", "--as", ProbeUser)
+		if !refusedBy(err, "nsinit-guard") {
+			return fmt.Errorf("the guard does not act: %w", orOpen(err))
+		}
+		return nil
+	})
+}
+
+// gateActsAndOpens sees the gate closed on a namespace that is initializing, starts the
+// controller, and sees that it takes care of that namespace. Nothing but a closed namespace
+// shows the gate, and the controller opens it: so it does not run meanwhile. Where it runs,
+// and the same kube-apiserver had the same gate closed before, there is nothing to see.
+// nsinit-gate-namesakes is created before nsinit-gate, so it is in force by then.
+func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
+	controller := c.Process("nsinit-controller-manager")
+	gate, err := c.gateIdentity(ctx)
+	if err != nil {
+		return err
+	}
+	seen, _ := os.ReadFile(c.path("gate.seen"))
+	if string(seen) == gate && controller.Current() {
+		return nil
+	}
+	if err := controller.Stop(ctx, 30*time.Second); err != nil {
+		return err
+	}
+	namespace, err := c.kubectlInput(ctx, c.AdminKubeconfig(), probeNamespace, "create", "-f", "-", "-o", "jsonpath={.metadata.name}")
+	if err != nil {
+		return err
+	}
+	if err := poll(ctx, startLimit, 200*time.Millisecond, func() error {
+		_, err := c.Admin(ctx, "create", "configmap", "probe", "--namespace", namespace, "--dry-run=server", "--as", ProbeUser)
+		if !refusedBy(err, "nsinit-gate") {
+			return fmt.Errorf("the gate does not act: %w", orOpen(err))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := c.ensure(ctx, controller.Name, func() error {
+		_, err := c.Admin(ctx, "get", "namespacelifecycles", namespace)
+		return err
+	}); err != nil {
+		return err
+	}
+	if _, err := c.Admin(ctx, "delete", "namespaces", "--selector", probeSelector, "--wait=false"); err != nil {
+		return err
+	}
+	return os.WriteFile(c.path("gate.seen"), []byte(gate), 0o600)
+}
+
+// gateIdentity tells one gate in one process of kube-apiserver from every other.
+func (c *Cluster) gateIdentity(ctx context.Context) (string, error) {
+	server := c.Process("kube-apiserver")
+	started, err := os.Stat(server.pidFile())
+	if err != nil {
+		return "", err
+	}
+	objects, err := c.Admin(ctx, "get", "validatingadmissionpolicy/nsinit-gate", "validatingadmissionpolicybinding/nsinit-gate",
+		"validatingadmissionpolicy/nsinit-gate-namesakes", "validatingadmissionpolicybinding/nsinit-gate-namesakes",
+		"-o", `jsonpath={range .items[*]}{.metadata.uid} {.metadata.generation}{"\n"}{end}`)
+	return fmt.Sprintf("kube-apiserver %d %d\n%s", server.Pid(), started.ModTime().UnixNano(), objects), err
+}
+
+// refusedBy says whether an error is the refusal of a policy.
+func refusedBy(err error, policy string) bool {
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
+}
+
+// orOpen returns the error that was met instead of a refusal.
+func orOpen(err error) error {
+	if err == nil {
+		return errors.New("it let the probe pass")
+	}
+	return err
+}

@@ -1,0 +1,334 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// startLimit is how long a program may take to be ready: much longer than it takes on two
+// busy cores.
+const startLimit = 2 * time.Minute
+
+// Up builds what is missing, starts what does not run, applies the manifests, and returns
+// when the API of nsinit is available and the policies are seen to act.
+func (c *Cluster) Up(ctx context.Context) error {
+	if err := c.up(ctx, c.Build, c.kubernetes, c.nsinit); err != nil {
+		return err
+	}
+	c.say("nsinit is up: export KUBECONFIG=%s", c.AdminKubeconfig())
+	return nil
+}
+
+// UpKubernetes does the same without nsinit.
+func (c *Cluster) UpKubernetes(ctx context.Context) error {
+	if err := c.up(ctx, c.BuildKubernetes, c.kubernetes); err != nil {
+		return err
+	}
+	c.say("Kubernetes is up: export KUBECONFIG=%s", c.AdminKubeconfig())
+	return nil
+}
+
+// UpBare starts a control plane without kube-controller-manager, and nsinit, which empties
+// namespaces there.
+func (c *Cluster) UpBare(ctx context.Context) error {
+	c.Bare = true
+	if err := os.WriteFile(c.bareFile(), nil, 0o600); err != nil {
+		return err
+	}
+	return c.Up(ctx)
+}
+
+func (c *Cluster) up(ctx context.Context, build func(context.Context) error, starts ...func(context.Context) error) error {
+	if err := build(ctx); err != nil {
+		return err
+	}
+	unlock, err := c.lock(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := c.claimPorts(); err != nil {
+		return err
+	}
+	if err := c.Identities(); err != nil {
+		return err
+	}
+	for _, start := range starts {
+		if err := start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Identities makes every certificate and kubeconfig.
+func (c *Cluster) Identities() error {
+	pki := c.PKI()
+	systemAccount := func(name string) error {
+		return c.ensureKubeconfig(name, "system:serviceaccount:nsinit-system:"+name,
+			"system:serviceaccounts", "system:serviceaccounts:nsinit-system")
+	}
+	for _, step := range []func() error{
+		func() error { return pki.EnsureCA("ca") },
+		func() error { return pki.EnsureCA("front-proxy-ca") },
+		func() error { return pki.EnsureCA("etcd-ca") },
+		func() error { return pki.EnsureCA("nsinit-ca") },
+		func() error { return pki.EnsureServing("etcd", "etcd-ca") },
+		func() error { return pki.EnsureServing("kube-apiserver", "ca", "kubernetes", "kubernetes.default.svc") },
+		func() error {
+			return pki.EnsureServing("nsinit-apiserver", "nsinit-ca", "nsinit-apiserver.nsinit-system.svc")
+		},
+		func() error { return pki.EnsureClient("front-proxy-client", "front-proxy-ca", "front-proxy-client") },
+		func() error { return pki.EnsureKeyPair("service-account") },
+		func() error { return c.ensureKubeconfig("admin", "kubernetes-admin", "system:masters") },
+		func() error { return c.ensureKubeconfig("kube-controller-manager", "system:kube-controller-manager") },
+		func() error { return systemAccount("nsinit-apiserver") },
+		func() error { return systemAccount("nsinit-controller-manager") },
+		func() error { return systemAccount("policy-population") },
+		func() error { return systemAccount("http-provisioner") },
+		func() error { return pki.EnsureServing("logstore", "nsinit-ca", "localhost") },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("cannot make identities: %w", err)
+		}
+	}
+	return nil
+}
+
+// maxRestarts is how often a program may exit before ensure returns an error: once or twice can
+// happen on a busy machine.
+const maxRestarts = 3
+
+// ensure starts a program and waits until a check succeeds. One that runs an older build
+// or other arguments is restarted, and one that waits for its restart is started at once.
+func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) error {
+	process := c.Process(name)
+	if !process.Current() {
+		if process.Pid() != 0 {
+			c.say("restarting %s: it has changed", name)
+		} else {
+			c.say("starting %s", name)
+		}
+		if err := process.Stop(ctx, 30*time.Second); err != nil {
+			return err
+		}
+	}
+	restarts := len(process.Restarts())
+	if err := process.Start(); err != nil {
+		return err
+	}
+	err := poll(ctx, startLimit, 100*time.Millisecond, func() error {
+		if exited := process.Restarts(); len(exited) >= restarts+maxRestarts {
+			return final{errors.New(exited[len(exited)-1])}
+		}
+		if !process.Supervised() {
+			return final{errors.New("it was stopped")}
+		}
+		return ready()
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not ready: %w\nlast lines of %s:\n%s", name, err, process.LogFile(), process.LogTail(15))
+	}
+	return nil
+}
+
+func (c *Cluster) kubernetes(ctx context.Context) error {
+	if err := c.ensure(ctx, "etcd", func() error { return c.etcdHealthy(ctx) }); err != nil {
+		return err
+	}
+	if err := c.ensure(ctx, "kube-apiserver", func() error {
+		_, err := c.Admin(ctx, "get", "--raw", "/readyz")
+		return err
+	}); err != nil {
+		return err
+	}
+	if c.Bare {
+		return nil
+	}
+	return c.ensure(ctx, "kube-controller-manager", func() error {
+		_, err := c.Admin(ctx, "get", "serviceaccount", "default", "--namespace=default")
+		return err
+	})
+}
+
+// etcdHealthy asks etcd as its clients do.
+func (c *Cluster) etcdHealthy(ctx context.Context) error {
+	pair, err := tls.LoadX509KeyPair(c.PKI().Cert("etcd"), c.PKI().Key("etcd"))
+	if err != nil {
+		return err
+	}
+	_, err = c.get(ctx, c.url("etcd")+"/health", "etcd-ca", []tls.Certificate{pair}, nil)
+	return err
+}
+
+// get asks a program that is not behind kube-apiserver, whose certificate is of one of the authorities here.
+func (c *Cluster) get(ctx context.Context, address, authority string, certificates []tls.Certificate, user *url.Userinfo) ([]byte, error) {
+	ca, err := os.ReadFile(c.PKI().Cert(authority))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.URL.User = user
+	response, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	return io.ReadAll(response.Body)
+}
+
+// nsinit installs and starts nsinit. The controller comes last, so that the gate can be
+// seen closed before anything opens it.
+func (c *Cluster) nsinit(ctx context.Context) error {
+	if err := c.ApplyBase(ctx); err != nil {
+		return err
+	}
+	if err := c.ensure(ctx, "nsinit-apiserver", func() error { return c.Served(ctx) }); err != nil {
+		return err
+	}
+	// Without the webhook, in front of which clients would wait, the gate itself is seen.
+	if _, err := c.Admin(ctx, "delete", "--ignore-not-found", "-k", c.earlyWrites()); err != nil {
+		return err
+	}
+	if err := c.ApplyPolicies(ctx); err != nil {
+		return err
+	}
+	return c.gateActsAndOpens(ctx)
+}
+
+// ApplyBase applies the manifests of nsinit without its policies and programs.
+func (c *Cluster) ApplyBase(ctx context.Context) error {
+	if err := c.writeOverlays(); err != nil {
+		return err
+	}
+	if _, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("manifests")); err != nil || !c.Bare {
+		return err
+	}
+	_, err := c.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(c.Root, "artifacts", "deploy", "namespace-termination.yaml"))
+	return err
+}
+
+// ApplyPolicies applies the policies, and waits until the stamp and the guard act.
+func (c *Cluster) ApplyPolicies(ctx context.Context) error {
+	if _, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("policies")); err != nil {
+		return err
+	}
+	c.say("waiting for the policies to be in force")
+	return c.policiesAct(ctx)
+}
+
+// Served returns an error until the API of nsinit is available through kube-apiserver.
+func (c *Cluster) Served(ctx context.Context) error {
+	out, err := c.Admin(ctx, "get", "apiservice", "v1alpha1.nsinit.dev",
+		"-o", `jsonpath={.status.conditions[?(@.type=="Available")].status} {.status.conditions[?(@.type=="Available")].message}`)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(out, "True") {
+		return fmt.Errorf("APIService v1alpha1.nsinit.dev is not available: %s", strings.TrimSpace(out))
+	}
+	_, err = c.Admin(ctx, "get", "namespacelifecycles")
+	return err
+}
+
+func (c *Cluster) earlyWrites() string { return filepath.Join(c.Root, "artifacts", "early-writes") }
+
+// AskToRetry installs the webhook that asks those who write too early to try again.
+func (c *Cluster) AskToRetry(ctx context.Context) error {
+	_, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.earlyWrites())
+	return err
+}
+
+// writeOverlays writes the kustomizations of this control plane: the base, reached on loopback,
+// and the policies.
+func (c *Cluster) writeOverlays() error {
+	ca, err := os.ReadFile(c.PKI().Cert("nsinit-ca"))
+	if err != nil {
+		return err
+	}
+	if err := c.writeOverlay("manifests", fmt.Sprintf(`patches:
+- patch: |-
+    apiVersion: apiregistration.k8s.io/v1
+    kind: APIService
+    metadata: {name: v1alpha1.nsinit.dev}
+    spec:
+      caBundle: %s
+      service: {port: %d}
+- patch: |-
+    apiVersion: v1
+    kind: Service
+    metadata: {name: nsinit-apiserver, namespace: nsinit-system}
+    spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
+`, base64.StdEncoding.EncodeToString(ca), c.Ports["nsinit-apiserver"]), "artifacts/deploy/base", "hack/dev/manifests"); err != nil {
+		return err
+	}
+	if !c.webhookStamps() {
+		return c.writeOverlay("policies", "", "artifacts/policies")
+	}
+	component, err := c.relative("policies", "artifacts/deploy/components/stamp-webhook")
+	if err != nil {
+		return err
+	}
+	return c.writeOverlay("policies", "components: ["+component+"]\n", "artifacts/policies")
+}
+
+// writeOverlay writes a kustomization of folders of this checkout into a folder of this control plane.
+func (c *Cluster) writeOverlay(name, more string, folders ...string) error {
+	if err := os.MkdirAll(c.path(name), 0o755); err != nil {
+		return err
+	}
+	var resources []string
+	for _, folder := range folders {
+		relative, err := c.relative(name, folder)
+		if err != nil {
+			return err
+		}
+		resources = append(resources, relative)
+	}
+	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nsortOptions: {order: fifo}\nresources: [%s]\n%s", strings.Join(resources, ", "), more)
+	return os.WriteFile(filepath.Join(c.path(name), "kustomization.yaml"), []byte(text), 0o600)
+}
+
+// relative returns the path from a folder of this control plane to one of this checkout: kustomize
+// takes folders by relative paths alone, from the real place of the folder.
+func (c *Cluster) relative(name, folder string) (string, error) {
+	if err := os.MkdirAll(c.path(name), 0o755); err != nil {
+		return "", err
+	}
+	from, err := filepath.EvalSymlinks(c.path(name))
+	if err != nil {
+		return "", err
+	}
+	to, err := filepath.EvalSymlinks(filepath.Join(c.Root, filepath.FromSlash(folder)))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Rel(from, to)
+}

@@ -1,0 +1,96 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/test/faults/history"
+)
+
+// Violation is a proof that a history violates an invariant.
+type Violation struct {
+	// Check is the checker that found it: I1 to I5, Plan or Linearizable.
+	Check     string    `json:"check"`
+	Namespace string    `json:"namespace,omitempty"`
+	UID       types.UID `json:"uid,omitempty"`
+	// Revisions are those of the changes that prove it.
+	Revisions []int64 `json:"revisions,omitempty"`
+	// Operation is the ID of the operation that proves it, or 0.
+	Operation int64  `json:"operation,omitempty"`
+	Message   string `json:"message"`
+}
+
+// String returns everything on one line.
+func (v Violation) String() string {
+	text := v.Check + ":"
+	if v.Namespace != "" {
+		text += fmt.Sprintf(" namespace %q", v.Namespace)
+	}
+	if v.UID != "" {
+		text += fmt.Sprintf(" (UID %s)", v.UID)
+	}
+	if len(v.Revisions) > 0 {
+		text += " at revisions " + strings.Trim(fmt.Sprint(v.Revisions), "[]")
+	}
+	if v.Operation != 0 {
+		text += fmt.Sprintf(", operation %d", v.Operation)
+	}
+	return text + ": " + v.Message
+}
+
+// Options say what a history is judged by.
+type Options struct {
+	// NamePrefix is that of the namespaces that the campaign makes. Others are not judged.
+	NamePrefix string
+	// PlanDelay is how long after its acknowledgement a configuration may be missing in
+	// plans. Zero: not at all.
+	PlanDelay time.Duration
+	// ReasonDelay is how long a closed namespace may be without a condition after the last
+	// fault was healed.
+	ReasonDelay time.Duration
+}
+
+// Checker is one named check.
+type Checker struct {
+	Name string
+	// Summary is what must hold.
+	Summary string
+	Check   func(*View) []Violation
+}
+
+// Checkers returns every check in the order of the report.
+func Checkers() []Checker {
+	return []Checker{
+		{"I1", "No tenant write is stored in a namespace before the revision that opened its gate.", Early},
+		{"I2", "After faults end, every namespace becomes Active or is removed within a bound, and each closed one states the reason.", Converged},
+		{"I3", "Every acknowledged write to the API of nsinit is stored.", Durable},
+		{"I4", "Each gate opens once per UID, after each planned initializer has acted, with one result.", Once},
+		{"I5", "While the storage of nsinit is lost, no gate opens.", Lost},
+		{"Plan", "The plan of a namespace is the merge of the configurations at one revision that is not too old.", Plans},
+		{"Linearizable", "Acknowledged writes and reads of lifecycles and configurations are linearizable, and each change is one that the API allows.", Linearizable},
+	}
+}
+
+// All applies every checker.
+func All(h *history.History, options Options) []Violation {
+	view := NewView(h, options)
+	var all []Violation
+	for _, checker := range Checkers() {
+		all = append(all, checker.Check(view)...)
+	}
+	slices.SortStableFunc(all, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.Check, b.Check), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	return all
+}

@@ -1,0 +1,229 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/faults/history"
+)
+
+// searchLimit bounds the search for a linearization of the operations on one object. There is one
+// order of its versions, so a search takes milliseconds.
+const searchLimit = 10 * time.Second
+
+// Linearizable judges, for each UID of a lifecycle or a configuration, whether the acknowledged writes
+// and reads, in real time, fit the order of the store, and whether each change is one that the
+// API allows.
+func Linearizable(v *View) []Violation {
+	operations := map[types.UID][]history.Operation{}
+	for _, o := range v.Operations {
+		if o.Group == group && o.Outcome == history.Acknowledged && o.ResourceVersion != 0 {
+			operations[o.UID] = append(operations[o.UID], o)
+		}
+	}
+	var all []Violation
+	for _, uid := range sortedKeys(v.Records) {
+		versions := v.Records[uid]
+		if versions[0].Object.Lifecycle == nil && versions[0].Object.Configuration == nil {
+			continue
+		}
+		all = append(all, transitions(versions)...)
+		all = append(all, linearizable(versions, operations[uid])...)
+	}
+	return all
+}
+
+// step is an operation on the versions of one object, which are numbered from 1. 0 is its absence.
+type step struct {
+	// writes is the version that the operation made, or 0.
+	writes int
+	// sees is the version in its answer, or 0.
+	sees int
+	// base is the version that a write was based on, or -1 where it names none.
+	base int
+	text string
+}
+
+// model is an object that has one version after the other. A write makes the next one, and only on
+// the version that it names; an answer is the version of its moment.
+func model(initial int) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return initial },
+		Step: func(state, input, _ any) (bool, any) {
+			s, version := input.(step), state.(int) //nolint:errcheck,forcetypeassert // made below
+			if s.writes != 0 {
+				return version == s.writes-1 && (s.base < 0 || s.base == version), s.writes
+			}
+			return version == s.sees && (s.base < 0 || s.base == version), version
+		},
+		DescribeOperation: func(input, _ any) string { return input.(step).text },
+	}
+}
+
+// linearizable searches an order of the operations on one object.
+func linearizable(versions []history.Event, operations []history.Operation) []Violation {
+	number := map[int64]int{}
+	for i, version := range versions {
+		if !version.Deleted {
+			number[version.Revision] = i + 1
+		}
+	}
+	initial := 0
+	if versions[0].Initial {
+		initial = 1
+	}
+	var all []Violation
+	var ops []porcupine.Operation
+	authors := map[int]history.Operation{}
+	for _, o := range operations {
+		sees, known := number[o.ResourceVersion]
+		if !known {
+			continue // a removal answers with a version that is not stored; others are judged by I3
+		}
+		s := step{sees: sees, base: base(o, number), text: fmt.Sprintf("operation %d (%s/%s) sees version %d", o.ID, o.Verb, o.Subresource, sees)}
+		end := o.End
+		if author(o, s, versions) && sees > initial {
+			if other, taken := authors[sees]; taken {
+				all = append(all, violation(versions, o.ID, "operations %d and %d were both acknowledged as the author of one version", other.ID, o.ID))
+				continue
+			}
+			authors[sees] = o
+			s.writes, s.sees = sees, 0
+			end = min(end, versions[sees-1].Seen)
+		}
+		ops = append(ops, porcupine.Operation{ClientId: len(ops), Input: s, Call: int64(o.Start), Return: int64(max(end, o.Start))})
+	}
+	for i, version := range versions {
+		if _, known := authors[i+1]; !known && i+1 > initial {
+			ops = append(ops, porcupine.Operation{
+				ClientId: len(ops), Input: step{writes: i + 1, base: -1, text: fmt.Sprintf("somebody writes version %d", i+1)}, Return: int64(version.Seen),
+			})
+		}
+	}
+	if porcupine.CheckOperationsTimeout(model(initial), ops, searchLimit) == porcupine.Ok {
+		return all
+	}
+	return append(all, violation(versions, 0, "no order of its %d versions and %d acknowledged operations fits their times", len(versions), len(operations)))
+}
+
+// base returns the number of the version that a write names, -1 where it names none, and 0 where it
+// names one that never was.
+func base(o history.Operation, number map[int64]int) int {
+	if o.Verb != "update" {
+		return -1
+	}
+	var request struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(o.Request, &request) != nil || request.Metadata.ResourceVersion == "" {
+		return -1
+	}
+	revision, _ := strconv.ParseInt(request.Metadata.ResourceVersion, 10, 64)
+	return number[revision]
+}
+
+// author says whether an operation is known to have written the version in its answer: one that was
+// based on the version before it, or on none that ever was, which no order will explain. One that
+// changed nothing answers with the version that it was based on.
+func author(o history.Operation, s step, versions []history.Event) bool {
+	switch o.Verb {
+	case "create":
+		return versions[s.sees-1].Created
+	case "update":
+		return s.base >= 0 && s.base != s.sees
+	}
+	return false
+}
+
+func violation(versions []history.Event, operation int64, format string, args ...any) Violation {
+	object := versions[0].Object
+	return Violation{Check: "Linearizable", Namespace: object.Name, UID: object.UID, Revisions: revisionsOf(versions), Operation: operation,
+		Message: fmt.Sprintf("%s %q: ", object.Kind, object.Name) + fmt.Sprintf(format, args...)}
+}
+
+// transitions judges each change of an object by what the API allows.
+func transitions(versions []history.Event) []Violation {
+	var all []Violation
+	for i, version := range versions[1:] {
+		before := versions[i]
+		if before.Epoch != version.Epoch {
+			continue
+		}
+		message := ""
+		switch {
+		case version.Object.Lifecycle != nil:
+			message = lifecycleTransition(before, version)
+		case version.Deleted && version.Object.Configuration != nil && len(version.Object.Configuration.Spec.Finalizers) > 1:
+			message = fmt.Sprintf("it was removed with finalizers %q", version.Object.Configuration.Spec.Finalizers)
+		}
+		if message != "" {
+			all = append(all, violation([]history.Event{before, version}, 0, "%s", message))
+		}
+	}
+	return all
+}
+
+// lifecycleTransition says what is wrong with a change of a NamespaceLifecycle, or nothing.
+func lifecycleTransition(before, after history.Event) string {
+	was, is := &before.Object.Lifecycle.Spec, &after.Object.Lifecycle.Spec
+	if after.Deleted {
+		// The write that removes the last finalizer removes the object, so one may be left in what
+		// was stored before.
+		if len(is.Finalizers) > 1 {
+			return fmt.Sprintf("it was removed while %d participants had not cleaned up: %q", len(is.Finalizers), is.Finalizers)
+		}
+		return ""
+	}
+	switch {
+	case was.NamespaceUID != is.NamespaceUID:
+		return fmt.Sprintf("namespaceUID changed from %q to %q", was.NamespaceUID, is.NamespaceUID)
+	case !slices.EqualFunc(was.Plan, is.Plan, samePlanned):
+		return "the plan changed"
+	case was.Initializers == nil && is.Initializers != nil:
+		return "initializers came back after the list was empty"
+	case slices.ContainsFunc(is.Finalizers, func(f v1alpha1.FinalizerName) bool { return !slices.Contains(was.Finalizers, f) }):
+		return fmt.Sprintf("a finalizer was added: %q became %q", was.Finalizers, is.Finalizers)
+	}
+	if was.Initializers == nil {
+		return ""
+	}
+	pending := pendingOf(is)
+	left := len(pendingOf(was)) - len(pending)
+	switch {
+	case left < 0 || !slices.Equal(pendingOf(was)[left:], pending):
+		return fmt.Sprintf("the pending initializers %q became %q, which does not remove the first", pendingOf(was), pending)
+	case left > 0 && was.Initializers.Result != nil:
+		return fmt.Sprintf("initializers went on after a failure: %q became %q", pendingOf(was), pending)
+	case was.Initializers.Result != nil && (is.Initializers == nil || is.Initializers.Result == nil):
+		return "the failing result was taken back"
+	}
+	return ""
+}
+
+func pendingOf(spec *v1alpha1.NamespaceLifecycleSpec) []string {
+	var names []string
+	if spec.Initializers != nil {
+		for _, pending := range spec.Initializers.Pending {
+			names = append(names, pending.Name)
+		}
+	}
+	return names
+}
+
+func samePlanned(a, b v1alpha1.PlannedInitializer) bool { return equality.Semantic.DeepEqual(a, b) }

@@ -1,0 +1,147 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/faults/history"
+)
+
+// Once is I4: each gate opens once per UID, after each planned initializer has acted, in the order of
+// the plan, with one result. It judges the end of a namespace, too: a participant that acted has cleaned
+// up before the namespace is removed.
+func Once(v *View) []Violation {
+	results := v.results()
+	var all []Violation
+	for _, n := range v.Incarnations() {
+		add := func(format string, revisions []int64, args ...any) {
+			all = append(all, Violation{Check: "I4", Namespace: n.Name, UID: n.UID, Revisions: revisions, Message: fmt.Sprintf(format, args...)})
+		}
+		switch {
+		case len(n.Openings) > 1:
+			add("the gate opened %d times", revisionsOf(n.Openings), len(n.Openings))
+		case len(n.Closings) > 0:
+			add("the gate closed again", revisionsOf(n.Closings))
+		}
+		for initializer, found := range results[n.UID] {
+			if len(found.objects) > 1 {
+				add("initializer %q left %d results for one namespace: %s", []int64{found.first}, initializer, len(found.objects), strings.Join(sortedKeys(found.objects), ", "))
+			}
+		}
+		if len(n.Openings) > 0 {
+			v.acted(n, results[n.UID], add)
+		}
+		if n.Removed != 0 {
+			v.cleanedUp(n, results[n.UID], add)
+		}
+	}
+	return all
+}
+
+// result is what an initializer left in a namespace.
+type result struct {
+	first   int64
+	objects map[string]bool
+}
+
+// results returns what each initializer stored for each UID of a namespace.
+func (v *View) results() map[types.UID]map[string]*result {
+	all := map[types.UID]map[string]*result{}
+	for _, key := range sortedKeys(v.Objects) {
+		for _, change := range v.Objects[key] {
+			name, uid := change.Object.Annotations[history.AnnotationInitializer], types.UID(change.Object.Annotations[history.AnnotationNamespaceUID])
+			if name == "" || change.Deleted {
+				continue
+			}
+			if all[uid] == nil {
+				all[uid] = map[string]*result{}
+			}
+			found := all[uid][name]
+			if found == nil {
+				found = &result{first: change.Revision, objects: map[string]bool{}}
+				all[uid][name] = found
+			}
+			found.first = min(found.first, change.Revision)
+			found.objects[fmt.Sprintf("%s (UID %s)", key, change.Object.UID)] = true
+		}
+	}
+	return all
+}
+
+// complete returns the last version of the lifecycle by which a namespace was opened, or nil.
+func (v *View) complete(namespace types.UID) *v1alpha1.NamespaceLifecycle {
+	for _, versions := range v.Lifecycles[namespace] {
+		for _, version := range versions {
+			if version.Object.Lifecycle.Spec.Initializers == nil {
+				return version.Object.Lifecycle
+			}
+		}
+	}
+	return nil
+}
+
+// acted judges the opening of a gate.
+func (v *View) acted(n *Incarnation, results map[string]*result, add func(string, []int64, ...any)) {
+	opened := n.Openings[0].Revision
+	lifecycle := v.complete(n.UID)
+	if lifecycle == nil {
+		add("the gate opened although no NamespaceLifecycle of this UID was ever complete", []int64{opened})
+		return
+	}
+	var before int64
+	for _, planned := range lifecycle.Spec.Plan {
+		if !strings.HasSuffix(planned.Name, history.InitializerDomain) || slices.Contains(lifecycle.Spec.Skipped, planned.Name) {
+			continue
+		}
+		found := results[planned.Name]
+		switch {
+		case found == nil:
+			add("the gate opened although initializer %q never acted for this UID", []int64{opened}, planned.Name)
+		case found.first > opened:
+			add("the gate opened before initializer %q acted for this UID", []int64{opened, found.first}, planned.Name)
+		case found.first < before:
+			add("initializer %q acted before the one that the plan has before it", []int64{found.first, before}, planned.Name)
+		default:
+			before = found.first
+		}
+	}
+}
+
+// cleanedUp judges the removal of a namespace.
+func (v *View) cleanedUp(n *Incarnation, results map[string]*result, add func(string, []int64, ...any)) {
+	lifecycles := v.Lifecycles[n.UID]
+	if len(lifecycles) == 0 {
+		return
+	}
+	// The last one counts: what was in a storage that was lost is not known any more.
+	last := slices.MaxFunc(lifecycles, func(a, b []history.Event) int { return int(a[0].Seen - b[0].Seen) })
+	removed := n.Last()
+	for _, planned := range last[0].Object.Lifecycle.Spec.Plan {
+		if !planned.Finalizer || results[planned.Name] == nil {
+			continue
+		}
+		if !slices.ContainsFunc(v.Operations, func(o history.Operation) bool {
+			return o.Verb == history.VerbCleanup && o.Client == planned.Name && o.NamespaceUID == n.UID && o.Outcome == history.Acknowledged && o.Start < removed.Seen
+		}) {
+			add("the namespace was removed although participant %q acted for it and did not clean up", []int64{removed.Revision}, planned.Name)
+		}
+	}
+}
+
+func revisionsOf(events []history.Event) []int64 {
+	var all []int64
+	for _, event := range events {
+		all = append(all, event.Revision)
+	}
+	return all
+}

@@ -1,0 +1,157 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/faults/history"
+)
+
+// Plans judges the plan of every namespace: it is the merge of the configurations at one revision
+// before it, and no configuration is missing, or left over, that changed longer than PlanDelay before
+// the creation of the namespace began.
+func Plans(v *View) []Violation {
+	began := v.creations()
+	states := v.configurationStates()
+	var all []Violation
+	for _, n := range v.Incarnations() {
+		lifecycles := v.Lifecycles[n.UID]
+		if len(lifecycles) == 0 || lifecycles[0][0].Initial {
+			continue
+		}
+		slices.SortFunc(lifecycles, func(a, b []history.Event) int { return int(a[0].Seen - b[0].Seen) })
+		first := lifecycles[0][0]
+		start, known := began[n.UID]
+		if message := judgePlan(first, states, start, known, v.PlanDelay); message != "" {
+			all = append(all, Violation{Check: "Plan", Namespace: n.Name, UID: n.UID, Revisions: []int64{first.Revision}, Message: message})
+		}
+	}
+	return all
+}
+
+// configurationState is what the configurations said from a revision on.
+type configurationState struct {
+	epoch    int
+	revision int64
+	// since is when it was known to be stored.
+	since time.Duration
+	plan  []entry
+}
+
+// entry is what is compared of a planned initializer.
+type entry struct {
+	Name      string
+	Finalizer bool
+}
+
+// configurationStates returns every state of the configurations, in the order of the store. The first
+// is before all of them.
+func (v *View) configurationStates() []configurationState {
+	live := map[string]*v1alpha1.NamespaceInitializerConfiguration{}
+	states := []configurationState{{}}
+	epoch := 0
+	for _, change := range v.Configurations {
+		if change.Epoch != epoch {
+			clear(live)
+			epoch = change.Epoch
+			states = append(states, configurationState{epoch: epoch})
+		}
+		live[change.Object.Name] = change.Object.Configuration
+		if change.Deleted {
+			delete(live, change.Object.Name)
+		}
+		since := change.Seen
+		if change.Initial {
+			since = 0
+		}
+		states = append(states, configurationState{epoch: epoch, revision: change.Revision, since: since, plan: merge(live)})
+	}
+	return states
+}
+
+// merge is the documented order: by the name of the configuration, the first entry of a name wins,
+// configurations that are being deleted contribute nothing, and the built-in initializer comes
+// first where a participant acts at termination.
+func merge(live map[string]*v1alpha1.NamespaceInitializerConfiguration) []entry {
+	var plan []entry
+	participants := false
+	for _, name := range sortedKeys(live) {
+		if live[name].DeletionTimestamp != nil {
+			continue
+		}
+		for _, initializer := range live[name].Initializers {
+			if slices.ContainsFunc(plan, func(e entry) bool { return e.Name == initializer.Name }) {
+				continue
+			}
+			plan = append(plan, entry{initializer.Name, initializer.Finalizer})
+			participants = participants || initializer.Finalizer
+		}
+	}
+	if participants {
+		plan = slices.Insert(plan, 0, entry{Name: v1alpha1.InitializerLifecycle})
+	}
+	return plan
+}
+
+// creations returns when the creation of each namespace began.
+func (v *View) creations() map[types.UID]time.Duration {
+	began := map[types.UID]time.Duration{}
+	for _, o := range v.Operations {
+		if o.Verb == "create" && o.Resource == "namespaces" && o.Group == "" && o.Outcome == history.Acknowledged {
+			began[o.UID] = o.Start
+		}
+	}
+	return began
+}
+
+// judgePlan says what is wrong with the plan of a lifecycle, or nothing.
+func judgePlan(first history.Event, states []configurationState, start time.Duration, known bool, delay time.Duration) string {
+	var plan []entry
+	for _, planned := range first.Object.Lifecycle.Spec.Plan {
+		plan = append(plan, entry{planned.Name, planned.Finalizer})
+	}
+	var seen []configurationState
+	for _, state := range states {
+		if state.epoch == first.Epoch && state.revision < first.Revision {
+			seen = append(seen, state)
+		}
+	}
+	stale := ""
+	for i, state := range slices.Backward(seen) {
+		if !slices.Equal(state.plan, plan) {
+			continue
+		}
+		if i+1 == len(seen) || !known || seen[i+1].since+delay >= start {
+			return ""
+		}
+		if stale == "" {
+			stale = fmt.Sprintf("the plan %s is that of revision %d, which another one replaced at revision %d, %s before the creation of the namespace began",
+				names(plan), state.revision, seen[i+1].revision, (start - seen[i+1].since).Round(time.Millisecond))
+		}
+	}
+	if stale != "" {
+		return stale
+	}
+	if len(seen) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the plan %s is that of no revision of the configurations, the last one gives %s", names(plan), names(seen[len(seen)-1].plan))
+}
+
+func names(plan []entry) string {
+	all := []string{}
+	for _, e := range plan {
+		all = append(all, e.Name)
+	}
+	return fmt.Sprintf("%q", all)
+}

@@ -1,0 +1,219 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/faults/history"
+)
+
+const (
+	first   = "one" + history.InitializerDomain
+	partner = "two" + history.InitializerDomain
+)
+
+// story builds a history step by step. Each step takes a second.
+type story struct {
+	history.History
+	at           time.Duration
+	kube, nsinit int64
+	epoch        int
+	versions     map[string]int // of lifecycles and configurations, by name
+}
+
+func newStory() *story { return &story{versions: map[string]int{}} }
+
+// tick passes a second, and returns when it began.
+func (s *story) tick() time.Duration {
+	s.at += time.Second
+	return s.at - time.Second
+}
+
+func (s *story) mark(name string) {
+	s.tick()
+	s.Marks = append(s.Marks, history.Mark{Name: name, At: s.at, KubeRevision: s.kube})
+}
+
+// event stores a change. It is seen half a second after the tick, in which it is committed.
+func (s *story) event(store history.Store, event history.Event) history.Event {
+	revision := &s.kube
+	if store == history.Nsinit {
+		revision = &s.nsinit
+		event.Epoch = s.epoch
+	}
+	*revision++
+	event.Store, event.Revision = store, *revision
+	event.Seen = s.tick() + time.Second/2
+	s.Events = append(s.Events, event)
+	return event
+}
+
+func (s *story) operation(o history.Operation) {
+	o.ID = int64(len(s.Operations) + 1)
+	if o.Outcome == "" {
+		o.Outcome = history.Acknowledged
+	}
+	s.Operations = append(s.Operations, o)
+}
+
+// namespace is how a namespace looks like.
+type namespace struct {
+	name     string
+	uid      types.UID
+	open     bool
+	silent   bool // without conditions
+	deleting bool
+	ready    *bool
+}
+
+// put stores a namespace.
+func (s *story) put(n namespace, created bool) history.Event {
+	core := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.name, UID: n.uid}}
+	if !n.open {
+		core.Labels = map[string]string{v1alpha1.LabelInitializing: "true"}
+	}
+	set := func(kind corev1.NamespaceConditionType, value bool) {
+		status := corev1.ConditionFalse
+		if value {
+			status = corev1.ConditionTrue
+		}
+		core.Status.Conditions = append(core.Status.Conditions, corev1.NamespaceCondition{Type: kind, Status: status, Message: "why"})
+	}
+	if !n.silent {
+		set(v1alpha1.ConditionInitializing, !n.open)
+		set(v1alpha1.ConditionReady, n.open && !n.deleting)
+	}
+	return s.event(history.Kube, history.Event{Key: "/registry/namespaces/" + n.name, Created: created, Object: &history.Object{
+		Kind: "Namespace", Name: n.name, UID: n.uid, Deleting: n.deleting, Core: core,
+	}})
+}
+
+// create creates a closed namespace, as a tenant.
+func (s *story) create(name string, uid types.UID) {
+	began := s.at
+	s.put(namespace{name: name, uid: uid}, true)
+	s.operation(history.Operation{Role: history.RoleTenant, Verb: "create", Resource: "namespaces", Name: name, UID: uid, Start: began, End: s.at})
+}
+
+func (s *story) open(name string, uid types.UID) {
+	s.put(namespace{name: name, uid: uid, open: true}, false)
+}
+
+func (s *story) terminate(name string, uid types.UID, open bool) {
+	s.put(namespace{name: name, uid: uid, open: open, deleting: true}, false)
+}
+
+func (s *story) remove(name string, uid types.UID) {
+	last := s.Events[len(s.Events)-1]
+	for _, event := range s.Events {
+		if event.Object != nil && event.Object.UID == uid {
+			last = event
+		}
+	}
+	s.event(history.Kube, history.Event{Key: last.Key, Deleted: true, Object: last.Object})
+}
+
+// object stores an object in a namespace.
+func (s *story) object(namespace, name string, uid types.UID, annotations map[string]string) {
+	s.event(history.Kube, history.Event{Key: "/registry/configmaps/" + namespace + "/" + name, Created: true, Object: &history.Object{
+		Kind: "ConfigMap", Namespace: namespace, Name: name, UID: uid, Annotations: annotations,
+	}})
+}
+
+func (s *story) removeObject(namespace, name string, uid types.UID) {
+	s.event(history.Kube, history.Event{Key: "/registry/configmaps/" + namespace + "/" + name, Deleted: true, Object: &history.Object{
+		Kind: "ConfigMap", Namespace: namespace, Name: name, UID: uid,
+	}})
+}
+
+func (s *story) tenantWrites(namespace, name string) {
+	s.object(namespace, name, types.UID(fmt.Sprintf("object-%d", s.kube)), map[string]string{history.AnnotationTenant: "alice"})
+}
+
+func (s *story) initializerActs(namespace string, uid types.UID, initializer, result string) {
+	s.object(namespace, result, types.UID(fmt.Sprintf("object-%d", s.kube)), map[string]string{
+		history.AnnotationInitializer: initializer, history.AnnotationNamespaceUID: string(uid),
+	})
+}
+
+// lifecycle is a NamespaceLifecycle of a namespace.
+func lifecycle(name string, uid types.UID, plan []string, pending ...string) *v1alpha1.NamespaceLifecycle {
+	l := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "lifecycle-of-" + uid}}
+	l.Spec.NamespaceUID = uid
+	for _, initializer := range plan {
+		l.Spec.Plan = append(l.Spec.Plan, v1alpha1.PlannedInitializer{Name: initializer, Finalizer: initializer == partner})
+	}
+	for _, initializer := range pending {
+		if l.Spec.Initializers == nil {
+			l.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
+		}
+		l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: initializer})
+	}
+	return l
+}
+
+// record stores a version of a lifecycle, without an operation.
+func (s *story) record(l *v1alpha1.NamespaceLifecycle) history.Event {
+	s.versions[l.Name]++
+	return s.event(history.Nsinit, history.Event{
+		Key: "/registry/nsinit.dev/namespacelifecycles/" + l.Name, Created: s.versions[l.Name] == 1,
+		Object: &history.Object{Kind: "NamespaceLifecycle", Name: l.Name, UID: l.UID, Deleting: l.DeletionTimestamp != nil, Lifecycle: l},
+	})
+}
+
+// initialize stores a version of a lifecycle, acknowledged to an initializer that had read a revision.
+func (s *story) initialize(l *v1alpha1.NamespaceLifecycle, base int64) {
+	began := s.at
+	event := s.record(l)
+	s.acknowledge("update", l, base, event.Revision, began, s.at)
+}
+
+// acknowledge adds an operation on a lifecycle.
+func (s *story) acknowledge(verb string, l *v1alpha1.NamespaceLifecycle, base, revision int64, start, end time.Duration) {
+	request := map[string]any{"metadata": map[string]any{}}
+	if base != 0 {
+		request["metadata"] = map[string]any{"resourceVersion": fmt.Sprint(base)}
+	}
+	data, _ := json.Marshal(request) //nolint:errchkjson // a map of strings
+	s.operation(history.Operation{
+		Client: first, Role: history.RoleInitializer, Verb: verb, Group: group, Resource: "namespacelifecycles", Subresource: "initialize",
+		Name: l.Name, UID: l.UID, ResourceVersion: revision, Request: data, Start: start, End: end,
+	})
+}
+
+// configure stores a configuration.
+func (s *story) configure(name string, initializers ...string) {
+	s.versions[name]++
+	c := &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("configuration-" + name)}}
+	for _, initializer := range initializers {
+		c.Initializers = append(c.Initializers, v1alpha1.RegisteredInitializer{Name: initializer, Finalizer: initializer == partner})
+	}
+	s.event(history.Nsinit, history.Event{
+		Key: "/registry/nsinit.dev/namespaceinitializerconfigurations/" + name, Created: s.versions[name] == 1,
+		Object: &history.Object{Kind: "NamespaceInitializerConfiguration", Name: name, UID: c.UID, Configuration: c},
+	})
+}
+
+// opens is the life of a namespace with one initializer until its gate opens.
+func (s *story) opens(name string, uid types.UID) {
+	if s.versions["base"] == 0 {
+		s.configure("base", first)
+	}
+	s.create(name, uid)
+	created := s.record(lifecycle(name, uid, []string{first}, first))
+	s.initializerActs(name, uid, first, "result")
+	s.initialize(lifecycle(name, uid, []string{first}), created.Revision)
+	s.open(name, uid)
+}

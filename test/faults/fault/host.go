@@ -1,0 +1,163 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/test/faults/history"
+	"github.com/nsinit/nsinit/test/faults/traffic"
+)
+
+// Optional parts of a Topology.
+type (
+	// LosesStorage replaces the storage of nsinit by an empty one. It calls gone when nothing writes
+	// into the storage any more, before it is lost.
+	LosesStorage interface {
+		LoseStorage(ctx context.Context, gone func() error) error
+	}
+	// HasVolume fills the volume of one etcd of nsinit.
+	HasVolume interface {
+		FillVolume(ctx context.Context) error
+		FreeVolume(ctx context.Context) error
+		VolumeProgram() string
+	}
+	// HasCertificates replaces the serving certificate of an nsinit-apiserver.
+	HasCertificates interface {
+		ExpireCertificate(ctx context.Context, program string) error
+		RenewCertificate(ctx context.Context, program string) error
+	}
+	// HasEtcdLeader knows which member of nsinit's etcd leads.
+	HasEtcdLeader interface {
+		NsinitEtcdLeader(ctx context.Context) (string, error)
+	}
+)
+
+// renewBound is longer than the time between two renewals of the lease of the controllers.
+const renewBound = 2500 * time.Millisecond
+
+// pauseLeader pauses the nsinit-controller-manager that holds the lease: the one without which the lease
+// is not renewed.
+func pauseLeader(ctx context.Context, e *Env) (healer, error) {
+	renewed := func() (string, error) {
+		lease, err := e.Core.CoordinationV1().Leases(installation.Namespace).Get(ctx, installation.ControllerManager, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return lease.Spec.RenewTime.String(), nil
+	}
+	for _, program := range replicas(e, nsinitCM) {
+		if err := e.Pause(ctx, program); err != nil {
+			return nil, err
+		}
+		resume := func(ctx context.Context) error { return e.Resume(ctx, program) }
+		before, err := renewed()
+		if err != nil {
+			return resume, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(renewBound):
+		}
+		after, err := renewed()
+		if err != nil || before == after {
+			return resume, err
+		}
+		if err := resume(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("no controller leads")
+}
+
+func etcdLeader(ctx context.Context, e *Env) ([]string, error) {
+	cluster, ok := e.Topology.(HasEtcdLeader)
+	if !ok {
+		return nil, errors.New("the leader is not known")
+	}
+	program, err := cluster.NsinitEtcdLeader(ctx)
+	return []string{program}, err
+}
+
+// hostFaults are those of volumes, certificates and storages.
+func hostFaults() []Fault {
+	return []Fault{
+		{Name: "storage of nsinit lost", Capability: StorageLoss, Hold: 3 * time.Second, Rest: 3 * time.Second, Inject: loseStorage},
+		{Name: "full volume", Capability: Volumes, Hold: 3 * time.Second, Rest: 2 * time.Second, Inject: fillVolume},
+		{Name: "expired certificate", Capability: Certificates, Programs: []string{nsinitAPI}, Hold: 2 * time.Second, Rest: time.Second, Inject: expire},
+	}
+}
+
+// loseStorage loses the storage. To heal, an administrator registers the initializers again and
+// acknowledges the loss, as docs/operate.md says.
+func loseStorage(ctx context.Context, e *Env) (healer, error) {
+	topology, ok := e.Topology.(LosesStorage)
+	if !ok {
+		return nil, errors.New("the storage cannot be lost")
+	}
+	client, err := e.Etcd(history.Nsinit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }()
+	err = topology.LoseStorage(ctx, func() error {
+		_, err := e.Recorder.CatchUp(ctx, history.Nsinit, client)
+		return err
+	})
+	e.mark(ctx, history.MarkLost)
+	e.Recorder.Replaced(history.Nsinit)
+	heal := func(ctx context.Context) error {
+		if err := Retry(ctx, func(ctx context.Context) error { return traffic.Install(ctx, e.Servers()[0]) }); err != nil {
+			return err
+		}
+		e.mark(ctx, history.MarkReplaced)
+		return Retry(ctx, func(ctx context.Context) error {
+			return ignoreNotFound(e.Core.CoreV1().ConfigMaps(installation.Namespace).Delete(ctx, "nsinit-storage", metav1.DeleteOptions{}))
+		})
+	}
+	return heal, err
+}
+
+// mark adds a mark with the revision of Kubernetes' etcd.
+func (e *Env) mark(ctx context.Context, name string) {
+	mark := history.Mark{Name: name}
+	if client, err := e.Etcd(history.Kube); err == nil {
+		defer func() { _ = client.Close() }()
+		mark.KubeRevision, err = e.Recorder.CatchUp(ctx, history.Kube, client)
+		if err != nil {
+			mark.Error = err.Error()
+		}
+	}
+	e.Recorder.Mark(mark)
+}
+
+// fillVolume fills the volume of a member. One that ended because of that is restarted by what
+// supervises it.
+func fillVolume(ctx context.Context, e *Env) (healer, error) {
+	topology, ok := e.Topology.(HasVolume)
+	if !ok {
+		return nil, errors.New("there is no volume")
+	}
+	return topology.FreeVolume, topology.FillVolume(ctx)
+}
+
+func expire(ctx context.Context, e *Env) (healer, error) {
+	topology, ok := e.Topology.(HasCertificates)
+	if !ok {
+		return nil, errors.New("certificates cannot be replaced")
+	}
+	chosen, err := e.anyOf(nsinitAPI)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return topology.RenewCertificate(ctx, chosen[0]) }, topology.ExpireCertificate(ctx, chosen[0])
+}

@@ -1,0 +1,215 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/installation"
+)
+
+// admissionFaults are webhooks of others that hang or are dead, before the gate (mutating) and after
+// it (validating).
+func admissionFaults() []Fault {
+	var all []Fault
+	for _, where := range []string{"before", "after"} {
+		for _, how := range []string{"hanging", "dead"} {
+			all = append(all, Fault{
+				Name: how + " webhook " + where + " the gate", Hold: 3 * time.Second, Rest: time.Second,
+				Inject: func(ctx context.Context, e *Env) (healer, error) {
+					return webhook(ctx, e, where == "before", how == "hanging")
+				},
+			})
+		}
+	}
+	return all
+}
+
+const webhookName = "faults.nsinit.dev"
+
+// webhook registers a webhook that fails open, for everything that is written into namespaces of the
+// traffic.
+func webhook(ctx context.Context, e *Env, mutating, hanging bool) (healer, error) {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	url := "https://" + listener.Addr().String()
+	// One that hangs accepts connections, and never says a word.
+	if !hanging {
+		if err := listener.Close(); err != nil {
+			return nil, err
+		}
+	}
+	ignore, none, seconds, scope := admissionv1.Ignore, admissionv1.SideEffectClassNone, int32(2), admissionv1.NamespacedScope
+	config := admissionv1.WebhookClientConfig{URL: &url}
+	rules := []admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}, Scope: &scope},
+	}}
+	conditions := []admissionv1.MatchCondition{{Name: "traffic", Expression: `request.namespace.startsWith("` + namePrefix + `")`}}
+	meta, client := metav1.ObjectMeta{Name: webhookName}, e.Core.AdmissionregistrationV1()
+	if mutating {
+		_, err = client.MutatingWebhookConfigurations().Create(ctx, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionv1.MutatingWebhook{{
+			Name: webhookName, ClientConfig: config, Rules: rules, FailurePolicy: &ignore, SideEffects: &none, TimeoutSeconds: &seconds,
+			MatchConditions: conditions, AdmissionReviewVersions: []string{"v1"},
+		}}}, metav1.CreateOptions{})
+	} else {
+		_, err = client.ValidatingWebhookConfigurations().Create(ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: webhookName, ClientConfig: config, Rules: rules, FailurePolicy: &ignore, SideEffects: &none, TimeoutSeconds: &seconds,
+			MatchConditions: conditions, AdmissionReviewVersions: []string{"v1"},
+		}}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		err := Retry(ctx, func(ctx context.Context) error {
+			return errors.Join(
+				ignoreNotFound(client.MutatingWebhookConfigurations().Delete(ctx, webhookName, metav1.DeleteOptions{})),
+				ignoreNotFound(client.ValidatingWebhookConfigurations().Delete(ctx, webhookName, metav1.DeleteOptions{})))
+		})
+		_ = listener.Close()
+		return err
+	}, nil
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Retry calls a function until it succeeds, for a minute.
+func Retry(ctx context.Context, f func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = f(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+// objectFaults are what users and administrators do.
+func objectFaults() []Fault {
+	all := []Fault{
+		{Name: "deleted exemptions ConfigMap", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-exemptions")},
+		{Name: "deleted storage ConfigMap", Hold: time.Second, Rest: time.Second, Inject: deleteConfigMap("nsinit-storage")},
+		{Name: "flapping configurations", Rest: time.Second, Inject: flap},
+	}
+	for _, step := range []string{"no lifecycle", "first turn", "second turn", "open"} {
+		all = append(all, Fault{Name: "namespace deleted at step: " + step, Rest: 200 * time.Millisecond, Inject: deleteAt(step)})
+	}
+	return all
+}
+
+// deleteConfigMap deletes one of nsinit's ConfigMaps, and creates it again with the same content where
+// nothing else did.
+func deleteConfigMap(name string) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		client := e.Core.CoreV1().ConfigMaps(installation.Namespace)
+		stored, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error {
+			return Retry(ctx, func(ctx context.Context) error {
+				_, err := client.Create(ctx, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: stored.Labels, Annotations: stored.Annotations}, Data: stored.Data,
+				}, metav1.CreateOptions{})
+				if apierrors.IsAlreadyExists(err) {
+					return nil
+				}
+				return err
+			})
+		}, nil
+	}
+}
+
+// flap changes a configuration as quickly as it can.
+func flap(ctx context.Context, e *Env) (healer, error) {
+	const name = namePrefix + "burst"
+	client := e.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	ignore, soon := v1alpha1.Ignore, int32(1)
+	for i := range 10 {
+		var entries []v1alpha1.RegisteredInitializer
+		for _, entry := range []string{"burst-a.faults.example.com", "burst-b.faults.example.com"}[:i%3] {
+			entries = append(entries, v1alpha1.RegisteredInitializer{Name: entry, FailurePolicy: &ignore, TimeoutSeconds: &soon})
+		}
+		stored, err := client.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = client.Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Initializers: entries}, metav1.CreateOptions{})
+		} else if err == nil {
+			stored.Initializers = entries
+			_, err = client.Update(ctx, stored, metav1.UpdateOptions{})
+		}
+		if err != nil && !apierrors.IsConflict(err) {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context) error {
+		return Retry(ctx, func(ctx context.Context) error {
+			return ignoreNotFound(client.Delete(ctx, name, metav1.DeleteOptions{}))
+		})
+	}, nil
+}
+
+// deleteAt creates a namespace and deletes it when it has reached a step of its life.
+func deleteAt(step string) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		namespaces := e.Core.CoreV1().Namespaces()
+		created, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: e.Prefix + "-step-"}}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		reached := func(ctx context.Context) (bool, error) {
+			if step == "no lifecycle" {
+				return true, nil
+			}
+			if step == "open" {
+				namespace, err := namespaces.Get(ctx, created.Name, metav1.GetOptions{})
+				if err != nil {
+					return false, nil //nolint:nilerr // tried again
+				}
+				_, closed := namespace.Labels[v1alpha1.LabelInitializing]
+				return !closed, nil
+			}
+			lifecycle, err := e.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, created.Name, metav1.GetOptions{})
+			if err != nil {
+				return false, nil //nolint:nilerr // tried again
+			}
+			done := len(lifecycle.Spec.Plan)
+			if lifecycle.Spec.Initializers != nil {
+				done -= len(lifecycle.Spec.Initializers.Pending)
+			}
+			return step == "first turn" || done > 0, nil
+		}
+		if err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, 30*time.Second, true, reached); err != nil {
+			return nil, err
+		}
+		return func(context.Context) error { return nil }, namespaces.Delete(ctx, created.Name, metav1.DeleteOptions{})
+	}
+}

@@ -1,0 +1,181 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Kinds of programs, each of which may have several replicas, such as nsinit-apiserver-1.
+const (
+	kubeEtcd   = "etcd"
+	apiserver  = "kube-apiserver"
+	kubeCM     = "kube-controller-manager"
+	nsinitEtcd = "nsinit-etcd"
+	nsinitAPI  = "nsinit-apiserver"
+	nsinitCM   = "nsinit-controller-manager"
+	population = "policy-population"
+)
+
+// leaseBound is so long that a leader that is paused loses its lease, and the next one takes it.
+const leaseBound = 5 * time.Second
+
+// Kind returns the kind of a program.
+func Kind(program string) string { return regexp.MustCompile(`-\d+$`).ReplaceAllString(program, "") }
+
+// replicas returns the programs of a kind.
+func replicas(t Topology, kind string) []string {
+	return slices.DeleteFunc(slices.Clone(t.Programs()), func(program string) bool { return Kind(program) != kind })
+}
+
+// anyOf chooses a program of a kind.
+func (e *Env) anyOf(kind string) ([]string, error) {
+	all := replicas(e, kind)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there is no %s", kind)
+	}
+	return []string{all[e.Random.IntN(len(all))]}, nil
+}
+
+// allOf chooses every program of some kinds.
+func allOf(kinds ...string) func(context.Context, *Env) ([]string, error) {
+	return func(_ context.Context, e *Env) ([]string, error) {
+		var all []string
+		for _, kind := range kinds {
+			all = append(all, replicas(e, kind)...)
+		}
+		return all, nil
+	}
+}
+
+func oneOf(kind string) func(context.Context, *Env) ([]string, error) {
+	return func(_ context.Context, e *Env) ([]string, error) { return e.anyOf(kind) }
+}
+
+// processFaults kill, pause and restart programs.
+func processFaults() []Fault {
+	var all []Fault
+	for _, kind := range []string{kubeEtcd, apiserver, kubeCM, nsinitEtcd, nsinitAPI, nsinitCM, population} {
+		all = append(all,
+			Fault{Name: "kill -9 " + kind, Programs: []string{kind}, Hold: 500 * time.Millisecond, Rest: 1500 * time.Millisecond, Inject: down(oneOf(kind))},
+			Fault{Name: "SIGSTOP " + kind, Programs: []string{kind}, Hold: 1500 * time.Millisecond, Rest: 500 * time.Millisecond, Inject: pause(oneOf(kind))},
+		)
+	}
+	return append(all,
+		Fault{Name: "restart of kube-apiserver", Programs: []string{apiserver}, Rest: 1500 * time.Millisecond, Inject: restart(oneOf(apiserver))},
+		Fault{Name: "every nsinit-apiserver and nsinit-controller-manager down", Programs: []string{nsinitAPI, nsinitCM}, Hold: 2 * time.Second, Rest: 2 * time.Second,
+			Inject: down(allOf(nsinitAPI, nsinitCM))},
+		Fault{Name: "leader paused past its lease", Programs: []string{nsinitCM}, Hold: leaseBound, Rest: 500 * time.Millisecond, Inject: pauseLeader},
+		Fault{Name: "leader of nsinit's etcd killed", Programs: []string{nsinitEtcd}, Hold: 500 * time.Millisecond, Rest: 1500 * time.Millisecond, Inject: down(etcdLeader)},
+	)
+}
+
+type (
+	healer   = func(context.Context) error
+	selector = func(context.Context, *Env) ([]string, error)
+)
+
+// down kills programs, and starts them to heal.
+func down(programs selector) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		chosen, err := programs(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		var errs []error
+		for _, program := range chosen {
+			errs = append(errs, e.Kill(ctx, program))
+		}
+		return func(ctx context.Context) error { return e.runAll(ctx, chosen) }, errors.Join(errs...)
+	}
+}
+
+func (e *Env) runAll(ctx context.Context, programs []string) error {
+	var errs []error
+	for _, program := range programs {
+		errs = append(errs, e.Run(ctx, program))
+	}
+	return errors.Join(errs...)
+}
+
+func pause(programs selector) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		chosen, err := programs(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error { return e.Resume(ctx, chosen[0]) }, e.Pause(ctx, chosen[0])
+	}
+}
+
+func restart(programs selector) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		chosen, err := programs(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error { return e.runAll(ctx, chosen) }, e.Stop(ctx, chosen[0])
+	}
+}
+
+// linkKinds are the connections between programs, with the links that each consists of.
+func linkKinds() map[string]*regexp.Regexp {
+	return map[string]*regexp.Regexp{
+		"kube-apiserver to etcd":             regexp.MustCompile(`^kube-apiserver-\d+/etcd$`),
+		"aggregator to nsinit-apiserver":     regexp.MustCompile(`^aggregator(/nsinit-apiserver-\d+)?$`),
+		"controller to kube-apiserver":       regexp.MustCompile(`^nsinit-controller-manager-\d+/kube-apiserver$`),
+		"initializer to kube-apiserver":      regexp.MustCompile(`^(initializers|policy-population-\d+)/kube-apiserver$`),
+		"nsinit-apiserver to its etcd":       regexp.MustCompile(`^nsinit-apiserver-\d+/etcd$`),
+		"nsinit-apiserver to kube-apiserver": regexp.MustCompile(`^nsinit-apiserver-\d+/kube-apiserver$`),
+		"member to member of nsinit's etcd":  regexp.MustCompile(`^nsinit-etcd-\d+/peers$`),
+	}
+}
+
+// linkFaults delay, drop and cut connections, and make the second kube-apiserver see the past.
+func linkFaults() []Fault {
+	var all []Fault
+	for _, kind := range slices.Sorted(maps.Keys(linkKinds())) {
+		links := linkKinds()[kind]
+		for _, how := range []struct {
+			name string
+			do   func(Link)
+		}{
+			{"delayed", func(l Link) { l.Delay(500 * time.Millisecond) }},
+			{"dropped", Link.Drop},
+			{"cut", Link.Cut},
+		} {
+			all = append(all, Fault{Name: kind + " " + how.name, Links: []*regexp.Regexp{links}, Hold: 1500 * time.Millisecond, Rest: 500 * time.Millisecond,
+				Inject: func(_ context.Context, e *Env) (healer, error) { return e.change(links, how.do) }})
+		}
+	}
+	for _, what := range []string{"namespaces", "policies", "configmaps"} {
+		links := regexp.MustCompile(`^kube-apiserver-[1-9]\d*/etcd:` + what + `$`)
+		all = append(all, Fault{Name: "second kube-apiserver with stale " + what, Links: []*regexp.Regexp{links}, Hold: 4 * time.Second, Rest: time.Second,
+			NameReuse: what == "namespaces",
+			Inject: func(_ context.Context, e *Env) (healer, error) {
+				return e.change(links, func(l Link) { l.Delay(3 * time.Second) })
+			}})
+	}
+	return all
+}
+
+// change does something to one of some links.
+func (e *Env) change(links *regexp.Regexp, do func(Link)) (healer, error) {
+	names := slices.DeleteFunc(slices.Clone(e.Links()), func(name string) bool { return !links.MatchString(name) })
+	if len(names) == 0 {
+		return nil, fmt.Errorf("there is no link %s", links)
+	}
+	link := e.Link(names[e.Random.IntN(len(names))])
+	do(link)
+	return func(context.Context) error { return link.Heal() }, nil
+}

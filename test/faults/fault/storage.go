@@ -1,0 +1,99 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/nsinit/nsinit/test/faults/history"
+)
+
+// storageFaults are what can happen to the etcds.
+func storageFaults() []Fault {
+	return []Fault{
+		{Name: "NOSPACE in the etcd of nsinit", Hold: 2 * time.Second, Rest: time.Second, Inject: outOfSpace(history.Nsinit)},
+		{Name: "NOSPACE in the etcd of Kubernetes", Hold: 2 * time.Second, Rest: time.Second, Inject: outOfSpace(history.Kube)},
+		{Name: "corrupt value of a NamespaceLifecycle", Hold: 2 * time.Second, Rest: time.Second, Inject: corrupt("namespacelifecycles")},
+		{Name: "corrupt value of a configuration", Hold: 2 * time.Second, Rest: time.Second, Inject: corrupt("namespaceinitializerconfigurations")},
+	}
+}
+
+// outOfSpace raises the alarm that a member raises when its quota is used up.
+func outOfSpace(store history.Store) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		client, err := e.Etcd(store)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+		defer cancel()
+		status, err := client.Status(ctx, client.Endpoints()[0])
+		if err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		alarm := &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: status.Header.MemberId, Alarm: pb.AlarmType_NOSPACE}
+		if _, err := pb.NewMaintenanceClient(client.ActiveConnection()).Alarm(ctx, alarm); err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		return func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+			defer cancel()
+			_, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+			return errors.Join(err, client.Close())
+		}, nil
+	}
+}
+
+// corrupt replaces the value of an object of nsinit by bytes that nothing decodes, and brings it back
+// unless it was deleted meanwhile.
+func corrupt(resource string) func(context.Context, *Env) (healer, error) {
+	return func(ctx context.Context, e *Env) (healer, error) {
+		client, err := e.Etcd(history.Nsinit)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+		defer cancel()
+		stored, err := client.Get(ctx, "/registry/nsinit.dev/", clientv3.WithPrefix())
+		if err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		for _, i := range e.Random.Perm(len(stored.Kvs)) {
+			kv := stored.Kvs[i]
+			key := string(kv.Key)
+			if !strings.Contains(key, "/"+resource+"/"+namePrefix) {
+				continue
+			}
+			written, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision)).
+				Then(clientv3.OpPut(key, "not an object")).Commit()
+			if err != nil {
+				return nil, errors.Join(err, client.Close())
+			}
+			if !written.Succeeded {
+				continue // it changed meanwhile
+			}
+			return func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+				defer cancel()
+				_, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", written.Header.Revision)).
+					Then(clientv3.OpPut(key, string(kv.Value))).Commit()
+				return errors.Join(err, client.Close())
+			}, nil
+		}
+		return nil, errors.Join(fmt.Errorf("there is none of %s to corrupt", resource), client.Close())
+	}
+}
+
+// namePrefix begins the names of everything that the traffic makes.
+const namePrefix = "f-"

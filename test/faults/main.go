@@ -1,0 +1,177 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Command faults injects faults into a control plane with nsinit, and checks that no invariant is
+// violated. README.md beside it explains the parts.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/test/faults/campaign"
+	"github.com/nsinit/nsinit/test/faults/check"
+	"github.com/nsinit/nsinit/test/faults/cluster"
+	"github.com/nsinit/nsinit/test/faults/fault"
+	"github.com/nsinit/nsinit/test/faults/history"
+	"github.com/nsinit/nsinit/test/faults/topology"
+	"github.com/nsinit/nsinit/test/faults/traffic"
+)
+
+const usage = `usage: faults COMMAND [FLAGS]
+
+  run      run the campaign, or go on with one that was interrupted
+  slice    inject a few faults, for make test
+  check    judge stored histories again
+  report   write docs/reliability.md from what run has reached
+  list     list the faults
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return errors.New("name a command")
+	}
+	switch args[0] {
+	case "run", "slice":
+		return runCampaign(ctx, args[0] == "slice", args[1:])
+	case "check":
+		return runCheck(args[1:])
+	case "list":
+		for _, f := range fault.All() {
+			fmt.Println(f.Name)
+		}
+		return nil
+	case "report":
+		return runReport(args[1:])
+	default:
+		fmt.Fprint(os.Stderr, usage)
+		return fmt.Errorf("unknown command %q", args[0])
+	}
+}
+
+func runCampaign(ctx context.Context, slice bool, args []string) error {
+	options := campaign.Options{Injections: 100, PerRound: 20}
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	flags.StringVar(&options.Dir, "dir", filepath.Join("_output", "faults"), "where state and histories are kept")
+	flags.IntVar(&options.Injections, "injections", options.Injections, "how often to inject each fault")
+	flags.IntVar(&options.PerRound, "per-round", options.PerRound, "how often to inject a fault in one round")
+	flags.IntVar(&options.Slots, "slots", 10, "how many namespaces the tenants use at a time")
+	flags.Float64Var(&options.Rate, "rate", 30, "how many writes the tenants make in a second")
+	flags.BoolVar(&options.Recreate, "recreate", true, "let tenants use the names of namespaces again")
+	flags.DurationVar(&options.PlanDelay, "plan-delay", 7*time.Second, "how long after its acknowledgement a configuration may be missing in plans")
+	flags.BoolVar(&options.StopAtViolation, "stop-at-violation", false, "end with the first violation")
+	only := flags.String("only", "", "a regular expression for the names of faults")
+	plane := flags.String("plane", filepath.Join(os.TempDir(), "nsinit-faults"), "the state directory of the control plane, whose path must be short")
+	binDir := flags.String("bin-dir", "", "programs to use instead of those in _output/bin, such as a build with failpoints")
+	small := flags.Bool("small", false, "run one of each program")
+	verbose := flags.Bool("v", false, "show what initializers log")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if !*verbose {
+		klog.SetLogger(logr.Discard())
+	}
+	if *only != "" {
+		expression, err := regexp.Compile(*only)
+		if err != nil {
+			return err
+		}
+		options.Only = expression
+	}
+	if commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
+		options.Commit = strings.TrimSpace(string(commit))
+	}
+	planeOptions := cluster.Options{Topology: cluster.Full(), Dir: *plane, BinDir: *binDir}
+	if slice || *small {
+		planeOptions.Topology = cluster.Small()
+	}
+	planeOptions.Volume = !slice && os.Geteuid() == 0
+	options.Start = func(ctx context.Context) (campaign.Plane, error) { return topology.Start(ctx, planeOptions) }
+	_ = slice
+	return campaign.Run(ctx, options)
+}
+
+func runCheck(args []string) error {
+	flags := flag.NewFlagSet("check", flag.ContinueOnError)
+	options := check.Options{NamePrefix: traffic.NamePrefix}
+	flags.DurationVar(&options.PlanDelay, "plan-delay", 7*time.Second, "how long after its acknowledgement a configuration may be missing in plans")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() == 0 {
+		return errors.New("name files with histories, or a directory of them")
+	}
+	var files []string
+	for _, arg := range flags.Args() {
+		if found, err := filepath.Glob(filepath.Join(arg, "*.jsonl")); err == nil && len(found) > 0 {
+			files = append(files, found...)
+		} else {
+			files = append(files, arg)
+		}
+	}
+	violations := 0
+	for _, file := range files {
+		h, err := history.Load(file)
+		if err != nil {
+			return err
+		}
+		found := check.All(h, campaign.Recheck(options))
+		fmt.Printf("%s: %d operations, %d events, %d violations\n", file, len(h.Operations), len(h.Events), len(found))
+		for _, violation := range found {
+			fmt.Println(" ", violation)
+		}
+		violations += len(found)
+	}
+	if violations > 0 {
+		return fmt.Errorf("%d violations", violations)
+	}
+	return nil
+}
+
+func runReport(args []string) error {
+	flags := flag.NewFlagSet("report", flag.ContinueOnError)
+	dir := flags.String("dir", filepath.Join("_output", "faults"), "where the state is kept")
+	output := flags.String("output", filepath.Join("docs", "reliability.md"), "the file to write")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	state, err := campaign.Load(*dir)
+	if err != nil {
+		return err
+	}
+	if state.Rounds == 0 {
+		return fmt.Errorf("nothing was reached in %s: run the campaign first", *dir)
+	}
+	var text bytes.Buffer
+	if err := state.Report(&text); err != nil {
+		return err
+	}
+	return os.WriteFile(*output, text.Bytes(), 0o644) //nolint:gosec // documentation
+}

@@ -1,0 +1,217 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/test/faults/cluster"
+	"github.com/nsinit/nsinit/test/faults/fault"
+	"github.com/nsinit/nsinit/test/faults/history"
+	"github.com/nsinit/nsinit/test/faults/proxy"
+	"github.com/nsinit/nsinit/test/faults/traffic"
+)
+
+// InitializerLink is the connection from the initializers of the traffic, which run in this process, to
+// the first kube-apiserver.
+const InitializerLink = "initializers/kube-apiserver"
+
+// readyBound is how long a program may take to be ready again after it was started.
+const readyBound = 2 * time.Minute
+
+// Plane is a control plane with a traffic on it.
+type Plane struct {
+	*cluster.Cluster
+	options      cluster.Options
+	initializers *proxy.Link
+	address      string
+}
+
+var _ fault.Topology = (*Plane)(nil)
+
+// Start starts a control plane, and registers the initializers of the traffic.
+func Start(ctx context.Context, options cluster.Options) (*Plane, error) {
+	c, err := cluster.Start(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plane{Cluster: c, options: options, initializers: proxy.New(InitializerLink)}
+	err = errors.Join(p.connectInitializers(), fault.Retry(ctx, func(ctx context.Context) error { return traffic.Install(ctx, c.Admin(0)) }))
+	if err != nil {
+		return nil, errors.Join(err, p.Down(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
+
+func (p *Plane) connectInitializers() error {
+	host, err := url.Parse(p.Admin(0).Host)
+	if err != nil {
+		return err
+	}
+	p.address, err = p.initializers.Forward("127.0.0.1:0", proxy.Fixed(host.Host))
+	return err
+}
+
+// Down stops it.
+func (p *Plane) Down(ctx context.Context) error {
+	p.initializers.Close()
+	return p.Cluster.Down(ctx)
+}
+
+// Servers implements fault.Topology.
+func (p *Plane) Servers() []*rest.Config {
+	var all []*rest.Config
+	for i := range p.options.Topology.KubeAPIServers {
+		all = append(all, p.Admin(i))
+	}
+	return all
+}
+
+// Initializers implements fault.Topology.
+func (p *Plane) Initializers() *rest.Config {
+	config := p.Admin(0)
+	config.Host = "https://" + p.address
+	return config
+}
+
+// Etcd implements fault.Topology.
+func (p *Plane) Etcd(store history.Store) (*clientv3.Client, error) {
+	if store == history.Kube {
+		return p.KubeEtcd()
+	}
+	return p.NsinitEtcd()
+}
+
+// Run implements fault.Topology.
+func (p *Plane) Run(ctx context.Context, program string) error { return p.StartProgram(ctx, program) }
+
+// Links implements fault.Topology.
+func (p *Plane) Links() []string { return append(p.Cluster.Links(), InitializerLink) }
+
+// Link implements fault.Topology.
+func (p *Plane) Link(name string) fault.Link {
+	if name == InitializerLink {
+		return p.initializers
+	}
+	if link := p.Cluster.Link(name); link != nil {
+		return link
+	}
+	return nil
+}
+
+// Can says whether it has a capability.
+func (p *Plane) Can(capability fault.Capability) bool {
+	switch capability {
+	case fault.Volumes:
+		return p.options.Volume
+	case fault.SkewClock:
+		return p.options.BinDir != ""
+	}
+	return true
+}
+
+// LoseStorage replaces the storage of nsinit by an empty one. gone is called when nothing writes into
+// it any more.
+func (p *Plane) LoseStorage(ctx context.Context, gone func() error) error {
+	var servers, stores []string
+	for _, program := range p.Programs() {
+		switch {
+		case fault.Kind(program) == "nsinit-apiserver":
+			servers = append(servers, program)
+		case fault.Kind(program) == "nsinit-etcd":
+			stores = append(stores, program)
+		}
+	}
+	for _, program := range servers {
+		if err := p.Kill(ctx, program); err != nil {
+			return err
+		}
+	}
+	dirs := stores
+	if len(stores) == 0 {
+		dirs = []string{"nsinit-etcd"}
+	} else if err := gone(); err != nil { // an embedded etcd is gone with its server
+		return err
+	}
+	for _, program := range stores {
+		if err := p.Kill(ctx, program); err != nil {
+			return err
+		}
+	}
+	for _, dir := range dirs {
+		if err := empty(filepath.Join(p.Dir, dir)); err != nil {
+			return err
+		}
+	}
+	for _, program := range slices.Concat(stores, servers) {
+		if err := p.Run(ctx, program); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// empty removes what is in a directory, which may be a volume.
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Heal starts and resumes every program, and heals every link, so that a round begins with a control
+// plane that works.
+func (p *Plane) Heal(ctx context.Context) error {
+	var errs []error
+	for _, link := range p.Links() {
+		errs = append(errs, p.Link(link).Heal())
+	}
+	for _, program := range p.Programs() {
+		if p.Running(program) {
+			errs = append(errs, p.Resume(ctx, program))
+		} else {
+			errs = append(errs, p.Run(ctx, program))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyBound)
+	defer cancel()
+	if err := p.WaitReady(ctx, p.Programs()...); err != nil {
+		errs = append(errs, fmt.Errorf("programs are not ready: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// Logs returns the last lines of every program's log, for a round that could not be judged.
+func (p *Plane) Logs(lines int) string {
+	var text strings.Builder
+	for _, program := range p.Programs() {
+		data, err := os.ReadFile(p.LogFile(program))
+		if err != nil {
+			continue
+		}
+		all := strings.Split(strings.TrimSpace(string(data)), "\n")
+		fmt.Fprintf(&text, "==> %s\n%s\n", program, strings.Join(all[max(0, len(all)-lines):], "\n"))
+	}
+	return text.String()
+}

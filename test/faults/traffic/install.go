@@ -1,0 +1,108 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/test/faults/history"
+)
+
+// Users of the traffic.
+const (
+	tenantUser      = NamePrefix + "tenant"
+	initializerUser = NamePrefix + "initializer"
+)
+
+// The initializers. participant acts at the end of namespaces, too; optional is registered only at
+// times; ghost does not run, and is skipped at its deadline.
+const (
+	plain       = "one" + history.InitializerDomain
+	participant = "two" + history.InitializerDomain
+	optional    = "three" + history.InitializerDomain
+	ghost       = "ghost" + history.InitializerDomain
+)
+
+// baseConfiguration is the configuration that is always there.
+const baseConfiguration = NamePrefix + "base"
+
+// Initializers returns the names of the initializers that run.
+func Initializers() []string { return []string{plain, participant, optional} }
+
+// Install gives the users of the traffic their rights, and registers the initializers that are always
+// there. It returns when both are in force.
+func Install(ctx context.Context, config *rest.Config) error {
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	nsinit, err := versioned.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	all := []string{"*"}
+	for user, rules := range map[string][]rbacv1.PolicyRule{
+		tenantUser: {
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch", "delete"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps", "serviceaccounts"}, Verbs: all},
+		},
+		initializerUser: {
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "initialize"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "patch"}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles/initialize", "namespacelifecycles/finalize", "namespacelifecycles/status"}, Verbs: []string{"create", "update", "patch"}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, Verbs: []string{v1alpha1.VerbInitialize, v1alpha1.VerbFinalize}},
+		},
+	} {
+		meta := metav1.ObjectMeta{Name: user}
+		_, err := core.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		_, err = core.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	_, err = nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta:   metav1.ObjectMeta{Name: baseConfiguration},
+		Initializers: []v1alpha1.RegisteredInitializer{{Name: plain}, {Name: participant, Finalizer: true}},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("cannot register the initializers: %w", err)
+	}
+	return nil
+}
+
+// DeleteAll deletes every namespace of the traffic, and waits until they are gone.
+func DeleteAll(ctx context.Context, core kubernetes.Interface, prefix string) error {
+	return wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		left, err := Names(ctx, core, prefix)
+		if err != nil {
+			return false, nil //nolint:nilerr // tried again
+		}
+		for _, name := range left {
+			_ = core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+		}
+		return len(left) == 0, nil
+	})
+}
