@@ -248,6 +248,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		// The server reads the namespace live, and refuses what is there already.
 		return c.take(ctx, step, s)
 	}
+	// gofail: var lifecycleBeforeLiveRead struct{}
 	if s, err = c.live(ctx, name); err != nil {
 		return err
 	}
@@ -304,6 +305,7 @@ func (c *Controller) live(ctx context.Context, name string) (state, error) {
 	if err == nil {
 		s.record = lifecycle
 	}
+	// gofail: var lifecycleBetweenLiveReads struct{}
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !absent.Is(err) {
 		return s, fmt.Errorf("cannot read the namespace: %w", err)
