@@ -288,7 +288,7 @@ func (m *model) interrupt() error {
 func TestControllerKeepsPromises(t *testing.T) {
 	newModel := newModels(t)
 	openings := 0
-	for range 15 { // times rapid's number of checks
+	for range 10 { // times rapid's number of checks
 		rapid.Check(t, func(t *rapid.T) {
 			m := newModel(t)
 			m.run()

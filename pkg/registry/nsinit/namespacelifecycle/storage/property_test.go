@@ -258,7 +258,7 @@ func (m *model) read(t *rapid.T) {
 // keeps the promises that check knows.
 func TestAnySequenceOfWrites(t *testing.T) {
 	accepted := map[string]int{}
-	for range 8 { // times rapid's number of checks
+	for range 5 { // times rapid's number of checks
 		rapid.Check(t, func(t *rapid.T) {
 			m := newModel(t)
 			m.create(t)
