@@ -288,7 +288,7 @@ func (m *model) interrupt() error {
 func TestControllerKeepsPromises(t *testing.T) {
 	newModel := newModels(t)
 	openings := 0
-	for range 10 { // times rapid's number of checks
+	for range 15 { // times rapid's number of checks
 		rapid.Check(t, func(t *rapid.T) {
 			m := newModel(t)
 			m.run()
@@ -311,6 +311,7 @@ func (m *model) run() {
 		},
 		"the controller restarts":      func(*rapid.T) { m.restart() },
 		"all goes well for some steps": func(*rapid.T) { m.goOn() },
+		"the controller is paused":     func(*rapid.T) { m.pause() },
 	}
 	for _, steps := range []map[string]step{m.clean(), m.disturbances()} {
 		for name, step := range steps {
@@ -339,10 +340,31 @@ func (m *model) goOn() {
 	m.disturb = disturb
 }
 
+// pause lets the other replica act while this one is paused, and then this one, which sees what it
+// saw before.
+func (m *model) pause() {
+	disturb := m.disturb
+	for range rapid.IntRange(1, 8).Draw(m.t, "rounds") {
+		if rapid.Bool().Draw(m.t, "something happens") {
+			_ = m.interrupt()
+		}
+		m.disturb = func() error { return nil }
+		m.rivalReconciles()
+		m.others()
+		m.disturb = disturb
+	}
+	m.reconcile()
+}
+
 // round lets those act who have to, once each.
 func (m *model) round() {
 	m.catchUp()
 	m.reconcile()
+	m.others()
+}
+
+// others lets those act who have to, but for the controller.
+func (m *model) others() {
 	steps := m.clean()
 	for _, name := range slices.Sorted(maps.Keys(steps)) {
 		if steps[name].possible() {
