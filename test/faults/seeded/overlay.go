@@ -11,35 +11,40 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
-// Overlay applies a bug to copies of the files that it changes, in a directory, and returns a file
-// for the flag -overlay of the go command. The source in root stays as it is.
-func (b Bug) Overlay(ctx context.Context, root, dir string) (string, error) {
-	patch, err := b.Patch()
-	if err != nil {
-		return "", err
-	}
+// Overlay applies bugs to copies of the files that they change, in a directory, and returns a file
+// for the flag -overlay of the go command. The source in root stays as it is. No two of the bugs
+// may change the same file.
+func Overlay(ctx context.Context, root, dir string, bugs ...Bug) (string, error) {
 	replaced := map[string]string{}
-	for _, file := range Files(patch) {
-		source, err := os.ReadFile(filepath.Join(root, file))
+	for _, bug := range bugs {
+		patch, err := bug.Patch()
 		if err != nil {
 			return "", err
 		}
-		target := filepath.Join(dir, file)
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return "", err
+		for _, file := range Files(patch) {
+			source, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil {
+				return "", err
+			}
+			target := filepath.Join(dir, file)
+			if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+				return "", err
+			}
+			if err := os.WriteFile(target, source, 0o600); err != nil {
+				return "", err
+			}
+			replaced[filepath.Join(root, file)] = target
 		}
-		if err := os.WriteFile(target, source, 0o600); err != nil {
-			return "", err
+		if err := apply(ctx, dir, patch); err != nil {
+			return "", fmt.Errorf("the patch of %s does not apply, make it again: %w", bug.Name, err)
 		}
-		replaced[filepath.Join(root, file)] = target
-	}
-	if err := apply(ctx, dir, patch); err != nil {
-		return "", fmt.Errorf("the patch of %s does not apply, make it again: %w", b.Name, err)
 	}
 	data, err := json.Marshal(map[string]any{"Replace": replaced})
 	if err != nil {
@@ -61,22 +66,24 @@ func apply(ctx context.Context, dir string, patch []byte) error {
 	return nil
 }
 
-// Build compiles the packages that a bug changes.
-func (b Bug) Build(ctx context.Context, root, overlay string) error {
-	patch, err := b.Patch()
-	if err != nil {
-		return err
-	}
-	args := []string{"build", "-overlay", overlay}
-	for _, file := range Files(patch) {
-		if filepath.Ext(file) == ".go" {
-			args = append(args, "./"+filepath.Dir(file))
+// Build compiles the packages that bugs change.
+func Build(ctx context.Context, root, overlay string, bugs ...Bug) error {
+	packages := map[string]bool{}
+	for _, bug := range bugs {
+		patch, err := bug.Patch()
+		if err != nil {
+			return err
+		}
+		for _, file := range Files(patch) {
+			if filepath.Ext(file) == ".go" { // others are manifests
+				packages["./"+filepath.Dir(file)] = true
+			}
 		}
 	}
-	if len(args) == 3 {
-		return nil // it changes manifests
+	if len(packages) == 0 {
+		return nil
 	}
-	output, err := goCommand(ctx, root, args...)
+	output, err := goCommand(ctx, root, append([]string{"build", "-overlay", overlay}, slices.Sorted(maps.Keys(packages))...)...)
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, output)
 	}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nsinit/nsinit/test/faults/campaign"
 	"github.com/nsinit/nsinit/test/faults/check"
@@ -99,11 +100,11 @@ func (o Options) find(result *outcome, what string, run func(dir string) (string
 
 // test runs the test that needs no control plane.
 func (b Bug) test(ctx context.Context, root, dir string) (string, error) {
-	overlay, err := b.Overlay(ctx, root, dir)
+	overlay, err := Overlay(ctx, root, dir, b)
 	if err != nil {
 		return "", err
 	}
-	if err := b.Build(ctx, root, overlay); err != nil {
+	if err := Build(ctx, root, overlay, b); err != nil {
 		return "", err
 	}
 	args := []string{"test", "-overlay", overlay, "-count=1", "-run", b.Test, b.Package}
@@ -136,8 +137,16 @@ func (b Bug) scenario(ctx context.Context, options Options, dir string) (string,
 	}
 	results := filepath.Join(dir, "_output", "faults")
 	injections := strconv.Itoa(options.Injections)
-	output, err := goCommand(ctx, dir, "run", "./test/faults", "run", "-small", "-stop-at-violation", "-only", b.Fault, "-injections", injections,
+	program := filepath.Join(dir, "_output", "faults-program")
+	if output, err := goCommand(ctx, dir, "build", "-o", program, "./test/faults"); err != nil {
+		return "", fmt.Errorf("cannot build the campaign: %w: %s", err, output)
+	}
+	command := exec.CommandContext(ctx, program, "run", "-small", "-stop-at-violation", "-only", b.Fault, "-injections", injections,
 		"-per-round", injections, "-dir", results, "-plane", options.Plane)
+	command.Dir = dir
+	// It stops the control plane.
+	command.Cancel, command.WaitDelay = func() error { return command.Process.Signal(os.Interrupt) }, time.Minute
+	output, err := command.CombinedOutput()
 	state, loadErr := campaign.Load(results)
 	if loadErr != nil || len(state.Results) == 0 {
 		return "", fmt.Errorf("the campaign did not run: %w: %s", errors.Join(err, loadErr), output)
