@@ -54,6 +54,10 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 	now := metav1.NowMicro()
 	return map[string]func(){
 		"remove the first": func() { setPending(pending[min(1, len(pending)):]...) },
+		"remove the first and fail": func() {
+			setPending(pending[min(1, len(pending)):]...)
+			r.Spec.Initializers.Result = result("forged")
+		},
 		"skip the first": func() {
 			r.Spec.Skipped = append(r.Spec.Skipped, pending[:min(1, len(pending))]...)
 			setPending(pending[min(1, len(pending)):]...)
@@ -306,6 +310,9 @@ func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
 		m.t.Fatalf("the spec is %+v, and the status %+v", r.Spec, r.Status)
 	}
 	for i, entry := range r.Status.Initializers {
+		if r.DeletionTimestamp != nil && entry.StartTime == nil {
+			continue // the status of one that had no turn before the deletion stays as it is
+		}
 		waits := slices.Contains(pending, nsinit.NamespaceInitializer{Name: entry.Name})
 		done := entry.State == nsinit.InitializerDone || entry.State == nsinit.InitializerSkipped
 		if entry.Name != r.Spec.Plan[i].Name || waits == done ||

@@ -264,7 +264,7 @@ func TestAnySequenceOfWrites(t *testing.T) {
 			m.create(t)
 			t.Repeat(map[string]func(*rapid.T){
 				"create": m.create, "delete": m.remove, "get": m.read,
-				"write": m.write, "write again": m.write, "write once more": m.write, "initialize": m.proceed,
+				"write": m.write, "write again": m.write, "write once more": m.write, "initialize": m.proceed, "fail": m.fail,
 				"time passes": func(*rapid.T) {
 					m.clock.Step(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds")) * time.Second)
 				},
@@ -314,6 +314,26 @@ func (m *model) proceed(t *rapid.T) {
 		m.mustSend("initialize", record.Spec.Initializers.Pending[0].Name, record, sent)
 	default:
 		t.Skip()
+	}
+}
+
+// fail writes what an initializer writes that cannot succeed. Half of the times, one that does not
+// behave then writes that it is done.
+func (m *model) fail(t *rapid.T) {
+	record := m.stored()
+	if record == nil || record.DeletionTimestamp != nil || pending(record) == 0 || record.Spec.Initializers.Result != nil {
+		t.Skip()
+	}
+	sent := record.DeepCopy()
+	sent.Spec.Initializers.Result = result("it cannot succeed")
+	first := record.Spec.Initializers.Pending[0].Name
+	m.mustSend("initialize", first, record, sent)
+	if rapid.Bool().Draw(t, "it goes on") {
+		failed := m.stored()
+		sent = failed.DeepCopy()
+		sent.Spec.Initializers.Pending = sent.Spec.Initializers.Pending[1:]
+		err := m.send("initialize", first, sent, false)
+		m.check(transition{before: failed, after: m.stored(), endpoint: "initialize", user: first, err: err})
 	}
 }
 
