@@ -26,6 +26,10 @@ dev:
 build: dev ## Build every program into _output/bin, Kubernetes' own included.
 	@$(DEV) build
 
+.PHONY: failpoints
+failpoints: ## Build nsinit's programs with failpoints into _output/bin-failpoints.
+	@hack/build-failpoints.sh $(OUTPUT)/bin-failpoints
+
 .PHONY: run
 run: dev ## Run a control plane with nsinit in the foreground, until Ctrl-C.
 	@$(DEV) run

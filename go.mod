@@ -25,6 +25,7 @@ require (
 	k8s.io/cli-runtime v0.37.1
 	k8s.io/controller-manager v0.37.1
 	k8s.io/kube-aggregator v0.37.1
+	pgregory.net/rapid v1.3.0
 )
 
 require (

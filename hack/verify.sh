@@ -47,6 +47,9 @@ done
 if go list -deps ./... | grep -qE '^k8s.io/kubernetes($|/)'; then
   fail "the product imports k8s.io/kubernetes" "go list -deps shows by which package; use what the staging modules export"
 fi
+if go list -deps ./cmd/... ./vendor-hooks/... | grep -q '^go.etcd.io/gofail'; then
+  fail "the programs contain failpoints" "gofail disable, in the folders that git status shows: only hack/build-failpoints.sh enables them, in a copy"
+fi
 versions="$(go list -m all | awk '$1 ~ /^k8s\.io\/(api|apimachinery|apiserver|client-go|code-generator|component-base|controller-manager|kube-aggregator|kms|streaming)$/ {print $2}' | sort -u)"
 [[ $(wc -l <<<"${versions}") -eq 1 ]] || fail "the modules of Kubernetes are at several versions: ${versions//$'\n'/ }" "go get k8s.io/NAME@VERSION for each"
 

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics/legacyregistry"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
-	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
@@ -31,6 +30,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
+	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
 
 // resync is how often every object is looked at although nothing happened to it. It mends
@@ -56,7 +56,7 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 	coreFactory := informers.NewSharedInformerFactory(core, resync)
 	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, resync)
 	records := nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles()
-	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(records.Lister(), clock.RealClock{})); err != nil {
+	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(records.Lister(), systemclock.New())); err != nil {
 		return err
 	}
 	lifecycles, err := lifecycle.New(lifecycle.Dependencies{
@@ -67,7 +67,7 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 		Exemptions: exempt,
 		Events:     events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 		Metrics:    metrics,
-		Clock:      clock.RealClock{},
+		Clock:      systemclock.New(),
 
 		StalledAfter: o.StalledAfter,
 	})
@@ -78,7 +78,7 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 		Nsinit:         nsinit,
 		Configurations: nsinitFactory.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
 		Records:        records,
-		Clock:          clock.RealClock{},
+		Clock:          systemclock.New(),
 	})
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (o *Options) certificates(core kubernetes.Interface, apis aggregator.Interf
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	return certificates.New(certificates.Dependencies{Core: core, APIs: apis, Metrics: metrics, Clock: clock.RealClock{}}, o.Certificates.Options), nil
+	return certificates.New(certificates.Dependencies{Core: core, APIs: apis, Metrics: metrics, Clock: systemclock.New()}, o.Certificates.Options), nil
 }
 
 // terminations returns the controller that empties namespaces, or nil where it is off.
@@ -137,6 +137,6 @@ func (o *Options) terminations(core kubernetes.Interface, metadata metadata.Inte
 		Metadata:   metadata,
 		Namespaces: factory.Core().V1().Namespaces(),
 		Discover:   core.Discovery().ServerPreferredNamespacedResources,
-		Clock:      clock.RealClock{},
+		Clock:      systemclock.New(),
 	})
 }

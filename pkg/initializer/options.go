@@ -24,6 +24,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/util/leader"
+	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
 
 // Func acts on one namespace. It must be idempotent for one IdempotencyKey.
@@ -118,7 +119,7 @@ func (o *Options) complete() error {
 		o.Workers = DefaultWorkers
 	}
 	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
+		o.Clock = systemclock.New()
 	}
 	return utilerrors.NewAggregate(errs)
 }

@@ -49,8 +49,10 @@ func (r *Runner) take(ctx context.Context, name string) error {
 	r.begin(name, turn{uid: c.namespace.UID, operation: c.operation, end: end})
 	defer r.finish(name)
 
+	// gofail: var initializerBeforeCall struct{}
 	ended := r.metrics.began(c.operation, r.options.Clock.Now)
 	err = r.call(turnCtx, c)
+	// gofail: var initializerAfterCall struct{}
 	result, err := r.conclude(ctx, turnCtx, c, err)
 	ended(result)
 	return ignoreOver(err)
@@ -100,6 +102,7 @@ func (r *Runner) due(ctx context.Context, name string) (*call, error) {
 	default:
 		return nil, errOver
 	}
+	// gofail: var initializerBetweenReads struct{}
 	c.namespace, err = r.options.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case absent.Is(err) && c.operation == finalize:
@@ -215,7 +218,9 @@ func (r *Runner) write(ctx context.Context, c *call, change func(*v1alpha1.Names
 			record = current
 		}
 		change(record)
+		// gofail: var initializerBeforeWrite struct{}
 		_, err := update(ctx, record.Name, record, metav1.UpdateOptions{})
+		// gofail: var initializerAfterWrite struct{}
 		record = nil
 		return notFoundIsOver(err)
 	})
@@ -233,6 +238,7 @@ func (r *Runner) say(ctx context.Context, record *v1alpha1.NamespaceLifecycle, m
 	if err != nil {
 		return err
 	}
+	// gofail: var initializerBeforeMessage struct{}
 	_, err = r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Patch(ctx, record.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return notFoundIsOver(err)
 }

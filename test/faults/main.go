@@ -32,6 +32,7 @@ import (
 	"github.com/nsinit/nsinit/test/faults/cluster"
 	"github.com/nsinit/nsinit/test/faults/fault"
 	"github.com/nsinit/nsinit/test/faults/history"
+	"github.com/nsinit/nsinit/test/faults/seeded"
 	"github.com/nsinit/nsinit/test/faults/topology"
 	"github.com/nsinit/nsinit/test/faults/traffic"
 )
@@ -43,6 +44,7 @@ const usage = `usage: faults COMMAND [FLAGS]
   check    judge stored histories again
   report   write docs/reliability.md from what run has reached
   list     list the faults
+  seeded   make bugs, and see that each is found
 `
 
 func main() {
@@ -69,6 +71,8 @@ func run(ctx context.Context, args []string) error {
 			fmt.Println(f.Name)
 		}
 		return nil
+	case "seeded":
+		return runSeeded(ctx, args[1:])
 	case "report":
 		return runReport(args[1:])
 	default:
@@ -197,4 +201,25 @@ func runReport(args []string) error {
 		return err
 	}
 	return os.WriteFile(*output, text.Bytes(), 0o644) //nolint:gosec // documentation
+}
+
+func runSeeded(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("seeded", flag.ContinueOnError)
+	options := seeded.Options{Root: ".", Output: os.Stdout}
+	flags.BoolVar(&options.Campaign, "campaign", false, "also run the scenario of each bug on a control plane, which takes minutes each")
+	flags.IntVar(&options.Injections, "injections", 20, "how often to inject the fault of a scenario at most")
+	flags.StringVar(&options.Plane, "plane", filepath.Join(os.TempDir(), "nsinit-seeded"), "the state directory of the control plane, whose path must be short")
+	only := flags.String("only", "", "a regular expression for the names of bugs")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	expression, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	options.Only = expression
+	if options.Root, err = filepath.Abs(options.Root); err != nil {
+		return err
+	}
+	return seeded.Run(ctx, options)
 }

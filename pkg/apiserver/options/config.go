@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
-	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission/configuration"
 	"github.com/nsinit/nsinit/pkg/admission/initializer"
@@ -32,6 +31,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/storageidentity"
 	"github.com/nsinit/nsinit/pkg/storagespace"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
+	"github.com/nsinit/nsinit/pkg/util/systemclock"
 	"github.com/nsinit/nsinit/pkg/version"
 )
 
@@ -129,8 +129,8 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 		<-c.DrainedNotify()
 		closeStore()
 	}()
-	identity := storageidentity.New(store, core.CoreV1(), namespace, name, clock.RealClock{})
-	configurations := configuration.NewPoller(client.NsinitV1alpha1().NamespaceInitializerConfigurations(), identity.Verify, clock.RealClock{})
+	identity := storageidentity.New(store, core.CoreV1(), namespace, name, systemclock.New())
+	configurations := configuration.NewPoller(client.NsinitV1alpha1().NamespaceInitializerConfigurations(), identity.Verify, systemclock.New())
 	if err := configurations.Metrics().Register(o.Metrics); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}

@@ -41,6 +41,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/features"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
+	"github.com/nsinit/nsinit/pkg/util/systemclock"
 	"github.com/nsinit/nsinit/pkg/version"
 )
 
@@ -103,7 +104,7 @@ func New() *Options {
 		Recommended: genericoptions.NewRecommendedOptions(etcdPrefix, scheme.StorageCodec(s, codecs)),
 		Logs:        logs.NewOptions(),
 		Registry:    newRegistry(),
-		Clock:       clock.RealClock{},
+		Clock:       systemclock.New(),
 		Metrics:     processMetrics{},
 
 		StorageIdentity: defaultStorageIdentity,

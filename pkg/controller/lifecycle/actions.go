@@ -35,20 +35,24 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 	case createRecord:
 		return c.createRecord(ctx, s.namespace)
 	case deleteRecord:
+		// gofail: var lifecycleBeforeDeleteRecord struct{}
 		return absent.Ignore(c.lifecycles().Delete(ctx, s.record.Name, only(s.record.UID)))
 	case releaseRecord:
 		lifecycle := s.record.DeepCopy()
 		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
+		// gofail: var lifecycleBeforeReleaseRecord struct{}
 		_, err := c.lifecycles().Finalize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
 		return absent.Ignore(err)
 	case releaseNamespace:
 		namespace := s.namespace.DeepCopy()
 		namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == v1alpha1.NamespaceFinalizer })
+		// gofail: var lifecycleBeforeReleaseNamespace struct{}
 		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 		return absent.Ignore(err)
 	case restoreFinalizer:
 		namespace := s.namespace.DeepCopy()
 		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+		// gofail: var lifecycleBeforeRestoreFinalizer struct{}
 		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 		return absent.Ignore(err)
 	case secureNamespace:
@@ -75,10 +79,12 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespace) error {
 	creating, cancel := context.WithTimeout(ctx, CreateTimeout)
 	defer cancel()
+	// gofail: var lifecycleBeforeCreateRecord struct{}
 	_, err := c.lifecycles().Create(creating, &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name},
 		Spec:       v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespace.UID},
 	}, metav1.CreateOptions{})
+	// gofail: var lifecycleAfterCreateRecord struct{}
 	switch {
 	case err == nil:
 		c.Metrics.records.Inc()
@@ -104,6 +110,7 @@ func (c *Controller) secureNamespace(ctx context.Context, s state) error {
 	}
 	lifecycle := s.record.DeepCopy()
 	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+	// gofail: var lifecycleBeforeRemoveBuiltIn struct{}
 	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); absent.Ignore(err) != nil {
 		return fmt.Errorf("cannot remove initializer %q: %w", v1alpha1.InitializerLifecycle, err)
 	}
@@ -117,6 +124,7 @@ func (c *Controller) addFinalizer(ctx context.Context, s state) error {
 	}
 	namespace := s.namespace.DeepCopy()
 	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)
+	// gofail: var lifecycleBeforeSecureNamespace struct{}
 	secured, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 	switch {
 	case err != nil:
@@ -180,6 +188,7 @@ func (c *Controller) failInitializer(ctx context.Context, read *v1alpha1.Namespa
 
 func (c *Controller) initializeAtDeadline(ctx context.Context, read, lifecycle *v1alpha1.NamespaceLifecycle) error {
 	policy := *plannedCurrent(read).FailurePolicy
+	// gofail: var lifecycleBeforeMissedDeadline struct{}
 	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
 		return absent.Ignore(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, current(read), err))
 	}
@@ -197,6 +206,7 @@ func (c *Controller) reportStall(ctx context.Context, read *v1alpha1.NamespaceLi
 		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
 		Reason: v1alpha1.ReasonTurnTooLong, Message: message,
 	})
+	// gofail: var lifecycleBeforeReportStall struct{}
 	if _, err := c.lifecycles().UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
 		return absent.Ignore(fmt.Errorf("cannot report that initializer %q has had its turn for long: %w", current(read), err))
 	}
@@ -215,6 +225,7 @@ func (c *Controller) failNamespace(ctx context.Context, s state) error {
 		c.Events.Event(s.namespace, corev1.EventTypeWarning, v1alpha1.ReasonFailed, why.message)
 		klog.FromContext(ctx).Info("Deleting the namespace: its initialization failed", "reason", why.message)
 	}
+	// gofail: var lifecycleBeforeDeleteNamespace struct{}
 	return absent.Ignore(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
 }
 
@@ -225,6 +236,7 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 	delete(namespace.Labels, v1alpha1.LabelInitializing)
 	said := opened(s.record)
 	said.apply(namespace, c.Clock.Now())
+	// gofail: var lifecycleBeforeOpenGate struct{}
 	updated, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("cannot open the gate: %w", err)
@@ -241,6 +253,7 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 			return fmt.Errorf("label %q was removed, but the API server kept it: is a policy or a webhook in the way?", v1alpha1.LabelInitializing)
 		}
 	}
+	// gofail: var lifecycleAfterOpenGate struct{}
 	took := c.Clock.Since(read.CreationTimestamp.Time)
 	c.Metrics.openings.Inc()
 	c.Metrics.timeToReady.Observe(took.Seconds())
@@ -264,6 +277,7 @@ func (c *Controller) write(ctx context.Context, read *corev1.Namespace, said rep
 	if !said.apply(namespace, c.Clock.Now()) {
 		return nil
 	}
+	// gofail: var lifecycleBeforeReport struct{}
 	_, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
 	return absent.Ignore(err)
 }

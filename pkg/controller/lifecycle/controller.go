@@ -269,6 +269,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		// fails if the namespace changed since; the record may not be readable.
 		return inStep(step, c.take(ctx, step, s))
 	}
+	// gofail: var lifecycleBeforeLiveRead struct{}
 	if s, err = c.live(ctx, name); err != nil {
 		return err
 	}
@@ -333,6 +334,7 @@ func (c *Controller) live(ctx context.Context, name string) (state, error) {
 	if err == nil {
 		s.record = lifecycle
 	}
+	// gofail: var lifecycleBetweenLiveReads struct{}
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !absent.Is(err) {
 		return s, fmt.Errorf("cannot read the namespace: %w", err)

@@ -38,6 +38,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/initializer"
 	"github.com/nsinit/nsinit/pkg/admission/refusal"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/util/systemclock"
 	"github.com/nsinit/nsinit/pkg/util/unavailable"
 )
 
@@ -56,7 +57,7 @@ const (
 
 // Register registers the plugin, for which these namespaces are immortal.
 func Register(plugins *admission.Plugins, immortal func() sets.Set[string]) {
-	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(immortal(), clock.RealClock{}), nil })
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(immortal(), systemclock.New()), nil })
 }
 
 // Plugin keeps the rules of the package.

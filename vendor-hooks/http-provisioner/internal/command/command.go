@@ -12,9 +12,9 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/pkg/util/systemclock"
 	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
 	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/provisioner"
 	"github.com/nsinit/nsinit/vendor-hooks/internal/hook"
@@ -51,7 +51,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	provision := provisioner.New(provisioned, clients.Core, clock.RealClock{})
+	provision := provisioner.New(provisioned, clients.Core, systemclock.New())
 	options := initializer.Options{Name: provisioned.Initializer, Initialize: provision.Initialize}
 	if provisioned.Deprovision != nil {
 		options.Finalize = provision.Finalize

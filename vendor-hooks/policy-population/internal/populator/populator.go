@@ -78,6 +78,7 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 		// Somebody registered the initializer for a reason. They may have been lost.
 		return errors.New("there is no NamespacePopulation: create one, which may be empty, or take the initializer out of its configuration")
 	}
+	// gofail: var populationBeforeRecord struct{}
 	record, err := p.record(ctx, namespace)
 	if err != nil {
 		return err
@@ -86,6 +87,7 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 	if record, err = p.announce(ctx, record, tasks); err != nil {
 		return err
 	}
+	// gofail: var populationAfterAnnounce struct{}
 	var objects []v1alpha1.PopulatedObject
 	var failures []string
 	for _, task := range tasks {
@@ -152,6 +154,7 @@ func (p *Populator) record(ctx context.Context, namespace *corev1.Namespace) (*v
 	if err != nil && !absent.Is(err) {
 		return nil, fmt.Errorf("cannot read what was applied before: %w", err)
 	}
+	// gofail: var populationBeforeCreateRecord struct{}
 	record, err = records.Create(ctx, &v1alpha1.PopulatedNamespace{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID},
@@ -166,6 +169,7 @@ func (p *Populator) record(ctx context.Context, namespace *corev1.Namespace) (*v
 
 // Forget removes a record, and no other of its name.
 func (p *Populator) Forget(ctx context.Context, record *v1alpha1.PopulatedNamespace) error {
+	// gofail: var populationBeforeForget struct{}
 	err := p.client.PopulatedNamespaces().Delete(ctx, record.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &record.UID}})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -190,6 +194,7 @@ func (p *Populator) announce(ctx context.Context, record *v1alpha1.PopulatedName
 	}
 	record = record.DeepCopy()
 	record.Status.Objects = append(record.Status.Objects, added...)
+	// gofail: var populationBeforeAnnounce struct{}
 	record, err := p.client.PopulatedNamespaces().UpdateStatus(ctx, record, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot record what is applied: %w", err)
@@ -209,6 +214,7 @@ func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task)
 	case report:
 		return failed(t.object.Err)
 	case prune:
+		// gofail: var populationBeforePrune struct{}
 		if err := p.applier.Prune(ctx, namespace, entry); err != nil {
 			return failed(err)
 		}
@@ -218,6 +224,7 @@ func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task)
 		if t.object.DriftPolicy == v1alpha1.DriftRepair {
 			p.follow(t.object.Content.GroupVersionKind())
 		}
+		// gofail: var populationBeforeApply struct{}
 		applied, err := p.applier.Apply(ctx, namespace, t.object.Content)
 		if err != nil {
 			return failed(err)
@@ -244,6 +251,7 @@ func (p *Populator) conclude(ctx context.Context, record *v1alpha1.PopulatedName
 	if equality.Semantic.DeepEqual(record.Status, updated.Status) {
 		return nil
 	}
+	// gofail: var populationBeforeConclude struct{}
 	if _, err := p.client.PopulatedNamespaces().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("cannot record what was applied: %w", err)
 	}

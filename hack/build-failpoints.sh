@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Copyright The nsinit Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Builds nsinit's programs with failpoints, for the campaign in test/faults. It works on a copy of
+# the source, so the source and what hack/build.sh builds have none.
+#
+#     hack/build-failpoints.sh DIRECTORY [PACKAGE...]
+#
+# The environment of a program chooses what its failpoints do, and GOFAIL_HTTP=ADDRESS lets
+# PUT /NAME change that while it runs:
+#
+#     GOFAIL_FAILPOINTS='lifecycleBeforeOpenGate=sleep(2000);clockOffset=return("-90s")'
+#     GOFAIL_FAILPOINTS='initializerBeforeWrite=2*off->panic'
+
+set -o errexit -o nounset -o pipefail
+
+if [[ $# -eq 0 ]]; then
+  echo "usage: hack/build-failpoints.sh DIRECTORY [PACKAGE...]" >&2
+  exit 1
+fi
+output="$(mkdir -p "$1" && cd "$1" && pwd)"
+shift
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+cd "${ROOT}"
+TOOLS="${NSINIT_TOOLS_DIR:-${ROOT}/_output/tools}"
+
+(cd hack/tools && GOBIN="${TOOLS}" go install -trimpath go.etcd.io/gofail)
+
+COPY="$(mktemp -d)"
+trap 'rm -rf "${COPY}"' EXIT
+# The tests and docs are no part of the programs.
+git ls-files -z --cached --others --exclude-standard --deduplicate -- ':!test' ':!docs' |
+  tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="${COPY}"
+cd "${COPY}"
+
+mapfile -t packages < <(grep -rl --include='*.go' -E '^\s*// gofail: var ' pkg cmd vendor-hooks | xargs -n 1 dirname | sort -u)
+duplicates="$(grep -rhoE --include='*.go' '^\s*// gofail: var \w+' pkg cmd vendor-hooks | awk '{print $NF}' | sort | uniq -d)"
+if [[ -n ${duplicates} ]]; then
+  echo "these failpoints exist more than once, and a program with both does not start: ${duplicates//$'\n'/ }" >&2
+  exit 1
+fi
+"${TOOLS}/gofail" enable "${packages[@]}"
+version="$(cd hack/tools && go list -m -f '{{.Version}}' go.etcd.io/gofail)"
+go mod edit -require="go.etcd.io/gofail@${version}"
+grep '^go.etcd.io/gofail ' hack/tools/go.sum >>go.sum
+
+GOFLAGS="${GOFLAGS:-} -mod=mod -tags=failpoints" bash hack/build.sh "${output}" "$@"

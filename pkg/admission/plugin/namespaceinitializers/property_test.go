@@ -1,0 +1,147 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namespaceinitializers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"pgregory.net/rapid"
+
+	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+)
+
+// changing is what the plugin reads, which may be another thing each time.
+type changing struct {
+	t *rapid.T
+	// namespace and lists are what was read last, nil for an error.
+	namespace *corev1.Namespace
+	list      []v1alpha1.NamespaceInitializerConfiguration
+	failed    bool
+	open      bool
+}
+
+func (c *changing) Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+	if c.failed = rapid.IntRange(0, 9).Draw(c.t, "the source answers") == 9; c.failed {
+		return nil, errors.New("no list in the last 5s")
+	}
+	c.list = list(rapid.SampledFrom([][]string{nil, {"a.example.com"}, {"a.example.com", "b.example.com"}}).Draw(c.t, "initializers")...)
+	if len(c.list[0].Initializers) > 0 {
+		c.list[0].Initializers[0].Finalizer = rapid.Bool().Draw(c.t, "finalizer")
+	}
+	return c.list, nil
+}
+
+func (c *changing) read(_ context.Context, name string) (*corev1.Namespace, error) {
+	c.namespace = nil
+	what := rapid.SampledFrom([]string{"closed", "closed", "closed", "open", "another", "terminating", "absent", "unreadable"}).Draw(c.t, "namespace")
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
+	switch what {
+	case "absent":
+		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+	case "unreadable":
+		return nil, errors.New("out of order")
+	case "open":
+		n.Labels = nil
+	case "another":
+		n.UID = "another"
+	case "terminating":
+		n.DeletionTimestamp = &metav1.Time{}
+	}
+	c.namespace = n
+	return n, nil
+}
+
+func (c *changing) authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	if c.open {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// TestAdmittedPlan: whatever changes while a record is created, and whatever its sender wrote
+// into it, an admitted record has the UID of the live namespace and the plan that is in force,
+// unless its sender may open namespaces.
+func TestAdmittedPlan(t *testing.T) {
+	admitted := 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := &changing{t: t, open: rapid.IntRange(0, 4).Draw(t, "privileged") == 4}
+		p := New()
+		p.SetConfigurationSource(c)
+		p.SetAuthority(authority.New(authorizer.AuthorizerFunc(c.authorize)))
+		p.SetNamespaceReader(c.read)
+		record := newTestRecord()
+		record.Spec.NamespaceUID = rapid.SampledFrom([]types.UID{"u", "another", ""}).Draw(t, "namespaceUID")
+		forge := func(when string) {
+			switch rapid.SampledFrom([]string{"nothing", "nothing", "plan", "no plan", "initializers", "no initializers", "no finalizers"}).Draw(t, when) {
+			case "plan":
+				record.Spec.Plan = []nsinit.PlannedInitializer{{Name: "forged.example.com"}}
+			case "no plan":
+				record.Spec.Plan, record.Spec.Initializers = nil, nil
+			case "initializers":
+				record.Spec.Initializers = &nsinit.NamespaceInitializers{Pending: []nsinit.NamespaceInitializer{{Name: "b.example.com"}}}
+			case "no initializers":
+				record.Spec.Initializers = nil
+			case "no finalizers":
+				record.Spec.Finalizers = nil
+			}
+		}
+		forge("the sender writes")
+		ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "u"})
+		if p.Admit(ctx, create(record, ""), nil) != nil {
+			return
+		}
+		forge("another plugin writes")
+		if p.Validate(ctx, create(record, ""), nil) != nil {
+			return
+		}
+		admitted++
+		if c.namespace == nil || c.failed || c.namespace.DeletionTimestamp != nil || c.namespace.UID != record.Spec.NamespaceUID {
+			t.Fatalf("admitted %+v for the namespace %+v", record.Spec, c.namespace)
+		}
+		if !c.open {
+			checkPlan(t, c, record)
+		}
+	})
+	if admitted == 0 {
+		t.Error("no record was admitted")
+	}
+}
+
+func checkPlan(t *rapid.T, c *changing, record *nsinit.NamespaceLifecycle) {
+	var want []nsinit.PlannedInitializer
+	if len(c.namespace.Labels) > 0 {
+		want = configuration.Plan(c.list)
+	}
+	if diff := cmp.Diff(want, record.Spec.Plan); diff != "" {
+		t.Fatalf("the plan is not what is in force (-want +got):\n%s", diff)
+	}
+	for i, planned := range want {
+		if record.Spec.Initializers == nil || len(record.Spec.Initializers.Pending) != len(want) || record.Spec.Initializers.Pending[i].Name != planned.Name {
+			t.Fatalf("planned is %+v, and pending %+v", want, record.Spec.Initializers)
+		}
+		if planned.Finalizer && !slices.Contains(record.Spec.Finalizers, nsinit.FinalizerName(planned.Name)) {
+			t.Fatalf("participant %q does not hold the record: %q", planned.Name, record.Spec.Finalizers)
+		}
+	}
+	if want == nil && record.Spec.Initializers != nil {
+		t.Fatalf("nothing is planned, and pending is %+v", record.Spec.Initializers)
+	}
+}

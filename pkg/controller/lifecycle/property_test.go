@@ -1,0 +1,421 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	corefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"pgregory.net/rapid"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/controller/exemptions"
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+)
+
+// model is a world and the controller that acts in it, whose caches show any former state.
+type model struct {
+	*world
+	controller *Controller
+	start      func() *Controller
+	// seenNamespace and seenRecord are the versions that the caches show.
+	seenNamespace, seenRecord int
+	// rival is another replica that acts while this one does not know that its lease is lost.
+	rival *Controller
+	// dead are initializers that never act, which have a failurePolicy, and participants that
+	// never clean up.
+	dead []string
+}
+
+// replica is what a replica of the controller reaches the servers with.
+type replica struct {
+	core   *corefake.Clientset
+	nsinit *nsinitfake.Clientset
+	exempt *exemptions.List
+}
+
+// newModels returns what makes models. The clients are made once, which takes long. A fake client
+// serves one request at a time, so that each replica has its own.
+func newModels(t *testing.T) func(*rapid.T) *model {
+	exempt := newFixture(t, nil, nil).Exemptions
+	first := replica{corefake.NewClientset(), nsinitfake.NewClientset(), exempt}
+	second := replica{corefake.NewClientset(), nsinitfake.NewClientset(), exempt}
+	return func(rt *rapid.T) *model {
+		m := &model{world: newWorld(rt)}
+		m.start = func() *Controller { return first.start(m.world) }
+		m.dead = rapid.SampledFrom([][]string{nil, {"ignored.example.com"}, {"fails.example.com"}, {participantName}}).Draw(rt, "dead")
+		m.rival = second.start(m.world)
+		m.restart()
+		return m
+	}
+}
+
+func (r replica) start(w *world) *Controller {
+	r.core.ReactionChain, r.nsinit.ReactionChain = nil, nil
+	r.core.PrependReactor("*", "*", w.serve)
+	r.nsinit.PrependReactor("*", "*", w.serve)
+	controller, err := New(Dependencies{
+		Core: r.core, Nsinit: r.nsinit, Exemptions: r.exempt, Events: &record.FakeRecorder{}, Metrics: NewMetrics(), Clock: w.clock,
+		Namespaces:   informers.NewSharedInformerFactory(r.core, 0).Core().V1().Namespaces(),
+		Records:      nsinitinformers.NewSharedInformerFactory(r.nsinit, 0).Nsinit().V1alpha1().NamespaceLifecycles(),
+		StalledAfter: time.Minute,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(controller.queue.ShutDown)
+	return controller
+}
+
+// restart replaces the controller by one that remembers nothing. Its caches are current.
+func (m *model) restart() {
+	m.controller = m.start()
+	m.catchUp()
+}
+
+func (m *model) catchUp() {
+	m.seenNamespace, m.seenRecord = len(m.namespaces)-1, len(m.records)-1
+}
+
+// reconcile lets the controller take a step. Whether a request fails is up to disturb.
+func (m *model) reconcile() { m.reconcileAs(m.controller, m.seenNamespace, m.seenRecord) }
+
+// rivalReconciles lets the other replica take a step, which is up to date and undisturbed. It may
+// come between two requests of the first one.
+func (m *model) rivalReconciles() {
+	disturb, mayOpen := m.disturb, m.mayOpen
+	m.disturb, m.mayOpen = func() error { return nil }, map[types.UID]bool{}
+	m.reconcileAs(m.rival, len(m.namespaces)-1, len(m.records)-1)
+	maps.Copy(mayOpen, m.mayOpen)
+	m.disturb, m.mayOpen = disturb, mayOpen
+}
+
+func (m *model) reconcileAs(controller *Controller, namespace, record int) {
+	clear(m.mayOpen)
+	m.observe()
+	replace(controller.Namespaces.Informer().GetStore(), m.namespaces[namespace])
+	replace(controller.Records.Informer().GetStore(), m.records[record])
+	_ = controller.reconcile(klog.NewContext(context.Background(), logr.Discard()), worldName) // it is tried again
+}
+
+// replace makes an object all that a cache holds.
+func replace[T any](store cache.Store, object *T) {
+	var objects []any
+	if object != nil {
+		objects = append(objects, object)
+	}
+	_ = store.Replace(objects, "")
+}
+
+// step is what somebody may do.
+type step struct {
+	possible func() bool
+	do       func()
+}
+
+func (m *model) alive() bool { return m.namespace != nil && m.namespace.DeletionTimestamp == nil }
+func (m *model) hasTurn() bool {
+	return hasTurn(m.record) && current(m.record) != v1alpha1.InitializerLifecycle
+}
+
+// clean are the steps that have to come about for a namespace to open, or to be removed.
+func (m *model) clean() map[string]step {
+	return map[string]step{
+		"kube-controller-manager empties the namespace": {
+			func() bool {
+				return m.namespace != nil && m.namespace.DeletionTimestamp != nil && slices.Contains(m.namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
+			},
+			func() { m.release(corev1.FinalizerKubernetes) },
+		},
+		"another controller releases the namespace": {
+			func() bool {
+				return m.namespace != nil && m.namespace.DeletionTimestamp != nil && slices.Contains(m.namespace.Spec.Finalizers, otherFinalizer)
+			},
+			func() { m.release(otherFinalizer) },
+		},
+		"an initializer is done": {
+			func() bool {
+				return m.hasTurn() && (current(m.record) == participantName || !slices.Contains(m.dead, current(m.record)))
+			},
+			func() {
+				m.initialize(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers.Pending = r.Spec.Initializers.Pending[1:] })
+			},
+		},
+		"a participant cleans up": {
+			func() bool { return m.record != nil && m.record.DeletionTimestamp != nil && len(m.living()) > 0 },
+			func() {
+				gone := m.living()[0]
+				m.changeRecord(func(r *v1alpha1.NamespaceLifecycle) {
+					r.Spec.Finalizers = slices.DeleteFunc(r.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == gone })
+				})
+				m.removeRecordIfReleased()
+			},
+		},
+	}
+}
+
+// living returns the participants that will clean up.
+func (m *model) living() []v1alpha1.FinalizerName {
+	return slices.DeleteFunc(m.participants(), func(f v1alpha1.FinalizerName) bool {
+		return f == participantName && slices.Contains(m.dead, participantName)
+	})
+}
+
+// participantName is the name of a participant that may be dead: it initializes, and never cleans up.
+const participantName = "participant.example.com"
+
+// otherFinalizer is what another controller puts on namespaces.
+const otherFinalizer corev1.FinalizerName = "openshift.com/origin"
+
+// release removes a finalizer from a namespace that is deleted.
+func (m *model) release(finalizer corev1.FinalizerName) {
+	m.change(func(n *corev1.Namespace) {
+		n.Spec.Finalizers = slices.DeleteFunc(n.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == finalizer })
+	})
+	m.removeIfReleased()
+}
+
+// initialize is a write to /initialize by somebody else than the controller.
+func (m *model) initialize(change func(*v1alpha1.NamespaceLifecycle)) {
+	m.changeRecord(func(r *v1alpha1.NamespaceLifecycle) {
+		change(r)
+		m.startTurn(r)
+	})
+}
+
+// disturbances are the steps that may come at any time.
+func (m *model) disturbances() map[string]step {
+	always := func() bool { return true }
+	return map[string]step{
+		"somebody creates the namespace": {
+			func() bool { return m.namespace == nil },
+			func() { m.setNamespace(m.newNamespace()) },
+		},
+		"somebody deletes the namespace":      {func() bool { return m.namespace != nil }, m.deleteNamespace},
+		"somebody changes the configurations": {always, func() { m.plan = rapid.SampledFrom(plans()).Draw(m.t, "plan") }},
+		"an initializer fails":                {m.hasTurn, func() { m.initialize(failed) }},
+		"an administrator skips the first":    {m.hasTurn, func() { m.initialize(skipFirst) }},
+		"time passes":                         {always, func() { m.clock.Step(time.Duration(rapid.IntRange(1, 90).Draw(m.t, "seconds")) * time.Second) }},
+		"an administrator deletes the record": {func() bool { return m.record != nil }, m.deleteRecord},
+		"an administrator releases the record": {func() bool { return m.record != nil }, func() {
+			m.forced[m.record.Spec.NamespaceUID] = true
+			m.changeRecord(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = nil })
+			m.removeRecordIfReleased()
+		}},
+		"an administrator opens the namespace": {func() bool { return m.namespace != nil && isClosed(m.namespace) }, func() { m.change(func(n *corev1.Namespace) { n.Labels = nil }) }},
+		"an administrator empties the finalizers": {m.alive, func() {
+			m.forced[m.namespace.UID] = true
+			m.change(func(n *corev1.Namespace) { n.Spec.Finalizers = nil })
+		}},
+		"another replica acts": {always, m.rivalReconciles},
+		"the cache of namespaces catches up": {always, func() {
+			m.seenNamespace = rapid.IntRange(m.seenNamespace, len(m.namespaces)-1).Draw(m.t, "version")
+		}},
+		"the cache of records catches up": {always, func() { m.seenRecord = rapid.IntRange(m.seenRecord, len(m.records)-1).Draw(m.t, "version") }},
+	}
+}
+
+func (m *model) newNamespace() *corev1.Namespace {
+	n := namespace(func(n *corev1.Namespace) { n.Name, n.UID, n.CreationTimestamp = worldName, m.nextUID(), *m.now() })
+	if rapid.IntRange(0, 9).Draw(m.t, "is from before nsinit") < 9 {
+		closed(n)
+		n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: "tenant"}
+	}
+	if rapid.Bool().Draw(m.t, "has another finalizer") {
+		n.Spec.Finalizers = append(n.Spec.Finalizers, otherFinalizer)
+	}
+	return n
+}
+
+func skipFirst(r *v1alpha1.NamespaceLifecycle) {
+	r.Spec.Skipped = append(r.Spec.Skipped, current(r))
+	r.Spec.Initializers.Pending = r.Spec.Initializers.Pending[1:]
+}
+
+// plans are what configurations may say.
+func plans() [][]v1alpha1.PlannedInitializer {
+	first, last := v1alpha1.PlannedInitializer{Name: "first.example.com"}, v1alpha1.PlannedInitializer{Name: "last.example.com"}
+	acts := v1alpha1.PlannedInitializer{Name: participantName, Finalizer: true}
+	ignored := v1alpha1.PlannedInitializer{Name: "ignored.example.com", FailurePolicy: new(v1alpha1.Ignore), TimeoutSeconds: new(int32(30))}
+	fails := v1alpha1.PlannedInitializer{Name: "fails.example.com", FailurePolicy: new(v1alpha1.Fail), TimeoutSeconds: new(int32(30)), Finalizer: true}
+	return [][]v1alpha1.PlannedInitializer{nil, {first, last}, {acts}, {first, acts, last}, {ignored, last}, {ignored, fails}, {fails, acts}}
+}
+
+// interrupt is what may happen around a request of the controller: nothing, a step of somebody
+// else, or the loss of the request or of its answer.
+func (m *model) interrupt() error {
+	steps := m.clean()
+	for name, step := range m.disturbances() {
+		steps[name] = step
+	}
+	names := []string{"nothing", "nothing", "nothing", "nothing", "the connection is lost"}
+	for name, step := range steps {
+		if step.possible() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	switch name := rapid.SampledFrom(names).Draw(m.t, "meanwhile"); name {
+	case "nothing":
+	case "the connection is lost":
+		return errLost
+	default:
+		steps[name].do()
+	}
+	return nil
+}
+
+// TestControllerKeepsPromises makes the controller and everybody around it act in any order, also
+// between two requests of the controller. The world checks each request. At the end, only those
+// act who have to, and the namespace opens or is removed.
+func TestControllerKeepsPromises(t *testing.T) {
+	newModel := newModels(t)
+	openings := 0
+	for range 15 { // times rapid's number of checks
+		rapid.Check(t, func(t *rapid.T) {
+			m := newModel(t)
+			m.run()
+			m.settle()
+			openings += len(m.opened)
+		})
+	}
+	if openings == 0 {
+		t.Error("no gate opened")
+	}
+}
+
+// run takes steps in any order.
+func (m *model) run() {
+	actions := map[string]func(*rapid.T){
+		"the controller reconciles": func(*rapid.T) { m.reconcile() },
+		"the controller is up to date": func(*rapid.T) {
+			m.catchUp()
+			m.reconcile()
+		},
+		"the controller restarts":      func(*rapid.T) { m.restart() },
+		"all goes well for some steps": func(*rapid.T) { m.goOn() },
+		"the controller is paused":     func(*rapid.T) { m.pause() },
+	}
+	for _, steps := range []map[string]step{m.clean(), m.disturbances()} {
+		for name, step := range steps {
+			actions[name] = func(t *rapid.T) {
+				if !step.possible() {
+					t.Skip()
+				}
+				step.do()
+			}
+		}
+	}
+	m.plan = rapid.SampledFrom(plans()).Draw(m.t, "plan")
+	m.setNamespace(m.newNamespace())
+	m.goOn()
+	m.disturb = m.interrupt
+	m.t.Repeat(actions)
+}
+
+// goOn lets a number of steps pass that nothing disturbs.
+func (m *model) goOn() {
+	disturb := m.disturb
+	m.disturb = func() error { return nil }
+	for range rapid.IntRange(0, 8).Draw(m.t, "rounds") {
+		m.round()
+	}
+	m.disturb = disturb
+}
+
+// pause lets the other replica act while this one is paused, and then this one, which sees what it
+// saw before.
+func (m *model) pause() {
+	disturb := m.disturb
+	for range rapid.IntRange(1, 8).Draw(m.t, "rounds") {
+		if rapid.Bool().Draw(m.t, "something happens") {
+			_ = m.interrupt()
+		}
+		m.disturb = func() error { return nil }
+		m.rivalReconciles()
+		m.others()
+		m.disturb = disturb
+	}
+	m.reconcile()
+}
+
+// round lets those act who have to, once each.
+func (m *model) round() {
+	m.catchUp()
+	m.reconcile()
+	m.others()
+}
+
+// others lets those act who have to, but for the controller.
+func (m *model) others() {
+	steps := m.clean()
+	for _, name := range slices.Sorted(maps.Keys(steps)) {
+		if steps[name].possible() {
+			steps[name].do()
+		}
+	}
+}
+
+// settle goes on until nothing changes any more, and checks what came of it.
+func (m *model) settle() {
+	m.disturb = func() error { return nil }
+	for round, before := 0, -1; m.version != before; round++ {
+		if round == 40 {
+			m.t.Fatalf("the namespace still changes after %d rounds: %s", round, m.describe())
+		}
+		before = m.version
+		m.clock.Step(time.Minute) // each deadline is shorter
+		m.round()
+	}
+	gone := m.namespace == nil && m.record == nil
+	open := m.current() && m.alive() && m.record.DeletionTimestamp == nil && !isClosed(m.namespace) && current(m.record) == "" &&
+		m.says(v1alpha1.ConditionReady, corev1.ConditionTrue)
+	if !gone && !open && !m.isHeld() {
+		m.t.Fatalf("the namespace neither opened nor was it removed: %s", m.describe())
+	}
+}
+
+// isHeld says whether all waits for a participant that is dead: its own namespace, which
+// terminates, or the next one of that name, which says so and can be deleted.
+func (m *model) isHeld() bool {
+	if m.record == nil || m.record.DeletionTimestamp == nil || len(m.participants()) == 0 || len(m.living()) > 0 {
+		return false
+	}
+	return m.namespace == nil || m.current() && !m.alive() || m.alive() && (!isClosed(m.namespace) || m.says(v1alpha1.ConditionInitializing, corev1.ConditionTrue))
+}
+
+// says says whether a condition of the namespace has a status.
+func (m *model) says(condition corev1.NamespaceConditionType, status corev1.ConditionStatus) bool {
+	return slices.ContainsFunc(m.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+		return c.Type == condition && c.Status == status && c.Message != ""
+	})
+}
+
+func (m *model) describe() string {
+	return "next is " + string(next(state{namespace: m.namespace, record: m.record})) + "\n" + text(m.namespace) + "\n" + text(m.record)
+}
+
+func text(object any) string {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}

@@ -1,0 +1,433 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+const worldName = "ns"
+
+var errLost = errors.New("the connection was lost")
+
+// world is a model of what the controller meets under one name: the two API servers,
+// kube-controller-manager, initializers, participants and privileged users. It executes the
+// controller's requests as the servers do, with optimistic locking and preconditions, and
+// fails the test when a request breaks a promise.
+type world struct {
+	t     *rapid.T
+	clock *testingclock.FakeClock
+	// version and incarnation count resourceVersions and UIDs.
+	version, incarnation int
+
+	namespace *corev1.Namespace
+	record    *v1alpha1.NamespaceLifecycle
+	// plan is what the configurations say now.
+	plan []v1alpha1.PlannedInitializer
+	// namespaces and records are all versions so far, from which a cache may show any
+	// that is not older than what it showed last.
+	namespaces []*corev1.Namespace
+	records    []*v1alpha1.NamespaceLifecycle
+
+	// disturb runs before and after each request of the controller. An error is what the
+	// controller gets instead of the answer.
+	disturb func() error
+	// mayOpen are the namespaces that were complete at one moment of this reconciliation.
+	mayOpen map[types.UID]bool
+	// opened counts how often the controller opened each gate.
+	opened map[types.UID]int
+	// failed are the namespaces for which a failure was recorded.
+	failed map[types.UID]bool
+	// forced are the namespaces whose finalizers a privileged user overrode, and the records
+	// that one deleted while their namespaces lived.
+	forced map[types.UID]bool
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{
+		t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), disturb: func() error { return nil },
+		mayOpen: map[types.UID]bool{}, opened: map[types.UID]int{}, failed: map[types.UID]bool{}, forced: map[types.UID]bool{},
+	}
+	w.setNamespace(nil)
+	w.setRecord(nil)
+	return w
+}
+
+func (w *world) nextUID() types.UID {
+	w.incarnation++
+	return types.UID(fmt.Sprintf("uid-%d", w.incarnation))
+}
+
+func (w *world) nextVersion() string {
+	w.version++
+	return fmt.Sprint(w.version)
+}
+
+func (w *world) now() *metav1.Time { return &metav1.Time{Time: w.clock.Now()} }
+
+// setNamespace stores a namespace, or its absence.
+func (w *world) setNamespace(namespace *corev1.Namespace) {
+	version := w.nextVersion() // of a removal, too
+	if namespace != nil {
+		namespace = namespace.DeepCopy()
+		namespace.ResourceVersion = version
+	}
+	w.namespace, w.namespaces = namespace, append(w.namespaces, namespace)
+	w.observe()
+}
+
+// setRecord stores a record, or its absence.
+func (w *world) setRecord(record *v1alpha1.NamespaceLifecycle) {
+	version := w.nextVersion()
+	if record != nil {
+		record = record.DeepCopy()
+		record.ResourceVersion = version
+		if failure(record) != nil {
+			w.failed[record.Spec.NamespaceUID] = true
+		}
+	}
+	w.record, w.records = record, append(w.records, record)
+	w.observe()
+}
+
+// observe notes whether the namespace may open now.
+func (w *world) observe() {
+	if w.current() && w.namespace.DeletionTimestamp == nil && w.record.DeletionTimestamp == nil && current(w.record) == "" && failure(w.record) == nil {
+		w.mayOpen[w.namespace.UID] = true
+	}
+}
+
+// current says whether the record is that of the namespace.
+func (w *world) current() bool {
+	return w.namespace != nil && w.record != nil && w.record.Spec.NamespaceUID == w.namespace.UID
+}
+
+// participants returns who has not cleaned up.
+func (w *world) participants() []v1alpha1.FinalizerName {
+	return slices.DeleteFunc(slices.Clone(w.record.Spec.Finalizers), func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
+}
+
+// change changes the namespace on behalf of anybody but the controller.
+func (w *world) change(change func(*corev1.Namespace)) {
+	namespace := w.namespace.DeepCopy()
+	change(namespace)
+	w.setNamespace(namespace)
+}
+
+// changeRecord changes the record on behalf of anybody but the controller.
+func (w *world) changeRecord(change func(*v1alpha1.NamespaceLifecycle)) {
+	record := w.record.DeepCopy()
+	change(record)
+	w.setRecord(record)
+}
+
+// removeIfReleased removes a namespace from storage that is deleted and that no finalizer holds.
+func (w *world) removeIfReleased() {
+	n := w.namespace
+	if n.DeletionTimestamp == nil || len(n.Spec.Finalizers) > 0 || len(n.Finalizers) > 0 {
+		return
+	}
+	if w.current() && !w.forced[n.UID] && current(w.record) != v1alpha1.InitializerLifecycle && len(w.participants()) > 0 {
+		w.t.Fatalf("the namespace was removed before these participants cleaned up: %q", w.participants())
+	}
+	w.setNamespace(nil)
+}
+
+// serve is the reaction of both fake clients.
+func (w *world) serve(action clienttesting.Action) (bool, runtime.Object, error) {
+	if err := w.disturb(); err != nil {
+		return true, nil, err
+	}
+	object, err := w.execute(action)
+	if lost := w.disturb(); lost != nil && err == nil {
+		return true, nil, lost
+	}
+	return true, object, err
+}
+
+func (w *world) execute(action clienttesting.Action) (runtime.Object, error) {
+	request := action.GetVerb() + " " + action.GetResource().Resource + "/" + action.GetSubresource()
+	switch a := action.(type) {
+	case clienttesting.GetActionImpl:
+		return w.get(action.GetResource().Resource)
+	case clienttesting.DeleteActionImpl:
+		return nil, w.delete(action.GetResource().Resource, a.DeleteOptions.Preconditions)
+	case clienttesting.CreateAction: // an update, too
+		switch sent := a.GetObject().(type) {
+		case *corev1.Namespace:
+			return w.updateNamespace(sent, action.GetSubresource())
+		case *v1alpha1.NamespaceLifecycle:
+			if action.GetVerb() == "create" {
+				return w.createRecord(sent)
+			}
+			return w.updateRecord(sent, action.GetSubresource())
+		}
+	}
+	w.t.Fatalf("the model does not know %s", request)
+	return nil, nil
+}
+
+func (w *world) get(resource string) (runtime.Object, error) {
+	switch {
+	case resource == "namespaces" && w.namespace != nil:
+		return w.namespace.DeepCopy(), nil
+	case resource == "namespacelifecycles" && w.record != nil:
+		return w.record.DeepCopy(), nil
+	}
+	return nil, notFound(resource)
+}
+
+func notFound(resource string) error {
+	if resource == "namespaces" {
+		return apierrors.NewNotFound(corev1.Resource(resource), worldName)
+	}
+	return apierrors.NewNotFound(v1alpha1.Resource(resource), worldName)
+}
+
+// locked says why a write must not be made: its object is gone, another, or has changed.
+func locked(resource string, sent, stored metav1.Object) error {
+	if sent.GetUID() != stored.GetUID() || sent.GetResourceVersion() != stored.GetResourceVersion() {
+		return apierrors.NewConflict(v1alpha1.Resource(resource), worldName, errors.New("the object has been modified"))
+	}
+	return nil
+}
+
+// updateNamespace serves PUT of namespaces, their status and finalize, by the controller.
+func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (runtime.Object, error) {
+	if w.namespace == nil {
+		return nil, notFound("namespaces")
+	}
+	if err := locked("namespaces", sent, w.namespace); err != nil {
+		return nil, err
+	}
+	updated := w.namespace.DeepCopy()
+	if subresource == "finalize" {
+		updated.Spec.Finalizers = sent.Spec.Finalizers
+		w.checkFinalizers(updated)
+	} else {
+		updated.Labels, updated.Status = sent.Labels, sent.Status
+		w.checkConditions(updated)
+	}
+	if isClosed(w.namespace) && !isClosed(updated) {
+		w.opened[updated.UID]++
+		if !w.mayOpen[updated.UID] {
+			w.t.Fatalf("the gate opened, and the namespace was never complete: %+v", w.record)
+		}
+		if w.opened[updated.UID] > 1 {
+			w.t.Fatalf("the gate of %s opened twice", updated.UID)
+		}
+	}
+	w.setNamespace(updated)
+	w.removeIfReleased()
+	return updated, nil
+}
+
+// checkFinalizers: the controller removes its own finalizer, after the record was removed, and no other.
+func (w *world) checkFinalizers(updated *corev1.Namespace) {
+	for _, name := range w.namespace.Spec.Finalizers {
+		switch {
+		case slices.Contains(updated.Spec.Finalizers, name):
+		case name != v1alpha1.NamespaceFinalizer:
+			w.t.Fatalf("the controller removed %q from the finalizers of the namespace", name)
+		case w.current():
+			w.t.Fatalf("the namespace was released while its record exists: %+v", w.record)
+		}
+	}
+}
+
+// checkConditions: a namespace is not Ready while it is closed or deleted.
+func (w *world) checkConditions(updated *corev1.Namespace) {
+	for _, condition := range updated.Status.Conditions {
+		if condition.Type == v1alpha1.ConditionReady && condition.Status == corev1.ConditionTrue &&
+			(isClosed(updated) || w.namespace.DeletionTimestamp != nil && !slices.Contains(w.namespace.Status.Conditions, condition)) {
+			w.t.Fatalf("the namespace is said to be Ready: %+v", updated)
+		}
+	}
+}
+
+// createRecord serves POST of a record. The server reads the namespace live.
+func (w *world) createRecord(sent *v1alpha1.NamespaceLifecycle) (runtime.Object, error) {
+	switch {
+	case w.record != nil:
+		return nil, apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), worldName)
+	case w.namespace == nil:
+		return nil, notFound("namespaces")
+	case w.namespace.UID != sent.Spec.NamespaceUID:
+		return nil, apierrors.NewConflict(v1alpha1.Resource("namespacelifecycles"), worldName, errors.New("spec.namespaceUID is another"))
+	case w.namespace.DeletionTimestamp != nil:
+		err := apierrors.NewForbidden(v1alpha1.Resource("namespacelifecycles"), worldName, errors.New("the namespace is terminating"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return nil, err
+	}
+	record := sent.DeepCopy()
+	record.UID, record.CreationTimestamp = w.nextUID(), *w.now()
+	record.Spec.Finalizers = []v1alpha1.FinalizerName{v1alpha1.FinalizerKubernetes}
+	if isClosed(w.namespace) {
+		w.fill(record)
+	}
+	w.setRecord(record)
+	return w.record.DeepCopy(), nil
+}
+
+// fill writes the plan into a new record, as nsinit-apiserver does.
+func (w *world) fill(record *v1alpha1.NamespaceLifecycle) {
+	for _, planned := range w.plan {
+		if planned.Finalizer {
+			record.Spec.Finalizers = append(record.Spec.Finalizers, v1alpha1.FinalizerName(planned.Name))
+			if len(record.Spec.Plan) == 0 || record.Spec.Plan[0].Name != v1alpha1.InitializerLifecycle {
+				record.Spec.Plan = slices.Insert(record.Spec.Plan, 0, v1alpha1.PlannedInitializer{Name: v1alpha1.InitializerLifecycle})
+			}
+		}
+		record.Spec.Plan = append(record.Spec.Plan, planned)
+	}
+	for _, planned := range record.Spec.Plan {
+		if record.Spec.Initializers == nil {
+			record.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: &metav1.MicroTime{Time: w.clock.Now()}}
+		}
+		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
+	}
+}
+
+// updateRecord serves PUT of a record's subresources, by the controller.
+func (w *world) updateRecord(sent *v1alpha1.NamespaceLifecycle, subresource string) (runtime.Object, error) {
+	if w.record == nil {
+		return nil, notFound("namespacelifecycles")
+	}
+	if err := locked("namespacelifecycles", sent, w.record); err != nil {
+		return nil, err
+	}
+	updated := w.record.DeepCopy()
+	switch subresource {
+	case "initialize":
+		w.checkInitialize(sent)
+		updated.Spec.Initializers, updated.Spec.Skipped = sent.Spec.Initializers, sent.Spec.Skipped
+		w.startTurn(updated)
+	case "finalize":
+		w.checkRelease(sent)
+		updated.Spec.Finalizers = sent.Spec.Finalizers
+	case "status":
+		updated.Status.Conditions = sent.Status.Conditions
+	default:
+		w.t.Fatalf("the controller wrote to %q of the record", subresource)
+	}
+	w.setRecord(updated)
+	w.removeRecordIfReleased()
+	return updated, nil
+}
+
+// checkInitialize: the controller removes the built-in initializer once its participants are
+// secure, and any other at its deadline only.
+func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
+	gone := len(w.record.Spec.Initializers.Pending) - len(sent.Spec.Initializers.Pending)
+	fails := failure(sent) != nil && failure(w.record) == nil
+	first := current(w.record)
+	planned := plannedCurrent(w.record)
+	switch {
+	case gone == 0 && !fails, gone < 0, gone > 1:
+		w.t.Fatalf("the controller changed the list from %v to %v", w.record.Spec.Initializers, sent.Spec.Initializers)
+	case first == v1alpha1.InitializerLifecycle:
+		secured := !w.current() || slices.Contains(w.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) || w.forced[w.namespace.UID]
+		if hasParticipants(w.record) && !secured {
+			w.t.Fatal("the built-in initializer was removed before the namespace had nsinit's finalizer")
+		}
+	case planned.FailurePolicy == nil || fails != (*planned.FailurePolicy == v1alpha1.Fail):
+		w.t.Fatalf("the failurePolicy of %+v took effect: failed is %t", planned, fails)
+	case w.clock.Since(w.record.Spec.Initializers.TurnStartTime.Time) < time.Duration(*planned.TimeoutSeconds)*time.Second:
+		w.t.Fatalf("the deadline of %+v came early", planned)
+	}
+}
+
+// checkRelease: "kubernetes" leaves the record when the content of its namespace is gone, and
+// no other finalizer is nsinit's to remove.
+func (w *world) checkRelease(sent *v1alpha1.NamespaceLifecycle) {
+	want := w.participants()
+	if !slices.Equal(want, sent.Spec.Finalizers) {
+		w.t.Fatalf("the controller changed spec.finalizers of the record from %q to %q", w.record.Spec.Finalizers, sent.Spec.Finalizers)
+	}
+	if w.current() && w.namespace.DeletionTimestamp != nil && !w.forced[w.record.UID] && slices.Contains(w.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		w.t.Fatal("the record was released while its namespace had content")
+	}
+}
+
+// startTurn follows a change of the list, as the server does.
+func (w *world) startTurn(record *v1alpha1.NamespaceLifecycle) {
+	initializers := record.Spec.Initializers
+	switch {
+	case len(initializers.Pending) == 0:
+		record.Spec.Initializers = nil
+	case current(record) != current(w.record):
+		initializers.TurnStartTime = &metav1.MicroTime{Time: w.clock.Now()}
+	}
+}
+
+// delete serves DELETE by the controller, which names what it means to delete.
+func (w *world) delete(resource string, preconditions *metav1.Preconditions) error {
+	var stored metav1.Object
+	if resource == "namespaces" && w.namespace != nil {
+		stored = w.namespace
+	} else if resource == "namespacelifecycles" && w.record != nil {
+		stored = w.record
+	}
+	switch {
+	case stored == nil:
+		return notFound(resource)
+	case preconditions != nil && *preconditions.UID != stored.GetUID():
+		return apierrors.NewConflict(v1alpha1.Resource(resource), worldName, errors.New("the UID is another"))
+	case resource == "namespaces":
+		if !w.failed[stored.GetUID()] {
+			w.t.Fatalf("the controller deleted a namespace that did not fail: %+v", w.record)
+		}
+		w.deleteNamespace()
+	default:
+		if w.current() && w.namespace.DeletionTimestamp == nil && w.record.DeletionTimestamp == nil {
+			w.t.Fatal("the controller deleted the record of a live namespace")
+		}
+		w.deleteRecord()
+	}
+	return nil
+}
+
+// deleteNamespace is what kube-apiserver does for a DELETE: the first one marks the namespace.
+func (w *world) deleteNamespace() {
+	if w.namespace.DeletionTimestamp != nil {
+		w.removeIfReleased()
+		return
+	}
+	w.change(func(n *corev1.Namespace) {
+		n.DeletionTimestamp, n.Status.Phase = w.now(), corev1.NamespaceTerminating
+	})
+}
+
+// deleteRecord is what nsinit-apiserver does for a DELETE.
+func (w *world) deleteRecord() {
+	if w.record.DeletionTimestamp != nil {
+		w.removeRecordIfReleased()
+		return
+	}
+	w.forced[w.record.UID] = w.current() && w.namespace.DeletionTimestamp == nil
+	w.changeRecord(func(r *v1alpha1.NamespaceLifecycle) { r.DeletionTimestamp = w.now() })
+}
+
+func (w *world) removeRecordIfReleased() {
+	if w.record.DeletionTimestamp != nil && len(w.record.Spec.Finalizers) == 0 {
+		w.setRecord(nil)
+	}
+}

@@ -1,0 +1,324 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package storage
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+)
+
+// forge changes a record in any way.
+func (m *model) forge(r *nsinit.NamespaceLifecycle) {
+	changes := forgeries(m.t, r)
+	for range rapid.IntRange(0, 3).Draw(m.t, "changes") {
+		changes[rapid.SampledFrom(names(changes)).Draw(m.t, "change")]()
+	}
+}
+
+func names(changes map[string]func()) []string {
+	var all []string
+	for name := range changes {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
+	setPending := func(names ...string) {
+		if r.Spec.Initializers == nil {
+			r.Spec.Initializers = &nsinit.NamespaceInitializers{}
+		}
+		r.Spec.Initializers.Pending = nil
+		for _, name := range names {
+			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: name})
+		}
+	}
+	var pending []string
+	for _, entry := range validation.Pending(r) {
+		pending = append(pending, entry.Name)
+	}
+	name := func() string { return rapid.SampledFrom(initializers()).Draw(t, "name") }
+	now := metav1.NowMicro()
+	return map[string]func(){
+		"remove the first": func() { setPending(pending[min(1, len(pending)):]...) },
+		"remove the first and fail": func() {
+			setPending(pending[min(1, len(pending)):]...)
+			r.Spec.Initializers.Result = result("forged")
+		},
+		"skip the first": func() {
+			r.Spec.Skipped = append(r.Spec.Skipped, pending[:min(1, len(pending))]...)
+			setPending(pending[min(1, len(pending)):]...)
+		},
+		"remove all":               func() { r.Spec.Initializers = nil },
+		"wait for any":             func() { setPending(rapid.SliceOf(rapid.SampledFrom(initializers())).Draw(t, "pending")...) },
+		"fail":                     func() { setPending(pending...); r.Spec.Initializers.Result = result(name()) },
+		"take the failure back":    func() { setPending(pending...); r.Spec.Initializers.Result = nil },
+		"begin the turn now":       func() { setPending(pending...); r.Spec.Initializers.TurnStartTime = &now },
+		"skip any":                 func() { r.Spec.Skipped = append(r.Spec.Skipped, name()) },
+		"unskip":                   func() { r.Spec.Skipped = nil },
+		"drop the plan":            func() { r.Spec.Plan = nil },
+		"plan one more":            func() { r.Spec.Plan = append(r.Spec.Plan, nsinit.PlannedInitializer{Name: name()}) },
+		"another namespaceUID":     func() { r.Spec.NamespaceUID = "forged" },
+		"remove a finalizer":       func() { r.Spec.Finalizers = r.Spec.Finalizers[min(1, len(r.Spec.Finalizers)):] },
+		"remove all finalizers":    func() { r.Spec.Finalizers = nil },
+		"reverse the finalizers":   func() { slices.Reverse(r.Spec.Finalizers) },
+		"add a finalizer":          func() { r.Spec.Finalizers = append(r.Spec.Finalizers, nsinit.FinalizerName(name())) },
+		"say that it is Active":    func() { r.Status.Phase, r.Status.CurrentInitializer = nsinit.LifecycleActive, "" },
+		"drop the status":          func() { r.Status = nsinit.NamespaceLifecycleStatus{} },
+		"label":                    func() { metav1.SetMetaDataLabel(&r.ObjectMeta, "forged", name()) },
+		"put a metadata finalizer": func() { r.Finalizers = []string{"example.com/other"} },
+		"drop metadata finalizers": func() { r.Finalizers = nil },
+		"undelete":                 func() { r.DeletionTimestamp = nil },
+		"say that it is deleted":   func() { r.DeletionTimestamp = &metav1.Time{Time: now.Time} },
+		"write a message": func() {
+			for i := range r.Status.Initializers {
+				if r.Status.Initializers[i].Name == name() {
+					r.Status.Initializers[i].Message = "forged " + name()
+				}
+			}
+		},
+		"say that all are done": func() {
+			for i := range r.Status.Initializers {
+				r.Status.Initializers[i].State = nsinit.InitializerDone
+			}
+		},
+		"write a condition": func() {
+			r.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Forged", LastTransitionTime: metav1.Time{Time: now.Time}}}
+		},
+	}
+}
+
+func result(message string) *metav1.Status {
+	return &metav1.Status{Status: metav1.StatusFailure, Message: message}
+}
+
+// transition is what a write to an endpoint did.
+type transition struct {
+	before, after *nsinit.NamespaceLifecycle
+	endpoint      string
+	user          string
+	// deaf says that the authorizer did not answer.
+	deaf bool
+	err  error
+}
+
+// check checks a transition.
+func (m *model) check(is transition) {
+	before, after := is.before, is.after
+	switch {
+	case before == nil:
+		if after != nil {
+			m.t.Fatalf("a write to %q created a record", is.endpoint)
+		}
+		return
+	case is.err != nil:
+		if after == nil || after.ResourceVersion != before.ResourceVersion {
+			m.t.Fatalf("a write was refused with %v, and changed the record", is.err)
+		}
+		return
+	case after == nil:
+		m.checkRemoval(is)
+		return
+	}
+	for part, value := range parts(before) {
+		if !slices.Contains(owns(is.endpoint), part) {
+			if diff := cmp.Diff(value, parts(after)[part]); diff != "" {
+				m.t.Fatalf("a write to %q changed %s (-before +after):\n%s", is.endpoint, part, diff)
+			}
+		}
+	}
+	switch is.endpoint {
+	case "initialize":
+		m.checkInitialize(is)
+	case "finalize", "POST finalize":
+		m.checkFinalize(is)
+	case "status":
+		m.checkMessages(is)
+	}
+	m.checkStatus(after)
+}
+
+// parts are what endpoints own.
+func parts(r *nsinit.NamespaceLifecycle) map[string]any {
+	return map[string]any{
+		"identity":     []any{r.Name, r.UID, r.CreationTimestamp, r.DeletionTimestamp, r.Spec.NamespaceUID},
+		"metadata":     []any{r.Labels, r.Annotations, r.Finalizers},
+		"plan":         r.Spec.Plan,
+		"initializers": r.Spec.Initializers,
+		"skipped":      r.Spec.Skipped,
+		"finalizers":   r.Spec.Finalizers,
+		"status":       r.Status,
+	}
+}
+
+func owns(endpoint string) []string {
+	switch endpoint {
+	case "initialize":
+		return []string{"initializers", "skipped", "status"}
+	case "finalize", "POST finalize":
+		return []string{"finalizers"}
+	case "status":
+		return []string{"status"}
+	}
+	return []string{"metadata"}
+}
+
+// checkRemoval: a write removes a record from storage if it was deleted and the last one who
+// held it released it.
+func (m *model) checkRemoval(is transition) {
+	released := len(is.before.Finalizers) == 0 && (len(is.before.Spec.Finalizers) == 0 || strings.HasSuffix(is.endpoint, "finalize")) ||
+		is.endpoint == "" && len(is.before.Spec.Finalizers) == 0
+	if is.before.DeletionTimestamp == nil || !released {
+		m.t.Fatalf("a write to %q removed the record: %+v", is.endpoint, is.before)
+	}
+	m.checkOwners(is, nil)
+}
+
+// checkInitialize: entries leave from the front, each by its own initializer or skipped by the
+// privileged; an empty list and a failure are final.
+func (m *model) checkInitialize(is transition) {
+	before, after := validation.Pending(is.before), validation.Pending(is.after)
+	if len(after) > len(before) || !slices.Equal(before[len(before)-len(after):], after) {
+		m.t.Fatalf("pending was %v and became %v", before, after)
+	}
+	gone := before[:len(before)-len(after)]
+	for _, entry := range gone {
+		skipped := is.user == privileged && slices.Contains(is.after.Spec.Skipped, entry.Name) && !slices.Contains(is.before.Spec.Skipped, entry.Name)
+		if is.deaf || is.user != entry.Name && !skipped {
+			m.t.Fatalf("%q removed %q", is.user, entry.Name)
+		}
+	}
+	if n := len(is.before.Spec.Skipped); n > len(is.after.Spec.Skipped) || !slices.Equal(is.before.Spec.Skipped, is.after.Spec.Skipped[:n]) {
+		m.t.Fatalf("skipped was %q and became %q", is.before.Spec.Skipped, is.after.Spec.Skipped)
+	}
+	for _, name := range is.after.Spec.Skipped[len(is.before.Spec.Skipped):] {
+		if !slices.Contains(gone, nsinit.NamespaceInitializer{Name: name}) {
+			m.t.Fatalf("%q was skipped, and what left is %v", name, gone)
+		}
+	}
+	was, now := failureOf(is.before), failureOf(is.after)
+	switch {
+	case was != nil && (!equality.Semantic.DeepEqual(was, now) || len(gone) > 0):
+		m.t.Fatalf("the initialization had failed with %v, and became %v, %v", was, now, after)
+	case was == nil && now != nil && (is.deaf || len(gone) > 0 || is.user != privileged && is.user != before[0].Name):
+		m.t.Fatalf("%q failed %v", is.user, before)
+	}
+	m.checkTurn(is)
+}
+
+func failureOf(r *nsinit.NamespaceLifecycle) *metav1.Status {
+	if r.Spec.Initializers == nil {
+		return nil
+	}
+	return r.Spec.Initializers.Result
+}
+
+// checkTurn: a turn begins when the one before it ends, and not again.
+func (m *model) checkTurn(is transition) {
+	after := validation.Pending(is.after)
+	if len(after) == 0 {
+		return
+	}
+	began := is.after.Spec.Initializers.TurnStartTime
+	if validation.Pending(is.before)[0] == after[0] {
+		if !began.Equal(is.before.Spec.Initializers.TurnStartTime) {
+			m.t.Fatalf("the turn of %v began at %s, and then at %s", after[0], is.before.Spec.Initializers.TurnStartTime, began)
+		}
+	} else if !began.Time.Equal(m.clock.Now()) {
+		m.t.Fatalf("at %s, the turn of %v is said to have begun at %s", m.clock.Now(), after[0], began)
+	}
+}
+
+// checkFinalize: what stays keeps its order, and names are added by the privileged only.
+func (m *model) checkFinalize(is transition) {
+	m.checkOwners(is, is.after.Spec.Finalizers)
+	var kept []nsinit.FinalizerName
+	for _, name := range is.after.Spec.Finalizers {
+		if slices.Contains(is.before.Spec.Finalizers, name) {
+			kept = append(kept, name)
+		} else if is.deaf || is.user != privileged {
+			m.t.Fatalf("%q added %q", is.user, name)
+		}
+	}
+	want := slices.DeleteFunc(slices.Clone(is.before.Spec.Finalizers), func(f nsinit.FinalizerName) bool { return !slices.Contains(kept, f) })
+	if !slices.Equal(want, kept) {
+		m.t.Fatalf("the order was %q and became %q", is.before.Spec.Finalizers, is.after.Spec.Finalizers)
+	}
+}
+
+// checkOwners: each participant removes its own name.
+func (m *model) checkOwners(is transition, after []nsinit.FinalizerName) {
+	for _, name := range is.before.Spec.Finalizers {
+		owner := string(name)
+		if name == nsinit.FinalizerKubernetes {
+			owner = privileged
+		}
+		if !slices.Contains(after, name) && (is.deaf || is.user != owner) {
+			m.t.Fatalf("%q removed %q", is.user, name)
+		}
+	}
+}
+
+// checkMessages: an initializer writes its own message, and the privileged conditions.
+func (m *model) checkMessages(is transition) {
+	before, after := is.before.Status.DeepCopy(), is.after.Status.DeepCopy()
+	if !equality.Semantic.DeepEqual(before.Conditions, after.Conditions) && (is.deaf || is.user != privileged) {
+		m.t.Fatalf("%q wrote conditions", is.user)
+	}
+	before.Conditions, after.Conditions = nil, nil
+	for i := range before.Initializers {
+		was, now := &before.Initializers[i], &after.Initializers[i]
+		if was.Message == now.Message {
+			continue
+		}
+		if is.deaf || is.user != now.Name || now.LastActor != is.user {
+			m.t.Fatalf("%q wrote the message of %+v", is.user, now)
+		}
+		was.Message, was.LastActor = now.Message, now.LastActor
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		m.t.Fatalf("a write to the status changed what the server derives (-before +after):\n%s", diff)
+	}
+}
+
+// checkStatus: the status says what follows from the spec.
+func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
+	pending, current, phase := validation.Pending(r), "", nsinit.LifecycleActive
+	switch {
+	case r.DeletionTimestamp != nil:
+		phase = nsinit.LifecycleTerminating
+	case len(pending) > 0:
+		phase = nsinit.LifecycleInitializing
+		if failureOf(r) == nil {
+			current = pending[0].Name
+		}
+	}
+	if r.Status.Phase != phase || r.Status.CurrentInitializer != current || len(r.Status.Initializers) != len(r.Spec.Plan) {
+		m.t.Fatalf("the spec is %+v, and the status %+v", r.Spec, r.Status)
+	}
+	for i, entry := range r.Status.Initializers {
+		if r.DeletionTimestamp != nil && entry.StartTime == nil {
+			continue // the status of one that had no turn before the deletion stays as it is
+		}
+		waits := slices.Contains(pending, nsinit.NamespaceInitializer{Name: entry.Name})
+		done := entry.State == nsinit.InitializerDone || entry.State == nsinit.InitializerSkipped
+		if entry.Name != r.Spec.Plan[i].Name || waits == done ||
+			(entry.State == nsinit.InitializerSkipped) != slices.Contains(r.Spec.Skipped, entry.Name) ||
+			(entry.State == nsinit.InitializerRunning) && entry.Name != pending[0].Name {
+			m.t.Fatalf("the spec is %+v, and the status says %+v", r.Spec, entry)
+		}
+	}
+}
