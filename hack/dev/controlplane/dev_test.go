@@ -13,6 +13,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -83,6 +84,34 @@ func TestPKIRenews(t *testing.T) {
 	}
 	if bytes.Equal(second, ensure()) {
 		t.Error("a certificate of an authority that is no more was kept")
+	}
+}
+
+// TestPKIReissues: a certificate is replaced by one for the same key and names.
+func TestPKIReissues(t *testing.T) {
+	p := PKI{Dir: t.TempDir()}
+	if err := errors.Join(p.EnsureCA("ca"), p.EnsureServing("server", "ca", "a.b.svc")); err != nil {
+		t.Fatal(err)
+	}
+	before, key, err := p.load("server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now().Add(-time.Hour)
+	if err := p.Reissue("server", "ca", until); err != nil {
+		t.Fatal(err)
+	}
+	after, sameKey, err := p.load("server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, _, err := p.load("ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sameKey.Equal(key) || after.CheckSignatureFrom(ca) != nil || !slices.Equal(after.DNSNames, before.DNSNames) ||
+		!after.NotAfter.Equal(until.UTC().Truncate(time.Second)) || after.SerialNumber.Cmp(before.SerialNumber) == 0 {
+		t.Errorf("%v %s was replaced by %v %s", before.DNSNames, before.NotAfter, after.DNSNames, after.NotAfter)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// probeUser has the right to write, so what refuses it is a policy.
-	probeUser = "nsinit-dev:probe"
+	// ProbeUser has the right to write, so what refuses it is a policy.
+	ProbeUser = "nsinit-dev:probe"
 
 	// probeNamespace is the manifest of a namespace that exists while the gate is looked at.
 	probeNamespace = `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "` + probePrefix + `", "labels": {"nsinit-dev/probe": "true"}}}`
@@ -36,7 +36,7 @@ func (c *Cluster) policiesAct(ctx context.Context) error {
 		if out != "true" {
 			return fmt.Errorf("the stamp does not act: a new namespace carries %q", out)
 		}
-		_, err = c.Admin(ctx, "label", "namespace", "default", "nsinit.dev/initializing=true", "--dry-run=server", "--as", probeUser)
+		_, err = c.Admin(ctx, "label", "namespace", "default", "nsinit.dev/initializing=true", "--dry-run=server", "--as", ProbeUser)
 		if !refusedBy(err, "nsinit-guard") {
 			return fmt.Errorf("the guard does not act: %w", orOpen(err))
 		}
@@ -67,7 +67,7 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 		return err
 	}
 	if err := poll(ctx, startLimit, 200*time.Millisecond, func() error {
-		_, err := c.Admin(ctx, "create", "configmap", "probe", "--namespace", namespace, "--dry-run=server", "--as", probeUser)
+		_, err := c.Admin(ctx, "create", "configmap", "probe", "--namespace", namespace, "--dry-run=server", "--as", ProbeUser)
 		if !refusedBy(err, "nsinit-gate") {
 			return fmt.Errorf("the gate does not act: %w", orOpen(err))
 		}

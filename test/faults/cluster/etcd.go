@@ -1,0 +1,85 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+)
+
+// KubeEtcd returns a client of the etcd of Kubernetes. The caller closes it.
+func (c *Cluster) KubeEtcd() (*clientv3.Client, error) { return c.etcdClient(c.url(etcd)) }
+
+// NsinitEtcd returns a client of all members of nsinit's etcd. The caller closes it. The keys are below
+// /registry/nsinit.dev.
+func (c *Cluster) NsinitEtcd() (*clientv3.Client, error) {
+	if c.options.Topology.NsinitEtcds == 0 {
+		endpoint, err := embeddedetcd.Endpoint(c.volume())
+		if err != nil {
+			return nil, err
+		}
+		return c.etcdClient(endpoint)
+	}
+	var endpoints []string
+	for i := range c.options.Topology.NsinitEtcds {
+		endpoints = append(endpoints, c.url(replicaName(nsinitEtcd, i)))
+	}
+	return c.etcdClient(endpoints...)
+}
+
+// NsinitEtcdLeader returns the program that is the leader of nsinit's etcd.
+func (c *Cluster) NsinitEtcdLeader(ctx context.Context) (program string, err error) {
+	if c.options.Topology.NsinitEtcds == 0 {
+		return replicaName(nsinitAPIServer, 0), nil
+	}
+	var errs []error
+	for i := range c.options.Topology.NsinitEtcds {
+		name := replicaName(nsinitEtcd, i)
+		status, err := c.etcdStatus(ctx, name)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		case status.Leader == status.Header.MemberId:
+			return name, nil
+		}
+	}
+	return "", errors.Join(append(errs, errors.New("no member of nsinit's etcd is the leader"))...)
+}
+
+// etcdStatus asks one etcd process.
+func (c *Cluster) etcdStatus(ctx context.Context, program string) (*clientv3.StatusResponse, error) {
+	client, err := c.etcdClient(c.url(program))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return client.Status(ctx, c.url(program))
+}
+
+func (c *Cluster) etcdClient(endpoints ...string) (*clientv3.Client, error) {
+	pki := c.base.PKI()
+	config := clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	if strings.HasPrefix(endpoints[0], "https:") {
+		tls, err := transport.TLSInfo{CertFile: pki.Cert("etcd"), KeyFile: pki.Key("etcd"), TrustedCAFile: pki.Cert("etcd-ca")}.ClientConfig()
+		if err != nil {
+			return nil, err
+		}
+		config.TLS = tls
+	}
+	return clientv3.New(config)
+}

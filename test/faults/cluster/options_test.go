@@ -1,0 +1,59 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestWith(t *testing.T) {
+	args := []string{"--a=1", "--b=2", "--bb=3", "-v=2"}
+	got := with(args, map[string]string{"b": "x=y", "bb": "", "c": "4"})
+	if want := []string{"--a=1", "-v=2", "--b=x=y", "--c=4"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if args[1] != "--b=2" {
+		t.Errorf("the arguments were changed: %q", args)
+	}
+}
+
+// TestStateDir: only the state of an earlier cluster is removed.
+func TestStateDir(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stateDir(t.Context(), dir); err == nil || !exists(file) {
+		t.Errorf("a directory with other files is used: %v", err)
+	}
+	for range 2 { // an empty directory, and one of an earlier cluster
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := stateDir(t.Context(), dir); got != dir || err != nil {
+			t.Fatalf("%s: %v", got, err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := stateDir(t.Context(), dir); err != nil || exists(file) {
+		t.Errorf("the state of an earlier cluster is left: %v", err)
+	}
+}
+
+func TestTopology(t *testing.T) {
+	for _, topology := range []Topology{{}, {KubeAPIServers: 1}, {KubeAPIServers: 1, NsinitAPIServers: 2}} {
+		if _, err := Start(t.Context(), Options{Topology: topology}); err == nil {
+			t.Errorf("%+v was started", topology)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package proxy
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// A connection holds back up to maxChunks of chunkSize bytes in each direction. A sender of more
+// waits.
+const (
+	chunkSize = 32 << 10
+	maxChunks = 64
+)
+
+// connection is a connection to a link and the one that the link makes for it.
+type connection struct {
+	cancel context.CancelFunc
+
+	mu    sync.Mutex
+	ends  []*net.TCPConn
+	isCut bool
+}
+
+// chunk is what is delivered at one time. Without bytes, it is the end of the stream.
+type chunk struct {
+	bytes []byte
+	at    time.Time
+}
+
+// reset ends both sides at once.
+func (c *connection) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isCut = true
+	c.cancel()
+	for _, end := range c.ends {
+		_ = end.SetLinger(0)
+		_ = end.Close()
+	}
+}
+
+// add makes a side part of the connection, or closes it if the connection was reset.
+func (c *connection) add(end *net.TCPConn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isCut {
+		_ = end.SetLinger(0)
+		_ = end.Close()
+		return false
+	}
+	c.ends = append(c.ends, end)
+	return true
+}
+
+// serve passes one connection on, until it ends.
+func (l *Link) serve(from *net.TCPConn, target func() string) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	c := &connection{cancel: cancel, ends: []*net.TCPConn{from}}
+	defer c.reset() // both sides have ended by themselves, or one with an error
+	l.mu.Lock()
+	isCut := l.cut // since it was accepted
+	l.connections[c] = struct{}{}
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.connections, c)
+	}()
+	if isCut || !l.waitDelivers(ctx) {
+		return
+	}
+	address := target()
+	if address == "" {
+		return
+	}
+	dialed, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return
+	}
+	to := dialed.(*net.TCPConn)
+	if !c.add(to) {
+		return
+	}
+	var directions sync.WaitGroup
+	directions.Go(func() { l.pump(ctx, c, from, to) })
+	directions.Go(func() { l.pump(ctx, c, to, from) })
+	directions.Wait()
+}
+
+// pump delivers what one side sends to the other. An error on either side resets both.
+func (l *Link) pump(ctx context.Context, c *connection, from, to *net.TCPConn) {
+	chunks := make(chan chunk, maxChunks)
+	go l.receive(ctx, from, chunks)
+	for next := range chunks {
+		if !sleepUntil(ctx, next.at) || !l.waitDelivers(ctx) {
+			c.reset()
+			return
+		}
+		if next.bytes == nil {
+			_ = to.CloseWrite()
+			return
+		}
+		if _, err := to.Write(next.bytes); err != nil {
+			c.reset()
+			return
+		}
+	}
+}
+
+// receive reads until the stream ends.
+func (l *Link) receive(ctx context.Context, from *net.TCPConn, chunks chan<- chunk) {
+	defer close(chunks)
+	for ended := false; !ended; {
+		buffer := make([]byte, chunkSize)
+		n, err := from.Read(buffer)
+		at := time.Now().Add(l.latency())
+		var received []chunk
+		if n > 0 {
+			received = append(received, chunk{bytes: buffer[:n], at: at})
+		}
+		if ended = err != nil; ended {
+			received = append(received, chunk{at: at})
+		}
+		for _, next := range received {
+			select {
+			case chunks <- next:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// sleepUntil returns false if the context ends before.
+func sleepUntil(ctx context.Context, at time.Time) bool {
+	wait := time.Until(at)
+	if wait <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
