@@ -40,6 +40,7 @@ func conditions() []condition {
 		{overlay: "embedded-cert-manager", is: ".Values.certManager"},
 		{overlay: "embedded", components: []string{"stamp-webhook"}, is: `semverCompare "<1.36-0" .Capabilities.KubeVersion.Version`},
 		{overlay: "embedded", components: []string{"service-monitor"}, is: ".Values.serviceMonitor"},
+		{overlay: "embedded", components: []string{"strict-name-reuse"}, is: ".Values.strictNameReuse"},
 	}
 }
 

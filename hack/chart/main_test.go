@@ -77,7 +77,7 @@ func TestChart(t *testing.T) {
 		"both":         {"image: {tag: dev}\nstorage: etcd\ncertManager: true", "v1.37.1", "ha-cert-manager", nil},
 		"older":        {"image: {tag: dev}", "v1.35.4", "embedded", []string{"stamp-webhook"}},
 		"monitored":    {"image: {tag: dev}\nstorage: etcd\nserviceMonitor: true", "v1.36.0", "ha", []string{"service-monitor"}},
-		"everything":   {"image: {tag: dev}\nstorage: etcd\nserviceMonitor: true\ncertManager: true", "v1.34.0", "ha-cert-manager", []string{"stamp-webhook", "service-monitor"}},
+		"everything":   {"image: {tag: dev}\nstorage: etcd\nserviceMonitor: true\ncertManager: true\nstrictNameReuse: true", "v1.34.0", "ha-cert-manager", []string{"stamp-webhook", "service-monitor", "strict-name-reuse"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered, err := render(t, test.kubernetes, "nsinit-system", test.values)

@@ -18,6 +18,9 @@ const (
 	Exemptions = "nsinit-exemptions"
 	// ExemptionsKey is the key of the ConfigMap under which the names stand, one on each line.
 	ExemptionsKey = "namespaces"
+
+	// RemovedNamespaces is the ConfigMap that lists the names for which no namespace can be created yet.
+	RemovedNamespaces = "nsinit-removed-namespaces"
 )
 
 // Exempt returns the names in the list of exempt namespaces.

@@ -91,6 +91,7 @@ func inspect(ctx context.Context, clients clients, now time.Time) []Result {
 	i.controllers(ctx)
 	i.configMaps(ctx)
 	i.delivered(ctx)
+	i.nameReuse(ctx)
 	i.stamp(ctx)
 	i.servingCertificate(ctx)
 	return i.results

@@ -1,0 +1,52 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	strictnamereuse "github.com/nsinit/nsinit/artifacts/deploy/components/strict-name-reuse"
+	"github.com/nsinit/nsinit/pkg/installation"
+)
+
+// nameReuse checks the optional component strict-name-reuse, if it is installed.
+func (i *inspection) nameReuse(ctx context.Context) {
+	const (
+		check  = "NameReuse"
+		remedy = installAgain + ", with components/strict-name-reuse"
+	)
+	_, policyErr := i.core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "nsinit-strict-name-reuse", metav1.GetOptions{})
+	list, err := i.core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.RemovedNamespaces, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) && apierrors.IsNotFound(policyErr):
+		return
+	case apierrors.IsNotFound(err):
+		i.add(check, Problem, remedy, "ConfigMap %s/%s is missing: without it, no namespace can be created", installation.Namespace, installation.RemovedNamespaces)
+		return
+	case err != nil:
+		i.unknown(check, err)
+		return
+	}
+	i.compareAll(ctx, delivery{check: check, bad: Problem, remedy: remedy, field: "spec",
+		manifests: func() ([]string, error) { return []string{strictnamereuse.Policy()}, nil }})
+	for name, value := range list.Data {
+		until, err := time.Parse(time.RFC3339, value)
+		if err != nil || i.now.Sub(until) < leaseGrace {
+			continue
+		}
+		if strings.HasPrefix(name, "_") {
+			name = "every namespace"
+		}
+		i.add(check, Problem, "see what nsinit-controller-manager logs of "+installation.RemovedNamespaces, "%s is still refused, although that ended at %s: no controller keeps the list", name, value)
+		return
+	}
+}

@@ -1,0 +1,108 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namereuse
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+const (
+	// terminating is the value of a name whose namespace is being deleted.
+	terminating = "Terminating"
+	// allNames is the key that refuses every name. No namespace has an underscore in its name.
+	allNames = "_all"
+	// periodKey is the key of the time for which a name is refused.
+	periodKey = "_period"
+	// defaultPeriod is the period where the ConfigMap states none that can be used.
+	defaultPeriod = 75 * time.Second
+	// maxBytes is how large the list may be. A ConfigMap may have 1 MiB.
+	maxBytes = 512 << 10
+)
+
+// observation is what decides on the next content of the list.
+type observation struct {
+	// created is when the ConfigMap was created. What was removed before that is unknown.
+	created time.Time
+	// terminating are the namespaces that are being deleted.
+	terminating sets.Set[string]
+	// removed are the namespaces that were removed since the last write of the list.
+	removed sets.Set[string]
+	now     time.Time
+}
+
+// next returns what the list should hold, and when it has to change again without an event, or the zero time.
+func next(list map[string]string, o observation) (want map[string]string, again time.Time) {
+	period, _ := periodOf(list)
+	latest := roundUp(o.now.Add(period))
+	// A time that is damaged, or too far away, restarts the period.
+	until := func(value string) time.Time {
+		if t, err := time.Parse(time.RFC3339, value); err == nil && !t.After(latest) {
+			return t
+		}
+		return latest
+	}
+
+	want = map[string]string{}
+	size := 0
+	add := func(name, value string) {
+		want[name] = value
+		size += len(name) + len(value)
+	}
+	refuse := func(name string, t time.Time) {
+		if t.After(o.now) {
+			add(name, t.UTC().Format(time.RFC3339))
+			if again.IsZero() || t.Before(again) {
+				again = t
+			}
+		}
+	}
+	for name, value := range list {
+		switch {
+		case strings.HasPrefix(name, "_"), o.terminating.Has(name), o.removed.Has(name):
+		default:
+			// One that is neither being deleted nor was seen to be removed was removed while no instance acted.
+			refuse(name, until(value))
+		}
+	}
+	for name := range o.terminating {
+		add(name, terminating)
+	}
+	for name := range o.removed.Difference(o.terminating) {
+		refuse(name, latest)
+	}
+	all := roundUp(o.created.Add(period))
+	if value, found := list[allNames]; found && until(value).After(all) {
+		all = until(value)
+	}
+	if size > maxBytes {
+		want, again, all = map[string]string{}, time.Time{}, latest
+	}
+	refuse(allNames, all)
+	if value, found := list[periodKey]; found {
+		want[periodKey] = value
+	}
+	return want, again
+}
+
+// roundUp returns the next full second: the list has no fractions.
+func roundUp(t time.Time) time.Time { return t.Add(time.Second - 1).Truncate(time.Second) }
+
+// periodOf returns for how long a name is refused, and what is wrong with the list's statement of it.
+func periodOf(list map[string]string) (time.Duration, error) {
+	period, err := time.ParseDuration(list[periodKey])
+	switch {
+	case err != nil:
+		return defaultPeriod, fmt.Errorf("data[%q] of the ConfigMap is %q: set a duration such as 75s; %s is used", periodKey, list[periodKey], defaultPeriod)
+	case period <= 0:
+		return defaultPeriod, fmt.Errorf("data[%q] of the ConfigMap is %q: set a positive duration such as 75s; %s is used", periodKey, list[periodKey], defaultPeriod)
+	}
+	return period, nil
+}

@@ -1,0 +1,384 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/test/faults/proxy"
+)
+
+const (
+	// staleness is how far the second kube-apiserver's watch of namespaces lags.
+	staleness = 3 * time.Second
+	// lateWrite is how long the dead webhook delays a write, in seconds.
+	lateWrite = 15
+	// reusePeriod is the period of the component in the test.
+	reusePeriod = 12 * time.Second
+	// lateLabel marks writes that the dead webhook delays.
+	lateLabel = "e2e.example.com/late"
+)
+
+// TestStrictNameReuse makes writes outlive the namespaces that they were for: writes that a dead webhook delays,
+// and writes through a second kube-apiserver that still sees the former namespace. Without the component
+// strict-name-reuse they reach the new namespace of the name while it is closed; with it, none does.
+func TestStrictNameReuse(t *testing.T) {
+	rounds := 3
+	if given := os.Getenv("NSINIT_E2E_ROUNDS"); given != "" {
+		var err error
+		if rounds, err = strconv.Atoi(given); err != nil {
+			t.Fatalf("NSINIT_E2E_ROUNDS: %v", err)
+		}
+	}
+	c := connect(t)
+	a := &reuseAttack{cluster: c, tenant: c.tenant(t)}
+	c.configure(t, named("held.example.com")...)
+	second, link := c.secondKubeAPIServer(t)
+	a.second = kubernetes.NewForConfigOrDie(c.through(second, "e2e-tenant"))
+	c.gateActsOn(t, a.second)
+	a.calls = c.deadWebhook(t)
+	link.Delay(staleness)
+
+	t.Run("without the component", func(t *testing.T) {
+		got := a.run(t, rounds)
+		t.Logf("of %d rounds: %s", rounds, got)
+		if got.late == 0 || got.creates == 0 || got.patches == 0 || got.deletes == 0 {
+			t.Error("an attack does not reach the new namespace, so this test shows nothing")
+		}
+	})
+	t.Run("with the component", func(t *testing.T) {
+		c.installStrictNameReuse(t)
+		got := a.run(t, rounds)
+		t.Logf("of %d rounds: %s", rounds, got)
+		if got.reached() {
+			t.Error("writes for the former namespace reached the new one")
+		}
+	})
+}
+
+// reuseAttack is what the attacks need.
+type reuseAttack struct {
+	*cluster
+	// tenant and second write through the first and the second kube-apiserver.
+	tenant, second kubernetes.Interface
+	// calls counts the connections to the dead webhook.
+	calls *atomic.Int64
+}
+
+// reuseResult counts rounds in which a write reached the new namespace while it was closed.
+type reuseResult struct{ late, creates, patches, deletes int }
+
+func (r reuseResult) reached() bool { return r != reuseResult{} }
+
+func (r reuseResult) String() string {
+	return fmt.Sprintf("late creates %d; through the stale kube-apiserver: creates %d, patches %d, deletes %d", r.late, r.creates, r.patches, r.deletes)
+}
+
+// run attacks many namespaces at once.
+func (a *reuseAttack) run(t *testing.T, rounds int) reuseResult {
+	t.Helper()
+	prefix := uniqueName("reuse")
+	a.calls.Store(0)
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var total reuseResult
+	arrived := make(chan struct{})
+	for i := range rounds {
+		group.Go(func() {
+			got, err := a.round(t.Context(), fmt.Sprintf("%s-%d", prefix, i), arrived)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Errorf("round %d: %v", i, err)
+				return
+			}
+			total.late += got.late
+			total.creates += got.creates
+			total.patches += got.patches
+			total.deletes += got.deletes
+		})
+	}
+	eventually(t, "the late writes are at the webhook", func(context.Context) error {
+		if n := a.calls.Load(); n < int64(rounds) {
+			return fmt.Errorf("%d of %d", n, rounds)
+		}
+		return nil
+	})
+	close(arrived)
+	group.Wait()
+	return total
+}
+
+// round opens a namespace, starts a write that is delayed, deletes the namespace and creates it again, and
+// writes to it through the second kube-apiserver. The new namespace stays closed.
+func (a *reuseAttack) round(ctx context.Context, name string, arrived <-chan struct{}) (got reuseResult, err error) {
+	if err := a.open(ctx, name); err != nil {
+		return got, fmt.Errorf("the former namespace: %w", err)
+	}
+	defer func() { _ = a.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) }()
+	late := make(chan struct{})
+	go func() {
+		defer close(late)
+		_, _ = a.tenant.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late", Labels: map[string]string{lateLabel: "true"}}}, metav1.CreateOptions{})
+	}()
+	<-arrived
+	if err := a.recreate(ctx, name); err != nil {
+		return got, err
+	}
+	content := a.core.CoreV1().ConfigMaps(name)
+	for _, object := range []string{"patched", "deleted"} {
+		if err := persist(ctx, func() error {
+			_, err := content.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: object}}, metav1.CreateOptions{})
+			return err
+		}); err != nil {
+			return got, fmt.Errorf("an initializer cannot write: %w", err)
+		}
+	}
+	stale := a.second.CoreV1().ConfigMaps(name)
+	for end := time.Now().Add(staleness + 2*time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		_, _ = stale.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stale"}}, metav1.CreateOptions{})
+		_, _ = stale.Patch(ctx, "patched", types.MergePatchType, []byte(`{"data":{"by":"tenant"}}`), metav1.PatchOptions{})
+		_ = stale.Delete(ctx, "deleted", metav1.DeleteOptions{})
+	}
+	<-late
+	return a.reached(ctx, name)
+}
+
+// open creates a namespace and finishes its initializer.
+func (a *reuseAttack) open(ctx context.Context, name string) error {
+	if _, err := a.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	records := a.nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	if err := persist(ctx, func() error {
+		record, err := records.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		record.Spec.Initializers.Pending = nil
+		_, err = records.Initialize(ctx, name, record, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
+		return err
+	}
+	return persist(ctx, func() error {
+		namespace, err := a.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && namespace.Labels[v1alpha1.LabelInitializing] != "" {
+			err = errors.New("it is closed")
+		}
+		return err
+	})
+}
+
+// recreate deletes a namespace and creates it again as soon as possible.
+func (a *reuseAttack) recreate(ctx context.Context, name string) error {
+	namespaces := a.core.CoreV1().Namespaces()
+	former, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	return persist(ctx, func() error {
+		created, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err == nil && created.UID == former.UID {
+			err = wait.ErrorInterrupted(errors.New("the former namespace was returned"))
+		}
+		return err
+	})
+}
+
+// reached reports what the tenant wrote into a closed namespace.
+func (a *reuseAttack) reached(ctx context.Context, name string) (got reuseResult, err error) {
+	namespace, err := a.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return got, err
+	}
+	if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; !closed {
+		return got, errors.New("the new namespace is open")
+	}
+	list, err := a.core.CoreV1().ConfigMaps(name).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return got, err
+	}
+	names := map[string]string{}
+	for _, object := range list.Items {
+		names[object.Name] = object.Data["by"]
+	}
+	count := func(reached bool) int {
+		if reached {
+			return 1
+		}
+		return 0
+	}
+	_, late := names["late"]
+	_, created := names["stale"]
+	_, kept := names["deleted"]
+	return reuseResult{late: count(late), creates: count(created), patches: count(names["patched"] == "tenant"), deletes: count(!kept)}, nil
+}
+
+// persist repeats what fails. It is for goroutines, where a test cannot be ended.
+func persist(ctx context.Context, try func() error) error {
+	var last error
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*patience, true, func(context.Context) (bool, error) {
+		last = try()
+		return last == nil, nil
+	}); err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+// secondKubeAPIServer runs a second kube-apiserver on the same etcd until the test ends. It reads and writes
+// namespaces through a link.
+func (c *cluster) secondKubeAPIServer(t *testing.T) (*rest.Config, *proxy.Link) {
+	t.Helper()
+	link := proxy.New("kube-apiserver-2/etcd:namespaces")
+	t.Cleanup(link.Close)
+	address, err := link.Forward("127.0.0.1:0", proxy.Fixed(fmt.Sprintf("127.0.0.1:%d", c.ports(t)["etcd"])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	args := slices.Concat(c.arguments(t, "kube-apiserver"), []string{"--secure-port=" + port, "--etcd-servers-overrides=/namespaces#https://" + address,
+		"--audit-log-path=" + filepath.Join(t.TempDir(), "audit.log")})
+	c.run(t, "kube-apiserver", args...)
+	config := rest.CopyConfig(c.admin)
+	config.Host = "https://127.0.0.1:" + port
+	eventually(t, "the second kube-apiserver is ready", func(ctx context.Context) error {
+		return kubernetes.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+	return config, link
+}
+
+// through returns the configuration of a user's client that uses another kube-apiserver.
+func (c *cluster) through(server *rest.Config, user string) *rest.Config {
+	config := c.as(user)
+	config.Host = server.Host
+	return config
+}
+
+// gateActsOn waits until a kube-apiserver evaluates the gate.
+func (c *cluster) gateActsOn(t *testing.T, tenant kubernetes.Interface) {
+	t.Helper()
+	namespace := c.createNamespace(t, c.admin)
+	eventually(t, "the gate acts", func(ctx context.Context) error { return refused(writeConfigMap(ctx, tenant, namespace.Name)) })
+}
+
+// deadWebhook registers a webhook that fails open and never answers, for ConfigMaps with the label. It returns
+// the number of connections to it.
+func (c *cluster) deadWebhook(t *testing.T) *atomic.Int64 {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	var calls atomic.Int64
+	go func() {
+		for {
+			if _, err := listener.Accept(); err != nil {
+				return
+			}
+			calls.Add(1)
+		}
+	}()
+	address := (&url.URL{Scheme: "https", Host: listener.Addr().String()}).String()
+	none, ignore, seconds := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Ignore, int32(lateWrite)
+	webhooks := c.core.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	webhook, err := webhooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: uniqueName("dead")},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "dead.e2e.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &address},
+			FailurePolicy: &ignore, SideEffects: &none, TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"},
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{lateLabel: "true"}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = webhooks.Delete(context.Background(), webhook.Name, metav1.DeleteOptions{}) })
+	namespace := c.createNamespace(t, c.admin)
+	eventually(t, "the webhook is called", func(ctx context.Context) error {
+		asked, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, _ = c.core.CoreV1().ConfigMaps(namespace.Name).Create(asked, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Labels: map[string]string{lateLabel: "true"}}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if calls.Load() == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	return &calls
+}
+
+// installStrictNameReuse installs the component with a short period until the test ends, and waits until
+// namespaces can be created again.
+func (c *cluster) installStrictNameReuse(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(c.root, "artifacts", "deploy", "components", "strict-name-reuse")
+	list, err := os.ReadFile(filepath.Join(dir, "list.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shorter := strings.Replace(string(list), "_period: 75s", "_period: "+reusePeriod.String(), 1)
+	if _, err := c.kubectlInput(shorter, "apply", "--server-side"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // the policy first, which needs the list
+		for _, manifest := range []string{"policy.yaml", "list.yaml", "rights.yaml"} {
+			if _, err := c.kubectl("delete", "--ignore-not-found", "-f", filepath.Join(dir, manifest)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if _, err := c.kubectl("apply", "--server-side", "-f", filepath.Join(dir, "rights.yaml"), "-f", filepath.Join(dir, "policy.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	try := func(ctx context.Context) error {
+		_, err := c.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "reuse-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	eventually(t, "the policy is in force, and refuses every name while it is new", func(ctx context.Context) error {
+		if err := try(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), installation.RemovedNamespaces) {
+			return fmt.Errorf("it says: %w", errors.Join(err, errors.New("(no error)")))
+		}
+		return nil
+	})
+	eventually(t, "namespaces can be created again", try)
+}
