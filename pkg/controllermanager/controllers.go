@@ -26,7 +26,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
-	"github.com/nsinit/nsinit/pkg/controller/namereuse"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
@@ -85,11 +84,6 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 		return err
 	}
 
-	names, err := namereuse.New(namereuse.Dependencies{Core: core, Namespaces: coreFactory.Core().V1().Namespaces(), Clock: clock.RealClock{}})
-	if err != nil {
-		return err
-	}
-
 	terminations, err := o.terminations(core, metadata, coreFactory)
 	if err != nil {
 		return err
@@ -105,11 +99,10 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 	coreFactory.StartWithContext(ctx)
 	nsinitFactory.StartWithContext(ctx)
 	var group sync.WaitGroup
-	errs := make([]error, 6)
+	errs := make([]error, 5)
 	group.Go(func() { defer cancel(); errs[2] = exempt.Run(ctx) })
 	group.Go(func() { defer cancel(); errs[0] = lifecycles.Run(ctx, o.Workers) })
 	group.Go(func() { defer cancel(); errs[1] = configurations.Run(ctx) })
-	group.Go(func() { defer cancel(); errs[5] = names.Run(ctx) })
 	if terminations != nil {
 		group.Go(func() { defer cancel(); errs[3] = terminations.Run(ctx, o.Workers) })
 	}

@@ -8,7 +8,9 @@ package controllermanager
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
@@ -21,8 +23,10 @@ import (
 	"k8s.io/component-base/version"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"github.com/nsinit/nsinit/pkg/controller/namereuse"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/util/leader"
+	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
 
 // NewCommand returns the command nsinit-controller-manager. It runs until its context
@@ -89,6 +93,14 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// In every instance: a leader that is lost must not miss a deletion.
+	names, err := namereuse.New(core, systemclock.New())
+	if err != nil {
+		return err
+	}
+	var group sync.WaitGroup
+	var namesErr error
+	group.Go(func() { defer cancel(); namesErr = names.Run(ctx) })
 	lead := func(ctx context.Context) error { return o.runControllers(ctx, core, nsinit, metadata, apis) }
 	if o.LeaderElection.Enabled {
 		err = o.LeaderElection.Lead(ctx, core, watchdog, lead)
@@ -97,5 +109,6 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	cancel()
 	<-stopped
-	return err
+	group.Wait()
+	return errors.Join(err, namesErr)
 }

@@ -41,7 +41,11 @@ func (e *examination) examineFinalizers() {
 		e.foundEmptied()
 	}
 	for _, finalizer := range spec {
-		if finalizer == corev1.FinalizerKubernetes || finalizer == v1alpha1.NamespaceFinalizer {
+		switch finalizer {
+		case corev1.FinalizerKubernetes, v1alpha1.NamespaceFinalizer:
+			continue
+		case v1alpha1.NameReuseFinalizer:
+			e.foundHeld()
 			continue
 		}
 		e.found(Finding{Cause: SpecFinalizer, State: e.since(e.Since), Since: e.Since,
@@ -66,6 +70,21 @@ func (e *examination) examineFinalizers() {
 					Risk:    "what the controller was to clean up stays behind, perhaps outside the cluster"},
 			}})
 	}
+}
+
+// foundHeld reports that the component strict-name-reuse holds the namespace, for some minutes at most.
+func (e *examination) foundHeld() {
+	state := Waiting
+	if e.Clock.Since(e.Since.Time) > 10*e.Patience {
+		state = Stuck
+	}
+	e.found(Finding{Cause: SpecFinalizer, State: state, Since: e.Since,
+		Message: fmt.Sprintf("spec.finalizers has %q: strict-name-reuse holds the namespace until no earlier request can be under way", v1alpha1.NameReuseFinalizer),
+		Remedies: []Remedy{
+			{Description: "wait some minutes; nsinit-controller-manager releases it", Command: "kubectl nsinit check"},
+			{Description: "if nsinit was uninstalled, take off this one name", Command: releaseCommand(e.Namespace, v1alpha1.NameReuseFinalizer),
+				Risk: "requests that are still under way can be stored in the next namespace of this name"},
+		}})
 }
 
 // foundEmptied reports that the namespace has no finalizers: the namespace controller leaves

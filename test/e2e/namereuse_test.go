@@ -42,9 +42,9 @@ const (
 	// staleness is how far the second kube-apiserver's watch of namespaces lags.
 	staleness = 3 * time.Second
 	// lateWrite is how long the dead webhook delays a write, in seconds.
-	lateWrite = 15
+	lateWrite = 12
 	// reusePeriod is the period of the component in the test.
-	reusePeriod = 12 * time.Second
+	reusePeriod = 15 * time.Second
 	// lateLabel marks writes that the dead webhook delays.
 	lateLabel = "e2e.example.com/late"
 )

@@ -8,9 +8,9 @@ package namereuse
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,20 +41,18 @@ const (
 	maxRetryDelay = time.Second
 )
 
-// Dependencies is what a Controller works with.
-type Dependencies struct {
-	Core       kubernetes.Interface
-	Namespaces coreinformers.NamespaceInformer
-	Clock      clock.WithTicker
-}
+// listKey is the key of the list in the queue. Other keys are names of namespaces, which have no underscore.
+const listKey = "_list"
 
-// Controller keeps the list.
+// Controller keeps the list, and holds namespaces.
 type Controller struct {
-	Dependencies
+	core  kubernetes.Interface
+	clock clock.WithTicker
 
-	list   cache.SharedIndexInformer
-	synced []cache.InformerSynced
-	queue  workqueue.TypedRateLimitingInterface[string]
+	list, namespaces cache.SharedIndexInformer
+	// installed is closed when the ConfigMap was seen. Before, namespaces are not watched.
+	installed func() <-chan struct{}
+	queue     workqueue.TypedRateLimitingInterface[string]
 
 	mu          sync.Mutex
 	terminating sets.Set[string]
@@ -63,36 +61,49 @@ type Controller struct {
 }
 
 // New returns a controller that is not running yet.
-func New(d Dependencies) (*Controller, error) {
+func New(core kubernetes.Interface, clock clock.WithTicker) (*Controller, error) {
 	c := &Controller{
-		Dependencies: d,
-		list: coreinformers.NewFilteredConfigMapInformer(d.Core, installation.Namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
+		core: core, clock: clock,
+		list: coreinformers.NewFilteredConfigMapInformer(core, installation.Namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", installation.RemovedNamespaces).String()
 		}),
+		namespaces: coreinformers.NewNamespaceInformer(core, 0, cache.Indexers{}),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: clock}),
 		terminating: sets.New[string](),
 		removed:     sets.New[string](),
 	}
+	installed := make(chan struct{})
+	seen := sync.OnceFunc(func() { close(installed) })
+	c.installed = func() <-chan struct{} { return installed }
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
-		d.Namespaces.Informer(): cache.ResourceEventHandlerFuncs{
+		c.namespaces: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { c.namespaceChanged(nil, object) },
 			UpdateFunc: c.namespaceChanged,
 			DeleteFunc: c.namespaceRemoved,
 		},
 		c.list: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { c.queue.Add(installation.RemovedNamespaces) },
-			UpdateFunc: func(any, any) { c.queue.Add(installation.RemovedNamespaces) },
+			AddFunc:    func(any) { seen(); c.enqueueAll() },
+			UpdateFunc: func(any, any) { c.queue.Add(listKey) },
+			DeleteFunc: func(any) { c.enqueueAll() },
 		},
 	} {
-		registration, err := informer.AddEventHandler(handler)
-		if err != nil {
+		if _, err := informer.AddEventHandler(handler); err != nil {
 			return nil, fmt.Errorf("cannot watch: %w", err)
 		}
-		c.synced = append(c.synced, registration.HasSynced)
 	}
 	return c, nil
+}
+
+// enqueueAll notes the list and each namespace that is being deleted.
+func (c *Controller) enqueueAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue.Add(listKey)
+	for name := range c.terminating {
+		c.queue.Add(name)
+	}
 }
 
 // namespaceChanged notes a namespace that is being deleted, and one that replaced another of its name: a
@@ -112,11 +123,12 @@ func (c *Controller) namespaceChanged(was, is any) {
 	known, deleted := c.terminating.Has(namespace.Name), namespace.DeletionTimestamp != nil
 	if deleted {
 		c.terminating.Insert(namespace.Name)
+		c.queue.Add(namespace.Name)
 	} else {
 		c.terminating.Delete(namespace.Name)
 	}
 	if replaced || known != deleted {
-		c.queue.AddAfter(installation.RemovedNamespaces, settleDelay)
+		c.queue.AddAfter(listKey, settleDelay)
 	}
 }
 
@@ -129,7 +141,7 @@ func (c *Controller) namespaceRemoved(object any) {
 	defer c.mu.Unlock()
 	c.terminating.Delete(namespace.Name)
 	c.removed.Insert(namespace.Name)
-	c.queue.AddAfter(installation.RemovedNamespaces, settleDelay)
+	c.queue.AddAfter(listKey, settleDelay)
 }
 
 // Run works until the context ends.
@@ -137,25 +149,43 @@ func (c *Controller) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), Name))
 	defer c.queue.ShutDown()
 	var group sync.WaitGroup
-	group.Go(func() { c.list.RunWithContext(ctx) })
 	defer group.Wait()
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return errors.New("stopped before the caches were filled")
+	group.Go(func() { c.list.RunWithContext(ctx) })
+	select {
+	case <-c.installed():
+	case <-ctx.Done():
+		return nil
 	}
-	workers.Run(ctx, c.queue, 1, c.reconcile)
+	group.Go(func() { c.namespaces.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), c.namespaces.HasSynced) {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Keeping the list of removed namespaces", "configMap", klog.KRef(installation.Namespace, installation.RemovedNamespaces))
+	workers.Run(ctx, c.queue, 2, func(ctx context.Context, key string) error {
+		if key == listKey {
+			return c.reconcileList(ctx)
+		}
+		return c.reconcileNamespace(ctx, key)
+	})
 	return nil
 }
 
-// reconcile writes the list if it has to change. A list that changed since it was read is a conflict, and
+// current returns the ConfigMap, or nil where the component is not installed.
+func (c *Controller) current() (*corev1.ConfigMap, error) {
+	object, _, err := c.list.GetStore().GetByKey(installation.Namespace + "/" + installation.RemovedNamespaces)
+	configMap, _ := object.(*corev1.ConfigMap)
+	return configMap, err
+}
+
+// reconcileList writes the list if it has to change. A list that changed since it was read is a conflict, and
 // read again.
-func (c *Controller) reconcile(ctx context.Context, name string) error {
-	object, found, err := c.list.GetStore().GetByKey(installation.Namespace + "/" + name)
+func (c *Controller) reconcileList(ctx context.Context) error {
+	configMap, err := c.current()
 	if err != nil {
 		return err
 	}
-	configMap, ok := object.(*corev1.ConfigMap)
-	if !found || !ok {
-		c.forget(c.observe(time.Time{}).removed) // the component is not installed
+	if configMap == nil {
+		c.forget(c.observe(time.Time{}).removed)
 		return nil
 	}
 	if _, err := periodOf(configMap.Data); err != nil {
@@ -166,13 +196,41 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if !maps.Equal(want, configMap.Data) {
 		updated := configMap.DeepCopy()
 		updated.Data = want
-		if _, err := c.Core.CoreV1().ConfigMaps(updated.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
+		if _, err := c.core.CoreV1().ConfigMaps(updated.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
 			return absent.Ignore(err)
 		}
 	}
 	c.forget(seen.removed)
 	if !again.IsZero() {
-		c.queue.AddAfter(name, again.Sub(c.Clock.Now()))
+		c.queue.AddAfter(listKey, again.Sub(c.clock.Now()))
+	}
+	return nil
+}
+
+// reconcileNamespace holds a namespace that is being deleted, and releases it.
+func (c *Controller) reconcileNamespace(ctx context.Context, name string) error {
+	configMap, err := c.current()
+	if err != nil {
+		return err
+	}
+	object, found, err := c.namespaces.GetStore().GetByKey(name)
+	namespace, ok := object.(*corev1.Namespace)
+	if err != nil || !found || !ok {
+		return err
+	}
+	var period time.Duration
+	if configMap != nil {
+		period, _ = periodOf(configMap.Data)
+	}
+	want, again := nextFinalizers(namespace, period, c.clock.Now())
+	if !slices.Equal(want, namespace.Spec.Finalizers) {
+		updated := namespace.DeepCopy()
+		updated.Spec.Finalizers = want
+		_, err := c.core.CoreV1().Namespaces().Finalize(ctx, updated, metav1.UpdateOptions{})
+		return absent.Ignore(err)
+	}
+	if !again.IsZero() {
+		c.queue.AddAfter(name, again.Sub(c.clock.Now()))
 	}
 	return nil
 }
@@ -181,7 +239,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 func (c *Controller) observe(created time.Time) observation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return observation{created: created, terminating: c.terminating.Clone(), removed: c.removed.Clone(), now: c.Clock.Now()}
+	return observation{created: created, terminating: c.terminating.Clone(), removed: c.removed.Clone(), now: c.clock.Now()}
 }
 
 // forget drops names that are in the list now.

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
@@ -32,12 +31,10 @@ import (
 func TestController(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	client := fake.NewClientset(namespace("shop", "1"))
-	factory := informers.NewSharedInformerFactory(client, 0)
-	c, err := New(Dependencies{Core: client, Namespaces: factory.Core().V1().Namespaces(), Clock: clock.RealClock{}})
+	c, err := New(client, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	factory.StartWithContext(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	t.Cleanup(func() {

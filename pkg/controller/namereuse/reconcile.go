@@ -8,10 +8,14 @@ package namereuse
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 const (
@@ -90,6 +94,31 @@ func next(list map[string]string, o observation) (want map[string]string, again 
 		want[periodKey] = value
 	}
 	return want, again
+}
+
+// nextFinalizers returns the spec.finalizers that a namespace should have, and when that changes without an
+// event, or the zero time. A request that passed admission before the deletion can be stored after
+// kube-controller-manager emptied the namespace. So the namespace is held until no such request can be under
+// way, and then emptied once more: NameReuseFinalizer makes way for "kubernetes". Without a period, which is
+// where the component is not installed, namespaces are released.
+func nextFinalizers(namespace *corev1.Namespace, period time.Duration, now time.Time) (want []corev1.FinalizerName, again time.Time) {
+	finalizers := namespace.Spec.Finalizers
+	if namespace.DeletionTimestamp == nil {
+		return finalizers, again
+	}
+	over := namespace.DeletionTimestamp.Add(period)
+	held, full := slices.Contains(finalizers, v1alpha1.NameReuseFinalizer), slices.Contains(finalizers, corev1.FinalizerKubernetes)
+	switch {
+	case !held && now.Before(over):
+		return append(slices.Clone(finalizers), v1alpha1.NameReuseFinalizer), over
+	case held && now.Before(over):
+		return finalizers, over
+	case held && !full:
+		want = slices.Clone(finalizers)
+		want[slices.Index(want, v1alpha1.NameReuseFinalizer)] = corev1.FinalizerKubernetes
+		return want, again
+	}
+	return finalizers, again // the event comes when kube-controller-manager has emptied the namespace
 }
 
 // roundUp returns the next full second: the list has no fractions.

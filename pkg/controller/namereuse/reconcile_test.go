@@ -13,7 +13,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 func TestNext(t *testing.T) {
@@ -81,5 +85,46 @@ func TestFull(t *testing.T) {
 	o.now = until
 	if list, again = next(list, o); len(list) != 1 || !again.IsZero() {
 		t.Errorf("when the time is over, the list is %v, again at %s", list, again)
+	}
+}
+
+// TestNextFinalizers: a namespace is held from its deletion until the period is over and it was emptied, and is
+// then emptied once more.
+func TestNextFinalizers(t *testing.T) {
+	const kubernetes, own, other = "kubernetes", v1alpha1.NameReuseFinalizer, v1alpha1.NamespaceFinalizer
+	deleted := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	over := deleted.Add(time.Minute)
+	for name, test := range map[string]struct {
+		alive     bool
+		period    time.Duration
+		after     time.Duration
+		has, want []corev1.FinalizerName
+		again     time.Time
+	}{
+		"alive":                           {alive: true, period: time.Minute, has: []corev1.FinalizerName{kubernetes}, want: []corev1.FinalizerName{kubernetes}},
+		"deleted":                         {period: time.Minute, has: []corev1.FinalizerName{kubernetes}, want: []corev1.FinalizerName{kubernetes, own}, again: over},
+		"deleted, emptied at once":        {period: time.Minute, has: []corev1.FinalizerName{other}, want: []corev1.FinalizerName{other, own}, again: over},
+		"deleted, not installed":          {has: []corev1.FinalizerName{kubernetes}, want: []corev1.FinalizerName{kubernetes}},
+		"held":                            {period: time.Minute, after: 59 * time.Second, has: []corev1.FinalizerName{own}, want: []corev1.FinalizerName{own}, again: over},
+		"over, not emptied":               {period: time.Minute, after: time.Minute, has: []corev1.FinalizerName{kubernetes, own}, want: []corev1.FinalizerName{kubernetes, own}},
+		"over, emptied":                   {period: time.Minute, after: time.Minute, has: []corev1.FinalizerName{own, other}, want: []corev1.FinalizerName{kubernetes, other}},
+		"emptied once more":               {period: time.Minute, after: time.Minute, has: []corev1.FinalizerName{other}, want: []corev1.FinalizerName{other}},
+		"found when the period was over":  {period: time.Minute, after: time.Hour, has: []corev1.FinalizerName{kubernetes}, want: []corev1.FinalizerName{kubernetes}},
+		"uninstalled, emptied":            {has: []corev1.FinalizerName{own}, want: []corev1.FinalizerName{kubernetes}},
+		"uninstalled, not emptied so far": {has: []corev1.FinalizerName{kubernetes, own}, want: []corev1.FinalizerName{kubernetes, own}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := &corev1.Namespace{Spec: corev1.NamespaceSpec{Finalizers: test.has}}
+			if !test.alive {
+				namespace.DeletionTimestamp = &metav1.Time{Time: deleted}
+			}
+			got, again := nextFinalizers(namespace, test.period, deleted.Add(test.after))
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if !again.Equal(test.again) {
+				t.Errorf("again at %s, want %s", again, test.again)
+			}
+		})
 	}
 }

@@ -30,6 +30,10 @@ const (
 	// into the core Namespace's spec.finalizers while a participant has to
 	// clean up before the namespace may disappear.
 	NamespaceFinalizer = "nsinit.dev/lifecycle"
+	// NameReuseFinalizer is the finalizer that the component strict-name-reuse
+	// puts into spec.finalizers of a namespace when it is deleted. It holds the
+	// namespace until no request that was admitted before can still be under way.
+	NameReuseFinalizer = "nsinit.dev/strict-name-reuse"
 
 	// InitializerLifecycle is the built-in initializer that comes first where a
 	// participant has finalizer: true. The lifecycle controller removes it once
