@@ -34,13 +34,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/test/faults/proxy"
 )
 
 const (
 	// staleness is how far the second kube-apiserver's watch of namespaces lags.
-	staleness = 3 * time.Second
+	staleness = 8 * time.Second
 	// lateWrite is how long the dead webhook delays a write, in seconds.
 	lateWrite = 12
 	// reusePeriod is the period of the component in the test.
@@ -146,10 +145,14 @@ func (a *reuseAttack) round(ctx context.Context, name string, arrived <-chan str
 		return got, fmt.Errorf("the former namespace: %w", err)
 	}
 	defer func() { _ = a.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) }()
-	late := make(chan struct{})
+	// The second kube-apiserver sees that the former namespace is open.
+	if err := persist(ctx, func() error { return writeConfigMap(ctx, a.second, name) }); err != nil {
+		return got, err
+	}
+	late := make(chan error, 1)
 	go func() {
-		defer close(late)
-		_, _ = a.tenant.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late", Labels: map[string]string{lateLabel: "true"}}}, metav1.CreateOptions{})
+		_, err := a.tenant.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late", Labels: map[string]string{lateLabel: "true"}}}, metav1.CreateOptions{})
+		late <- err
 	}()
 	<-arrived
 	if err := a.recreate(ctx, name); err != nil {
@@ -170,7 +173,9 @@ func (a *reuseAttack) round(ctx context.Context, name string, arrived <-chan str
 		_, _ = stale.Patch(ctx, "patched", types.MergePatchType, []byte(`{"data":{"by":"tenant"}}`), metav1.PatchOptions{})
 		_ = stale.Delete(ctx, "deleted", metav1.DeleteOptions{})
 	}
-	<-late
+	if err := <-late; err != nil {
+		return got, fmt.Errorf("the late write: %w", err)
+	}
 	return a.reached(ctx, name)
 }
 
@@ -307,11 +312,17 @@ func (c *cluster) deadWebhook(t *testing.T) *atomic.Int64 {
 	t.Cleanup(func() { _ = listener.Close() })
 	var calls atomic.Int64
 	go func() {
+		var open []net.Conn // what is collected is closed
 		for {
-			if _, err := listener.Accept(); err != nil {
-				return
+			connection, err := listener.Accept()
+			if err != nil {
+				break
 			}
+			open = append(open, connection)
 			calls.Add(1)
+		}
+		for _, connection := range open {
+			_ = connection.Close()
 		}
 	}()
 	address := (&url.URL{Scheme: "https", Host: listener.Addr().String()}).String()
@@ -375,7 +386,7 @@ func (c *cluster) installStrictNameReuse(t *testing.T) {
 		return err
 	}
 	eventually(t, "the policy is in force, and refuses every name while it is new", func(ctx context.Context) error {
-		if err := try(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), installation.RemovedNamespaces) {
+		if err := try(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "nsinit-removed-namespaces") {
 			return fmt.Errorf("it says: %w", errors.Join(err, errors.New("(no error)")))
 		}
 		return nil
