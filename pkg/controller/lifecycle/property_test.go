@@ -439,7 +439,7 @@ func (m *model) isHeld() bool {
 	if m.record == nil || m.record.DeletionTimestamp == nil || len(m.participants()) == 0 || len(m.living()) > 0 {
 		return false
 	}
-	return m.namespace == nil || m.current() && !m.alive() && !mayWithdrawReady(m.namespace) || m.alive() && (!isClosed(m.namespace) || m.says(v1alpha1.ConditionInitializing, corev1.ConditionTrue))
+	return m.namespace == nil || m.current() && !m.alive() && !isFalselyReady(m.namespace) || m.alive() && (!isClosed(m.namespace) || m.says(v1alpha1.ConditionInitializing, corev1.ConditionTrue))
 }
 
 // says says whether a condition of the namespace has a status.

@@ -152,13 +152,18 @@ func (w *world) changeRecord(change func(*v1alpha1.NamespaceLifecycle)) {
 // removeIfReleased removes a namespace from storage that is deleted and that no finalizer holds.
 func (w *world) removeIfReleased() {
 	n := w.namespace
-	if n.DeletionTimestamp == nil || len(n.Spec.Finalizers) > 0 || len(n.Finalizers) > 0 {
+	if !isReleased(n) {
 		return
 	}
 	if w.current() && !w.forced[n.UID] && current(w.record) != v1alpha1.InitializerLifecycle && len(w.participants()) > 0 {
 		w.t.Fatalf("the namespace was removed before these participants cleaned up: %q", w.participants())
 	}
 	w.setNamespace(nil)
+}
+
+// isReleased says whether the next write to a namespace removes it from storage.
+func isReleased(n *corev1.Namespace) bool {
+	return n.DeletionTimestamp != nil && len(n.Spec.Finalizers) == 0 && len(n.Finalizers) == 0
 }
 
 // serve is the reaction of both fake clients.
@@ -245,7 +250,7 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 			w.t.Fatalf("the gate of %s opened twice", updated.UID)
 		}
 	}
-	if isRemovedByWrite(updated) && !w.emptied[updated.UID] {
+	if isReleased(updated) && !w.emptied[updated.UID] {
 		w.t.Fatalf("a write to %q of the namespace removed it, and left its content in storage", subresource)
 	}
 	w.setNamespace(updated)
@@ -279,10 +284,15 @@ func isReady(namespace *corev1.Namespace) bool {
 	return nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionReady) != nil
 }
 
+// isFalselyReady says whether a namespace that is deleted is said to be Ready. A write could change that.
+func isFalselyReady(namespace *corev1.Namespace) bool {
+	return namespace.DeletionTimestamp != nil && !isReleased(namespace) && isReady(namespace)
+}
+
 // checkWithdrawn: nothing is done for a deleted namespace before it stops being Ready. One without
 // finalizers cannot be written to. A record that was deleted first has steps of its own.
 func (w *world) checkWithdrawn(did string) {
-	if w.current() && mayWithdrawReady(w.namespace) && !w.forced[w.record.UID] {
+	if w.current() && isFalselyReady(w.namespace) && !w.forced[w.record.UID] {
 		w.t.Fatalf("%s while the namespace, which is deleted, is said to be Ready: %+v", did, w.namespace)
 	}
 }
