@@ -18,30 +18,51 @@ import (
 	"github.com/nsinit/nsinit/artifacts/policies"
 )
 
-// gates returns the policies of gate.yaml by name.
-func gates(t *testing.T) map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec {
+// gates returns the policies of gate.yaml and their bindings, by name.
+func gates(t *testing.T) (map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec, map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 	t.Helper()
 	data, err := policies.Files().ReadFile("gate.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec{}
+	bindings := map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{}
 	for document := range strings.SplitSeq(string(data), "\n---\n") {
 		var policy admissionregistrationv1.ValidatingAdmissionPolicy
 		if err := yaml.Unmarshal([]byte(document), &policy); err != nil {
 			t.Fatal(err)
 		}
-		if policy.Kind == "ValidatingAdmissionPolicy" {
+		switch policy.Kind {
+		case "ValidatingAdmissionPolicy":
 			found[policy.Name] = policy.Spec
+		case "ValidatingAdmissionPolicyBinding":
+			var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+			if err := yaml.Unmarshal([]byte(document), &binding); err != nil {
+				t.Fatal(err)
+			}
+			bindings[binding.Name] = binding.Spec
 		}
 	}
-	return found
+	return found, bindings
+}
+
+// TestGatesDeny: each gate is bound, for all that it matches, and refuses.
+func TestGatesDeny(t *testing.T) {
+	found, bindings := gates(t)
+	want := map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{}
+	for name := range found {
+		want[name] = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name,
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}
+	}
+	if diff := cmp.Diff(want, bindings); diff != "" || len(found) != 2 {
+		t.Errorf("%d gates; the bindings differ (-want +got):\n%s", len(found), diff)
+	}
 }
 
 // TestGatesAgree: the gate of resources named namespaces refuses whom the gate refuses, with the same words, and
 // gates exactly what the gate leaves out.
 func TestGatesAgree(t *testing.T) {
-	found := gates(t)
+	found, _ := gates(t)
 	gate, namesakes := found["nsinit-gate"], found["nsinit-gate-namesakes"]
 	if len(gate.Validations) != 1 || len(namesakes.Validations) != 1 || len(namesakes.Variables) == 0 {
 		t.Fatalf("gate.yaml has %+v", found)

@@ -11,8 +11,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -240,6 +242,65 @@ func TestRemovalAfterConflict(t *testing.T) {
 	}
 	if got := record.Status.Initializers[0].Message; got != "half way" {
 		t.Errorf("the message is %q", got)
+	}
+}
+
+// TestRetryMeetsNextIncarnation: the record is replaced by that of the next namespace of its name just
+// before the initializer removes itself. The retry leaves the new record alone, and the initializer acts
+// for the new namespace.
+func TestRetryMeetsNextIncarnation(t *testing.T) {
+	const name = "a.example.com"
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("one", name))
+	config := server.Config(name)
+	var once sync.Once
+	replaced := make(chan struct{})
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/ns/initialize") {
+				once.Do(func() {
+					replaceRecord(t, server, "ns", "next")
+					close(replaced)
+				})
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	calls := make(chan types.UID, 10)
+	startWith(t, server, initializer.Options{Name: name, Nsinit: server.ClientFor(t, config), Initialize: func(_ context.Context, namespace *corev1.Namespace) error {
+		calls <- namespace.UID
+		return nil
+	}})
+	server.MustRecord(t, "ns")
+	<-replaced
+	until(t, server, "ns", "the next one is done", isActive)
+	if got := fmt.Sprint(<-calls, " ", len(calls)); got != "uid-of-ns 1" {
+		t.Fatalf("called first, and how often after that: %s", got)
+	}
+	if got := <-calls; got != "next" {
+		t.Errorf("called for %s", got)
+	}
+}
+
+// replaceRecord removes a namespace and its record, and creates both again.
+func replaceRecord(t *testing.T, server *testserver.Server, name string, uid types.UID) {
+	t.Helper()
+	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
+	if err := client.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	record, err := client.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	record.Spec.Finalizers = nil
+	if _, err := client.Finalize(t.Context(), name, record, metav1.UpdateOptions{}); err != nil {
+		t.Error(err)
+	}
+	server.Core.SetNamespace(testserver.Namespace(name, uid, true))
+	if _, err := client.Create(t.Context(), testserver.Record(name, uid), metav1.CreateOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -117,12 +117,17 @@ func (c *Controller) secureNamespace(ctx context.Context, s state) error {
 	return nil
 }
 
-// addFinalizer puts nsinit's finalizer on a namespace that has participants.
+// addFinalizer puts nsinit's finalizer on a namespace that has participants. If an administrator
+// emptied the finalizers, it also puts "kubernetes" back: otherwise the removal of nsinit's finalizer
+// would remove the namespace and leave its content in storage.
 func (c *Controller) addFinalizer(ctx context.Context, s state) error {
 	if !hasParticipants(s.record) || slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) {
 		return nil
 	}
 	namespace := s.namespace.DeepCopy()
+	if len(namespace.Spec.Finalizers) == 0 {
+		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+	}
 	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)
 	// gofail: var lifecycleBeforeSecureNamespace struct{}
 	secured, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
@@ -274,7 +279,7 @@ func (c *Controller) report(ctx context.Context, s state) error {
 
 func (c *Controller) write(ctx context.Context, read *corev1.Namespace, said report) error {
 	namespace := read.DeepCopy()
-	if !said.apply(namespace, c.Clock.Now()) {
+	if isRemovedByWrite(read) || !said.apply(namespace, c.Clock.Now()) {
 		return nil
 	}
 	// gofail: var lifecycleBeforeReport struct{}

@@ -76,8 +76,8 @@ func describe(s state) *report {
 // after that. Where the conditions say that nothing was ever ready, or why the initialization
 // failed, they stay.
 func describeTerminating(s state) *report {
-	if !hasFinalizers(s.namespace) {
-		return nil // any write removes it
+	if isRemovedByWrite(s.namespace) {
+		return nil
 	}
 	said := &report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted"}
 	if s.record != nil && s.namespace.UID == s.record.Spec.NamespaceUID && holders(s.record) != "" &&

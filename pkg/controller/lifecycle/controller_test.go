@@ -135,6 +135,8 @@ func TestReconcileWrites(t *testing.T) {
 		"reports who is waited for":   {namespace(closed), aRecord(pending("a.example.com")), []string{"update namespaces/status"}},
 		"secures the namespace, then leaves the list": {namespace(closed), aRecord(pending(v1alpha1.InitializerLifecycle), participant),
 			[]string{"create namespaces/finalize", "update namespacelifecycles/initialize"}},
+		"secures a namespace whose finalizers were emptied": {namespace(closed, withFinalizers()), aRecord(pending(v1alpha1.InitializerLifecycle), participant),
+			[]string{"create namespaces/finalize", "update namespacelifecycles/initialize"}},
 		"does not secure it twice": {namespace(closed, withFinalizers("kubernetes", v1alpha1.NamespaceFinalizer)),
 			aRecord(pending(v1alpha1.InitializerLifecycle), participant), []string{"update namespacelifecycles/initialize"}},
 		"reports a failure, then deletes the namespace": {namespace(closed), aRecord(pending("a.example.com"), failed),

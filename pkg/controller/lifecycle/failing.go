@@ -48,7 +48,7 @@ func inStep(step action, err error) error {
 // open one waits for nothing.
 func (c *Controller) reportFailing(ctx context.Context, name string, err error) {
 	s, cacheErr := c.cached(name)
-	if cacheErr != nil || s.namespace == nil || ctx.Err() != nil {
+	if cacheErr != nil || s.namespace == nil || isRemovedByWrite(s.namespace) || ctx.Err() != nil {
 		return
 	}
 	want := corev1.NamespaceCondition{Type: v1alpha1.ConditionFailing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonStepTaken,

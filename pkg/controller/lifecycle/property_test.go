@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	corefake "k8s.io/client-go/kubernetes/fake"
@@ -28,6 +29,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	"github.com/nsinit/nsinit/pkg/util/nscondition"
 )
 
 // model is a world and the controller that acts in it, whose caches show any former state.
@@ -112,7 +114,9 @@ func (m *model) reconcileAs(controller *Controller, namespace, record int) {
 	m.observe()
 	replace(controller.Namespaces.Informer().GetStore(), m.namespaces[namespace])
 	replace(controller.Records.Informer().GetStore(), m.records[record])
-	_ = controller.reconcile(klog.NewContext(context.Background(), logr.Discard()), worldName) // it is tried again
+	if err := controller.handle(klog.NewContext(context.Background(), logr.Discard()), worldName); err == nil {
+		controller.queue.Forget(worldName)
+	}
 }
 
 // replace makes an object all that a cache holds.
@@ -142,7 +146,10 @@ func (m *model) clean() map[string]step {
 			func() bool {
 				return m.namespace != nil && m.namespace.DeletionTimestamp != nil && slices.Contains(m.namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 			},
-			func() { m.release(corev1.FinalizerKubernetes) },
+			func() {
+				m.emptied[m.namespace.UID] = true
+				m.release(corev1.FinalizerKubernetes)
+			},
 		},
 		"another controller releases the namespace": {
 			func() bool {
@@ -219,12 +226,21 @@ func (m *model) disturbances() map[string]step {
 			m.changeRecord(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = nil })
 			m.removeRecordIfReleased()
 		}},
-		"an administrator opens the namespace": {func() bool { return m.namespace != nil && isClosed(m.namespace) }, func() { m.change(func(n *corev1.Namespace) { n.Labels = nil }) }},
+		"an administrator opens the namespace": {func() bool { return m.namespace != nil && isClosed(m.namespace) }, m.openByHand},
 		"an administrator empties the finalizers": {m.alive, func() {
 			m.forced[m.namespace.UID] = true
 			m.change(func(n *corev1.Namespace) { n.Spec.Finalizers = nil })
 		}},
+		"the controller has failed for long": {always, func() {
+			for range reportAfter {
+				m.controller.queue.AddRateLimited(worldName)
+			}
+		}},
 		"another replica acts": {always, m.rivalReconciles},
+		"records cannot be listed": {always, func() {
+			m.controller.listing.problem = rapid.SampledFrom([]error{errBehind, errLost, unreadableError()}).Draw(m.t, "problem")
+		}},
+		"records can be listed again": {always, func() { m.controller.listing.problem = nil }},
 		"the cache of namespaces catches up": {always, func() {
 			m.seenNamespace = rapid.IntRange(m.seenNamespace, len(m.namespaces)-1).Draw(m.t, "version")
 		}},
@@ -242,6 +258,19 @@ func (m *model) newNamespace() *corev1.Namespace {
 		n.Spec.Finalizers = append(n.Spec.Finalizers, otherFinalizer)
 	}
 	return n
+}
+
+// openByHand is what kube-apiserver does when an administrator removes the label. It may not know
+// the user.
+func (m *model) openByHand() {
+	known := rapid.Bool().Draw(m.t, "the user is known")
+	m.change(func(n *corev1.Namespace) {
+		n.Labels = nil
+		if known {
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationOpenedBy, "administrator")
+		}
+	})
+	m.removeIfReleased()
 }
 
 func skipFirst(r *v1alpha1.NamespaceLifecycle) {
@@ -376,6 +405,7 @@ func (m *model) others() {
 // settle goes on until nothing changes any more, and checks what came of it.
 func (m *model) settle() {
 	m.disturb = func() error { return nil }
+	m.controller.listing.problem = nil
 	for round, before := 0, -1; m.version != before; round++ {
 		if round == 40 {
 			m.t.Fatalf("the namespace still changes after %d rounds: %s", round, m.describe())
@@ -385,11 +415,22 @@ func (m *model) settle() {
 		m.round()
 	}
 	gone := m.namespace == nil && m.record == nil
-	open := m.current() && m.alive() && m.record.DeletionTimestamp == nil && !isClosed(m.namespace) && current(m.record) == "" &&
-		m.says(v1alpha1.ConditionReady, corev1.ConditionTrue)
-	if !gone && !open && !m.isHeld() {
+	if m.namespace != nil && m.says(v1alpha1.ConditionFailing, corev1.ConditionTrue) {
+		m.t.Fatalf("nothing fails, but the namespace says so: %s", m.describe())
+	}
+	if !gone && !m.isOpen() && !m.isHeld() {
 		m.t.Fatalf("the namespace neither opened nor was it removed: %s", m.describe())
 	}
+}
+
+// isOpen says whether the initialization has ended, and the namespace says how: an administrator
+// opened it if the record says so.
+func (m *model) isOpen() bool {
+	if !m.current() || !m.alive() || m.record.DeletionTimestamp != nil || isClosed(m.namespace) || current(m.record) != "" {
+		return false
+	}
+	ready := nscondition.True(m.namespace.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Message != "" && (!reportsOpenedByHand(m.record) || ready.Reason == v1alpha1.ReasonOpenedByHand)
 }
 
 // isHeld says whether all waits for a participant that is dead: its own namespace, which
@@ -398,7 +439,7 @@ func (m *model) isHeld() bool {
 	if m.record == nil || m.record.DeletionTimestamp == nil || len(m.participants()) == 0 || len(m.living()) > 0 {
 		return false
 	}
-	return m.namespace == nil || m.current() && !m.alive() || m.alive() && (!isClosed(m.namespace) || m.says(v1alpha1.ConditionInitializing, corev1.ConditionTrue))
+	return m.namespace == nil || m.current() && !m.alive() && !isFalselyReady(m.namespace) || m.alive() && (!isClosed(m.namespace) || m.says(v1alpha1.ConditionInitializing, corev1.ConditionTrue))
 }
 
 // says says whether a condition of the namespace has a status.

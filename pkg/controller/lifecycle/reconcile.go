@@ -191,12 +191,17 @@ func isClosed(namespace *corev1.Namespace) bool {
 	return closed
 }
 
-// mayWithdrawReady says whether a namespace that is being deleted claims to be ready. One
-// without finalizers must not be written to: any write removes it, with its content left in
-// storage.
+// mayWithdrawReady says whether a namespace that is being deleted claims to be ready, and can be
+// written to.
 func mayWithdrawReady(namespace *corev1.Namespace) bool {
-	return namespace.DeletionTimestamp != nil && hasFinalizers(namespace) &&
+	return namespace.DeletionTimestamp != nil && !isRemovedByWrite(namespace) &&
 		nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionReady) != nil
+}
+
+// isRemovedByWrite says whether kube-apiserver removes a namespace at the next write to it, whatever
+// the write changes. Its content would stay in storage.
+func isRemovedByWrite(namespace *corev1.Namespace) bool {
+	return namespace.DeletionTimestamp != nil && !hasFinalizers(namespace)
 }
 
 // hasFinalizers says whether anything holds a namespace that is being deleted.

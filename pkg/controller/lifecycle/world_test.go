@@ -10,10 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +25,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/nscondition"
 )
 
 const worldName = "ns"
@@ -54,6 +58,10 @@ type world struct {
 	mayOpen map[types.UID]bool
 	// opened counts how often the controller opened each gate.
 	opened map[types.UID]int
+	// open are the namespaces that were open at some time. None closes again.
+	open map[types.UID]bool
+	// emptied are the deleted namespaces whose content kube-controller-manager removed.
+	emptied map[types.UID]bool
 	// failed are the namespaces for which a failure was recorded.
 	failed map[types.UID]bool
 	// forced are the namespaces whose finalizers a privileged user overrode, and the records
@@ -64,7 +72,8 @@ type world struct {
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), disturb: func() error { return nil },
-		mayOpen: map[types.UID]bool{}, opened: map[types.UID]int{}, failed: map[types.UID]bool{}, forced: map[types.UID]bool{},
+		mayOpen: map[types.UID]bool{}, opened: map[types.UID]int{}, open: map[types.UID]bool{}, emptied: map[types.UID]bool{},
+		failed: map[types.UID]bool{}, forced: map[types.UID]bool{},
 	}
 	w.setNamespace(nil)
 	w.setRecord(nil)
@@ -89,6 +98,7 @@ func (w *world) setNamespace(namespace *corev1.Namespace) {
 	if namespace != nil {
 		namespace = namespace.DeepCopy()
 		namespace.ResourceVersion = version
+		w.open[namespace.UID] = w.open[namespace.UID] || !isClosed(namespace)
 	}
 	w.namespace, w.namespaces = namespace, append(w.namespaces, namespace)
 	w.observe()
@@ -142,13 +152,18 @@ func (w *world) changeRecord(change func(*v1alpha1.NamespaceLifecycle)) {
 // removeIfReleased removes a namespace from storage that is deleted and that no finalizer holds.
 func (w *world) removeIfReleased() {
 	n := w.namespace
-	if n.DeletionTimestamp == nil || len(n.Spec.Finalizers) > 0 || len(n.Finalizers) > 0 {
+	if !isReleased(n) {
 		return
 	}
 	if w.current() && !w.forced[n.UID] && current(w.record) != v1alpha1.InitializerLifecycle && len(w.participants()) > 0 {
 		w.t.Fatalf("the namespace was removed before these participants cleaned up: %q", w.participants())
 	}
 	w.setNamespace(nil)
+}
+
+// isReleased says whether the next write to a namespace removes it from storage.
+func isReleased(n *corev1.Namespace) bool {
+	return n.DeletionTimestamp != nil && len(n.Spec.Finalizers) == 0 && len(n.Finalizers) == 0
 }
 
 // serve is the reaction of both fake clients.
@@ -235,6 +250,9 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 			w.t.Fatalf("the gate of %s opened twice", updated.UID)
 		}
 	}
+	if isReleased(updated) && !w.emptied[updated.UID] {
+		w.t.Fatalf("a write to %q of the namespace removed it, and left its content in storage", subresource)
+	}
 	w.setNamespace(updated)
 	w.removeIfReleased()
 	return updated, nil
@@ -253,13 +271,29 @@ func (w *world) checkFinalizers(updated *corev1.Namespace) {
 	}
 }
 
-// checkConditions: a namespace is not Ready while it is closed or deleted.
+// checkConditions: a namespace is not Ready while it is closed, or once it is deleted. Only a report
+// that the withdrawal of Ready fails leaves it.
 func (w *world) checkConditions(updated *corev1.Namespace) {
-	for _, condition := range updated.Status.Conditions {
-		if condition.Type == v1alpha1.ConditionReady && condition.Status == corev1.ConditionTrue &&
-			(isClosed(updated) || w.namespace.DeletionTimestamp != nil && !slices.Contains(w.namespace.Status.Conditions, condition)) {
-			w.t.Fatalf("the namespace is said to be Ready: %+v", updated)
-		}
+	withdrawalFails := nscondition.True(updated.Status.Conditions, v1alpha1.ConditionFailing) != nil
+	if isReady(updated) && (isClosed(updated) || updated.DeletionTimestamp != nil && !withdrawalFails) {
+		w.t.Fatalf("the namespace is said to be Ready: %+v", updated)
+	}
+}
+
+func isReady(namespace *corev1.Namespace) bool {
+	return nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionReady) != nil
+}
+
+// isFalselyReady says whether a namespace that is deleted is said to be Ready. A write could change that.
+func isFalselyReady(namespace *corev1.Namespace) bool {
+	return namespace.DeletionTimestamp != nil && !isReleased(namespace) && isReady(namespace)
+}
+
+// checkWithdrawn: nothing is done for a deleted namespace before it stops being Ready. One without
+// finalizers cannot be written to. A record that was deleted first has steps of its own.
+func (w *world) checkWithdrawn(did string) {
+	if w.current() && isFalselyReady(w.namespace) && !w.forced[w.record.UID] {
+		w.t.Fatalf("%s while the namespace, which is deleted, is said to be Ready: %+v", did, w.namespace)
 	}
 }
 
@@ -324,6 +358,7 @@ func (w *world) updateRecord(sent *v1alpha1.NamespaceLifecycle, subresource stri
 		w.checkRelease(sent)
 		updated.Spec.Finalizers = sent.Spec.Finalizers
 	case "status":
+		w.checkOpenedByHand(sent)
 		updated.Status.Conditions = sent.Status.Conditions
 	default:
 		w.t.Fatalf("the controller wrote to %q of the record", subresource)
@@ -334,20 +369,23 @@ func (w *world) updateRecord(sent *v1alpha1.NamespaceLifecycle, subresource stri
 }
 
 // checkInitialize: the controller removes the built-in initializer once its participants are
-// secure, and any other at its deadline only.
+// secure, and any other at its deadline, or all of them after an administrator opened the namespace.
 func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
-	gone := len(w.record.Spec.Initializers.Pending) - len(sent.Spec.Initializers.Pending)
+	gone := len(pendingOf(w.record)) - len(pendingOf(sent))
 	fails := failure(sent) != nil && failure(w.record) == nil
 	first := current(w.record)
 	planned := plannedCurrent(w.record)
+	secured := !hasParticipants(w.record) || !w.current() || slices.Contains(w.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) || w.forced[w.namespace.UID]
 	switch {
+	case failure(w.record) != nil:
+		w.t.Fatal("the controller went on with an initialization that has failed")
+	case first == v1alpha1.InitializerLifecycle && gone > 0 && !secured:
+		w.t.Fatal("the built-in initializer was removed before the namespace had nsinit's finalizer")
+	case w.open[w.record.Spec.NamespaceUID] && gone > 0 && len(pendingOf(sent)) == 0 && reportsOpenedByHand(w.record):
+		w.checkEnd(sent)
 	case gone == 0 && !fails, gone < 0, gone > 1:
 		w.t.Fatalf("the controller changed the list from %v to %v", w.record.Spec.Initializers, sent.Spec.Initializers)
 	case first == v1alpha1.InitializerLifecycle:
-		secured := !w.current() || slices.Contains(w.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) || w.forced[w.namespace.UID]
-		if hasParticipants(w.record) && !secured {
-			w.t.Fatal("the built-in initializer was removed before the namespace had nsinit's finalizer")
-		}
 	case planned.FailurePolicy == nil || fails != (*planned.FailurePolicy == v1alpha1.Fail):
 		w.t.Fatalf("the failurePolicy of %+v took effect: failed is %t", planned, fails)
 	case w.clock.Since(w.record.Spec.Initializers.TurnStartTime.Time) < time.Duration(*planned.TimeoutSeconds)*time.Second:
@@ -355,9 +393,53 @@ func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
 	}
 }
 
+// checkEnd: whoever was pending when the controller ended the initialization is skipped, but for the
+// built-in initializer, which has acted. The record names them.
+func (w *world) checkEnd(sent *v1alpha1.NamespaceLifecycle) {
+	want := slices.Clone(w.record.Spec.Skipped)
+	said := meta.FindStatusCondition(w.record.Status.Conditions, v1alpha1.ConditionOpenedByHand).Message
+	for _, entry := range pendingOf(w.record) {
+		if entry.Name == v1alpha1.InitializerLifecycle {
+			continue
+		}
+		want = append(want, entry.Name)
+		if !strings.Contains(said, strconv.Quote(entry.Name)) {
+			w.t.Fatalf("the record does not say that %s is skipped: %s", entry.Name, said)
+		}
+	}
+	if !slices.Equal(want, sent.Spec.Skipped) {
+		w.t.Fatalf("the initialization ended, and those skipped are %q, want %q", sent.Spec.Skipped, want)
+	}
+}
+
+// checkOpenedByHand: only the record of a namespace that is open, and that the controller did not
+// open, gets the condition, and keeps it.
+func (w *world) checkOpenedByHand(sent *v1alpha1.NamespaceLifecycle) {
+	uid := w.record.Spec.NamespaceUID
+	switch was, is := reportsOpenedByHand(w.record), reportsOpenedByHand(sent); {
+	case was && !is:
+		w.t.Fatal("the record does not say any more that the namespace was opened by hand")
+	case is && !was && (!w.open[uid] || w.opened[uid] > 0 || current(w.record) == ""):
+		w.t.Fatalf("the record says that the namespace was opened by hand: %+v", w.record)
+	}
+}
+
+func reportsOpenedByHand(record *v1alpha1.NamespaceLifecycle) bool {
+	return meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionOpenedByHand)
+}
+
+// pendingOf returns who has to act yet.
+func pendingOf(record *v1alpha1.NamespaceLifecycle) []v1alpha1.NamespaceInitializer {
+	if record.Spec.Initializers == nil {
+		return nil
+	}
+	return record.Spec.Initializers.Pending
+}
+
 // checkRelease: "kubernetes" leaves the record when the content of its namespace is gone, and
 // no other finalizer is nsinit's to remove.
 func (w *world) checkRelease(sent *v1alpha1.NamespaceLifecycle) {
+	w.checkWithdrawn("the record was released")
 	want := w.participants()
 	if !slices.Equal(want, sent.Spec.Finalizers) {
 		w.t.Fatalf("the controller changed spec.finalizers of the record from %q to %q", w.record.Spec.Finalizers, sent.Spec.Finalizers)
@@ -369,12 +451,11 @@ func (w *world) checkRelease(sent *v1alpha1.NamespaceLifecycle) {
 
 // startTurn follows a change of the list, as the server does.
 func (w *world) startTurn(record *v1alpha1.NamespaceLifecycle) {
-	initializers := record.Spec.Initializers
 	switch {
-	case len(initializers.Pending) == 0:
+	case len(pendingOf(record)) == 0:
 		record.Spec.Initializers = nil
 	case current(record) != current(w.record):
-		initializers.TurnStartTime = &metav1.MicroTime{Time: w.clock.Now()}
+		record.Spec.Initializers.TurnStartTime = &metav1.MicroTime{Time: w.clock.Now()}
 	}
 }
 
@@ -400,6 +481,7 @@ func (w *world) delete(resource string, preconditions *metav1.Preconditions) err
 		if w.current() && w.namespace.DeletionTimestamp == nil && w.record.DeletionTimestamp == nil {
 			w.t.Fatal("the controller deleted the record of a live namespace")
 		}
+		w.checkWithdrawn("the record was deleted")
 		w.deleteRecord()
 	}
 	return nil

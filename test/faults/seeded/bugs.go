@@ -55,6 +55,9 @@ func controllerBugs() []Bug {
 		{"unsecured-participants", "participants act before the namespace has nsinit's finalizer", "^namespace deleted at step: second turn$", "I4", lifecyclePackage, promises},
 		{"deadline-from-zero-time", "every deadline is missed at once", "^kill -9 nsinit-controller-manager$", "I4", lifecyclePackage, promises},
 		{"ready-while-closed", "a closed namespace says that it is Ready", "^kill -9 nsinit-controller-manager$", "I2", lifecyclePackage, promises},
+		{"ready-though-deleted", "a namespace that is deleted stays Ready while its record is released", "", "I2", lifecyclePackage, promises},
+		{"end-before-secured", "an initialization ends by hand before the namespace has nsinit's finalizer", "", "I4", lifecyclePackage, promises},
+		{"write-removes-namespace", "a report on a namespace without finalizers removes it with its content in storage", "", "I4", lifecyclePackage, promises},
 	}
 }
 
@@ -75,8 +78,9 @@ func otherBugs() []Bug {
 	return []Bug{
 		{"done-before-applied", "policy-population is done although objects could not be applied", "^dead webhook after the gate$", "I4",
 			"./vendor-hooks/policy-population/internal/populator", "^TestClusterScoped$"},
-		{"retry-for-another-record", "the SDK retries a write on the record of the next namespace", "^namespace deleted at step: first turn$", "I4", "", ""},
-		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "", ""},
+		{"retry-for-another-record", "the SDK retries a write on the record of the next namespace", "^namespace deleted at step: first turn$", "I4",
+			"./pkg/initializer", "^TestRetryMeetsNextIncarnation$"},
+		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts/policies", "^TestGatesDeny$"},
 	}
 }
 
