@@ -85,7 +85,7 @@ func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface,
 		return err
 	}
 
-	names, err := namereuse.New(namereuse.Dependencies{Core: core, Namespaces: coreFactory.Core().V1().Namespaces(), Clock: clock.RealClock{}})
+	names, err := namereuse.New(namereuse.Dependencies{Core: core, Namespaces: coreFactory.Core().V1().Namespaces(), Clock: systemclock.New()})
 	if err != nil {
 		return err
 	}
