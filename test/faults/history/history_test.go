@@ -230,7 +230,7 @@ func startEtcd(t *testing.T) *testEtcd {
 func (s *testEtcd) start(t *testing.T) {
 	t.Helper()
 	var err error
-	if s.server, err = embeddedetcd.Start(context.Background(), s.dir); err != nil {
+	if s.server, err = embeddedetcd.Start(context.Background(), s.dir, 0); err != nil {
 		t.Fatal(err)
 	}
 }
