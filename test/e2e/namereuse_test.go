@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	installed "github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/test/faults/proxy"
 )
 
@@ -386,7 +387,7 @@ func (c *cluster) installStrictNameReuse(t *testing.T) {
 		return err
 	}
 	eventually(t, "the policy is in force, and refuses every name while it is new", func(ctx context.Context) error {
-		if err := try(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "nsinit-removed-namespaces") {
+		if err := try(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), installed.RemovedNamespaces) {
 			return fmt.Errorf("it says: %w", errors.Join(err, errors.New("(no error)")))
 		}
 		return nil
