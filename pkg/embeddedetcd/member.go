@@ -100,7 +100,7 @@ func (m *Member) run(ctx context.Context) {
 		}
 		logger.Error(err, "etcd has ended, starting it again", "delay", delay)
 		m.set(err)
-		substitute, err := m.substitute()
+		substitute, err := m.substitute(ctx)
 		if err != nil {
 			logger.Error(err, "Cannot answer in the place of etcd")
 		}

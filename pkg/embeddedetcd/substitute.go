@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package embeddedetcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -22,7 +23,7 @@ import (
 // run. So the API server starts without etcd, and a client that is connected to the substitute
 // reconnects to etcd without the back-off that grows while nobody listens. The function that it
 // returns ends it.
-func (m *Member) substitute() (func(), error) {
+func (m *Member) substitute(ctx context.Context) (func(), error) {
 	path, err := filepath.Abs(filepath.Join(m.dir, clientSocket))
 	if err != nil {
 		return func() {}, err
@@ -30,7 +31,7 @@ func (m *Member) substitute() (func(), error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return func() {}, err
 	}
-	listener, err := net.Listen("unix", path)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
 		return func() {}, fmt.Errorf("cannot listen on the socket of etcd: %w", err)
 	}

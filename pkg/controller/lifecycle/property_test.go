@@ -291,9 +291,7 @@ func plans() [][]v1alpha1.PlannedInitializer {
 // else, or the loss of the request or of its answer.
 func (m *model) interrupt() error {
 	steps := m.clean()
-	for name, step := range m.disturbances() {
-		steps[name] = step
-	}
+	maps.Copy(steps, m.disturbances())
 	names := []string{"nothing", "nothing", "nothing", "nothing", "the connection is lost"}
 	for name, step := range steps {
 		if step.possible() {
