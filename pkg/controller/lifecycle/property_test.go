@@ -291,9 +291,7 @@ func plans() [][]v1alpha1.PlannedInitializer {
 // else, or the loss of the request or of its answer.
 func (m *model) interrupt() error {
 	steps := m.clean()
-	for name, step := range m.disturbances() {
-		steps[name] = step
-	}
+	maps.Copy(steps, m.disturbances())
 	names := []string{"nothing", "nothing", "nothing", "nothing", "the connection is lost"}
 	for name, step := range steps {
 		if step.possible() {
@@ -389,7 +387,17 @@ func (m *model) pause() {
 func (m *model) round() {
 	m.catchUp()
 	m.reconcile()
+	m.checkEnded()
 	m.others()
+}
+
+// checkEnded: whatever has just happened, the controller ends an initialization in one step after an
+// administrator opened the namespace.
+func (m *model) checkEnded() {
+	if m.current() && m.alive() && !isClosed(m.namespace) && m.record.DeletionTimestamp == nil && failure(m.record) == nil &&
+		m.controller.listing.problem == nil && current(m.record) != "" {
+		m.t.Fatalf("the namespace is open, and an initializer still has its turn: %s", m.describe())
+	}
 }
 
 // others lets those act who have to, but for the controller.

@@ -65,10 +65,10 @@ func Run(ctx context.Context, options Options) error {
 			return ctx.Err()
 		}
 	}
-	fmt.Fprintln(options.Output, "\n| bug | what it does | test | campaign |\n| --- | --- | --- | --- |")
+	_, _ = fmt.Fprintln(options.Output, "\n| bug | what it does | test | campaign |\n| --- | --- | --- | --- |")
 	var missed []string
 	for _, result := range outcomes {
-		fmt.Fprintf(options.Output, "| %s | %s | %s | %s |\n", result.bug.Name, result.bug.Description, result.test, result.scenario)
+		_, _ = fmt.Fprintf(options.Output, "| %s | %s | %s | %s |\n", result.bug.Name, result.bug.Description, result.test, result.scenario)
 		if result.missed {
 			missed = append(missed, result.bug.Name)
 		}
@@ -89,11 +89,11 @@ func (o Options) find(result *outcome, what string, run func(dir string) (string
 		defer func() { _ = os.RemoveAll(dir) }()
 		var found string
 		if found, err = run(dir); err == nil {
-			fmt.Fprintf(o.Output, "%s: found by %s\n", result.bug.Name, found)
+			_, _ = fmt.Fprintf(o.Output, "%s: found by %s\n", result.bug.Name, found)
 			return found
 		}
 	}
-	fmt.Fprintf(o.Output, "%s: NOT FOUND by the %s: %v\n", result.bug.Name, what, err)
+	_, _ = fmt.Fprintf(o.Output, "%s: NOT FOUND by the %s: %v\n", result.bug.Name, what, err)
 	result.missed = true
 	return "not found"
 }

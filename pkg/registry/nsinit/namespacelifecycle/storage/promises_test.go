@@ -96,7 +96,7 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 			}
 		},
 		"write a condition": func() {
-			r.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Forged", LastTransitionTime: metav1.Time{Time: now.Time}}}
+			r.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Forged", LastTransitionTime: metav1.Time(now)}}
 		},
 	}
 }
