@@ -159,6 +159,9 @@ func (c *Controller) isBehind(previous, list []v1alpha1.NamespaceLifecycle) bool
 // own namespace, and names that only a list shows wait. Every namespace that waits says why.
 func (c *Controller) reconcileUnlisted(ctx context.Context, name string, exempt bool, problem error) error {
 	namespace, err := c.namespaces.Get(name)
+	if err == nil && mayWithdrawReady(namespace) && (!exempt || !leftAlone(state{namespace: namespace})) {
+		return inStep(withdrawReady, c.take(ctx, withdrawReady, state{namespace: namespace})) // needs no record
+	}
 	if err != nil || !isClosed(namespace) && !isHeld(namespace) {
 		return nil //nolint:nilerr // the list brings it back
 	}

@@ -89,6 +89,7 @@ func TestUnlisted(t *testing.T) {
 		"its own is corrupt":  {namespace(closed), aRecord(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns"`},
 		"nothing can be read": {namespace(closed), aRecord(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and tries again: storage was lost"},
 		"it is open":          {namespace(), aRecord(), unreadableError(), nil, nil, ""},
+		"it is deleted":       {namespace(ready, deleting), aRecord(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -387,7 +387,17 @@ func (m *model) pause() {
 func (m *model) round() {
 	m.catchUp()
 	m.reconcile()
+	m.checkEnded()
 	m.others()
+}
+
+// checkEnded: whatever has just happened, the controller ends an initialization in one step after an
+// administrator opened the namespace.
+func (m *model) checkEnded() {
+	if m.current() && m.alive() && !isClosed(m.namespace) && m.record.DeletionTimestamp == nil && failure(m.record) == nil &&
+		m.controller.listing.problem == nil && current(m.record) != "" {
+		m.t.Fatalf("the namespace is open, and an initializer still has its turn: %s", m.describe())
+	}
 }
 
 // others lets those act who have to, but for the controller.

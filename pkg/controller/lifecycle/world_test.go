@@ -254,8 +254,9 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 		w.t.Fatalf("a write to %q of the namespace removed it, and left its content in storage", subresource)
 	}
 	w.setNamespace(updated)
+	answer := w.namespace.DeepCopy()
 	w.removeIfReleased()
-	return updated, nil
+	return answer, nil
 }
 
 // checkFinalizers: the controller removes its own finalizer, after the record was removed, and no other.
@@ -364,8 +365,9 @@ func (w *world) updateRecord(sent *v1alpha1.NamespaceLifecycle, subresource stri
 		w.t.Fatalf("the controller wrote to %q of the record", subresource)
 	}
 	w.setRecord(updated)
+	answer := w.record.DeepCopy()
 	w.removeRecordIfReleased()
-	return updated, nil
+	return answer, nil
 }
 
 // checkInitialize: the controller removes the built-in initializer once its participants are
