@@ -52,8 +52,9 @@ type model struct {
 
 func newModel(t *rapid.T) *model {
 	m := &model{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+	trusted := func(context.Context) error { return nil }
 	storage, err := New(scheme.New(), registrytest.New().RESTOptions(), authority.New(authorizer.AuthorizerFunc(m.authorize)), Options{
-		Clock: m.clock, ReadRepairAfter: repairTime, Identified: func(context.Context) error { return nil },
+		Clock: m.clock, ReadRepairAfter: repairTime, Identified: trusted, Confirmed: trusted,
 	})
 	if err != nil {
 		t.Fatal(err)
