@@ -37,7 +37,7 @@ type Options struct {
 	// component is installed, so that they may then, too.
 	Recreate, StrictNameReuse bool
 	PlanDelay                 time.Duration
-	// Commit is what is tested.
+	// Commit is that of the source of the programs that are tested.
 	Commit string
 	// StopAtViolation ends the campaign with the first round that finds a violation.
 	StopAtViolation bool
@@ -79,8 +79,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.state, err = Load(r.Dir); err != nil {
 		return err
 	}
-	if r.state.Commit == "" {
-		r.state.Commit = r.Commit
+	if !slices.Contains(r.state.Commits, r.Commit) {
+		r.state.Commits = append(r.state.Commits, r.Commit)
 	}
 	defer func() { err = errors.Join(err, r.down(ctx)) }()
 	faults, err := r.faults(ctx)
