@@ -80,14 +80,14 @@ test-versions: ## Run the end-to-end tests of what depends on Kubernetes on each
 
 FAULTS ?=
 .PHONY: faults
-faults: dev ## Run the fault campaign, or go on with it, and write docs/reliability.md. FAULTS has flags for it.
+faults: build ## Run the fault campaign, or go on with it, and write docs/reliability.md. FAULTS has flags for it.
 	@echo "==> fault campaign"
 	@go build -o $(OUTPUT)/bin/faults ./test/faults
 	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults $(FAULTS)
 	@$(OUTPUT)/bin/faults report --dir $(OUTPUT)/faults
 
 .PHONY: faults-slice
-faults-slice: dev ## Run a slice of the fault campaign.
+faults-slice: build ## Run a slice of the fault campaign.
 	@echo "==> a slice of the fault campaign"
 	@go build -o $(OUTPUT)/bin/faults ./test/faults
 	@$(OUTPUT)/bin/faults slice --dir $(OUTPUT)/faults

@@ -23,6 +23,7 @@ output="$(mkdir -p "$1" && cd "$1" && pwd)"
 shift
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 cd "${ROOT}"
+git describe --always --dirty --exclude='*' >"${output}/.nsinit.commit" # see hack/dev/controlplane/build.go
 TOOLS="${NSINIT_TOOLS_DIR:-${ROOT}/_output/tools}"
 
 (cd hack/tools && GOBIN="${TOOLS}" go install -trimpath go.etcd.io/gofail)

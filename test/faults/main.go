@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -27,6 +26,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
+	"github.com/nsinit/nsinit/hack/dev/controlplane"
 	"github.com/nsinit/nsinit/test/faults/campaign"
 	"github.com/nsinit/nsinit/test/faults/check"
 	"github.com/nsinit/nsinit/test/faults/cluster"
@@ -119,9 +119,7 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 		}
 		options.Only = expression
 	}
-	if commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
-		options.Commit = strings.TrimSpace(string(commit))
-	}
+	options.Commit = sourceOf(*binDir)
 	planeOptions := cluster.Options{Topology: cluster.Full(), Dir: *plane, BinDir: *binDir}
 	if slice || *small {
 		planeOptions.Topology = cluster.Small()
@@ -134,6 +132,18 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 		return campaign.Slice(ctx, options, sliceOf(fault.All(), options.Only))
 	}
 	return campaign.Run(ctx, options)
+}
+
+// sourceOf returns the commit of the programs in a directory, by default those of "make build".
+func sourceOf(binDir string) string {
+	if binDir == "" {
+		binDir = filepath.Join("_output", "bin")
+	}
+	commit, err := os.ReadFile(filepath.Join(binDir, controlplane.SourceFile)) //nolint:gosec // the user names it
+	if name := strings.TrimSpace(string(commit)); err == nil && name != "" {
+		return name
+	}
+	return "unknown"
 }
 
 // sliceOf returns the faults of the slice: some of each kind, that recover quickly.

@@ -9,6 +9,7 @@ package controlplane
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -63,11 +64,23 @@ func (c *Cluster) build(ctx context.Context, parts ...func(context.Context) erro
 	return nil
 }
 
+// SourceFile is the file beside nsinit's programs that names the commit of their source.
+const SourceFile = ".nsinit.commit"
+
+// recordSource writes SourceFile. A source that is no git repository has no commit.
+func (c *Cluster) recordSource(ctx context.Context) error {
+	commit, err := exec.CommandContext(ctx, "git", "-C", c.Root, "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		commit = nil
+	}
+	return os.WriteFile(filepath.Join(c.BinDir, SourceFile), commit, 0o644) //nolint:gosec // no secret
+}
+
 func (c *Cluster) buildNsinit(ctx context.Context) error {
 	if err := c.shown(ctx, "nsinit", c.Root, filepath.Join(c.Root, "hack", "build.sh"), c.BinDir); err != nil {
 		return err
 	}
-	if err := c.installCompletion(); err != nil {
+	if err := errors.Join(c.installCompletion(), c.recordSource(ctx)); err != nil {
 		return err
 	}
 	// What http-provisioner talks to, in tests and in the demo.

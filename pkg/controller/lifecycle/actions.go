@@ -8,6 +8,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -74,8 +75,11 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 	return c.report(ctx, s)
 }
 
-// createRecord creates the record of a namespace. A refusal is told to the tenant, who
-// sees nothing else of it.
+// errExists means that the record exists: the cache does not show it yet, or it was created meanwhile.
+var errExists = errors.New("the record exists")
+
+// createRecord creates the record of a namespace, or returns errExists. A refusal is told to the
+// tenant, who sees nothing else of it.
 func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespace) error {
 	creating, cancel := context.WithTimeout(ctx, CreateTimeout)
 	defer cancel()
@@ -89,8 +93,10 @@ func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespa
 	case err == nil:
 		c.Metrics.records.Inc()
 		return nil
-	case apierrors.IsAlreadyExists(err), absent.Is(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // an event of the record, or of the namespace, brings the name back
+	case apierrors.IsAlreadyExists(err):
+		return errExists
+	case absent.Is(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // an event of the namespace brings the name back
 	case !isClosed(namespace) || apierrors.IsConflict(err):
 		return fmt.Errorf("cannot create the record: %w", err)
 	}

@@ -227,10 +227,10 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 	return nil
 }
 
-// handle reconciles a name, and counts failures. Conflicts are none.
+// handle reconciles a name, and counts failures. A state that changed meanwhile is none.
 func (c *Controller) handle(ctx context.Context, name string) error {
 	err := c.reconcile(ctx, name)
-	if err != nil && !apierrors.IsConflict(err) {
+	if err != nil && !apierrors.IsConflict(err) && !errors.Is(err, errExists) {
 		c.Metrics.failures.Inc()
 	}
 	c.reportFailing(ctx, name, err)
@@ -267,7 +267,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		// The server reads the namespace live before it creates a record, and refuses
 		// what is there already. A deletion is final, and the write that withdraws Ready
 		// fails if the namespace changed since; the record may not be readable.
-		return inStep(step, c.take(ctx, step, s))
+		if err := c.take(ctx, step, s); !errors.Is(err, errExists) {
+			return inStep(step, err)
+		}
+		// The event of the record may be late, or never come: the watch may be behind. So the live
+		// state counts until the cache has it.
+		c.queue.AddAfter(name, listInterval)
 	}
 	// gofail: var lifecycleBeforeLiveRead struct{}
 	if s, err = c.live(ctx, name); err != nil {

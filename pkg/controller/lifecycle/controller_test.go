@@ -358,7 +358,7 @@ func TestRefusedRecord(t *testing.T) {
 			"Initializing=True RecordNotCreated nsinit cannot tell yet which initializers the namespace needs, and tries again: the configurations cannot be read"},
 		"unavailable, the namespace is open": {namespace(), unavailable, true, ""},
 		"another incarnation":                {namespace(closed), apierrors.NewConflict(v1alpha1.Resource("namespacelifecycles"), "ns", errors.New("another UID")), true, ""},
-		"it is there":                        {namespace(closed), apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), "ns"), false, ""},
+		"it is there":                        {namespace(closed), apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), "ns"), true, ""},
 		"the namespace is going":             {namespace(closed), terminating, false, ""},
 		"the namespace is gone":              {namespace(closed), apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), false, ""},
 	}
@@ -372,6 +372,42 @@ func TestRefusedRecord(t *testing.T) {
 			if diff := cmp.Diff(test.want, f.condition(t, v1alpha1.ConditionInitializing)); diff != "" {
 				t.Errorf("the condition (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// TestRecordNotCached: while the cache does not show a record that exists, its namespace goes on from
+// what is read live, and the controller comes back without an event.
+func TestRecordNotCached(t *testing.T) {
+	tests := map[string]struct {
+		record *v1alpha1.NamespaceLifecycle
+		want   string
+		closed bool
+	}{
+		"an initializer is pending": {aRecord(pending("a")), `Initializing=True InitializersPending waiting for initializer "a" (1 of 1)`, true},
+		"nothing is pending":        {aRecord(), "Initializing=False Initialized", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, namespace(closed), test.record)
+			if err := f.Records.Informer().GetStore().Delete(test.record); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.handle(t.Context(), "ns"); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.condition(t, v1alpha1.ConditionInitializing); !strings.HasPrefix(got, test.want) {
+				t.Errorf("the condition is %q, want %q", got, test.want)
+			}
+			live, err := f.core.CoreV1().Namespaces().Get(t.Context(), "ns", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if isClosed(live) != test.closed {
+				t.Errorf("closed: %t", isClosed(live))
+			}
+			f.Clock.(*testingclock.FakeClock).Step(listInterval)
+			eventually(t, "the controller comes back", func() bool { return f.queue.Len() == 1 })
 		})
 	}
 }

@@ -19,7 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -39,7 +41,7 @@ var errBehind = errors.New("the watch of NamespaceLifecycles is behind")
 
 // listing knows whether the cache of NamespaceLifecycles can be relied on. A server that cannot list
 // them, because it cannot decode one of them, may keep watches open without delivering anything. So
-// the controller lists those that are initializing while any namespace waits.
+// the controller lists those that are not active while any namespace waits.
 type listing struct {
 	synced cache.InformerSynced
 
@@ -50,6 +52,10 @@ type listing struct {
 	failed, succeeded bool
 	// previous is what the last list returned.
 	previous []v1alpha1.NamespaceLifecycle
+
+	// unlisted is what the cache showed before the last list, and the list should have shown but did
+	// not. Only watchListing uses it.
+	unlisted []*v1alpha1.NamespaceLifecycle
 }
 
 // current returns why the cache cannot be relied on, or nil.
@@ -90,8 +96,7 @@ func (c *Controller) watchListing(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if waiting := c.waiting(); len(waiting) > 0 || c.listing.current() != nil {
-			list, err := c.listInitializing(ctx)
-			problem, changed := c.listing.observe(list, err, c.isBehind)
+			changed, problem := c.compareList(ctx, waiting)
 			switch {
 			case changed && problem == nil:
 				logger.Info("NamespaceLifecycles can be listed again")
@@ -100,8 +105,8 @@ func (c *Controller) watchListing(ctx context.Context) {
 				logger.Error(problem, "Cannot list NamespaceLifecycles: the controller reads them one by one")
 			}
 			if problem != nil {
-				for _, name := range waiting {
-					c.queue.Add(name)
+				for _, namespace := range waiting {
+					c.queue.Add(namespace.Name)
 				}
 			}
 		}
@@ -113,15 +118,47 @@ func (c *Controller) watchListing(ctx context.Context) {
 	}
 }
 
-// waiting returns the names of the namespaces that wait for nsinit.
-func (c *Controller) waiting() (names []string) {
+// compareList compares the cache with a list. It returns the problem, and whether there was none before,
+// or is none now.
+func (c *Controller) compareList(ctx context.Context, waiting []*corev1.Namespace) (changed bool, problem error) {
+	cached := c.cachedOf(waiting)
+	list, err := c.listNotActive(ctx)
+	problem, changed = c.listing.observe(list, err, func(previous, list []v1alpha1.NamespaceLifecycle) bool {
+		return c.isBehind(previous, list) || slices.ContainsFunc(c.listing.unlisted, c.isCached)
+	})
+	c.listing.unlisted = nil
+	if err == nil {
+		listed := sets.New[types.UID]()
+		for i := range list {
+			listed.Insert(list[i].UID)
+		}
+		c.listing.unlisted = slices.DeleteFunc(cached, func(record *v1alpha1.NamespaceLifecycle) bool { return listed.Has(record.UID) })
+	}
+	return changed, problem
+}
+
+// waiting returns the namespaces that wait for nsinit.
+func (c *Controller) waiting() []*corev1.Namespace {
 	namespaces, _ := c.namespaces.List(labels.Everything()) // a cache has no error
-	for _, namespace := range namespaces {
-		if isClosed(namespace) || isHeld(namespace) {
-			names = append(names, namespace.Name)
+	return slices.DeleteFunc(namespaces, func(namespace *corev1.Namespace) bool { return !isClosed(namespace) && !isHeld(namespace) })
+}
+
+// cachedOf returns what the cache shows of namespaces that wait, and a list of what is not active shows,
+// too. An active record of a namespace that is held was deleted.
+func (c *Controller) cachedOf(waiting []*corev1.Namespace) (records []*v1alpha1.NamespaceLifecycle) {
+	for _, namespace := range waiting {
+		record, err := c.records.Get(namespace.Name)
+		if err == nil && (record.Status.Phase != v1alpha1.LifecycleActive || isHeld(namespace)) {
+			records = append(records, record)
 		}
 	}
-	return names
+	return records
+}
+
+// isCached says whether the cache still shows a version of a record.
+func (c *Controller) isCached(record *v1alpha1.NamespaceLifecycle) bool {
+	cached, err := c.records.Get(record.Name)
+	return err == nil && cached.UID == record.UID && cached.ResourceVersion == record.ResourceVersion
 }
 
 // isHeld says whether all that keeps a deleted namespace is nsinit's finalizer.
@@ -130,11 +167,11 @@ func isHeld(namespace *corev1.Namespace) bool {
 		!slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
-func (c *Controller) listInitializing(ctx context.Context) ([]v1alpha1.NamespaceLifecycle, error) {
+func (c *Controller) listNotActive(ctx context.Context) ([]v1alpha1.NamespaceLifecycle, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	list, err := c.lifecycles().List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("status.phase", string(v1alpha1.LifecycleInitializing)).String(),
+		FieldSelector: fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.LifecycleActive)).String(),
 	})
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -115,6 +116,51 @@ func TestUnlisted(t *testing.T) {
 				return c.Type == v1alpha1.ConditionInitializing && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, test.says)
 			}) {
 				t.Errorf("it says %v", live.Status.Conditions)
+			}
+		})
+	}
+}
+
+// TestUnlistedRecords: what the cache shows of a namespace that waits, and two lists do not, is from a
+// watch that is behind.
+func TestUnlistedRecords(t *testing.T) {
+	isActive := func(r *v1alpha1.NamespaceLifecycle) { r.Status.Phase = v1alpha1.LifecycleActive }
+	inReleasedNamespace := namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer))
+	tests := map[string]struct {
+		namespace    *corev1.Namespace
+		cached, live *v1alpha1.NamespaceLifecycle
+		behind       bool
+	}{
+		"a record that was removed":           {inReleasedNamespace, aRecord(leaving, held("p.example.com")), nil, true},
+		"a record that was removed unnoticed": {inReleasedNamespace, aRecord(isActive), nil, true},
+		"a record of a lost storage":          {namespace(closed), aRecord(pending("a")), nil, true},
+		"the gate is about to open":           {namespace(closed), aRecord(isActive), nil, false},
+		"the list shows it":                   {namespace(closed), aRecord(pending("a")), aRecord(pending("a")), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, test.namespace, test.live)
+			f.cache(nil, test.cached)
+			f.listing.synced = func() bool { return true }
+			for round := range 3 {
+				_, err := f.compareList(t.Context(), f.waiting())
+				if want := test.behind && round > 0; errors.Is(err, errBehind) != want {
+					t.Errorf("round %d: the problem is %v", round, err)
+				}
+			}
+			if err := f.Records.Informer().GetStore().Delete(test.cached); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.compareList(t.Context(), f.waiting()); err != nil && test.live == nil {
+				t.Errorf("the cache caught up: %v", err)
+			}
+			for _, action := range f.nsinit.Actions() {
+				list, ok := action.(clienttesting.ListAction)
+				for _, phase := range []v1alpha1.LifecyclePhase{v1alpha1.LifecycleInitializing, v1alpha1.LifecycleActive, v1alpha1.LifecycleTerminating} {
+					if want := phase != v1alpha1.LifecycleActive; ok && list.GetListRestrictions().Fields.Matches(fields.Set{"status.phase": string(phase)}) != want {
+						t.Errorf("lists show phase %s: %t", phase, !want)
+					}
+				}
 			}
 		})
 	}

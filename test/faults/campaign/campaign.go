@@ -37,7 +37,7 @@ type Options struct {
 	// component is installed, so that they may then, too.
 	Recreate, StrictNameReuse bool
 	PlanDelay                 time.Duration
-	// Commit is what is tested.
+	// Commit is that of the source of the programs that are tested.
 	Commit string
 	// StopAtViolation ends the campaign with the first round that finds a violation.
 	StopAtViolation bool
@@ -79,8 +79,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.state, err = Load(r.Dir); err != nil {
 		return err
 	}
-	if r.state.Commit == "" {
-		r.state.Commit = r.Commit
+	if !slices.Contains(r.state.Commits, r.Commit) {
+		r.state.Commits = append(r.state.Commits, r.Commit)
 	}
 	defer func() { err = errors.Join(err, r.down(ctx)) }()
 	faults, err := r.faults(ctx)
@@ -203,8 +203,15 @@ func (r *runner) keep(result *Result, round *Round, outcome *Outcome) error {
 	return nil
 }
 
-// progress prints a line for a round, with what is left.
+// progress prints a line for a round, with what is left of a campaign.
 func (r *runner) progress(round *Round, outcome *Outcome, took time.Duration) {
+	line := fmt.Sprintf("round %d, %s: %d injections, %d operations, %d namespaces, recovered in %s, %d violations, %s",
+		round.Number, round.Fault.Name, outcome.Injections, len(outcome.History.Operations), outcome.Namespaces,
+		outcome.Recovery.Round(100*time.Millisecond), len(outcome.Violations), took.Round(time.Second))
+	if _, err := fault.Find(round.Fault.Name); err != nil { // a slice has one round
+		fmt.Println(line)
+		return
+	}
 	injected, wanted := 0, 0
 	var spent time.Duration
 	for _, f := range fault.All() {
@@ -219,9 +226,7 @@ func (r *runner) progress(round *Round, outcome *Outcome, took time.Duration) {
 	if injected > 0 {
 		left = (spent / time.Duration(injected) * time.Duration(wanted-injected)).Round(time.Minute).String()
 	}
-	fmt.Printf("round %d, %s: %d injections, %d operations, %d namespaces, recovered in %s, %d violations, %s; %d of %d injections, about %s left\n",
-		round.Number, round.Fault.Name, outcome.Injections, len(outcome.History.Operations), outcome.Namespaces,
-		outcome.Recovery.Round(100*time.Millisecond), len(outcome.Violations), took.Round(time.Second), injected, wanted, left)
+	fmt.Printf("%s; %d of %d injections, about %s left\n", line, injected, wanted, left)
 }
 
 // conclusion is the error of a campaign that is not clean.

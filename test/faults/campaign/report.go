@@ -44,12 +44,12 @@ func (s *State) Report(w io.Writer) error {
 This page is generated from the results of the fault campaign. [test/faults](../test/faults/README.md) describes the campaign;
 `+"`make faults`"+` runs it and writes this page.
 
-The campaign tested commit %s from %s on. It ran %d rounds in %s. Each round injects one fault several times while tenants,
+The campaign tested %s from %s on. It ran %d rounds in %s. Each round injects one fault several times while tenants,
 initializers and administrators work, heals it, waits until every namespace converges, and checks:
 
 | check | what must hold |
 | --- | --- |
-`, s.Commit, s.Began.UTC().Format("2006-01-02"), total.Rounds, total.Duration.Round(time.Minute)); err != nil {
+`, "commit "+strings.Join(s.Commits, ", then commit "), s.Began.UTC().Format("2006-01-02"), total.Rounds, total.Duration.Round(time.Minute)); err != nil {
 		return err
 	}
 	for _, checker := range check.Checkers() {

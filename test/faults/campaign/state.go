@@ -38,9 +38,9 @@ type Result struct {
 
 // State is what a campaign has reached.
 type State struct {
-	// Commit is what was tested.
-	Commit string    `json:"commit,omitempty"`
-	Began  time.Time `json:"began"`
+	// Commits are those of the source of the programs that were tested.
+	Commits []string  `json:"commits,omitempty"`
+	Began   time.Time `json:"began"`
 	// Rounds counts every round, and seeds the next one.
 	Rounds  int                `json:"rounds"`
 	Results map[string]*Result `json:"results"`
