@@ -74,6 +74,16 @@ func TestCorruptLifecycle(t *testing.T) {
 		c.removeFirst(t, namespace)
 		c.waitReady(t, namespace)
 	}
+	c.waitWatched(t, "one.example.com")
+}
+
+// waitWatched waits until nsinit-controller-manager follows NamespaceLifecycles by its watch again, and so
+// publishes events of their changes. An initializer is registered that does not act.
+func (c *cluster) waitWatched(t *testing.T, initializer string) {
+	t.Helper()
+	namespace := c.createNamespace(t, c.admin).Name
+	c.waitCurrent(t, namespace, initializer)
+	c.waitEvents(t, namespace, "InitializerRunning")
 }
 
 // TestCorruptConfiguration: a configuration cannot be decoded. New namespaces stay closed and name
@@ -132,6 +142,7 @@ func TestStorageChangesIdentity(t *testing.T) {
 		c.dev(t, "kill", "nsinit-apiserver")
 		c.dev(t, "start", "nsinit-apiserver")
 		c.waitServing(t)
+		c.waitWatched(t, "one.example.com")
 	})
 	const id = "00000000-0000-4000-8000-000000000000"
 	published, err := c.core.CoreV1().ConfigMaps("nsinit-system").Get(t.Context(), "nsinit-storage", metav1.GetOptions{})
