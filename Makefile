@@ -65,7 +65,7 @@ e2e: dev ## Run the end-to-end tests, or those that match RUN, on a control plan
 	@rm -rf $(OUTPUT)/e2e
 	@trap 'status=$$?; $(DEV) --dir $(OUTPUT)/e2e down; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	  $(DEV) --dir $(OUTPUT)/e2e up; \
-	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 45m -v -run '$(RUN)' ./test/e2e/...
+	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 75m -v -run '$(RUN)' ./test/e2e/...
 
 # What depends on kube-apiserver: admission, audit, what is asked of it through the aggregation layer, and
 # the installation.
