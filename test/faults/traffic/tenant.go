@@ -133,7 +133,7 @@ func (t *Traffic) use(ctx context.Context, clients []kubernetes.Interface, tenan
 
 // missing says whether a write failed because there is no namespace.
 func missing(err error) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // client-go returns it as it is
+	status, ok := err.(apierrors.APIStatus)
 	return ok && apierrors.IsNotFound(err) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
