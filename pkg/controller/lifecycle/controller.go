@@ -270,9 +270,6 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		if err := c.take(ctx, step, s); !errors.Is(err, errExists) {
 			return inStep(step, err)
 		}
-		// The event of the record may be late, or never come: the watch may be behind. So the live
-		// state counts until the cache has it.
-		c.queue.AddAfter(name, listInterval)
 	}
 	// gofail: var lifecycleBeforeLiveRead struct{}
 	if s, err = c.live(ctx, name); err != nil {
@@ -280,8 +277,9 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	}
 	c.measureTurn(name, &s)
 	if now := next(s); now != step {
-		// The cache is behind; its next event comes back to this name. Should it be
-		// the live state that moved on to a step of its own, take that one.
+		// The cache is behind. What happens before it catches up may never be an event, such as the
+		// removal of a record that the cache never showed.
+		c.queue.AddAfter(name, listInterval)
 		step = now
 	}
 	klog.FromContext(ctx).V(2).Info("Next step", "action", step)

@@ -380,16 +380,18 @@ func TestRefusedRecord(t *testing.T) {
 // what is read live, and the controller comes back without an event.
 func TestRecordNotCached(t *testing.T) {
 	tests := map[string]struct {
-		record *v1alpha1.NamespaceLifecycle
-		want   string
-		closed bool
+		namespace *corev1.Namespace
+		record    *v1alpha1.NamespaceLifecycle
+		want      string
+		closed    bool
 	}{
-		"an initializer is pending": {aRecord(pending("a")), `Initializing=True InitializersPending waiting for initializer "a" (1 of 1)`, true},
-		"nothing is pending":        {aRecord(), "Initializing=False Initialized", false},
+		"an initializer is pending": {namespace(closed), aRecord(pending("a")), `Initializing=True InitializersPending waiting for initializer "a" (1 of 1)`, true},
+		"nothing is pending":        {namespace(closed), aRecord(), "Initializing=False Initialized", false},
+		"the namespace is held":     {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving), "", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, namespace(closed), test.record)
+			f := newFixture(t, test.namespace, test.record)
 			if err := f.Records.Informer().GetStore().Delete(test.record); err != nil {
 				t.Fatal(err)
 			}

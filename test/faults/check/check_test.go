@@ -220,6 +220,27 @@ func TestCheckers(t *testing.T) {
 			s.initialize(lifecycle("f-1", a, plan), created.Revision)
 			s.open("f-1", a)
 		}},
+		"in the order of a lost plan": {tell: func(s *story) {
+			const second = "three" + history.InitializerDomain
+			s.configure("base", second)
+			s.create("f-1", a)
+			s.record(lifecycle("f-1", a, []string{second}, second))
+			s.initializerActs("f-1", a, second, "second")
+			s.mark(history.MarkLost)
+			s.epoch++
+			s.nsinit, s.versions["f-1"], s.versions["base"] = 0, 0, 0
+			s.configure("base", first, second)
+			s.mark(history.MarkReplaced)
+			plan := []string{first, second}
+			again := lifecycle("f-1", a, plan, plan...)
+			again.UID = "again"
+			created := s.record(again)
+			s.initializerActs("f-1", a, first, "first")
+			done := lifecycle("f-1", a, plan)
+			done.UID = "again"
+			s.initialize(done, created.Revision)
+			s.open("f-1", a)
+		}},
 		"I4: a participant did not clean up": {check: "I4", message: "did not clean up", tell: func(s *story) {
 			participates(s)
 			s.terminate("f-1", a, true)

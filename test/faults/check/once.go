@@ -109,12 +109,19 @@ func (v *View) acted(n *Incarnation, results map[string]*result, add func(string
 			add("the gate opened although initializer %q never acted for this UID", []int64{opened}, planned.Name)
 		case found.first > opened:
 			add("the gate opened before initializer %q acted for this UID", []int64{opened, found.first}, planned.Name)
-		case found.first < before:
+		case found.first < before && !v.plannedAgain(n.UID):
 			add("initializer %q acted before the one that the plan has before it", []int64{found.first, before}, planned.Name)
 		default:
-			before = found.first
+			before = max(before, found.first)
 		}
 	}
+}
+
+// plannedAgain says whether a namespace got another plan after the storage was lost. Initializers that acted
+// in the order of the lost one need not have acted in the order of the other.
+func (v *View) plannedAgain(namespace types.UID) bool {
+	lifecycles := v.Lifecycles[namespace]
+	return slices.ContainsFunc(lifecycles, func(versions []history.Event) bool { return versions[0].Epoch != lifecycles[0][0].Epoch })
 }
 
 // cleanedUp judges the removal of a namespace.
