@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,7 +64,10 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alp
 	}
 	core, nsinit := corefake.NewClientset(coreObjects...), nsinitfake.NewClientset(nsinitObjects...)
 	exempt := exemptions.New(core, "nsinit-system", "nsinit-exemptions")
+	read := make(chan struct{})
+	exempt.OnChange(sync.OnceFunc(func() { close(read) }))
 	go func() { _ = exempt.Run(ctx) }()
+	<-read // before the controller is told of changes, which enqueue every name
 	coreFactory := informers.NewSharedInformerFactory(core, 0)
 	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, 0)
 	events := record.NewFakeRecorder(10)
@@ -76,7 +80,6 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alp
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the exemptions are read", func() bool { _, known := exempt.Has(""); return known })
 	f := &fixture{Controller: controller, core: core, nsinit: nsinit, events: events}
 	f.cache = func(n *corev1.Namespace, r *v1alpha1.NamespaceLifecycle) {
 		if n != nil {
