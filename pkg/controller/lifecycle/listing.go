@@ -203,14 +203,14 @@ func (c *Controller) reconcileUnlisted(ctx context.Context, name string, exempt 
 		return nil //nolint:nilerr // the list brings it back
 	}
 	if !concernsLists(problem) {
-		return c.write(ctx, namespace, unreadable(namespace, fmt.Sprintf("nsinit cannot list NamespaceLifecycles, and tries again: %v", problem)))
+		return c.reportUnreadable(ctx, namespace, fmt.Sprintf("nsinit cannot list NamespaceLifecycles, and tries again: %v", problem))
 	}
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s, err := c.live(reading, name)
 	switch {
 	case err != nil:
-		return c.write(ctx, namespace, unreadable(namespace, fmt.Sprintf("nsinit cannot read NamespaceLifecycle %q, and tries again: %v%s", name, err, nextStep)))
+		return c.reportUnreadable(ctx, namespace, fmt.Sprintf("nsinit cannot read NamespaceLifecycle %q, and tries again: %v%s", name, err, nextStep))
 	case exempt && leftAlone(s):
 		return nil
 	}
@@ -234,10 +234,13 @@ func concernsLists(problem error) bool {
 	return apierrors.IsStoreReadError(problem) || apierrors.IsTooManyRequests(problem) || errors.Is(problem, errBehind)
 }
 
-// unreadable returns what a namespace says that waits while its NamespaceLifecycle cannot be read.
-func unreadable(namespace *corev1.Namespace, message string) report {
+// reportUnreadable reports on a namespace that waits while its NamespaceLifecycle cannot be read. It counts
+// as a failure, although the next list brings the name back, not an error.
+func (c *Controller) reportUnreadable(ctx context.Context, namespace *corev1.Namespace, message string) error {
+	c.Metrics.failures.Inc()
+	said := report{reason: v1alpha1.ReasonTerminating, message: message}
 	if isClosed(namespace) {
-		return report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoRecord, message: message}
+		said = report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoRecord, message: message}
 	}
-	return report{reason: v1alpha1.ReasonTerminating, message: message}
+	return c.write(ctx, namespace, said)
 }

@@ -9,15 +9,16 @@ package proxy
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
 
-// A connection holds back up to maxChunks of chunkSize bytes in each direction. A sender of more
-// waits.
+// A connection holds back up to maxChunks of at most chunkSize bytes in each direction. A sender of more
+// waits. There are many, because a busy sender of small messages fills one with each.
 const (
 	chunkSize = 32 << 10
-	maxChunks = 64
+	maxChunks = 16 << 10
 )
 
 // connection is a connection to a link and the one that the link makes for it.
@@ -118,13 +119,13 @@ func (l *Link) pump(ctx context.Context, c *connection, from, to *net.TCPConn) {
 // receive reads until the stream ends.
 func (l *Link) receive(ctx context.Context, from *net.TCPConn, chunks chan<- chunk) {
 	defer close(chunks)
+	buffer := make([]byte, chunkSize)
 	for ended := false; !ended; {
-		buffer := make([]byte, chunkSize)
 		n, err := from.Read(buffer)
 		at := time.Now().Add(l.latency())
 		var received []chunk
 		if n > 0 {
-			received = append(received, chunk{bytes: buffer[:n], at: at})
+			received = append(received, chunk{bytes: slices.Clone(buffer[:n]), at: at})
 		}
 		if ended = err != nil; ended {
 			received = append(received, chunk{at: at})
