@@ -114,7 +114,7 @@ func TestEtcdOutage(t *testing.T) {
 	if refusedAfter == 0 {
 		t.Error("records were not refused")
 	}
-	c.waitCondition(t, last, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "nsinit cannot list NamespaceLifecycles")
+	c.waitCondition(t, last, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "a list may be 5s old")
 	if err := etcd.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -203,14 +203,20 @@ func (c *Controller) reconcileUnlisted(ctx context.Context, name string, exempt 
 		return nil //nolint:nilerr // the list brings it back
 	}
 	if !concernsLists(problem) {
-		return c.reportUnreadable(ctx, namespace, fmt.Sprintf("nsinit cannot list NamespaceLifecycles, and tries again: %v", problem))
+		if _, err := c.records.Get(name); err != nil && isClosed(namespace) {
+			// The server refuses the creation of what it has already, and says why it cannot create it.
+			if err := c.createRecord(ctx, namespace); !errors.Is(err, errExists) {
+				return inStep(createRecord, err)
+			}
+		}
+		return c.reportUnreadable(ctx, namespace, fmt.Errorf("nsinit cannot list NamespaceLifecycles, and tries again: %w", problem))
 	}
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s, err := c.live(reading, name)
 	switch {
 	case err != nil:
-		return c.reportUnreadable(ctx, namespace, fmt.Sprintf("nsinit cannot read NamespaceLifecycle %q, and tries again: %v%s", name, err, nextStep))
+		return c.reportUnreadable(ctx, namespace, fmt.Errorf("nsinit cannot read NamespaceLifecycle %q, and tries again: %w%s", name, err, nextStep))
 	case exempt && leftAlone(s):
 		return nil
 	}
@@ -234,13 +240,12 @@ func concernsLists(problem error) bool {
 	return apierrors.IsStoreReadError(problem) || apierrors.IsTooManyRequests(problem) || errors.Is(problem, errBehind)
 }
 
-// reportUnreadable reports on a namespace that waits while its NamespaceLifecycle cannot be read. It counts
-// as a failure, although the next list brings the name back, not an error.
-func (c *Controller) reportUnreadable(ctx context.Context, namespace *corev1.Namespace, message string) error {
-	c.Metrics.failures.Inc()
-	said := report{reason: v1alpha1.ReasonTerminating, message: message}
+// reportUnreadable reports on a namespace that waits while its NamespaceLifecycle cannot be read, and
+// returns the reason.
+func (c *Controller) reportUnreadable(ctx context.Context, namespace *corev1.Namespace, reason error) error {
+	said := report{reason: v1alpha1.ReasonTerminating, message: reason.Error()}
 	if isClosed(namespace) {
-		said = report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoRecord, message: message}
+		said.initializing, said.reason = corev1.ConditionTrue, v1alpha1.ReasonNoRecord
 	}
-	return c.write(ctx, namespace, said)
+	return errors.Join(reason, c.write(ctx, namespace, said))
 }

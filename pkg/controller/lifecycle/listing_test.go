@@ -85,12 +85,14 @@ func TestUnlisted(t *testing.T) {
 		writes    []string
 		says      string
 	}{
-		"its turn":            {namespace(closed), aRecord(pending("a")), unreadableError(), nil, []string{"update namespaces/status"}, "key /registry/x; an administrator"},
-		"nothing is pending":  {namespace(closed), aRecord(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
-		"its own is corrupt":  {namespace(closed), aRecord(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns"`},
-		"nothing can be read": {namespace(closed), aRecord(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and tries again: storage was lost"},
-		"it is open":          {namespace(), aRecord(), unreadableError(), nil, nil, ""},
-		"it is deleted":       {namespace(ready, deleting), aRecord(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
+		"its turn":                       {namespace(closed), aRecord(pending("a")), unreadableError(), nil, []string{"update namespaces/status"}, "key /registry/x; an administrator"},
+		"nothing is pending":             {namespace(closed), aRecord(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
+		"its own is corrupt":             {namespace(closed), aRecord(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns", and tries again`},
+		"no record, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"update namespaces/status", "create namespacelifecycles"}, "and tries again: no room"},
+		"nothing can be read":            {namespace(closed), aRecord(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and tries again: storage was lost"},
+		"the removal waits":              {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, ""},
+		"it is open":                     {namespace(), aRecord(), unreadableError(), nil, nil, ""},
+		"it is deleted":                  {namespace(ready, deleting), aRecord(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,8 +101,12 @@ func TestUnlisted(t *testing.T) {
 			if test.read != nil {
 				f.nsinit.PrependReactor("get", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.read })
 			}
-			if err := f.reconcile(t.Context(), "ns"); err != nil {
-				t.Fatal(err)
+			f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewServiceUnavailable("no room")
+			})
+			unreadable := strings.Contains(test.says, "tries again") || isHeld(test.namespace)
+			if err := f.reconcile(t.Context(), "ns"); (err != nil) != unreadable {
+				t.Fatalf("its error is %v", err)
 			}
 			if got := f.writes(); !slices.Equal(got, test.writes) {
 				t.Errorf("written: %v", got)
