@@ -94,7 +94,8 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	flags.DurationVar(&options.PlanDelay, "plan-delay", 7*time.Second, "how long after its acknowledgement a configuration may be missing in plans")
 	flags.BoolVar(&options.StopAtViolation, "stop-at-violation", false, "end with the first violation")
 	only := flags.String("only", "", "a regular expression for the names of faults")
-	plane := flags.String("plane", filepath.Join(os.TempDir(), "nsinit-faults"), "the state directory of the control plane, whose path must be short")
+	plane := flags.String("plane", filepath.Join(os.TempDir(), "nsinit-faults"), "the state directory of the control plane, whose path must be short; each further one adds its number")
+	flags.IntVar(&options.Planes, "planes", 1, "how many control planes to use at a time; each takes about one core")
 	binDir := flags.String("bin-dir", "", "programs to use instead of those in _output/bin, such as a build with failpoints")
 	failpoints := flags.Bool("failpoints", false, "the programs in --bin-dir are built with failpoints")
 	small := flags.Bool("small", false, "run one of each program")
@@ -125,8 +126,12 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 		planeOptions.Topology = cluster.Small()
 	}
 	planeOptions.Volume = !slice && os.Geteuid() == 0
-	options.Start = func(ctx context.Context) (campaign.Plane, error) {
-		return topology.Start(ctx, planeOptions, *failpoints)
+	options.Start = func(ctx context.Context, number int) (campaign.Plane, error) {
+		one := planeOptions
+		if number > 0 {
+			one.Dir += fmt.Sprint(number)
+		}
+		return topology.Start(ctx, one, *failpoints)
 	}
 	if slice {
 		return campaign.Slice(ctx, options, sliceOf(fault.All(), options.Only))

@@ -10,11 +10,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/test/faults/check"
 	"github.com/nsinit/nsinit/test/faults/fault"
@@ -26,7 +30,9 @@ type Options struct {
 	Dir string
 	// Start starts a control plane, which the campaign stops. It is called again after a round that
 	// found a violation, or could not be judged.
-	Start func(ctx context.Context) (Plane, error)
+	Start func(ctx context.Context, number int) (Plane, error)
+	// Planes is how many control planes run at a time, at least one.
+	Planes int
 	// Only selects faults by their names.
 	Only *regexp.Regexp
 	// Injections is the number for each fault, PerRound that of a round.
@@ -59,10 +65,21 @@ const maxErrors = 5
 // runner is a campaign that runs.
 type runner struct {
 	Options
-	state *State
-	plane Plane
 	// one runs one round.
 	one func(*Round, context.Context, fault.Topology) (*Outcome, error)
+
+	mu    sync.Mutex
+	state *State
+	// faults are those that remain; taken are the names of those that a lane works on.
+	faults []fault.Fault
+	taken  sets.Set[string]
+}
+
+// lane runs one round after the other on a control plane of its own.
+type lane struct {
+	*runner
+	number int
+	plane  Plane
 }
 
 // Run runs a campaign to its end, or until the context ends. It goes on where a former one in the same
@@ -82,42 +99,78 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if !slices.Contains(r.state.Commits, r.Commit) {
 		r.state.Commits = append(r.state.Commits, r.Commit)
 	}
-	defer func() { err = errors.Join(err, r.down(ctx)) }()
-	faults, err := r.faults(ctx)
-	if err != nil {
+	first := &lane{runner: r}
+	if err := first.up(ctx); err != nil {
 		return err
 	}
-	// One round of each fault after the other: what is reached early is broad.
-	for {
-		left := slices.DeleteFunc(slices.Clone(faults), func(f fault.Fault) bool {
-			result := r.state.Of(f.Name)
-			return result.Injections >= r.Injections || len(result.Errors) >= maxErrors
-		})
-		if len(left) == 0 {
-			return r.conclusion(faults)
+	faults, err := r.selected(first.plane)
+	if err != nil {
+		return errors.Join(err, first.down(ctx))
+	}
+	r.faults, r.taken = slices.Clone(faults), sets.New[string]()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var lanes sync.WaitGroup
+	for number := range max(1, r.Planes) {
+		l := first
+		if number > 0 {
+			l = &lane{runner: r, number: number}
 		}
-		for i := range left {
-			if err := r.round(ctx, &left[i]); err != nil {
-				return err
+		lanes.Go(func() {
+			if err := errors.Join(l.run(ctx), l.down(ctx)); err != nil {
+				cancel(err)
 			}
-			if r.StopAtViolation && len(r.state.Of(left[i].Name).Violations) > 0 {
-				return r.conclusion(faults)
-			}
+		})
+	}
+	lanes.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return r.conclusion(faults)
+}
+
+// next returns a fault that remains and that no other lane works on, or nil. One round of each fault after
+// the other: what is reached early is broad.
+func (r *runner) next() *fault.Fault {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = slices.DeleteFunc(r.faults, func(f fault.Fault) bool {
+		result := r.state.Of(f.Name)
+		return result.Injections >= r.Injections || len(result.Errors) >= maxErrors
+	})
+	if r.StopAtViolation && slices.ContainsFunc(slices.Collect(maps.Values(r.state.Results)), func(r *Result) bool { return len(r.Violations) > 0 }) {
+		return nil
+	}
+	i := slices.IndexFunc(r.faults, func(f fault.Fault) bool { return !r.taken.Has(f.Name) })
+	if i < 0 {
+		return nil
+	}
+	f := r.faults[i]
+	r.taken.Insert(f.Name)
+	r.faults = append(slices.Delete(r.faults, i, i+1), f)
+	return &f
+}
+
+func (l *lane) run(ctx context.Context) error {
+	for {
+		f := l.next()
+		if f == nil {
+			return nil
+		}
+		if err := l.round(ctx, f); err != nil {
+			return err
 		}
 	}
 }
 
-// faults returns the faults that are selected and that the control plane can have.
-func (r *runner) faults(ctx context.Context) ([]fault.Fault, error) {
-	if err := r.up(ctx); err != nil {
-		return nil, err
-	}
+// selected returns the faults that are selected and that the control plane can have.
+func (r *runner) selected(plane Plane) ([]fault.Fault, error) {
 	var all []fault.Fault
 	for _, f := range fault.All() {
 		if r.Only != nil && !r.Only.MatchString(f.Name) {
 			continue
 		}
-		if !f.Can(r.plane) {
+		if !f.Can(plane) {
 			fmt.Printf("left out, this control plane cannot have it: %s\n", f.Name)
 			continue
 		}
@@ -129,64 +182,74 @@ func (r *runner) faults(ctx context.Context) ([]fault.Fault, error) {
 	return all, nil
 }
 
-func (r *runner) up(ctx context.Context) (err error) {
-	if r.plane == nil {
-		r.plane, err = r.Start(ctx)
+func (l *lane) up(ctx context.Context) error {
+	if l.plane != nil {
+		return nil
+	}
+	plane, err := l.Start(ctx, l.number)
+	if err == nil { // what comes with an error is not nil as an interface
+		l.plane = plane
 	}
 	return err
 }
 
-func (r *runner) down(ctx context.Context) error {
-	if r.plane == nil {
+func (l *lane) down(ctx context.Context) error {
+	if l.plane == nil {
 		return nil
 	}
-	plane := r.plane
-	r.plane = nil
+	plane := l.plane
+	l.plane = nil
 	return plane.Down(context.WithoutCancel(ctx))
 }
 
 // round runs one round, and stores what came of it.
-func (r *runner) round(ctx context.Context, f *fault.Fault) error {
-	if err := r.up(ctx); err != nil {
+func (l *lane) round(ctx context.Context, f *fault.Fault) error {
+	if err := l.up(ctx); err != nil {
 		return err
 	}
-	result := r.state.Of(f.Name)
-	r.state.Rounds++
+	l.mu.Lock()
+	result := l.state.Of(f.Name)
+	l.state.Rounds++
 	round := &Round{
-		Fault: f, Injections: min(r.PerRound, r.Injections-result.Injections), Number: r.state.Rounds,
-		Slots: r.Slots, Rate: r.Rate, Recreate: r.Recreate && !f.NameReuse || r.StrictNameReuse, PlanDelay: r.PlanDelay,
+		Fault: f, Injections: min(l.PerRound, l.Injections-result.Injections), Number: l.state.Rounds,
+		Slots: l.Slots, Rate: l.Rate, Recreate: l.Recreate && !f.NameReuse || l.StrictNameReuse, PlanDelay: l.PlanDelay,
 	}
+	l.mu.Unlock()
 	began := time.Now()
-	err := r.plane.Heal(ctx)
+	err := l.plane.Heal(ctx)
 	var outcome *Outcome
 	if err == nil {
-		outcome, err = r.one(round, ctx, r.plane)
+		outcome, err = l.one(round, ctx, l.plane)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // it is made again
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taken.Delete(f.Name)
 	result.Duration += time.Since(began)
 	if err != nil {
 		result.Errors = append(result.Errors, fmt.Sprintf("round %d: %v", round.Number, err))
 		fmt.Printf("round %d, %s: NOT JUDGED: %v\n", round.Number, f.Name, err)
-		logs := filepath.Join(r.Dir, fmt.Sprintf("round-%04d.log", round.Number))
-		return errors.Join(os.WriteFile(logs, []byte(r.plane.Logs(200)), 0o600), r.state.Save(r.Dir), r.down(ctx))
+		return errors.Join(l.keepLogs(round), l.state.Save(l.Dir), l.down(ctx))
 	}
 	result.Rounds++
 	result.Injections += outcome.Injections
 	result.Operations += len(outcome.History.Operations)
 	result.Namespaces += outcome.Namespaces
 	result.Recovery = max(result.Recovery, outcome.Recovery)
-	r.progress(round, outcome, time.Since(began))
+	l.progress(round, outcome, time.Since(began))
 	if len(outcome.Violations) > 0 {
-		if err := r.keep(result, round, outcome); err != nil {
-			return err
-		}
-		if err := r.down(ctx); err != nil {
+		if err := errors.Join(l.keep(result, round, outcome), l.keepLogs(round), l.down(ctx)); err != nil {
 			return err
 		}
 	}
-	return r.state.Save(r.Dir)
+	return l.state.Save(l.Dir)
+}
+
+// keepLogs stores the end of every program's log.
+func (l *lane) keepLogs(round *Round) error {
+	return os.WriteFile(filepath.Join(l.Dir, fmt.Sprintf("round-%04d.log", round.Number)), []byte(l.plane.Logs(2000)), 0o600)
 }
 
 // keep stores the history of a round that found violations.
@@ -204,7 +267,7 @@ func (r *runner) keep(result *Result, round *Round, outcome *Outcome) error {
 }
 
 // progress prints a line for a round, with what is left of a campaign.
-func (r *runner) progress(round *Round, outcome *Outcome, took time.Duration) {
+func (l *lane) progress(round *Round, outcome *Outcome, took time.Duration) {
 	line := fmt.Sprintf("round %d, %s: %d injections, %d operations, %d namespaces, recovered in %s, %d violations, %s",
 		round.Number, round.Fault.Name, outcome.Injections, len(outcome.History.Operations), outcome.Namespaces,
 		outcome.Recovery.Round(100*time.Millisecond), len(outcome.Violations), took.Round(time.Second))
@@ -215,16 +278,16 @@ func (r *runner) progress(round *Round, outcome *Outcome, took time.Duration) {
 	injected, wanted := 0, 0
 	var spent time.Duration
 	for _, f := range fault.All() {
-		if (r.Only == nil || r.Only.MatchString(f.Name)) && (r.plane == nil || f.Can(r.plane)) {
-			result := r.state.Of(f.Name)
-			injected += min(result.Injections, r.Injections)
-			wanted += r.Injections
+		if (l.Only == nil || l.Only.MatchString(f.Name)) && (l.plane == nil || f.Can(l.plane)) {
+			result := l.state.Of(f.Name)
+			injected += min(result.Injections, l.Injections)
+			wanted += l.Injections
 			spent += result.Duration
 		}
 	}
 	left := "?"
 	if injected > 0 {
-		left = (spent / time.Duration(injected) * time.Duration(wanted-injected)).Round(time.Minute).String()
+		left = (spent / time.Duration(injected*max(1, l.Planes)) * time.Duration(wanted-injected)).Round(time.Minute).String()
 	}
 	fmt.Printf("%s; %d of %d injections, about %s left\n", line, injected, wanted, left)
 }
@@ -250,13 +313,14 @@ func Slice(ctx context.Context, options Options, faults []fault.Fault) (err erro
 	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
 		return err
 	}
-	r := &runner{Options: options, state: &State{Began: time.Now(), Results: map[string]*Result{}}, one: (*Round).Run}
-	if err := r.up(ctx); err != nil {
+	r := &runner{Options: options, state: &State{Began: time.Now(), Results: map[string]*Result{}}, one: (*Round).Run, taken: sets.New[string]()}
+	l := &lane{runner: r}
+	if err := l.up(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.down(ctx)) }()
-	mixed := fault.Mixed(faults, r.plane)
-	if err := r.round(ctx, &mixed); err != nil {
+	defer func() { err = errors.Join(err, l.down(ctx)) }()
+	mixed := fault.Mixed(faults, l.plane)
+	if err := l.round(ctx, &mixed); err != nil {
 		return err
 	}
 	return r.conclusion([]fault.Fault{mixed})

@@ -125,7 +125,7 @@ func TestReport(t *testing.T) {
 func newRunner(t *testing.T, p *plane, one func(*Round, context.Context, fault.Topology) (*Outcome, error)) *runner {
 	t.Helper()
 	return &runner{Options: Options{
-		Dir: t.TempDir(), Start: func(context.Context) (Plane, error) { p.starts++; return p, nil },
+		Dir: t.TempDir(), Start: func(context.Context, int) (Plane, error) { p.starts++; return p, nil },
 		Only: regexp.MustCompile("^flapping|^hanging webhook before"), Injections: 10, PerRound: 4,
 	}, one: one}
 }
