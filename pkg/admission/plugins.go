@@ -13,7 +13,6 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 
 	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
-	"github.com/nsinit/nsinit/pkg/admission/plugin/recordlifecycle"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/recordprotection"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/storagespace"
 )
@@ -25,12 +24,12 @@ import (
 // on purpose: their informers want APIs that older clusters do not serve, and a foreign
 // webhook that selects everything could keep records from being written, which would
 // keep namespaces closed. The generic NamespaceLifecycle plugin has nothing to do for
-// resources that are cluster-scoped: NamespaceRecordLifecycle keeps its rules for records.
+// resources that are cluster-scoped. NamespaceInitializers reads the namespace of a record
+// live: a cache that is behind would refuse the record of a namespace whose name was used before.
 func order() []string {
 	return []string{
 		storagespace.PluginName,
 		recordprotection.PluginName,
-		recordlifecycle.PluginName,
 		namespaceinitializers.PluginName,
 	}
 }
@@ -43,8 +42,7 @@ func Options(immortal func() sets.Set[string]) *genericoptions.AdmissionOptions 
 	options.RecommendedPluginOrder = order()
 	options.DefaultOffPlugins = sets.New[string]()
 	storagespace.Register(options.Plugins)
-	recordprotection.Register(options.Plugins)
-	recordlifecycle.Register(options.Plugins, immortal)
+	recordprotection.Register(options.Plugins, immortal)
 	namespaceinitializers.Register(options.Plugins)
 	return options
 }

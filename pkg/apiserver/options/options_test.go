@@ -77,10 +77,10 @@ func TestOneKubeconfig(t *testing.T) {
 // TestAdmissionChain: nsinit's own plugins in their order, and no others.
 func TestAdmissionChain(t *testing.T) {
 	o := New()
-	if got := strings.Join(o.Recommended.Admission.Plugins.Registered(), " "); got != "NamespaceInitializers NamespaceRecordLifecycle NamespaceRecordProtection StorageSpace" {
+	if got := strings.Join(o.Recommended.Admission.Plugins.Registered(), " "); got != "NamespaceInitializers NamespaceRecordProtection StorageSpace" {
 		t.Errorf("registered: %s", got)
 	}
-	if got := strings.Join(o.Recommended.Admission.RecommendedPluginOrder, " "); got != "StorageSpace NamespaceRecordProtection NamespaceRecordLifecycle NamespaceInitializers" {
+	if got := strings.Join(o.Recommended.Admission.RecommendedPluginOrder, " "); got != "StorageSpace NamespaceRecordProtection NamespaceInitializers" {
 		t.Errorf("order: %s", got)
 	}
 }

@@ -96,7 +96,9 @@ func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespa
 	case apierrors.IsAlreadyExists(err):
 		return errExists
 	case absent.Is(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // an event of the namespace brings the name back
+		// An event of the namespace brings the name back, unless the server saw a former one of this name.
+		c.queue.AddAfter(namespace.Name, listInterval)
+		return nil
 	case !isClosed(namespace) || apierrors.IsConflict(err):
 		return fmt.Errorf("cannot create the record: %w", err)
 	}

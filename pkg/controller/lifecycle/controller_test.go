@@ -375,6 +375,10 @@ func TestRefusedRecord(t *testing.T) {
 			if diff := cmp.Diff(test.want, f.condition(t, v1alpha1.ConditionInitializing)); diff != "" {
 				t.Errorf("the condition (-want +got):\n%s", diff)
 			}
+			if !test.wantErr { // what brings the name back otherwise is the error
+				f.Clock.(*testingclock.FakeClock).Step(listInterval)
+				eventually(t, "the controller comes back", func() bool { return f.queue.Len() == 1 })
+			}
 		})
 	}
 }

@@ -114,8 +114,10 @@ const (
 	Volumes Capability = "volumes"
 	// Certificates: see HasCertificates.
 	Certificates Capability = "certificates"
-	// SkewClock: the programs are built with failpoints.
+	// SkewClock: see SkewsClocks. It takes programs that are built with failpoints.
 	SkewClock Capability = "skewed clocks"
+	// Failpoints: see HasFailpoints.
+	Failpoints Capability = "failpoints"
 )
 
 // Can says whether a topology has what the fault needs.
@@ -183,5 +185,5 @@ func Find(name string) (*Fault, error) {
 
 // All returns the table.
 func All() []Fault {
-	return slices.Concat(processFaults(), linkFaults(), storageFaults(), hostFaults(), admissionFaults(), objectFaults())
+	return slices.Concat(processFaults(), linkFaults(), storageFaults(), hostFaults(), failpointFaults(), admissionFaults(), objectFaults())
 }

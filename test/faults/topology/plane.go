@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -97,23 +98,47 @@ const clockFailpoint = "github.com/nsinit/nsinit/pkg/util/systemclock/clockOffse
 
 // SkewClock implements fault.SkewsClocks.
 func (p *Plane) SkewClock(ctx context.Context, program string, offset time.Duration) error {
-	method, value := http.MethodPut, fmt.Sprintf("return(%q)", offset)
 	if offset == 0 {
-		method, value = http.MethodDelete, ""
+		return p.SetFailpoint(ctx, program, clockFailpoint, fault.FailpointOff)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.failpoints[program]+"/"+clockFailpoint, strings.NewReader(value))
+	return p.SetFailpoint(ctx, program, clockFailpoint, fmt.Sprintf("return(%q)", offset))
+}
+
+// Failpoints implements fault.HasFailpoints.
+func (p *Plane) Failpoints(ctx context.Context, program string) ([]string, error) {
+	list, err := p.failpoint(ctx, http.MethodGet, program, "", "")
+	var names []string
+	for line := range strings.Lines(list) {
+		if name, _, ok := strings.Cut(line, "="); ok && name != clockFailpoint {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// SetFailpoint implements fault.HasFailpoints.
+func (p *Plane) SetFailpoint(ctx context.Context, program, failpoint, terms string) error {
+	_, err := p.failpoint(ctx, http.MethodPut, program, failpoint, terms)
+	return err
+}
+
+// failpoint asks a program's server of failpoints, and returns its answer.
+func (p *Plane) failpoint(ctx context.Context, method, program, name, terms string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+p.failpoints[program]+"/"+name, strings.NewReader(terms))
 	if err != nil {
-		return err
+		return "", err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s does not have the failpoint %s: %s", program, clockFailpoint, response.Status)
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s does not take %q at the failpoint %q: %s: %s", program, terms, name, response.Status, body)
 	}
-	return nil
+	return string(body), err
 }
 
 func (p *Plane) connectInitializers() error {
@@ -177,7 +202,7 @@ func (p *Plane) Can(capability fault.Capability) bool {
 	switch capability {
 	case fault.Volumes:
 		return p.options.Volume
-	case fault.SkewClock:
+	case fault.SkewClock, fault.Failpoints:
 		return len(p.failpoints) > 0
 	}
 	return true

@@ -17,15 +17,16 @@ import (
 	"io"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/nsinit/nsinit/pkg/admission/configuration"
 	"github.com/nsinit/nsinit/pkg/admission/initializer"
-	"github.com/nsinit/nsinit/pkg/admission/refusal"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
@@ -152,7 +153,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 			fmt.Errorf("spec.namespaceUID is %q, but the UID of namespace %q is %q", record.Spec.NamespaceUID, record.Name, namespace.UID))
 	}
 	if namespace.DeletionTimestamp != nil {
-		return nil, refusal.Terminating(attributes, record.Name, "metadata.name")
+		return nil, terminating(attributes, record.Name)
 	}
 	if _, initializing := namespace.Labels[v1alpha1.LabelInitializing]; !initializing {
 		return nil, nil
@@ -162,6 +163,20 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 		return nil, unavailable.New(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
 	}
 	return configuration.Plan(configurations), nil
+}
+
+// terminating refuses the record of a namespace that is on its way out, with the cause that clients know
+// from the core API.
+func terminating(attributes admission.Attributes, namespace string) error {
+	err := admission.NewForbidden(attributes, fmt.Errorf("namespace %q is being terminated", namespace))
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
+			Type:    corev1.NamespaceTerminatingCause,
+			Message: fmt.Sprintf("namespace %s is being terminated", namespace),
+			Field:   "metadata.name",
+		})
+	}
+	return err
 }
 
 // unnamed returns why a record cannot be that of a namespace. Validation says the same, but comes

@@ -114,6 +114,18 @@ func TestNoConfigurationsNoRecord(t *testing.T) {
 	}
 }
 
+// TestTerminating: a namespace that is on its way out gets no record, and the refusal has the cause that
+// clients know from the core API.
+func TestTerminating(t *testing.T) {
+	p := newPlugin(&source{})
+	p.SetNamespaceReader(func(context.Context, string) (*corev1.Namespace, error) {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "u", DeletionTimestamp: &metav1.Time{}}}, nil
+	})
+	if err := p.Admit(context.Background(), create(newTestRecord(), ""), nil); !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestUnnamed: a record without the name of a namespace is the client's error, whether or not the
 // server could generate a name, and nothing is read for it.
 func TestUnnamed(t *testing.T) {

@@ -6,7 +6,8 @@ SPDX-License-Identifier: Apache-2.0
 
 // Package recordprotection holds the admission plugin NamespaceRecordProtection. The
 // record of a live namespace must not be deleted: it is the namespace that is deleted,
-// and the record follows.
+// and the record follows. The record of an immortal namespace cannot be deleted at all
+// while it has a plan or participants. Which namespaces are immortal can be configured.
 package recordprotection
 
 import (
@@ -14,8 +15,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/nsinit/nsinit/pkg/admission/initializer"
@@ -27,14 +30,15 @@ import (
 // PluginName is the name of the plugin.
 const PluginName = "NamespaceRecordProtection"
 
-// Register registers the plugin.
-func Register(plugins *admission.Plugins) {
-	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
+// Register registers the plugin, for which these namespaces are immortal.
+func Register(plugins *admission.Plugins, immortal func() sets.Set[string]) {
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(immortal()), nil })
 }
 
 // Plugin refuses the deletion of records of live namespaces.
 type Plugin struct {
 	*admission.Handler
+	immortal   sets.Set[string]
 	checker    *authority.Checker
 	namespaces initializer.NamespaceReader
 }
@@ -46,8 +50,8 @@ var _ interface {
 } = (*Plugin)(nil)
 
 // New returns a plugin that waits for its dependencies.
-func New() *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Delete)}
+func New(immortal sets.Set[string]) *Plugin {
+	return &Plugin{Handler: admission.NewHandler(admission.Delete), immortal: immortal}
 }
 
 // SetAuthority implements WantsAuthority.
@@ -75,6 +79,9 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
 		return nil
 	}
+	if name := attributes.GetName(); p.immortal.Has(name) && hasSomethingToLose(attributes) {
+		return admission.NewForbidden(attributes, fmt.Errorf("namespace %q is immortal, and its record has a plan or participants, so it cannot be deleted", name))
+	}
 	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
 	if !ok || record.DeletionTimestamp != nil {
 		return nil
@@ -94,4 +101,13 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 		return unavailable.New(fmt.Errorf("cannot tell whether namespace %q lives: %w", record.Name, err))
 	}
 	return authority.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("namespace %q lives, and its record with it: delete the namespace instead (%w)", record.Name, denied))
+}
+
+// hasSomethingToLose says whether something would be lost with a record: initializers that have acted or
+// have to act, or participants, which would clean up after a namespace that stays. Of a record that is not
+// known, this is assumed.
+func hasSomethingToLose(attributes admission.Attributes) bool {
+	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
+	return !ok || len(record.Spec.Plan) > 0 ||
+		slices.ContainsFunc(record.Spec.Finalizers, func(f nsinit.FinalizerName) bool { return f != nsinit.FinalizerKubernetes })
 }

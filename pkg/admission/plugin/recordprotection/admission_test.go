@@ -1,0 +1,51 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package recordprotection
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+)
+
+// TestImmortal: the record of an immortal namespace cannot be deleted, even if the namespace is gone,
+// unless it has neither a plan nor participants.
+func TestImmortal(t *testing.T) {
+	p := New(sets.New("default", "kube-system"))
+	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
+		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+	})
+	tests := map[string]struct {
+		name      string
+		record    runtime.Object
+		forbidden bool
+	}{
+		"of another":    {"ns", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{Name: "a.example.com"}}}}, false},
+		"not known":     {"default", nil, true},
+		"nothing":       {"default", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Finalizers: []nsinit.FinalizerName{nsinit.FinalizerKubernetes}}}, false},
+		"released":      {"default", &nsinit.NamespaceLifecycle{}, false},
+		"a plan":        {"kube-system", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{Name: "a.example.com"}}}}, true},
+		"a participant": {"default", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Finalizers: []nsinit.FinalizerName{"a.example.com"}}}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			attributes := admission.NewAttributesRecord(nil, test.record, schema.GroupVersionKind{}, "", test.name,
+				nsinit.Resource("namespacelifecycles").WithVersion("v1alpha1"), "", admission.Delete, nil, false, nil)
+			if err := p.Validate(t.Context(), attributes, nil); apierrors.IsForbidden(err) != test.forbidden || !test.forbidden && err != nil {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
