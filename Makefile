@@ -65,7 +65,7 @@ e2e: dev ## Run the end-to-end tests, or those that match RUN, on a control plan
 	@rm -rf $(OUTPUT)/e2e
 	@trap 'status=$$?; $(DEV) --dir $(OUTPUT)/e2e down; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	  $(DEV) --dir $(OUTPUT)/e2e up; \
-	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 75m -v -run '$(RUN)' ./test/e2e/...
+	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 75m -parallel 1000 -v -run '$(RUN)' ./test/e2e/...
 
 # What depends on kube-apiserver: admission, audit, what is asked of it through the aggregation layer, and
 # the installation.
@@ -80,10 +80,10 @@ test-versions: ## Run the end-to-end tests of what depends on Kubernetes on each
 
 FAULTS ?=
 .PHONY: faults
-faults: build ## Run the fault campaign, or go on with it, and write docs/reliability.md. FAULTS has flags for it.
+faults: build failpoints ## Run the fault campaign, or go on with it, and write docs/reliability.md. FAULTS has flags for it.
 	@echo "==> fault campaign"
 	@go build -o $(OUTPUT)/bin/faults ./test/faults
-	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults $(FAULTS)
+	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults --bin-dir $(OUTPUT)/bin-failpoints --failpoints --planes 2 $(FAULTS)
 	@$(OUTPUT)/bin/faults report --dir $(OUTPUT)/faults
 
 .PHONY: faults-slice

@@ -120,7 +120,7 @@ func TestNamespaceTermination(t *testing.T) {
 	})
 
 	t.Run("custom resources, and finalizers", func(t *testing.T) {
-		if _, err := c.kubectlInput(thingDefinition, "apply", "--server-side"); err != nil {
+		if _, err := c.kubectlInput(thingDefinition(), "apply", "--server-side"); err != nil {
 			t.Fatal(err)
 		}
 		name := create(corev1.NamespaceSpec{})

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,6 +42,30 @@ const patience = 90 * time.Second
 
 var serial atomic.Int64 //nolint:gochecknoglobals // makes names unique
 
+// The tests that use the common control plane run one after the other. So do those that only use one of
+// their own, beside the former.
+var common, separate, lanes = sync.Mutex{}, sync.Mutex{}, sync.Map{} //nolint:gochecknoglobals // locks
+
+// enter makes a test wait for its turn in a lane, unless it has entered one.
+func enter(t *testing.T, lane *sync.Mutex) {
+	t.Helper()
+	test, _, _ := strings.Cut(t.Name(), "/")
+	if _, entered := lanes.LoadOrStore(test, true); entered {
+		return
+	}
+	if test != t.Name() {
+		t.Fatalf("%s has to call connect or another, not its subtest", test)
+	}
+	t.Parallel()
+	lane.Lock()
+	began := time.Now()
+	t.Cleanup(func() {
+		lanes.Delete(test)
+		lane.Unlock()
+		t.Logf("took %s", time.Since(began).Round(time.Second))
+	})
+}
+
 // cluster is the control plane that the tests run on.
 type cluster struct {
 	root, dir string
@@ -52,6 +77,7 @@ type cluster struct {
 // connect returns the running control plane. Without one, the test fails.
 func connect(t *testing.T) *cluster {
 	t.Helper()
+	enter(t, &common)
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +109,7 @@ func (c *cluster) load(t *testing.T) {
 // takes the arguments of dev up.
 func another(t *testing.T, up ...string) *cluster {
 	t.Helper()
+	enter(t, &separate)
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ import (
 // resource and subresource, except what is listed. In an open namespace the gate refuses none of them.
 func TestGate(t *testing.T) {
 	c := connect(t)
-	for _, definition := range []string{thingDefinition, namesakeDefinition} {
+	for _, definition := range []string{thingDefinition(), namesakeDefinition()} {
 		c.applyInput(t, definition)
 	}
 	// One server evaluates the policies, as those built on k8s.io/apiserver do by default, and one does not.

@@ -31,14 +31,20 @@ import (
 // customGroup is in the name of each group of custom resources of these tests.
 const customGroup = "e2e.example.com"
 
-const thingDefinition = `
+// thingDefinition defines custom resources.
+func thingDefinition() string { return definition(customGroup, "Thing") }
+
+// definition defines namespaced custom resources with each subresource that they can have.
+func definition(group, kind string) string {
+	singular := strings.ToLower(kind)
+	return strings.NewReplacer("GROUP", group, "KIND", kind, "SINGULAR", singular).Replace(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: things.e2e.example.com}
+metadata: {name: SINGULARs.GROUP}
 spec:
-  group: e2e.example.com
+  group: GROUP
   scope: Namespaced
-  names: {kind: Thing, plural: things, singular: thing}
+  names: {kind: KIND, plural: SINGULARs, singular: SINGULAR}
   versions:
   - name: v1
     served: true
@@ -47,7 +53,8 @@ spec:
     subresources:
       status: {}
       scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}
-`
+`)
+}
 
 // What the gate lets pass in a closed namespace. docs/security.md has a row for each, under the same name.
 const (

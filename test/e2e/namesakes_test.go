@@ -24,23 +24,7 @@ const gateOfNamesakes = "nsinit-gate-namesakes"
 
 // namesakeDefinition defines custom resources that are named like namespaces, as those of Azure
 // Service Operator are.
-const namesakeDefinition = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: namespaces.namesake.e2e.example.com}
-spec:
-  group: namesake.e2e.example.com
-  scope: Namespaced
-  names: {kind: Namespace, plural: namespaces, singular: namespace}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-    subresources:
-      status: {}
-      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}
-`
+func namesakeDefinition() string { return definition("namesake."+customGroup, "Namespace") }
 
 const (
 	namesakes = "/apis/namesake.e2e.example.com/v1/namespaces/{ns}/namespaces"
@@ -105,7 +89,7 @@ func (c *cluster) createNamesakes(t *testing.T, namespaces ...string) {
 // where a resource is named namespaces, in any group. The gate reads those of the namespace there, too.
 func TestGateNamesakes(t *testing.T) {
 	c := connect(t)
-	c.applyInput(t, namesakeDefinition)
+	c.applyInput(t, namesakeDefinition())
 	open := c.createNamespace(t, c.admin).Name
 	c.waitReady(t, open)
 	closed := c.held(t, c.admin).Name

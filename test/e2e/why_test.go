@@ -146,7 +146,7 @@ func wedges() map[diagnosis.Cause]wedge {
 		},
 		diagnosis.ContentFinalizer: {
 			make: func(t *testing.T, c *cluster, namespace string) {
-				c.applyInput(t, thingDefinition)
+				c.applyInput(t, thingDefinition())
 				c.createThing(t, namespace, "held", `finalizers: [`+holder+`], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: 00000000-0000-0000-0000-000000000000}], `)
 			},
 			says:  []string{"things.e2e.example.com/held has the finalizer", holder, `put there by "kubectl"`},
@@ -296,7 +296,7 @@ func TestWhyStuck(t *testing.T) {
 // has it. What is left of it is found, and the advice leads to its end.
 func TestWhyOrphans(t *testing.T) {
 	c := connect(t)
-	c.applyInput(t, thingDefinition)
+	c.applyInput(t, thingDefinition())
 	namespace := c.createNamespace(t, c.admin).Name
 	c.waitReady(t, namespace)
 	c.createThing(t, namespace, "held", `finalizers: [`+holder+`], `)
