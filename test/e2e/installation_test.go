@@ -278,7 +278,7 @@ func (i *installation) delivered(t *testing.T) {
 	i.applyKindsOf(t, ".", "github.com/prometheus-operator/prometheus-operator@v0.85.0", "example/prometheus-operator-crd")
 	workloads := 0
 	for _, name := range []string{"embedded", "ha", "embedded-cert-manager", "ha-cert-manager"} {
-		dir := i.overlay(t, name, "", "../../components/service-monitor")
+		dir := i.overlay(t, name, "", "../../components/service-monitor", "../../components/strict-name-reuse")
 		manifests, err := i.kubectl("kustomize", dir)
 		if err != nil {
 			t.Fatal(err)
