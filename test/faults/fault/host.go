@@ -60,8 +60,11 @@ func pauseLeader(ctx context.Context, e *Env) (healer, error) {
 		return lease.Spec.RenewTime.String(), nil
 	}
 	for _, program := range replicas(e, nsinitCM) {
-		if err := e.Pause(ctx, program); err != nil {
-			return nil, err
+		if e.Pause(ctx, program) != nil { // it lost the lease the last time, and its restart is delayed
+			if err := errors.Join(e.Kill(ctx, program), e.Run(ctx, program)); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		resume := func(ctx context.Context) error { return e.Resume(ctx, program) }
 		before, err := renewed()
