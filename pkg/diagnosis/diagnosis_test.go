@@ -72,7 +72,7 @@ func closed(n *corev1.Namespace) {
 func open(n *corev1.Namespace) { n.Labels = nil }
 
 func lifecycleHeld(n *corev1.Namespace) {
-	n.Spec.Finalizers = []corev1.FinalizerName{v1alpha1.NamespaceFinalizer}
+	n.Spec.Finalizers, n.Finalizers = nil, []string{v1alpha1.NamespaceFinalizer}
 }
 
 func object(kind, name string, changes ...func(*metav1.ObjectMeta)) *metav1.PartialObjectMetadata {
@@ -259,7 +259,7 @@ func TestDiagnose(t *testing.T) {
 
 		"nsinit is down":         {world{namespace: terminating(closed), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionFalse)}}, []string{"Stuck NsinitUnavailable"}, []string{"nsinit itself is in the way"}},
 		"nsinit is gone, closed": {world{namespace: terminating(closed)}, []string{"Stuck NsinitUninstalled"}, []string{"the namespace is closed"}},
-		"nsinit is gone, held":   {world{namespace: terminating(lifecycleHeld)}, []string{"Stuck NsinitUninstalled"}, []string{"nsinit.dev/lifecycle in spec.finalizers"}},
+		"nsinit is gone, held":   {world{namespace: terminating(lifecycleHeld)}, []string{"Stuck NsinitUninstalled"}, []string{"nsinit.dev/lifecycle in metadata.finalizers"}},
 		"nsinit refuses": {world{namespace: terminating(closed), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)},
 			refuses: refuseOnly("get", "namespacelifecycles", apierrors.NewServiceUnavailable("the storage was lost"))}, []string{"Stuck NsinitRefuses"}, []string{"the storage was lost"}},
 		"an initializer": {world{namespace: terminating(closed), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}, records: []runtime.Object{record()}},

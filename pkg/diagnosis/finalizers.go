@@ -34,6 +34,11 @@ func releaseCommand(namespace, finalizer string) string {
 		namespace, finalizer, namespace)
 }
 
+// dropCommand takes one finalizer off the namespace's metadata, and no other.
+func dropCommand(namespace, finalizer string) string {
+	return fmt.Sprintf(`kubectl get namespace %s --output json | jq '.metadata.finalizers -= ["%s"]' | kubectl replace -f -`, namespace, finalizer)
+}
+
 // examineFinalizers looks at the finalizers of the namespace itself.
 func (e *examination) examineFinalizers() {
 	spec, meta := e.namespace.Spec.Finalizers, e.namespace.Finalizers
@@ -42,7 +47,7 @@ func (e *examination) examineFinalizers() {
 	}
 	for _, finalizer := range spec {
 		switch finalizer {
-		case corev1.FinalizerKubernetes, v1alpha1.NamespaceFinalizer:
+		case corev1.FinalizerKubernetes:
 			continue
 		case v1alpha1.NameReuseFinalizer:
 			e.foundHeld()
@@ -57,6 +62,9 @@ func (e *examination) examineFinalizers() {
 			}})
 	}
 	for _, finalizer := range meta {
+		if finalizer == v1alpha1.NamespaceFinalizer {
+			continue // examineRecord reports who it waits for
+		}
 		message := fmt.Sprintf("metadata.finalizers of the namespace has %q: whoever put it there has not cleaned up yet", finalizer)
 		if manager := finalizerManager(e.namespace.ManagedFields, finalizer); manager != "" {
 			message += fmt.Sprintf(" (put there by %q)", manager)
@@ -66,7 +74,7 @@ func (e *examination) examineFinalizers() {
 				{Description: "see what the namespace says of it", Command: fmt.Sprintf("kubectl get namespace %s --output yaml --show-managed-fields", e.Namespace)},
 				{Description: "start or mend the controller that removes it"},
 				{Description: "if there is no such controller any more, take off this one name",
-					Command: fmt.Sprintf(`kubectl get namespace %s --output json | jq '.metadata.finalizers -= ["%s"]' | kubectl replace -f -`, e.Namespace, finalizer),
+					Command: dropCommand(e.Namespace, finalizer),
 					Risk:    "what the controller was to clean up stays behind, perhaps outside the cluster"},
 			}})
 	}

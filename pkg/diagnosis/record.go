@@ -25,7 +25,7 @@ import (
 
 // examineRecord looks at nsinit's record of the namespace.
 func (e *examination) examineRecord(ctx context.Context) {
-	held := e.namespace != nil && slices.Contains(e.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)
+	held := e.namespace != nil && slices.Contains(e.namespace.Finalizers, v1alpha1.NamespaceFinalizer)
 	waits := e.Phase == Initializing || held
 	if e.nsinit == down {
 		return // found already, and it explains everything
@@ -127,11 +127,11 @@ func (e *examination) foundUninstalled(held bool) {
 			Command: fmt.Sprintf("kubectl label namespace %s %s-", e.Namespace, v1alpha1.LabelInitializing),
 			Risk:    "what its initializers were to bring is not there"})
 	} else {
-		finding.Message = fmt.Sprintf("the namespace waits for nsinit (%s in spec.finalizers), which is not registered in this cluster", v1alpha1.NamespaceFinalizer)
+		finding.Message = fmt.Sprintf("the namespace waits for nsinit (%s in metadata.finalizers), which is not registered in this cluster", v1alpha1.NamespaceFinalizer)
 	}
 	if held {
 		finding.Remedies = append(finding.Remedies, Remedy{Description: "if it was uninstalled, take nsinit's finalizer off, so that the namespace can go",
-			Command: releaseCommand(e.Namespace, v1alpha1.NamespaceFinalizer),
+			Command: dropCommand(e.Namespace, v1alpha1.NamespaceFinalizer),
 			Risk:    "participants that had to clean up after the namespace are not asked any more"})
 	}
 	e.found(finding)
@@ -142,7 +142,7 @@ func (e *examination) foundNoRecord() {
 		Remedies: []Remedy{{Description: "see what nsinit-controller-manager logs",
 			Command: fmt.Sprintf("kubectl --namespace %s logs deployment/%s --tail=50", installation.Namespace, installation.ControllerManager)}}}
 	if e.Phase == Terminating {
-		finding.Message = fmt.Sprintf("every participant has cleaned up, and nsinit-controller-manager is to take %s out of spec.finalizers", v1alpha1.NamespaceFinalizer)
+		finding.Message = fmt.Sprintf("every participant has cleaned up, and nsinit-controller-manager is to take %s out of metadata.finalizers", v1alpha1.NamespaceFinalizer)
 	} else {
 		finding.Message = "nsinit has not made its record of the namespace yet"
 		if condition := e.condition(v1alpha1.ConditionInitializing); condition != nil {

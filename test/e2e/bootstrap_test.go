@@ -46,9 +46,9 @@ spec:
 // There is no node, so the test runs the program of the pod, with the token of its service
 // account, once the pod is there.
 func TestInitializerInItsOwnNamespace(t *testing.T) {
+	c := connect(t)
 	for _, order := range []string{"the configuration first", "the configuration last"} {
 		t.Run(order, func(t *testing.T) {
-			c := connect(t)
 			name := uniqueName("own") + ".example.com"
 			if order == "the configuration first" {
 				c.configure(t, named(name)...)

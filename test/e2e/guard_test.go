@@ -297,26 +297,39 @@ func TestGuardFinalizer(t *testing.T) {
 	t.Cleanup(func() { c.releaseParticipant(t, name, "hold.example.com") })
 	t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	c.waitCurrent(t, name, "hold.example.com")
-	finalize := func(client typedcorev1.NamespaceInterface, finalizers ...corev1.FinalizerName) error {
+	type write func(typedcorev1.NamespaceInterface, *corev1.Namespace, metav1.UpdateOptions) (*corev1.Namespace, error)
+	change := func(client typedcorev1.NamespaceInterface, write write, change func(*corev1.Namespace)) error {
 		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			namespace, err := client.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			namespace.Spec.Finalizers = finalizers
-			_, err = client.Finalize(t.Context(), namespace, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			change(namespace)
+			_, err = write(client, namespace, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		})
 	}
-	for what, finalizers := range map[string][]corev1.FinalizerName{"all": nil, "nsinit's": {corev1.FinalizerKubernetes}} {
-		if err := refusedBy(guard, finalize(client, finalizers...), v1alpha1.NamespaceFinalizer); err != nil {
-			t.Errorf("removing %s: %v", what, err)
+	writes := map[string]write{
+		"namespaces": func(client typedcorev1.NamespaceInterface, n *corev1.Namespace, options metav1.UpdateOptions) (*corev1.Namespace, error) {
+			return client.Update(t.Context(), n, options)
+		},
+		"namespaces/status": func(client typedcorev1.NamespaceInterface, n *corev1.Namespace, options metav1.UpdateOptions) (*corev1.Namespace, error) {
+			return client.UpdateStatus(t.Context(), n, options)
+		},
+		"namespaces/finalize": func(client typedcorev1.NamespaceInterface, n *corev1.Namespace, options metav1.UpdateOptions) (*corev1.Namespace, error) {
+			return client.Finalize(t.Context(), n, options)
+		},
+	}
+	for resource, write := range writes {
+		drop := func(n *corev1.Namespace) { n.Finalizers = nil }
+		if err := refusedBy(guard, change(client, write, drop), v1alpha1.NamespaceFinalizer); err != nil {
+			t.Errorf("a write to %s: %v", resource, err)
 		}
-		if err := finalize(c.core.CoreV1().Namespaces(), finalizers...); err != nil {
-			t.Errorf("removing %s: a holder of the verb open was refused: %v", what, err)
+		if err := change(c.core.CoreV1().Namespaces(), write, drop); err != nil {
+			t.Errorf("a write to %s: a holder of the verb open was refused: %v", resource, err)
 		}
 	}
-	if err := finalize(client, v1alpha1.NamespaceFinalizer); err != nil {
+	if err := change(client, writes["namespaces/finalize"], func(n *corev1.Namespace) { n.Spec.Finalizers = nil }); err != nil {
 		t.Errorf("removing the finalizer of Kubernetes, as its namespace controller does: %v", err)
 	}
 }

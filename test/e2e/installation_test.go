@@ -536,8 +536,8 @@ func (i *installation) uninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, namespace := range all.Items {
-		if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; closed || slices.Contains(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) {
-			t.Errorf("namespace %s has the labels %v and the finalizers %v", namespace.Name, namespace.Labels, namespace.Spec.Finalizers)
+		if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; closed || slices.Contains(namespace.Finalizers, v1alpha1.NamespaceFinalizer) {
+			t.Errorf("namespace %s has the labels %v and the finalizers %v", namespace.Name, namespace.Labels, namespace.Finalizers)
 		}
 	}
 	eventually(t, "nothing of nsinit is left in the API", func(ctx context.Context) error {

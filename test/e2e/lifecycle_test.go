@@ -218,7 +218,7 @@ func TestParticipant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(live.Spec.Finalizers); got != "[kubernetes nsinit.dev/lifecycle]" {
+	if got := fmt.Sprint(live.Spec.Finalizers, live.Finalizers); got != "[kubernetes] [nsinit.dev/lifecycle]" {
 		t.Errorf("before the participant's turn the namespace's finalizers are %s", got)
 	}
 	if err := c.core.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}); err != nil {

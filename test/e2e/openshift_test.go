@@ -146,7 +146,7 @@ func (c *cluster) originAsParticipant(t *testing.T) example {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if namespace, err := c.core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); err != nil || fmt.Sprint(namespace.Spec.Finalizers) != "[nsinit.dev/lifecycle]" {
+			if namespace, err := c.core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); err != nil || fmt.Sprint(namespace.Spec.Finalizers, namespace.Finalizers) != "[] [nsinit.dev/lifecycle]" {
 				t.Errorf("the namespace has not waited: %v %v", namespace.Spec.Finalizers, err)
 			}
 			record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == origin })

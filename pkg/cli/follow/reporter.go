@@ -110,14 +110,17 @@ func (r *Reporter) SeenLeaving(sight Sight) {
 		return
 	}
 	r.line.Show("the namespace was deleted %s ago, and waits for %v", r.clock.Since(sight.Namespace.DeletionTimestamp.Time).Round(time.Second),
-		append(finalizers(sight), sight.Namespace.Finalizers...))
+		finalizers(sight))
 }
 
 // finalizers returns who a namespace waits for, nsinit's participants by their names.
 func finalizers(sight Sight) []string {
 	var names []string
 	for _, finalizer := range sight.Namespace.Spec.Finalizers {
-		if string(finalizer) == v1alpha1.NamespaceFinalizer && sight.Record != nil {
+		names = append(names, string(finalizer))
+	}
+	for _, finalizer := range sight.Namespace.Finalizers {
+		if finalizer == v1alpha1.NamespaceFinalizer && sight.Record != nil {
 			for _, participant := range sight.Record.Spec.Finalizers {
 				if participant != v1alpha1.FinalizerKubernetes {
 					names = append(names, string(participant))
@@ -125,7 +128,7 @@ func finalizers(sight Sight) []string {
 			}
 			continue
 		}
-		names = append(names, string(finalizer))
+		names = append(names, finalizer)
 	}
 	return names
 }

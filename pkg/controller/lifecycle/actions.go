@@ -46,13 +46,13 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 		return absent.Ignore(err)
 	case releaseNamespace:
 		namespace := s.namespace.DeepCopy()
-		namespace.Spec.Finalizers = slices.DeleteFunc(namespace.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == v1alpha1.NamespaceFinalizer })
+		namespace.Finalizers = slices.DeleteFunc(namespace.Finalizers, func(f string) bool { return f == v1alpha1.NamespaceFinalizer })
 		// gofail: var lifecycleBeforeReleaseNamespace struct{}
 		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 		return absent.Ignore(err)
 	case restoreFinalizer:
 		namespace := s.namespace.DeepCopy()
-		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 		// gofail: var lifecycleBeforeRestoreFinalizer struct{}
 		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 		return absent.Ignore(err)
@@ -125,24 +125,19 @@ func (c *Controller) secureNamespace(ctx context.Context, s state) error {
 	return nil
 }
 
-// addFinalizer puts nsinit's finalizer on a namespace that has participants. If an administrator
-// emptied the finalizers, it also puts "kubernetes" back: otherwise the removal of nsinit's finalizer
-// would remove the namespace and leave its content in storage.
+// addFinalizer puts nsinit's finalizer on a namespace that has participants.
 func (c *Controller) addFinalizer(ctx context.Context, s state) error {
-	if !hasParticipants(s.record) || slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) {
+	if !hasParticipants(s.record) || isSecured(s.namespace) {
 		return nil
 	}
 	namespace := s.namespace.DeepCopy()
-	if len(namespace.Spec.Finalizers) == 0 {
-		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
-	}
-	namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)
+	namespace.Finalizers = append(namespace.Finalizers, v1alpha1.NamespaceFinalizer)
 	// gofail: var lifecycleBeforeSecureNamespace struct{}
 	secured, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot put finalizer %q on the namespace: %w", v1alpha1.NamespaceFinalizer, err)
-	case !slices.Contains(secured.Spec.Finalizers, v1alpha1.NamespaceFinalizer):
+	case !isSecured(secured):
 		return fmt.Errorf("finalizer %q was put on the namespace, but the API server did not keep it: is a policy or a webhook in the way?", v1alpha1.NamespaceFinalizer)
 	}
 	return nil

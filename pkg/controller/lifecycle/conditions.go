@@ -81,7 +81,7 @@ func describeTerminating(s state) *report {
 	}
 	said := &report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted"}
 	if s.record != nil && s.namespace.UID == s.record.Spec.NamespaceUID && holders(s.record) != "" &&
-		slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) &&
+		isSecured(s.namespace) &&
 		!slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		said.message = "the content of the namespace is gone, these participants have not cleaned up: " + holders(s.record)
 		return said

@@ -296,7 +296,7 @@ func (c *Controller) measureTurn(name string, s *state) {
 // record, or was reported as ready, before it was exempt has to be brought to its end.
 func leftAlone(s state) bool {
 	return s.record == nil && (s.namespace == nil || !isClosed(s.namespace) &&
-		(s.namespace.DeletionTimestamp == nil || !slices.Contains(s.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer)) &&
+		(s.namespace.DeletionTimestamp == nil || !isSecured(s.namespace)) &&
 		(!mayWithdrawReady(s.namespace) || !reportedReady(s.namespace)))
 }
 

@@ -140,13 +140,13 @@ func TestReconcileWrites(t *testing.T) {
 			[]string{"create namespaces/finalize", "update namespacelifecycles/initialize"}},
 		"secures a namespace whose finalizers were emptied": {namespace(closed, withFinalizers()), aRecord(pending(v1alpha1.InitializerLifecycle), participant),
 			[]string{"create namespaces/finalize", "update namespacelifecycles/initialize"}},
-		"does not secure it twice": {namespace(closed, withFinalizers("kubernetes", v1alpha1.NamespaceFinalizer)),
+		"does not secure it twice": {namespace(closed, secured),
 			aRecord(pending(v1alpha1.InitializerLifecycle), participant), []string{"update namespacelifecycles/initialize"}},
 		"reports a failure, then deletes the namespace": {namespace(closed), aRecord(pending("a.example.com"), failed),
 			[]string{"update namespaces/status", "delete namespaces uid=new"}},
 		"deletes a former record by its UID": {namespace(closed), aRecord(former), []string{"delete namespacelifecycles uid=record"}},
 		"says who holds a former record":     {namespace(closed), aRecord(former, leaving, held("p.example.com")), []string{"update namespaces/status"}},
-		"says who holds a terminating namespace": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")),
+		"says who holds a terminating namespace": {namespace(deleting, emptied), aRecord(leaving, held("p.example.com")),
 			[]string{"update namespaces/status"}},
 		"withdraws Ready in one write":           {namespace(ready, deleting), aRecord(leaving), []string{"update namespaces/status"}},
 		"withdraws Ready without a record":       {namespace(ready, deleting), nil, []string{"update namespaces/status"}},
@@ -163,7 +163,7 @@ func TestReconcileWrites(t *testing.T) {
 			r.Status.Conditions[0].Message = `user "alice" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["a.example.com"]`
 		}), []string{"update namespacelifecycles/initialize"}},
 		"releases a record":                 {namespace(deleting, withFinalizers()), aRecord(leaving), []string{"update namespacelifecycles/finalize"}},
-		"releases a namespace":              {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil, []string{"create namespaces/finalize"}},
+		"releases a namespace":              {namespace(deleting, emptied), nil, []string{"create namespaces/finalize"}},
 		"restores emptied finalizers":       {namespace(deleting, withFinalizers()), nil, []string{"create namespaces/finalize"}},
 		"does nothing to an open namespace": {namespace(func(n *corev1.Namespace) { said := opened(aRecord()); said.apply(n, time.Now()) }), aRecord(), nil},
 	}
@@ -394,7 +394,7 @@ func TestRecordNotCached(t *testing.T) {
 	}{
 		"an initializer is pending": {namespace(closed), aRecord(pending("a")), `Initializing=True InitializersPending waiting for initializer "a" (1 of 1)`, true},
 		"nothing is pending":        {namespace(closed), aRecord(), "Initializing=False Initialized", false},
-		"the namespace is held":     {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving), "", false},
+		"the namespace is held":     {namespace(deleting, emptied), aRecord(leaving), "", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -538,7 +538,7 @@ func TestServersThatKeepNothing(t *testing.T) {
 // TestApiGoneIsNotRecordGone: while the aggregated API is not registered, everything is
 // answered with 404, and no namespace may be released because of that.
 func TestApiGoneIsNotRecordGone(t *testing.T) {
-	f := newFixture(t, namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil)
+	f := newFixture(t, namespace(deleting, emptied), nil)
 	f.nsinit.PrependReactor("get", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewGenericServerResponse(404, "get", v1alpha1.Resource("namespacelifecycles"), "ns", "404 page not found", 0, true)
 	})
@@ -566,7 +566,7 @@ func TestExemptedLater(t *testing.T) {
 // TestExemptedWithParticipants: nsinit's finalizer leaves a namespace that became exempt
 // after it was put there, or it could never be deleted.
 func TestExemptedWithParticipants(t *testing.T) {
-	late := namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer))
+	late := namespace(deleting, emptied)
 	late.Name = "exempt"
 	f := newFixture(t, late, nil)
 	if err := f.reconcile(context.Background(), "exempt"); err != nil {

@@ -163,7 +163,7 @@ func (c *Controller) isCached(record *v1alpha1.NamespaceLifecycle) bool {
 
 // isHeld says whether all that keeps a deleted namespace is nsinit's finalizer.
 func isHeld(namespace *corev1.Namespace) bool {
-	return namespace.DeletionTimestamp != nil && slices.Contains(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) &&
+	return namespace.DeletionTimestamp != nil && isSecured(namespace) &&
 		!slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 

@@ -90,7 +90,7 @@ func TestUnlisted(t *testing.T) {
 		"its own is corrupt":             {namespace(closed), aRecord(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns", and tries again`},
 		"no record, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"update namespaces/status", "create namespacelifecycles"}, "and tries again: no room"},
 		"nothing can be read":            {namespace(closed), aRecord(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and tries again: storage was lost"},
-		"the removal waits":              {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, ""},
+		"the removal waits":              {namespace(deleting, emptied), aRecord(leaving), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, ""},
 		"it is open":                     {namespace(), aRecord(), unreadableError(), nil, nil, ""},
 		"it is deleted":                  {namespace(ready, deleting), aRecord(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
 	}
@@ -131,7 +131,7 @@ func TestUnlisted(t *testing.T) {
 // watch that is behind.
 func TestUnlistedRecords(t *testing.T) {
 	isActive := func(r *v1alpha1.NamespaceLifecycle) { r.Status.Phase = v1alpha1.LifecycleActive }
-	inReleasedNamespace := namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer))
+	inReleasedNamespace := namespace(deleting, emptied)
 	tests := map[string]struct {
 		namespace    *corev1.Namespace
 		cached, live *v1alpha1.NamespaceLifecycle

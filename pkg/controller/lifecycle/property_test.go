@@ -147,6 +147,12 @@ func (m *model) clean() map[string]step {
 				return m.namespace != nil && m.namespace.DeletionTimestamp != nil && slices.Contains(m.namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 			},
 			func() {
+				// It goes on when its report fails. Each later time, the report succeeds.
+				if m.emptied[m.namespace.UID] || rapid.Bool().Draw(m.t, "the report succeeds") {
+					m.change(func(n *corev1.Namespace) {
+						nscondition.Set(&n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse})
+					})
+				}
 				m.emptied[m.namespace.UID] = true
 				m.release(corev1.FinalizerKubernetes)
 			},

@@ -43,10 +43,9 @@ const (
 	releaseRecord action = "ReleaseRecord"
 	// releaseNamespace: the record has left, so nsinit's finalizer leaves the namespace.
 	releaseNamespace action = "ReleaseNamespace"
-	// restoreFinalizer: somebody emptied the finalizers of the namespace before it was
-	// deleted. Nobody empties such a namespace, and a second DELETE would leave what is
-	// in it in storage, where nobody sees it. With "kubernetes" back, it is emptied and
-	// goes.
+	// restoreFinalizer: an administrator emptied spec.finalizers of the namespace before its
+	// content was deleted. Kubernetes does not empty such a namespace, and its removal would
+	// leave the content in storage. With "kubernetes" back, it is emptied and removed.
 	restoreFinalizer action = "RestoreFinalizer"
 	// secureNamespace: it is the built-in initializer's turn.
 	secureNamespace action = "SecureNamespace"
@@ -119,9 +118,11 @@ func next(s state) action {
 // never had one. It gets none.
 func nextWithoutRecord(namespace *corev1.Namespace) action {
 	switch {
-	case slices.Contains(namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer):
+	case slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
+		return nothing
+	case isSecured(namespace) && isEmptied(namespace):
 		return releaseNamespace
-	case !hasFinalizers(namespace):
+	case isSecured(namespace), !hasFinalizers(namespace):
 		return restoreFinalizer
 	}
 	return nothing
@@ -143,6 +144,8 @@ func nextOfTerminating(s state) action {
 		return deleteRecord
 	case slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return nothing
+	case isSecured(s.namespace) && !isEmptied(s.namespace):
+		return restoreFinalizer
 	}
 	return leave(s.record)
 }
@@ -196,6 +199,19 @@ func isClosed(namespace *corev1.Namespace) bool {
 func mayWithdrawReady(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && !isRemovedByWrite(namespace) &&
 		nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionReady) != nil
+}
+
+// isSecured says whether nsinit's finalizer holds a namespace, or will once it is deleted.
+func isSecured(namespace *corev1.Namespace) bool {
+	return slices.Contains(namespace.Finalizers, v1alpha1.NamespaceFinalizer)
+}
+
+// isEmptied says whether the namespace controller has deleted the content of a namespace that is being
+// deleted. It reports so before it removes "kubernetes" from spec.finalizers.
+func isEmptied(namespace *corev1.Namespace) bool {
+	return slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+		return c.Type == corev1.NamespaceContentRemaining && c.Status == corev1.ConditionFalse
+	})
 }
 
 // isRemovedByWrite says whether kube-apiserver removes a namespace at the next write to it, whatever

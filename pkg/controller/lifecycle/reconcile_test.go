@@ -36,6 +36,16 @@ func deleting(n *corev1.Namespace) {
 	n.DeletionTimestamp = &now
 }
 
+// secured: nsinit's finalizer holds the namespace once it is deleted.
+func secured(n *corev1.Namespace) { n.Finalizers = []string{v1alpha1.NamespaceFinalizer} }
+
+// emptied: nsinit's finalizer holds the namespace, whose content is gone.
+func emptied(n *corev1.Namespace) {
+	secured(n)
+	n.Spec.Finalizers = nil
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse})
+}
+
 func withFinalizers(finalizers ...corev1.FinalizerName) namespaceOption {
 	return func(n *corev1.Namespace) { n.Spec.Finalizers = finalizers }
 }
@@ -148,20 +158,22 @@ func TestNext(t *testing.T) {
 		"a leaving record that a participant holds":                           {nil, aRecord(leaving, held("p.example.com")), nothing},
 		"a participant is left and so is kubernetes":                          {nil, aRecord(leaving, held("p.example.com", "kubernetes")), releaseRecord},
 
-		"the namespace is deleted":                     {namespace(deleting), aRecord(), deleteRecord},
-		"it is deleted while it initializes":           {namespace(closed, deleting), aRecord(pending("a.example.com")), deleteRecord},
-		"it is deleted after a failure":                {namespace(closed, deleting), aRecord(pending("a.example.com"), failed), deleteRecord},
-		"its content is still there":                   {namespace(deleting), aRecord(leaving), nothing},
-		"its content is gone":                          {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving), releaseRecord},
-		"its content is gone, a participant is left":   {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")), nothing},
-		"the record has left":                          {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), nil, releaseNamespace},
-		"the record has left, others hold it":          {namespace(deleting, withFinalizers("openshift.com/origin")), nil, nothing},
-		"nobody holds it, its finalizers were emptied": {namespace(deleting, withFinalizers()), nil, restoreFinalizer},
-		"it is deleted without a record":               {namespace(closed, deleting), nil, nothing},
+		"the namespace is deleted":                         {namespace(deleting), aRecord(), deleteRecord},
+		"it is deleted while it initializes":               {namespace(closed, deleting), aRecord(pending("a.example.com")), deleteRecord},
+		"it is deleted after a failure":                    {namespace(closed, deleting), aRecord(pending("a.example.com"), failed), deleteRecord},
+		"its content is still there":                       {namespace(deleting), aRecord(leaving), nothing},
+		"its content is gone":                              {namespace(deleting, emptied), aRecord(leaving), releaseRecord},
+		"its finalizers were emptied, but not its content": {namespace(deleting, secured, withFinalizers()), aRecord(leaving), restoreFinalizer},
+		"the same, and the record has left":                {namespace(deleting, secured, withFinalizers()), nil, restoreFinalizer},
+		"its content is gone, a participant is left":       {namespace(deleting, emptied), aRecord(leaving, held("p.example.com")), nothing},
+		"the record has left":                              {namespace(deleting, emptied), nil, releaseNamespace},
+		"the record has left, others hold it":              {namespace(deleting, withFinalizers("openshift.com/origin")), nil, nothing},
+		"nobody holds it, its finalizers were emptied":     {namespace(deleting, withFinalizers()), nil, restoreFinalizer},
+		"it is deleted without a record":                   {namespace(closed, deleting), nil, nothing},
 
 		"it is deleted while it waits for a former record": {namespace(closed, deleting), aRecord(former, leaving, held("p.example.com")), nothing},
-		"it is deleted while a former record is leaving":   {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(former, leaving), releaseRecord},
-		"its own record has left, a former one is held":    {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(former, leaving, held("p.example.com")), releaseNamespace},
+		"it is deleted while a former record is leaving":   {namespace(deleting, emptied), aRecord(former, leaving), releaseRecord},
+		"its own record has left, a former one is held":    {namespace(deleting, emptied), aRecord(former, leaving, held("p.example.com")), releaseNamespace},
 		"nobody holds it, a former record is held":         {namespace(deleting, withFinalizers()), aRecord(former, leaving, held("p.example.com")), restoreFinalizer},
 		"others' metadata finalizers hold it": {namespace(deleting, withFinalizers(), func(n *corev1.Namespace) {
 			n.Finalizers = []string{"example.com/other"}
@@ -244,11 +256,11 @@ func TestDescribe(t *testing.T) {
 		"it waited, and is deleted":              {namespace(deleting, closed, says(waiting)), aRecord(leaving), reportOn(v1alpha1.ReasonTerminating, "the namespace is being deleted")},
 		"it failed, and is deleted":              {namespace(deleting, closed, says(failure)), aRecord(leaving), nil},
 		"its finalizers were emptied":            {namespace(deleting, ready, withFinalizers()), nil, nil},
-		"it is deleted, Kubernetes cleans up":    {namespace(deleting, withFinalizers("kubernetes", v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")), nil},
+		"it is deleted, Kubernetes cleans up":    {namespace(deleting, secured), aRecord(leaving, held("p.example.com")), nil},
 		"it is deleted, others hold it":          {namespace(deleting, withFinalizers("example.com/other")), aRecord(leaving, held("p.example.com")), nil},
-		"it is deleted, a former record is held": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(former, leaving, held("p.example.com")), nil},
-		"it is deleted, nobody has to clean up":  {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving), nil},
-		"it is deleted, a participant cleans up": {namespace(deleting, withFinalizers(v1alpha1.NamespaceFinalizer)), aRecord(leaving, held("p.example.com")),
+		"it is deleted, a former record is held": {namespace(deleting, emptied), aRecord(former, leaving, held("p.example.com")), nil},
+		"it is deleted, nobody has to clean up":  {namespace(deleting, emptied), aRecord(leaving), nil},
+		"it is deleted, a participant cleans up": {namespace(deleting, emptied), aRecord(leaving, held("p.example.com")),
 			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is gone, these participants have not cleaned up: "p.example.com"`}},
 	}
 	for name, test := range tests {

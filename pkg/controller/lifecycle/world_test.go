@@ -235,7 +235,7 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 	}
 	updated := w.namespace.DeepCopy()
 	if subresource == "finalize" {
-		updated.Spec.Finalizers = sent.Spec.Finalizers
+		updated.Finalizers, updated.Spec.Finalizers = sent.Finalizers, sent.Spec.Finalizers
 		w.checkFinalizers(updated)
 	} else {
 		updated.Labels, updated.Status = sent.Labels, sent.Status
@@ -262,13 +262,15 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 // checkFinalizers: the controller removes its own finalizer, after the record was removed, and no other.
 func (w *world) checkFinalizers(updated *corev1.Namespace) {
 	for _, name := range w.namespace.Spec.Finalizers {
-		switch {
-		case slices.Contains(updated.Spec.Finalizers, name):
-		case name != v1alpha1.NamespaceFinalizer:
+		if !slices.Contains(updated.Spec.Finalizers, name) {
 			w.t.Fatalf("the controller removed %q from the finalizers of the namespace", name)
-		case w.current():
-			w.t.Fatalf("the namespace was released while its record exists: %+v", w.record)
 		}
+	}
+	if isSecured(w.namespace) && !isSecured(updated) && w.current() {
+		w.t.Fatalf("the namespace was released while its record exists: %+v", w.record)
+	}
+	if !isSecured(w.namespace) && isSecured(updated) && w.namespace.DeletionTimestamp != nil {
+		w.t.Fatal("the API server takes no new finalizer of a namespace that is being deleted")
 	}
 }
 
@@ -377,7 +379,7 @@ func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
 	fails := failure(sent) != nil && failure(w.record) == nil
 	first := current(w.record)
 	planned := plannedCurrent(w.record)
-	secured := !hasParticipants(w.record) || !w.current() || slices.Contains(w.namespace.Spec.Finalizers, v1alpha1.NamespaceFinalizer) || w.forced[w.namespace.UID]
+	secured := !hasParticipants(w.record) || !w.current() || isSecured(w.namespace) || w.forced[w.namespace.UID]
 	switch {
 	case failure(w.record) != nil:
 		w.t.Fatal("the controller went on with an initialization that has failed")
@@ -452,6 +454,9 @@ func (w *world) checkRelease(sent *v1alpha1.NamespaceLifecycle) {
 	}
 	if w.current() && w.namespace.DeletionTimestamp != nil && !w.forced[w.record.UID] && slices.Contains(w.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		w.t.Fatal("the record was released while its namespace had content")
+	}
+	if w.current() && isSecured(w.namespace) && w.namespace.DeletionTimestamp != nil && !w.forced[w.record.UID] && !w.emptied[w.namespace.UID] {
+		w.t.Fatal("the record was released before the content of its namespace was deleted")
 	}
 }
 

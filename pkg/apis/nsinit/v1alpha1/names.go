@@ -27,8 +27,10 @@ const (
 	AnnotationOpenedBy = "nsinit.dev/opened-by"
 
 	// NamespaceFinalizer is the finalizer that the lifecycle controller puts
-	// into the core Namespace's spec.finalizers while a participant has to
-	// clean up before the namespace may disappear.
+	// into the core Namespace's metadata.finalizers while a participant has to
+	// clean up before the namespace may be removed. In spec.finalizers, it would
+	// make kube-controller-manager empty the namespace again and again, and the
+	// last time could reach the next namespace of the same name.
 	NamespaceFinalizer = "nsinit.dev/lifecycle"
 	// NameReuseFinalizer is the finalizer that the component strict-name-reuse
 	// puts into spec.finalizers of a namespace when it is deleted. It holds the
