@@ -28,7 +28,7 @@ import (
 type auditEvent struct {
 	Verb      string
 	User      struct{ Username string }
-	ObjectRef struct{ Resource, Subresource, Name string }
+	ObjectRef struct{ Resource, Subresource, Namespace, Name string }
 
 	ResponseStatus struct{ Code int }
 	Annotations    map[string]string

@@ -106,6 +106,45 @@ func TestDeleteWhileInitializing(t *testing.T) {
 	}
 }
 
+// TestEmptiedOnce: kube-controller-manager does not empty a namespace again that waits for a participant.
+// Otherwise, what it does when the participant lets go can reach the next namespace of the same name.
+func TestEmptiedOnce(t *testing.T) {
+	c := connect(t)
+	c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held := c.participated(t)
+	c.deleteNamespace(t, held)
+	eventually(t, "its content is gone", func(ctx context.Context) error {
+		namespace, err := c.core.CoreV1().Namespaces().Get(ctx, held, metav1.GetOptions{})
+		if err == nil && len(namespace.Spec.Finalizers) > 0 {
+			err = fmt.Errorf("spec.finalizers are %v", namespace.Spec.Finalizers)
+		}
+		return err
+	})
+	_, from := c.auditSince(t, 0)
+	// Each change of a namespace that is being deleted brings it back to the namespace controller five
+	// seconds later, before another that is deleted now.
+	if _, err := c.kubectl("annotate", "namespace", held, "e2e=changed"); err != nil {
+		t.Fatal(err)
+	}
+	other := c.createNamespace(t, c.admin).Name
+	c.waitCurrent(t, other, participant)
+	c.deleteNamespace(t, other)
+	c.releaseParticipant(t, other, participant)
+	c.waitNoNamespace(t, other)
+	events, _ := c.auditSince(t, from)
+	emptied := map[string]bool{}
+	for _, event := range events {
+		if event.Verb == "deletecollection" {
+			emptied[event.ObjectRef.Namespace] = true
+		}
+	}
+	if !emptied[other] || emptied[held] {
+		t.Errorf("the namespaces that were emptied: %v", emptied)
+	}
+	c.releaseParticipant(t, held, participant)
+	c.waitNoNamespace(t, held)
+}
+
 func (c *cluster) waitTerminating(t *testing.T, namespace string) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
 	var record *v1alpha1.NamespaceLifecycle
