@@ -34,7 +34,7 @@ import (
 // each before its tenant's first write.
 func TestBothStories(t *testing.T) {
 	const tenants, each = 10, 50
-	c := connect(t)
+	c := another(t)
 	ctx := t.Context()
 	s := c.startLogStore(t, 0)
 	c.populatedAsInExample(t)

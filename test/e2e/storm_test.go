@@ -41,7 +41,7 @@ func TestDeletionStorm(t *testing.T) {
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not a secret
-	c := connect(t)
+	c := another(t)
 	c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
 	c.actAs(t, participant)
 	cleaned := c.cleanUpAs(t, participant)

@@ -344,18 +344,23 @@ func TestWhyNobodyEmpties(t *testing.T) {
 // to it that the namespace goes, and that nothing of it stays behind.
 func TestEmptiedFinalizers(t *testing.T) {
 	c := connect(t)
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, namespace)
-	if err := writeConfigMap(t.Context(), c.core, namespace); err != nil {
-		t.Fatal(err)
-	}
-	c.setFinalizers(t, namespace)
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c.waitNoNamespace(t, namespace)
-	if list, err := c.core.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
-		t.Errorf("left behind: %v %v", list.Items, err)
+	plain := c.createNamespace(t, c.admin).Name
+	c.waitReady(t, plain)
+	c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held := c.participated(t)
+	for _, namespace := range []string{plain, held} {
+		if err := writeConfigMap(t.Context(), c.core, namespace); err != nil {
+			t.Fatal(err)
+		}
+		c.setFinalizers(t, namespace)
+		c.deleteNamespace(t, namespace)
+		if namespace == held {
+			c.releaseParticipant(t, held, participant)
+		}
+		c.waitNoNamespace(t, namespace)
+		if list, err := c.core.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+			t.Errorf("left behind in %s: %v %v", namespace, list.Items, err)
+		}
 	}
 }
 
@@ -412,7 +417,9 @@ func TestWhyInitializing(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(c.waitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Waiting, "--patience=10m"), `participant "one.example.com"`, "the quota server is slow")
-	c.setFinalizers(t, namespace)
+	if _, err := c.kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
+		t.Fatal(err)
+	}
 	c.waitNoNamespace(t, namespace)
 	says(c.waitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Stuck, "--patience=1s"), "the namespace is gone", `participant "one.example.com"`)
 	if _, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
