@@ -209,6 +209,16 @@ func TestCheckers(t *testing.T) {
 			s.opens("f-1", a)
 			s.initializerActs("f-1", a, first, "another")
 		}},
+		"I4: a result is lost": {check: "I4", message: "a result of initializer", tell: func(s *story) {
+			s.opens("f-1", a)
+			s.resultGoes(first)
+		}},
+		"results are deleted with their namespace": {tell: func(s *story) {
+			s.opens("f-1", a)
+			s.terminate("f-1", a, true)
+			s.resultGoes(first)
+			s.remove("f-1", a)
+		}},
 		"I4: out of order": {check: "I4", message: "acted before the one", tell: func(s *story) {
 			const second = "three" + history.InitializerDomain
 			plan := []string{first, second}

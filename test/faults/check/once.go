@@ -38,6 +38,10 @@ func Once(v *View) []Violation {
 				add("initializer %q left %d results for one namespace: %s", []int64{found.first}, initializer, len(found.objects), strings.Join(sortedKeys(found.objects), ", "))
 			}
 		}
+		for _, missing := range v.missing(n) {
+			add("a result of initializer %q was deleted from a namespace that is not being deleted: %s", []int64{missing.Revision},
+				missing.Object.Annotations[history.AnnotationInitializer], missing.Key)
+		}
 		if len(n.Openings) > 0 {
 			v.acted(n, results[n.UID], add)
 		}
@@ -76,6 +80,21 @@ func (v *View) results() map[types.UID]map[string]*result {
 		}
 	}
 	return all
+}
+
+// missing returns the deletions of results of initializers while the namespace lives. No client of the traffic
+// deletes one.
+func (v *View) missing(n *Incarnation) []history.Event {
+	var lost []history.Event
+	for _, key := range sortedKeys(v.Objects) {
+		for _, change := range v.Objects[key] {
+			if change.Deleted && change.Object.Annotations[history.AnnotationInitializer] != "" && change.Object.Namespace == n.Name &&
+				v.At(n.Name, change.Revision) == n && !n.deletingAt(change.Revision) {
+				lost = append(lost, change)
+			}
+		}
+	}
+	return lost
 }
 
 // complete returns the last version of the lifecycle by which a namespace was opened, or nil.

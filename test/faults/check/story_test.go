@@ -9,6 +9,7 @@ package check
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -135,6 +136,16 @@ func (s *story) removeObject(namespace, name string, uid types.UID) {
 	s.event(history.Kube, history.Event{Key: "/registry/configmaps/" + namespace + "/" + name, Deleted: true, Object: &history.Object{
 		Kind: "ConfigMap", Namespace: namespace, Name: name, UID: uid,
 	}})
+}
+
+// resultGoes deletes what an initializer stored last.
+func (s *story) resultGoes(initializer string) {
+	for _, event := range slices.Backward(s.Events) {
+		if event.Object != nil && event.Object.Annotations[history.AnnotationInitializer] == initializer {
+			s.event(history.Kube, history.Event{Key: event.Key, Deleted: true, Object: event.Object})
+			return
+		}
+	}
 }
 
 func (s *story) tenantWrites(namespace, name string) {

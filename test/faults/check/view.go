@@ -136,6 +136,17 @@ func (n *Incarnation) Opened() int64 {
 	return n.Openings[0].Revision
 }
 
+// deletingAt says whether the namespace is being deleted at a revision.
+func (n *Incarnation) deletingAt(revision int64) bool {
+	deleting := false
+	for _, version := range n.Versions {
+		if version.Revision <= revision {
+			deleting = version.Object.Deleting
+		}
+	}
+	return deleting
+}
+
 // Last returns the last version.
 func (n *Incarnation) Last() history.Event { return n.Versions[len(n.Versions)-1] }
 
