@@ -75,7 +75,7 @@ func Checkers() []Checker {
 		{"I1", "No tenant write is stored in a namespace before the revision that opened its gate.", Early},
 		{"I2", "After faults end, every namespace becomes Active or is removed within a bound, and each closed one states the reason.", Converged},
 		{"I3", "Every acknowledged write to the API of nsinit is stored.", Durable},
-		{"I4", "Each gate opens once per UID, after each planned initializer has acted, with one result.", Once},
+		{"I4", "Each gate opens once per UID, after each planned initializer has acted, with one result, which stays until the namespace is deleted.", Once},
 		{"I5", "While the storage of nsinit is lost, no gate opens.", Lost},
 		{"Plan", "The plan of a namespace is the merge of the configurations at one revision that is not too old.", Plans},
 		{"Linearizable", "Acknowledged writes and reads of lifecycles and configurations are linearizable, and each change is one that the API allows.", Linearizable},
