@@ -71,7 +71,7 @@ func processFaults() []Fault {
 	for _, kind := range []string{kubeEtcd, apiserver, kubeCM, nsinitEtcd, nsinitAPI, nsinitCM, population} {
 		all = append(all,
 			Fault{Name: "kill -9 " + kind, Programs: []string{kind}, Hold: 300 * time.Millisecond, Rest: time.Second, Inject: down(oneOf(kind))},
-			Fault{Name: "SIGSTOP " + kind, Programs: []string{kind}, Hold: time.Second, Rest: 300 * time.Millisecond, Inject: pause(oneOf(kind))},
+			Fault{Name: "SIGSTOP " + kind, Programs: []string{kind}, Hold: time.Second, Rest: 300 * time.Millisecond, NameReuse: kind == apiserver, Inject: pause(oneOf(kind))},
 		)
 	}
 	return append(all,
@@ -163,7 +163,8 @@ func linkFaults() []Fault {
 			{"cut", Link.Cut},
 		} {
 			all = append(all, Fault{Name: kind + " " + how.name, Links: []*regexp.Regexp{links}, Hold: time.Second, Rest: 300 * time.Millisecond,
-				Inject: func(_ context.Context, e *Env) (healer, error) { return e.change(links, how.do) }})
+				NameReuse: links.MatchString("kube-apiserver-0/etcd"),
+				Inject:    func(_ context.Context, e *Env) (healer, error) { return e.change(links, how.do) }})
 		}
 	}
 	for _, what := range []string{"namespaces", "policies", "configmaps"} {
