@@ -21,7 +21,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
       ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./vendor-hooks/policy-population ./vendor-hooks/http-provisioner
 
 FROM scratch
-# For http-provisioner, where the Secret of a server names no authority.
+# For http-provisioner, where the Secret of a server names no CA.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/ /
 USER 65532:65532

@@ -25,15 +25,15 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/initializer"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
 	"github.com/nsinit/nsinit/pkg/storagespace"
+	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
 )
 
 const header = `# Metrics
@@ -123,7 +123,7 @@ func main() {
 
 func run() error {
 	server, manager, sdk := newRegistry(), newRegistry(), newRegistry()
-	poller := configuration.NewPoller(nil, nil, clock.RealClock{})
+	poller := plan.NewPoller(nil, nil, clock.RealClock{})
 	_, err := initializer.New(initializer.Options{
 		Name: "any.example.com", Initialize: func(context.Context, *corev1.Namespace) error { return nil },
 		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: sdk,

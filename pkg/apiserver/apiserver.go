@@ -22,13 +22,13 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/configuration"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
+	"github.com/nsinit/nsinit/pkg/admission/plan"
+	"github.com/nsinit/nsinit/pkg/authorization"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
 	"github.com/nsinit/nsinit/pkg/storagespace"
+	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
 )
 
 // Config is everything that a server is built from.
@@ -59,7 +59,7 @@ type ExtraConfig struct {
 	// refused. Whoever runs the server has to end it when Identity says Exchanged.
 	Identity *storageidentity.Identity
 	// Configurations knows which configurations are in force.
-	Configurations *configuration.Poller
+	Configurations *plan.Poller
 	// EarlyWrites counts writes that came too early.
 	EarlyWrites *earlywrite.Metrics
 	// Core is a client of the core API.
@@ -120,7 +120,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	provider := rest.StorageProvider{
 		Scheme:   c.extra.Scheme,
 		Codecs:   c.extra.Codecs,
-		Checker:  authority.New(c.generic.Authorization.Authorizer),
+		Checker:  authorization.New(c.generic.Authorization.Authorizer),
 		Features: c.extra.Features,
 		Records: lifecyclestorage.Options{
 			Clock:           c.extra.Clock,

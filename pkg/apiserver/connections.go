@@ -16,7 +16,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/unavailable"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // The aggregation layer keeps one connection for all its requests, so what a server does in
@@ -24,10 +24,10 @@ import (
 // namespace of the cluster goes away.
 
 // errProxyUnknown is why a server that has just started cannot tell who is calling.
-var errProxyUnknown = errors.New("nsinit-apiserver has just started and does not know yet which authority signs the certificate of the aggregation layer")
+var errProxyUnknown = errors.New("nsinit-apiserver has just started and does not know yet which CA signs the certificate of the aggregation layer")
 
 // proxyKnown returns whether a server can tell requests of the aggregation layer from those of
-// others. It listens before it has read the authority that signs their certificate.
+// others. It listens before it has read the CA that signs their certificate.
 func proxyKnown(generic *genericapiserver.Config) func() error {
 	return func() error {
 		headers := generic.Authentication.RequestHeaderConfig
@@ -40,12 +40,12 @@ func proxyKnown(generic *genericapiserver.Config) func() error {
 
 // withKnownProxy answers 503 for as long as nobody could be authenticated, where the answer
 // would be 403, which clients take for final. The connection is given up: what it was
-// encrypted with was chosen without that authority.
+// encrypted with was chosen without that CA.
 func withKnownProxy(handler http.Handler, known func() error, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if err := known(); err != nil && !isHealthCheck(request) {
 			w.Header().Set("Connection", "close")
-			responsewriters.ErrorNegotiated(unavailable.New(err), codecs, v1alpha1.SchemeGroupVersion, w, request)
+			responsewriters.ErrorNegotiated(utilapierrors.NewUnavailable(err), codecs, v1alpha1.SchemeGroupVersion, w, request)
 			return
 		}
 		handler.ServeHTTP(w, request)

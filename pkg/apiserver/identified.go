@@ -17,7 +17,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/unavailable"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // trust knows whether the storage may be trusted.
@@ -45,7 +45,7 @@ func withIdentifiedStorage(handler http.Handler, storage trust, codecs runtime.N
 		switch {
 		case !info.IsResourceRequest || info.APIGroup != nsinit.GroupName:
 		case reason != nil && (info.Resource == "namespacelifecycles" || info.Verb == "list" || info.Verb == "watch"):
-			responsewriters.ErrorNegotiated(unavailable.New(reason), codecs, v1alpha1.SchemeGroupVersion, w, request)
+			responsewriters.ErrorNegotiated(utilapierrors.NewUnavailable(reason), codecs, v1alpha1.SchemeGroupVersion, w, request)
 			return
 		case info.Verb == "watch":
 			ctx, cancel := context.WithCancel(request.Context())

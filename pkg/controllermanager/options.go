@@ -70,10 +70,10 @@ func NewOptions() *Options {
 		Workers:        8,
 		StalledAfter:   5 * time.Minute,
 		Certificates: Certificates{Options: certificates.Options{
-			Namespace: installation.Namespace, AuthoritySecret: "nsinit-authority", ServingSecret: installation.ServingSecret,
+			Namespace: installation.Namespace, CASecret: "nsinit-ca", ServingSecret: installation.ServingSecret,
 			Names:       installation.ServingNames(),
 			APIServices: []string{v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.GroupName},
-			Authority:   365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
+			CA:   365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
 		}},
 		LeaderElection: LeaderElection{Enabled: true, Election: leader.NewElection(installation.Namespace, name)},
 	}
@@ -101,10 +101,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Empty namespaces that are being deleted, and let them go. For control planes without kube-controller-manager, which does that where it runs. "+
 			"It takes the rights in artifacts/deploy/namespace-termination.yaml.")
 	flags.BoolVar(&o.Certificates.Enabled, certificates.Name, o.Certificates.Enabled,
-		"Make and renew the certificates of nsinit's programs: an authority in the Secret "+o.Certificates.AuthoritySecret+", the serving certificate in the Secret "+
+		"Make and renew the certificates of nsinit's programs: a CA in the Secret "+o.Certificates.CASecret+", the serving certificate in the Secret "+
 			o.Certificates.ServingSecret+", and the caBundle of the APIService. It takes the rights in artifacts/deploy/base/certificates.yaml.")
-	flags.DurationVar(&o.Certificates.Authority, "certificates-authority-validity", o.Certificates.Authority,
-		"How long an authority is valid. It is renewed with a third of that left.")
+	flags.DurationVar(&o.Certificates.CA, "certificates-ca-validity", o.Certificates.CA,
+		"How long a CA is valid. It is renewed with a third of that left.")
 	flags.DurationVar(&o.Certificates.Serving, "certificates-serving-validity", o.Certificates.Serving,
 		"How long a serving certificate is valid. It is renewed with a third of that left.")
 	flags.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
@@ -147,8 +147,8 @@ func (o *Options) Validate() error {
 	if o.StalledAfter < 0 {
 		errs = append(errs, fmt.Errorf("--stalled-after=%s: give a positive duration, or 0 to report nothing", o.StalledAfter))
 	}
-	if c := o.Certificates; c.Enabled && (c.Serving <= 0 || c.Authority <= c.Serving) {
-		errs = append(errs, fmt.Errorf("--certificates-serving-validity=%s must be positive, and --certificates-authority-validity=%s longer", c.Serving, c.Authority))
+	if c := o.Certificates; c.Enabled && (c.Serving <= 0 || c.CA <= c.Serving) {
+		errs = append(errs, fmt.Errorf("--certificates-serving-validity=%s must be positive, and --certificates-ca-validity=%s longer", c.Serving, c.CA))
 	}
 	le := o.LeaderElection
 	if le.Enabled && (le.RetryPeriod <= 0 || le.RenewDeadline <= le.RetryPeriod || le.LeaseDuration <= le.RenewDeadline) {

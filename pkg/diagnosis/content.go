@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
-	"github.com/nsinit/nsinit/pkg/util/nscontent"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 const (
@@ -57,7 +57,7 @@ func (e *examination) examineContent(ctx context.Context) {
 		e.found(Finding{Cause: DiscoveryFailed, State: Stuck, Message: fmt.Sprintf("the resources of the cluster could not be discovered: %v", err),
 			Remedies: []Remedy{{Description: "see what kube-apiserver answers", Command: "kubectl get --raw /apis"}}})
 	}
-	resources, err := nscontent.Resources(lists)
+	resources, err := utilnamespaces.Resources(lists)
 	if err != nil {
 		e.found(Finding{Cause: DiscoveryFailed, State: Stuck, Message: fmt.Sprintf("a server names a group or version that cannot be parsed: %v", err),
 			Remedies: []Remedy{{Description: "see who serves it", Command: "kubectl get apiservices"}}})
@@ -88,7 +88,7 @@ func (e *examination) scan(ctx context.Context, resources []schema.GroupVersionR
 	for i, resource := range resources {
 		group.Go(func() error {
 			all[i].resource = resource
-			all[i].err = nscontent.Each(ctx, e.Metadata.Resource(resource).Namespace(e.Namespace), func(object *metav1.PartialObjectMetadata) {
+			all[i].err = utilnamespaces.EachObject(ctx, e.Metadata.Resource(resource).Namespace(e.Namespace), func(object *metav1.PartialObjectMetadata) {
 				all[i].objects = append(all[i].objects, object)
 			})
 			mu.Lock()

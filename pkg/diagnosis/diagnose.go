@@ -23,7 +23,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // DefaultPatience is how long something may take before it counts as stuck. The namespace
@@ -75,7 +75,7 @@ func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error
 	}}
 	namespace, err := d.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case absent.Is(err):
+	case utilapierrors.IsAbsent(err):
 	case err != nil:
 		return nil, err
 	default:

@@ -20,7 +20,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // examineRecord looks at nsinit's record of the namespace.
@@ -38,7 +38,7 @@ func (e *examination) examineRecord(ctx context.Context) {
 	}
 	record, err := e.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, e.Namespace, metav1.GetOptions{})
 	switch {
-	case absent.Is(err):
+	case utilapierrors.IsAbsent(err):
 		if waits {
 			e.foundNoRecord()
 		}

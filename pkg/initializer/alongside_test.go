@@ -61,7 +61,7 @@ func TestRetryAfter(t *testing.T) {
 func TestAlongside(t *testing.T) {
 	server := testserver.Start(t)
 	began, ended := make(chan struct{}), make(chan struct{})
-	_, stop := startWith(t, server, initializer.Options{Name: "a.example.com", Initialize: nothing, Alongside: func(ctx context.Context) error {
+	_, stop := startWith(t, server, initializer.Options{Name: "a.example.com", Initialize: nothing, Alongside: func(ctx context.Context, _ *initializer.Runner) error {
 		close(began)
 		<-ctx.Done()
 		close(ended)
@@ -76,7 +76,7 @@ func TestAlongside(t *testing.T) {
 	}
 
 	runner, err := initializer.New(initializer.Options{Name: "b.example.com", Initialize: nothing, Core: server.Core.Client(t), Nsinit: server.Client(t, "admin"), Events: record.NewFakeRecorder(10),
-		Alongside: func(context.Context) error { return errors.New("the keys are lost") }})
+		Alongside: func(context.Context, *initializer.Runner) error { return errors.New("the keys are lost") }})
 	if err != nil {
 		t.Fatal(err)
 	}

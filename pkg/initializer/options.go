@@ -59,7 +59,7 @@ type Options struct {
 	Workers int
 	// Alongside runs while this replica acts, and until its context ends. Its error ends the
 	// Runner. Nil: nothing does.
-	Alongside func(ctx context.Context) error
+	Alongside func(ctx context.Context, runner *Runner) error
 	// DryRun calls Initialize once for each namespace whose turn it is, with a context of
 	// which IsDryRun is true, logs what comes of it, and changes nothing in nsinit. Make
 	// the clients of the function with DryRunConfig.

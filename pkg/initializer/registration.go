@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // register sees to it that the initializer is registered, and tries until it is: nsinit may
@@ -48,7 +48,7 @@ func (r *Runner) tryToRegister(ctx context.Context) error {
 		Name: r.options.Name, FailurePolicy: want.FailurePolicy, TimeoutSeconds: want.TimeoutSeconds, Finalizer: r.options.Finalize != nil,
 	}
 	stored, err := client.Get(ctx, want.Configuration, metav1.GetOptions{})
-	if absent.Is(err) {
+	if utilapierrors.IsAbsent(err) {
 		_, err = client.Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: want.Configuration}, Initializers: []v1alpha1.RegisteredInitializer{entry},
 		}, metav1.CreateOptions{})

@@ -178,7 +178,7 @@ func (r *Runner) act(ctx context.Context) error {
 	}
 	if r.options.Alongside != nil {
 		group.Go(func() {
-			if err := r.options.Alongside(ctx); err != nil && ctx.Err() == nil {
+			if err := r.options.Alongside(ctx, r); err != nil && ctx.Err() == nil {
 				cancel(&alongsideError{err})
 			}
 		})

@@ -24,7 +24,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // errOver says that a namespace needs nothing from this initializer now.
@@ -105,7 +105,7 @@ func (r *Runner) due(ctx context.Context, name string) (*call, error) {
 	// gofail: var initializerBetweenReads struct{}
 	c.namespace, err = r.options.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case absent.Is(err) && c.operation == finalize:
+	case utilapierrors.IsAbsent(err) && c.operation == finalize:
 		c.namespace = gone(record)
 	case err != nil:
 		return nil, notFoundIsOver(fmt.Errorf("cannot read the namespace: %w", err))
@@ -280,7 +280,7 @@ func shorten(message string) string {
 
 // notFoundIsOver makes of an object that is gone a turn that is over.
 func notFoundIsOver(err error) error {
-	if absent.Is(err) {
+	if utilapierrors.IsAbsent(err) {
 		return errors.Join(errOver, err)
 	}
 	return err

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Command certmanager runs the controllers of cert-manager that issue certificates of an authority inside
+// Command certmanager runs the controllers of cert-manager that issue certificates of a CA inside
 // the cluster, and its cainjector for APIServices. It runs until SIGINT or SIGTERM.
 //
 //	certmanager --kubeconfig FILE

@@ -90,7 +90,7 @@ func (c *cluster) askAlways(ctx context.Context, t *testing.T) (noneFailed func(
 }
 
 // TestCertificates: the controller takes over from certificates that somebody else made, and renews
-// the authority and the certificate again and again, while the server works. No request fails.
+// the CA and the certificate again and again, while the server works. No request fails.
 func TestCertificates(t *testing.T) {
 	c := connect(t)
 	apis := aggregator.NewForConfigOrDie(c.admin).ApiregistrationV1().APIServices()
@@ -104,7 +104,7 @@ func TestCertificates(t *testing.T) {
 		if _, err := apis.Patch(context.Background(), apiService, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Error(err)
 		}
-		for _, name := range []string{"nsinit-authority", "nsinit-apiserver-tls"} {
+		for _, name := range []string{"nsinit-ca", "nsinit-apiserver-tls"} {
 			if err := secrets.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				t.Error(err)
 			}
@@ -128,7 +128,7 @@ func TestCertificates(t *testing.T) {
 			}
 		}
 	}
-	manager := append(c.arguments(t, "nsinit-controller-manager"), "--certificates", "--certificates-authority-validity=60s", "--certificates-serving-validity=24s")
+	manager := append(c.arguments(t, "nsinit-controller-manager"), "--certificates", "--certificates-ca-validity=60s", "--certificates-serving-validity=24s")
 	c.dev(t, "stop", "nsinit-apiserver")
 	c.dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() {
@@ -146,22 +146,22 @@ func TestCertificates(t *testing.T) {
 	c.run(t, "nsinit-controller-manager", manager...)
 
 	noneFailed := c.askAlways(ctx, t)
-	authorities, certificates := map[string]bool{}, map[string]bool{}
+	cas, certificates := map[string]bool{}, map[string]bool{}
 	began := time.Now()
-	eventually(t, "the authority was renewed, and the certificate three times", func(ctx context.Context) error {
-		for name, seen := range map[string]map[string]bool{"nsinit-authority": authorities, "nsinit-apiserver-tls": certificates} {
+	eventually(t, "the CA was renewed, and the certificate three times", func(ctx context.Context) error {
+		for name, seen := range map[string]map[string]bool{"nsinit-ca": cas, "nsinit-apiserver-tls": certificates} {
 			secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			data := secret.Data[corev1.TLSCertKey]
-			if name == "nsinit-authority" {
+			if name == "nsinit-ca" {
 				data = secret.Data["ca.crt"]
 			}
 			seen[string(data)] = true
 		}
-		if len(authorities) < 2 || len(certificates) < 4 {
-			return fmt.Errorf("%d authorities and %d certificates so far", len(authorities), len(certificates))
+		if len(cas) < 2 || len(certificates) < 4 {
+			return fmt.Errorf("%d CAs and %d certificates so far", len(cas), len(certificates))
 		}
 		// What is served now is the last one.
 		served, err := servedBy(c.ports(t)["nsinit-apiserver"])
@@ -174,16 +174,16 @@ func TestCertificates(t *testing.T) {
 		return nil
 	})
 	cancel()
-	t.Logf("in %s, %d authorities and %d certificates were in use", time.Since(began).Round(time.Second), len(authorities), len(certificates))
+	t.Logf("in %s, %d CAs and %d certificates were in use", time.Since(began).Round(time.Second), len(cas), len(certificates))
 	noneFailed()
 	if after, err := apis.Get(t.Context(), apiService, metav1.GetOptions{}); err != nil || len(after.Spec.CABundle) == 0 {
 		t.Error(err)
 	} else if bundle, err := cert.ParseCertsPEM(after.Spec.CABundle); err != nil || len(bundle) < 2 {
-		t.Errorf("the caBundle has %d authorities: %v", len(bundle), err)
+		t.Errorf("the caBundle has %d CAs: %v", len(bundle), err)
 	}
 }
 
-// TestCertManager: with overlays/embedded-cert-manager, the controllers of cert-manager make authority and
+// TestCertManager: with overlays/embedded-cert-manager, the controllers of cert-manager make CA and
 // certificate, and trust in them; a certificate is renewed five times, and no request fails.
 func TestCertManager(t *testing.T) {
 	i := &installation{cluster: another(t, "--only-kube")}

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -86,7 +86,7 @@ func TestFreshness(t *testing.T) {
 		}
 		states = append(states, committed{planOf((i+1)/2, i/2), time.Now()})
 	}
-	time.Sleep(2 * configuration.Interval) // the last one is used, too
+	time.Sleep(2 * plan.Interval) // the last one is used, too
 	stop()
 	group.Wait()
 
@@ -125,10 +125,10 @@ func TestFreshness(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d changes, %d namespaces, %d states in use: at most %s after a change was acknowledged was it not in force for a namespace whose creation began then; the bound is %s and one list; lists took %s",
-		changes, len(created), len(used), oldest.Round(time.Millisecond), configuration.Interval, listDurations(metrics))
+		changes, len(created), len(used), oldest.Round(time.Millisecond), plan.Interval, listDurations(metrics))
 	// What the server promises whatever happens. The tighter bound holds while lists
 	// succeed and the machine is not busy otherwise.
-	if oldest > configuration.MaxAge {
+	if oldest > plan.MaxAge {
 		t.Errorf("a state was used that was %s old", oldest)
 	}
 	if len(created) < changes/4 || len(used) < 5 {

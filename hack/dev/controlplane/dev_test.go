@@ -54,7 +54,7 @@ func TestPKI(t *testing.T) {
 	}
 }
 
-// TestPKIRenews: a certificate for another subject, or from an authority that is no more,
+// TestPKIRenews: a certificate for another subject, or from a CA that is no more,
 // is made again.
 func TestPKIRenews(t *testing.T) {
 	p := PKI{Dir: t.TempDir()}
@@ -83,7 +83,7 @@ func TestPKIRenews(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Equal(second, ensure()) {
-		t.Error("a certificate of an authority that is no more was kept")
+		t.Error("a certificate of a CA that is no more was kept")
 	}
 }
 

@@ -40,7 +40,7 @@ func (p PKI) Cert(name string) string { return filepath.Join(p.Dir, name+".crt")
 // Key is the path of a private key.
 func (p PKI) Key(name string) string { return filepath.Join(p.Dir, name+".key") }
 
-// EnsureCA makes a certificate authority unless it is there.
+// EnsureCA makes a CA unless it is there.
 func (p PKI) EnsureCA(name string) error {
 	return p.ensure(name, "", &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "nsinit-dev " + name},
@@ -99,7 +99,7 @@ func (p PKI) Reissue(name, ca string, until time.Time) error {
 	}
 	authority, signer, err := p.load(ca)
 	if err != nil {
-		return fmt.Errorf("cannot load the certificate authority %q: %w", ca, err)
+		return fmt.Errorf("cannot load the CA %q: %w", ca, err)
 	}
 	template.NotBefore, template.NotAfter = authority.NotBefore, until
 	if template.SerialNumber, err = newSerial(); err != nil {
@@ -135,7 +135,7 @@ func (p PKI) ensure(name, ca string, template *x509.Certificate) error {
 	parent, signer := template, crypto.Signer(key)
 	if ca != "" {
 		if parent, signer, err = p.load(ca); err != nil {
-			return fmt.Errorf("cannot load the certificate authority %q: %w", ca, err)
+			return fmt.Errorf("cannot load the CA %q: %w", ca, err)
 		}
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
@@ -149,7 +149,7 @@ func (p PKI) ensure(name, ca string, template *x509.Certificate) error {
 }
 
 // holds says whether a certificate is there with its key, valid, for the same subject and
-// names, and from the authority as it is now.
+// names, and from the CA as it is now.
 func (p PKI) holds(name, ca string, want *x509.Certificate) bool {
 	certificate, key, err := p.load(name)
 	if err != nil || !key.PublicKey.Equal(certificate.PublicKey) || time.Now().After(certificate.NotAfter) {

@@ -178,7 +178,7 @@ func (c *Cluster) etcdHealthy(ctx context.Context) error {
 	return err
 }
 
-// get asks a program that is not behind kube-apiserver, whose certificate is of one of the authorities here.
+// get asks a program that is not behind kube-apiserver, whose certificate is of one of the CAs here.
 func (c *Cluster) get(ctx context.Context, address, authority string, certificates []tls.Certificate, user *url.Userinfo) ([]byte, error) {
 	ca, err := os.ReadFile(c.PKI().Cert(authority))
 	if err != nil {

@@ -21,18 +21,18 @@ import (
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
 
-	"github.com/nsinit/nsinit/pkg/admission/configuration"
-	"github.com/nsinit/nsinit/pkg/admission/initializer"
+	"github.com/nsinit/nsinit/pkg/admission/plan"
+	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apiserver"
+	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
 	"github.com/nsinit/nsinit/pkg/storagespace"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 	"github.com/nsinit/nsinit/pkg/version"
+	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
 )
 
 // Config returns the configuration of a server. The options must be complete and valid,
@@ -56,8 +56,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 		if watched, err = o.watch(c); err != nil {
 			return nil, err
 		}
-		return []admissioninterface.PluginInitializer{initializer.New(
-			watched.configurations, authority.New(c.Authorization.Authorizer), initializer.NewNamespaceReader(watched.core), watched.space.Problem)}, nil
+		return []admissioninterface.PluginInitializer{wants.New(
+			watched.configurations, authorization.New(c.Authorization.Authorizer), wants.NewNamespaceReader(watched.core), watched.space.Problem)}, nil
 	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 type watched struct {
 	core           kubernetes.Interface
 	identity       *storageidentity.Identity
-	configurations *configuration.Poller
+	configurations *plan.Poller
 	space          *storagespace.Monitor
 }
 
@@ -130,7 +130,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 		closeStore()
 	}()
 	identity := storageidentity.New(store, core.CoreV1(), namespace, name, systemclock.New())
-	configurations := configuration.NewPoller(client.NsinitV1alpha1().NamespaceInitializerConfigurations(), identity.Verify, systemclock.New())
+	configurations := plan.NewPoller(client.NsinitV1alpha1().NamespaceInitializerConfigurations(), identity.Verify, systemclock.New())
 	if err := configurations.Metrics().Register(o.Metrics); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}

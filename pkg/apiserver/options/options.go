@@ -34,7 +34,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission"
-	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
@@ -87,7 +87,7 @@ type Options struct {
 	// Clock is the time by which records are stamped.
 	Clock clock.PassiveClock
 	// Metrics is where metrics of this server's own are registered.
-	Metrics configuration.Registry
+	Metrics plan.Registry
 
 	scheme   *runtime.Scheme
 	codecs   serializer.CodecFactory
@@ -226,12 +226,12 @@ func (o *Options) Embedded() bool { return o.embedded }
 // processMetrics registers metrics with the registry of the process.
 type processMetrics struct{}
 
-// Register implements configuration.Registry.
+// Register implements plan.Registry.
 func (processMetrics) Register(metric metrics.Registerable) error {
 	return legacyregistry.Register(metric)
 }
 
-// CustomRegister implements configuration.Registry.
+// CustomRegister implements plan.Registry.
 func (processMetrics) CustomRegister(collector metrics.StableCollector) error {
 	return legacyregistry.CustomRegister(collector)
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -71,7 +71,7 @@ func (s *Server) WaitInForce(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := configuration.Plan(stored.Items)
+	want := plan.Merge(stored.Items)
 	const probe = "in-force"
 	s.Core.SetNamespace(Namespace(probe, probe, true))
 	defer s.Core.DeleteNamespace(probe)

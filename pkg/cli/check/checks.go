@@ -27,7 +27,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 const (
@@ -199,7 +199,7 @@ func (i *inspection) records(ctx context.Context) {
 	const check = "Records"
 	_, err := i.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, "no-namespace-has-this-name", metav1.GetOptions{})
 	switch {
-	case absent.Is(err):
+	case utilapierrors.IsAbsent(err):
 		i.add(check, OK, "", "nsinit-apiserver tells of them")
 	case apierrors.IsForbidden(err):
 		i.unknown(check, err)

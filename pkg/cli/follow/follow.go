@@ -22,7 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
-	"github.com/nsinit/nsinit/pkg/util/nscondition"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
@@ -62,7 +62,7 @@ func (s Sight) Message() string {
 
 // condition returns a condition that is True, or nil.
 func (s Sight) condition(kind corev1.NamespaceConditionType) *corev1.NamespaceCondition {
-	return nscondition.True(s.Namespace.Status.Conditions, kind)
+	return utilnamespaces.TrueCondition(s.Namespace.Status.Conditions, kind)
 }
 
 // Open says whether tenants may write into the namespace.

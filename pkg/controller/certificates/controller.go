@@ -28,7 +28,7 @@ const (
 	// Name is the name of the controller, and its field manager.
 	Name = "certificates"
 
-	// keyTrusted holds, in the Secret of the authority, every authority that is to be trusted.
+	// keyTrusted holds, in the Secret of the CA, every CA that is to be trusted.
 	keyTrusted = "trusted.crt"
 	keyCA      = "ca.crt"
 	keyCAKey   = "ca.key"
@@ -44,16 +44,16 @@ const (
 
 // Options say what the certificates are for.
 type Options struct {
-	// Namespace is that of the Secrets, AuthoritySecret keeps the authority and its key, and
+	// Namespace is that of the Secrets, CASecret keeps the CA and its key, and
 	// ServingSecret is the one that nsinit-apiserver mounts.
-	Namespace, AuthoritySecret, ServingSecret string
+	Namespace, CASecret, ServingSecret string
 	// Names are the DNS names of nsinit-apiserver.
 	Names []string
 	// APIServices are those whose caBundle is kept.
 	APIServices []string
-	// Authority and Serving are how long certificates are valid. They are renewed with a third
+	// CA and Serving are how long certificates are valid. They are renewed with a third
 	// of that left.
-	Authority, Serving time.Duration
+	CA, Serving time.Duration
 }
 
 // Dependencies are what a Controller needs.
@@ -103,7 +103,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // stored is what was read, which a write changes.
 type stored struct {
 	state
-	authoritySecret, servingSecret *corev1.Secret // nil: there is none
+	caSecret, servingSecret *corev1.Secret // nil: there is none
 }
 
 // step does one thing, and returns when to look again.
@@ -119,40 +119,40 @@ func (c *Controller) step(ctx context.Context) (time.Time, error) {
 	switch do {
 	case rest:
 		return at, nil
-	case makeAuthority:
-		logger.Info("Making an authority", "former", len(s.trusted))
-		err = c.makeAuthority(ctx, s, now)
+	case makeCA:
+		logger.Info("Making a CA", "former", len(s.trusted))
+		err = c.makeCA(ctx, s, now)
 	case publish:
-		logger.Info("Publishing the authorities", "apiservices", c.options.APIServices, "authorities", len(s.trusted))
+		logger.Info("Publishing the CAs", "apiservices", c.options.APIServices, "cas", len(s.trusted))
 		err = c.publish(ctx, s.trusted)
 	case issue:
 		logger.Info("Issuing a serving certificate", "names", c.options.Names)
 		err = c.issue(ctx, s, now)
 	case forget:
-		logger.Info("Forgetting former authorities", "former", len(s.trusted)-1)
-		err = c.storeAuthority(ctx, s.authoritySecret, s.authority, nil)
+		logger.Info("Forgetting former CAs", "former", len(s.trusted)-1)
+		err = c.storeCA(ctx, s.caSecret, s.ca, nil)
 	}
 	return now, err
 }
 
 func (c *Controller) policy() policy {
-	return policy{names: c.options.Names, authority: c.options.Authority, serving: c.options.Serving, settle: settle, forgetBefore: forgetBefore}
+	return policy{names: c.options.Names, ca: c.options.CA, serving: c.options.Serving, settle: settle, forgetBefore: forgetBefore}
 }
 
 // read reads everything. What is broken counts as missing, and is made again.
 func (c *Controller) read(ctx context.Context) (*stored, error) {
 	s := &stored{}
 	var err error
-	if s.authoritySecret, err = c.secret(ctx, c.options.AuthoritySecret); err != nil {
+	if s.caSecret, err = c.secret(ctx, c.options.CASecret); err != nil {
 		return nil, err
 	}
 	if s.servingSecret, err = c.secret(ctx, c.options.ServingSecret); err != nil {
 		return nil, err
 	}
-	if secret := s.authoritySecret; secret != nil {
+	if secret := s.caSecret; secret != nil {
 		s.trusted = parse(secret.Data[keyTrusted])
-		if s.authority, err = parseKeyPair(secret.Data[keyCA], secret.Data[keyCAKey]); err != nil {
-			klog.FromContext(ctx).Error(err, "The Secret of the authority is damaged, another one is made", "secret", klog.KObj(secret))
+		if s.ca, err = parseKeyPair(secret.Data[keyCA], secret.Data[keyCAKey]); err != nil {
+			klog.FromContext(ctx).Error(err, "The Secret of the CA is damaged, another one is made", "secret", klog.KObj(secret))
 		}
 	}
 	if secret := s.servingSecret; secret != nil && len(secret.Data[corev1.TLSCertKey]) > 0 {
@@ -197,29 +197,29 @@ func (c *Controller) published(ctx context.Context, wanted []*x509.Certificate) 
 	return wanted, nil
 }
 
-// makeAuthority makes an authority. What was trusted so far stays so, as long as it can be.
-func (c *Controller) makeAuthority(ctx context.Context, s *stored, now time.Time) error {
-	authority, err := newAuthority(now, c.options.Authority)
+// makeCA makes a CA. What was trusted so far stays so, as long as it can be.
+func (c *Controller) makeCA(ctx context.Context, s *stored, now time.Time) error {
+	ca, err := newCA(now, c.options.CA)
 	if err != nil {
 		return err
 	}
-	return c.storeAuthority(ctx, s.authoritySecret, authority, unexpired(union(s.trusted, s.published), now))
+	return c.storeCA(ctx, s.caSecret, ca, unexpired(union(s.trusted, s.published), now))
 }
 
-// storeAuthority stores an authority, and former ones.
-func (c *Controller) storeAuthority(ctx context.Context, secret *corev1.Secret, authority *keyPair, former []*x509.Certificate) error {
-	certificate, key, err := authority.encode()
+// storeCA stores a CA, and former ones.
+func (c *Controller) storeCA(ctx context.Context, secret *corev1.Secret, ca *keyPair, former []*x509.Certificate) error {
+	certificate, key, err := ca.encode()
 	if err != nil {
 		return err
 	}
-	return c.store(ctx, secret, c.options.AuthoritySecret, corev1.SecretTypeOpaque, map[string][]byte{
-		keyCA: certificate, keyCAKey: key, keyTrusted: encode(union([]*x509.Certificate{authority.certificate}, former)),
+	return c.store(ctx, secret, c.options.CASecret, corev1.SecretTypeOpaque, map[string][]byte{
+		keyCA: certificate, keyCAKey: key, keyTrusted: encode(union([]*x509.Certificate{ca.certificate}, former)),
 	})
 }
 
 // issue makes a serving certificate, and puts it where the server reads it.
 func (c *Controller) issue(ctx context.Context, s *stored, now time.Time) error {
-	serving, err := newServing(s.authority, c.options.Names, now, c.options.Serving)
+	serving, err := newServing(s.ca, c.options.Names, now, c.options.Serving)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (c *Controller) store(ctx context.Context, secret *corev1.Secret, name stri
 	return err
 }
 
-// publish has kube-apiserver trust authorities.
+// publish has kube-apiserver trust CAs.
 func (c *Controller) publish(ctx context.Context, trusted []*x509.Certificate) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": encode(trusted)}})
 	if err != nil {

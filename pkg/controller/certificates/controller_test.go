@@ -40,8 +40,8 @@ func setUp(t *testing.T) *harness {
 	h := &harness{t: t, core: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Now())}
 	h.apis = aggregatorfake.NewSimpleClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: api}})
 	h.Controller = New(Dependencies{Core: h.core, APIs: h.apis, Metrics: NewMetrics(), Clock: h.clock}, Options{
-		Namespace: "n", AuthoritySecret: "authority", ServingSecret: "serving", Names: []string{"s.n.svc"}, APIServices: []string{api},
-		Authority: 90 * 24 * time.Hour, Serving: 30 * 24 * time.Hour,
+		Namespace: "n", CASecret: "ca", ServingSecret: "serving", Names: []string{"s.n.svc"}, APIServices: []string{api},
+		CA: 90 * 24 * time.Hour, Serving: 30 * 24 * time.Hour,
 	})
 	return h
 }
@@ -111,17 +111,17 @@ func TestFromNothing(t *testing.T) {
 // TestMends: what somebody spoils is made good, and the server is trusted all the while.
 func TestMends(t *testing.T) {
 	for name, spoil := range map[string]func(h *harness) error{
-		"the authority is deleted": func(h *harness) error {
-			return h.core.CoreV1().Secrets("n").Delete(h.t.Context(), "authority", metav1.DeleteOptions{})
+		"the CA is deleted": func(h *harness) error {
+			return h.core.CoreV1().Secrets("n").Delete(h.t.Context(), "ca", metav1.DeleteOptions{})
 		},
 		"its key is damaged": func(h *harness) error {
-			secret := h.get("authority")
+			secret := h.get("ca")
 			secret.Data[keyCAKey] = []byte("x")
 			_, err := h.core.CoreV1().Secrets("n").Update(h.t.Context(), secret, metav1.UpdateOptions{})
 			return err
 		},
 		"its key is another one": func(h *harness) error {
-			secret := h.get("authority")
+			secret := h.get("ca")
 			secret.Data[keyCAKey] = h.get("serving").Data[corev1.TLSPrivateKeyKey]
 			_, err := h.core.CoreV1().Secrets("n").Update(h.t.Context(), secret, metav1.UpdateOptions{})
 			return err
@@ -151,7 +151,7 @@ func TestMends(t *testing.T) {
 				h.holds()
 				h.clock.Step(settle + time.Second)
 			}
-			if s, err := h.read(t.Context()); err != nil || s.authority == nil || !signs(s.authority, s.serving.certificate, h.options.Names, h.clock.Now()) {
+			if s, err := h.read(t.Context()); err != nil || s.ca == nil || !signs(s.ca, s.serving.certificate, h.options.Names, h.clock.Now()) {
 				t.Errorf("it is not in order: %+v, %v", s, err)
 			}
 		})
@@ -172,7 +172,7 @@ func TestConflict(t *testing.T) {
 	h.settles()
 	h.holds()
 	if len(parse(h.bundle())) != 2 {
-		t.Errorf("%d authorities are trusted, want the new one and the former", len(parse(h.bundle())))
+		t.Errorf("%d CAs are trusted, want the new one and the former", len(parse(h.bundle())))
 	}
 	h.clock.Step(settle + time.Second)
 	h.settles()
@@ -180,8 +180,8 @@ func TestConflict(t *testing.T) {
 	h.clock.Step(forgetBefore + time.Second)
 	h.settles()
 	h.holds()
-	if left := parse(h.bundle()); len(left) != 1 || !contains(left, first(t, h.get("authority").Data[keyCA])) {
-		t.Errorf("%d authorities are trusted", len(left))
+	if left := parse(h.bundle()); len(left) != 1 || !contains(left, first(t, h.get("ca").Data[keyCA])) {
+		t.Errorf("%d CAs are trusted", len(left))
 	}
 }
 

@@ -32,8 +32,8 @@ type keyPair struct {
 	key         crypto.Signer
 }
 
-// newAuthority makes an authority.
-func newAuthority(now time.Time, valid time.Duration) (*keyPair, error) {
+// newCA makes a CA.
+func newCA(now time.Time, valid time.Duration) (*keyPair, error) {
 	return sign(nil, &x509.Certificate{
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("nsinit-ca@%d", now.Unix())},
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
@@ -43,10 +43,10 @@ func newAuthority(now time.Time, valid time.Duration) (*keyPair, error) {
 }
 
 // newServing makes a serving certificate for DNS names, the first of which is its common name.
-func newServing(authority *keyPair, names []string, now time.Time, valid time.Duration) (*keyPair, error) {
-	// A certificate does not outlive its authority.
-	valid = min(valid, authority.certificate.NotAfter.Sub(now))
-	return sign(authority, &x509.Certificate{
+func newServing(ca *keyPair, names []string, now time.Time, valid time.Duration) (*keyPair, error) {
+	// A certificate does not outlive its CA.
+	valid = min(valid, ca.certificate.NotAfter.Sub(now))
+	return sign(ca, &x509.Certificate{
 		Subject:               pkix.Name{CommonName: names[0]},
 		DNSNames:              names,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -55,8 +55,8 @@ func newServing(authority *keyPair, names []string, now time.Time, valid time.Du
 	}, now, valid)
 }
 
-// sign makes a key and a certificate for it, which signs itself if there is no authority.
-func sign(authority *keyPair, template *x509.Certificate, now time.Time, valid time.Duration) (*keyPair, error) {
+// sign makes a key and a certificate for it, which signs itself if there is no CA.
+func sign(ca *keyPair, template *x509.Certificate, now time.Time, valid time.Duration) (*keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -67,8 +67,8 @@ func sign(authority *keyPair, template *x509.Certificate, now time.Time, valid t
 	}
 	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(valid)
 	parent, signer := template, crypto.Signer(key)
-	if authority != nil {
-		parent, signer = authority.certificate, authority.key
+	if ca != nil {
+		parent, signer = ca.certificate, ca.key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {

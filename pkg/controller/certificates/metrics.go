@@ -17,7 +17,7 @@ type Metrics struct{ expiration *metrics.GaugeVec }
 func NewMetrics() *Metrics {
 	return &Metrics{expiration: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "nsinit", Subsystem: "certificate", Name: "expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "When a certificate of nsinit-apiserver expires, in seconds since 1970: that of the authority, and the one that is served. They are renewed with a third of their time left.",
+		Help: "When a certificate of nsinit-apiserver expires, in seconds since 1970: that of the CA, and the one that is served. They are renewed with a third of their time left.",
 	}, []string{"certificate"})}
 }
 
@@ -27,7 +27,7 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 }
 
 func (m *Metrics) observe(s state) {
-	for name, pair := range map[string]*keyPair{"authority": s.authority, "serving": s.serving} {
+	for name, pair := range map[string]*keyPair{"ca": s.ca, "serving": s.serving} {
 		if pair != nil {
 			m.expiration.WithLabelValues(name).Set(float64(pair.certificate.NotAfter.Unix()))
 		}

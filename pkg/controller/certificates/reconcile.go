@@ -14,9 +14,9 @@ import (
 
 // state is what is stored.
 type state struct {
-	// authority signs. It is nil if there is none that can be used.
-	authority *keyPair
-	// trusted are the authorities that have to be trusted, the one that signs and former ones.
+	// CA signs. It is nil if there is none that can be used.
+	ca *keyPair
+	// trusted are the CAs that have to be trusted, the one that signs and former ones.
 	trusted []*x509.Certificate
 	// published are those that kube-apiserver trusts.
 	published []*x509.Certificate
@@ -29,7 +29,7 @@ type state struct {
 // policy says for how long certificates are valid, and for whom they are.
 type policy struct {
 	names                []string
-	authority, serving   time.Duration
+	ca, serving   time.Duration
 	settle, forgetBefore time.Duration
 }
 
@@ -39,37 +39,37 @@ type action int
 const (
 	// rest does nothing before a time.
 	rest action = iota
-	// makeAuthority makes an authority, and goes on trusting the former ones.
-	makeAuthority
+	// makeCA makes a CA, and goes on trusting the former ones.
+	makeCA
 	// publish has kube-apiserver trust what is to be trusted.
 	publish
 	// issue makes a serving certificate.
 	issue
-	// forget stops trusting former authorities.
+	// forget stops trusting former CAs.
 	forget
 )
 
 // next returns what to do, and when to look again if that is nothing.
 //
-// The order is what keeps the server reachable: an authority is trusted before it signs what is
+// The order is what keeps the server reachable: a CA is trusted before it signs what is
 // served, and until nothing that it signed is served any more.
 func next(s state, p policy, now time.Time) (action, time.Time) {
-	if s.authority == nil || !now.Before(renewal(s.authority.certificate)) || !contains(s.trusted, s.authority.certificate) {
-		return makeAuthority, now
+	if s.ca == nil || !now.Before(renewal(s.ca.certificate)) || !contains(s.trusted, s.ca.certificate) {
+		return makeCA, now
 	}
 	if !equal(s.published, s.trusted) {
 		return publish, now
 	}
 	// kube-apiservers learn of what was published one after the other.
 	settled := s.publishedSince.Add(p.settle)
-	good := s.serving != nil && signs(s.authority, s.serving.certificate, p.names, now)
+	good := s.serving != nil && signs(s.ca, s.serving.certificate, p.names, now)
 	if !good || !now.Before(renewal(s.serving.certificate)) {
 		if now.Before(settled) && s.serving != nil && trusted(s.trusted, s.serving.certificate, p.names, now) {
 			return rest, settled
 		}
 		return issue, now
 	}
-	at := earliest(renewal(s.authority.certificate), renewal(s.serving.certificate))
+	at := earliest(renewal(s.ca.certificate), renewal(s.serving.certificate))
 	if len(s.trusted) == 1 {
 		return rest, at
 	}
@@ -87,15 +87,15 @@ func renewal(certificate *x509.Certificate) time.Time {
 	return certificate.NotAfter.Add(-valid / 3)
 }
 
-// signs says whether a serving certificate is good for names, and signed by an authority.
-func signs(authority *keyPair, serving *x509.Certificate, names []string, now time.Time) bool {
-	return trusted([]*x509.Certificate{authority.certificate}, serving, names, now)
+// signs says whether a serving certificate is good for names, and signed by a CA.
+func signs(ca *keyPair, serving *x509.Certificate, names []string, now time.Time) bool {
+	return trusted([]*x509.Certificate{ca.certificate}, serving, names, now)
 }
 
-func trusted(authorities []*x509.Certificate, serving *x509.Certificate, names []string, now time.Time) bool {
+func trusted(cas []*x509.Certificate, serving *x509.Certificate, names []string, now time.Time) bool {
 	roots := x509.NewCertPool()
-	for _, authority := range authorities {
-		roots.AddCert(authority)
+	for _, ca := range cas {
+		roots.AddCert(ca)
 	}
 	return !slices.ContainsFunc(names, func(name string) bool {
 		_, err := serving.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now})

@@ -14,7 +14,7 @@ import (
 )
 
 func testPolicy() policy {
-	return policy{names: []string{"a.example.com", "b.example.com"}, authority: 90 * 24 * time.Hour, serving: 30 * 24 * time.Hour, settle: 10 * time.Second, forgetBefore: 10 * time.Minute}
+	return policy{names: []string{"a.example.com", "b.example.com"}, ca: 90 * 24 * time.Hour, serving: 30 * 24 * time.Hour, settle: 10 * time.Second, forgetBefore: 10 * time.Minute}
 }
 
 // apply does in memory what the controller does.
@@ -22,17 +22,17 @@ func apply(t *testing.T, s *state, p policy, a action, now time.Time) {
 	t.Helper()
 	var err error
 	switch a {
-	case makeAuthority:
+	case makeCA:
 		former := unexpired(union(s.trusted, s.published), now)
-		if s.authority, err = newAuthority(now, p.authority); err == nil {
-			s.trusted = append([]*x509.Certificate{s.authority.certificate}, former...)
+		if s.ca, err = newCA(now, p.ca); err == nil {
+			s.trusted = append([]*x509.Certificate{s.ca.certificate}, former...)
 		}
 	case publish:
 		s.published, s.publishedSince = s.trusted, now
 	case issue:
-		s.serving, err = newServing(s.authority, p.names, now, p.serving)
+		s.serving, err = newServing(s.ca, p.names, now, p.serving)
 	case forget:
-		s.trusted = []*x509.Certificate{s.authority.certificate}
+		s.trusted = []*x509.Certificate{s.ca.certificate}
 	case rest:
 	}
 	if err != nil {
@@ -43,7 +43,7 @@ func apply(t *testing.T, s *state, p policy, a action, now time.Time) {
 // TestBegin: from nothing, everything is there after three actions.
 func TestBegin(t *testing.T) {
 	s, p, now := &state{}, testPolicy(), time.Now()
-	for i, want := range []action{makeAuthority, publish, issue, rest} {
+	for i, want := range []action{makeCA, publish, issue, rest} {
 		got, at := next(*s, p, now)
 		if got != want {
 			t.Fatalf("action %d is %v, want %v", i, got, want)
@@ -81,7 +81,7 @@ func TestNeverUntrusted(t *testing.T) {
 		for step := 0; now.Before(time.Now().AddDate(3, 0, 0)); step++ {
 			a, at := next(*s, p, now)
 			apply(t, s, p, a, now)
-			if a == makeAuthority {
+			if a == makeCA {
 				rotations++
 			}
 			if s.serving != nil {
@@ -106,7 +106,7 @@ func TestNeverUntrusted(t *testing.T) {
 			}
 			switch random.IntN(200) {
 			case 0:
-				s.authority = nil // its Secret was deleted
+				s.ca = nil // its Secret was deleted
 			case 1:
 				s.published, s.publishedSince = nil, now // somebody applied the APIService without it
 				history = nil
@@ -118,28 +118,28 @@ func TestNeverUntrusted(t *testing.T) {
 			}
 		}
 		if rotations < 15 {
-			t.Errorf("seed %d: only %d authorities in three years", seed, rotations)
+			t.Errorf("seed %d: only %d CAs in three years", seed, rotations)
 		}
 	}
 }
 
 func TestNext(t *testing.T) {
 	p, now := testPolicy(), time.Now()
-	old, err := newAuthority(now.Add(-70*24*time.Hour), p.authority)
+	old, err := newCA(now.Add(-70*24*time.Hour), p.ca)
 	if err != nil {
 		t.Fatal(err)
 	}
-	current, err := newAuthority(now.Add(-24*time.Hour), p.authority)
+	current, err := newCA(now.Add(-24*time.Hour), p.ca)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := newAuthority(now, p.authority)
+	fresh, err := newCA(now, p.ca)
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := func(authority *keyPair, names []string, made time.Time) *keyPair {
+	by := func(ca *keyPair, names []string, made time.Time) *keyPair {
 		t.Helper()
-		pair, err := newServing(authority, names, made, p.serving)
+		pair, err := newServing(ca, names, made, p.serving)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,16 +159,16 @@ func TestNext(t *testing.T) {
 		want action
 	}{
 		"nothing to do":               {state{current, list(current), list(current), published, good}, rest},
-		"an authority that gets old":  {state{old, list(old), list(old), published, by(old, p.names, now.Add(-time.Hour))}, makeAuthority},
-		"one that is not trusted":     {state{current, list(old), list(old), published, good}, makeAuthority},
+		"a CA that gets old":  {state{old, list(old), list(old), published, by(old, p.names, now.Add(-time.Hour))}, makeCA},
+		"one that is not trusted":     {state{current, list(old), list(old), published, good}, makeCA},
 		"not published":               {state{current, list(current), nil, published, good}, publish},
 		"something else published":    {state{current, list(current), list(current, old), published, good}, publish},
 		"no certificate":              {state{current, list(current), list(current), published, nil}, issue},
 		"for other names":             {state{current, list(current), list(current), published, by(current, p.names[:1], now.Add(-time.Hour))}, issue},
 		"that gets old":               {state{current, list(current), list(current), published, by(current, p.names, now.Add(-21*24*time.Hour))}, issue},
-		"of another authority":        {state{current, list(current, old), list(current, old), published, by(old, p.names, now.Add(-time.Hour))}, issue},
+		"of another CA":        {state{current, list(current, old), list(current, old), published, by(old, p.names, now.Add(-time.Hour))}, issue},
 		"of one that is still good":   {state{fresh, list(fresh, current), list(fresh, current), now, good}, rest},
-		"a former authority":          {state{current, list(current, old), list(current, old), published, good}, forget},
+		"a former CA":          {state{current, list(current, old), list(current, old), published, good}, forget},
 		"that is in use for a while":  {state{current, list(current, old), list(current, old), published, by(current, p.names, now.Add(-time.Minute))}, rest},
 		"expired, under a fresh one":  {state{fresh, list(fresh, current), list(fresh, current), published, by(current, p.names, now.Add(-40*24*time.Hour))}, issue},
 		"of nobody, under a fresh on": {state{fresh, list(fresh), list(fresh), published, good}, issue},

@@ -27,7 +27,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -154,7 +154,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	}
 	if updated := withStatus(configuration, all, pending, c.Clock.Now()); updated != nil {
 		if configuration, err = c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
-			return absent.Ignore(err)
+			return utilapierrors.IgnoreAbsent(err)
 		}
 	}
 	if configuration.DeletionTimestamp == nil || !slices.Contains(configuration.Spec.Finalizers, v1alpha1.FinalizerKubernetes) {
@@ -183,7 +183,7 @@ func (c *Controller) finalize(ctx context.Context, configuration *v1alpha1.Names
 	if err == nil {
 		klog.FromContext(ctx).Info("Released the deleted configuration", "configuration", configuration.Name)
 	}
-	return absent.Ignore(err)
+	return utilapierrors.IgnoreAbsent(err)
 }
 
 func (c *Controller) countCached(configuration *v1alpha1.NamespaceInitializerConfiguration) (int, error) {

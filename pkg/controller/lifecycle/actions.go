@@ -23,7 +23,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // CreateTimeout is how long the creation of a record may take. A configuration that was
@@ -37,25 +37,25 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 		return c.createRecord(ctx, s.namespace)
 	case deleteRecord:
 		// gofail: var lifecycleBeforeDeleteRecord struct{}
-		return absent.Ignore(c.lifecycles().Delete(ctx, s.record.Name, only(s.record.UID)))
+		return utilapierrors.IgnoreAbsent(c.lifecycles().Delete(ctx, s.record.Name, only(s.record.UID)))
 	case releaseRecord:
 		lifecycle := s.record.DeepCopy()
 		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
 		// gofail: var lifecycleBeforeReleaseRecord struct{}
 		_, err := c.lifecycles().Finalize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
-		return absent.Ignore(err)
+		return utilapierrors.IgnoreAbsent(err)
 	case releaseNamespace:
 		namespace := s.namespace.DeepCopy()
 		namespace.Finalizers = slices.DeleteFunc(namespace.Finalizers, func(f string) bool { return f == v1alpha1.NamespaceFinalizer })
 		// gofail: var lifecycleBeforeReleaseNamespace struct{}
 		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
-		return absent.Ignore(err)
+		return utilapierrors.IgnoreAbsent(err)
 	case restoreFinalizer:
 		namespace := s.namespace.DeepCopy()
 		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 		// gofail: var lifecycleBeforeRestoreFinalizer struct{}
 		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
-		return absent.Ignore(err)
+		return utilapierrors.IgnoreAbsent(err)
 	case secureNamespace:
 		return c.secureNamespace(ctx, s)
 	case failNamespace:
@@ -95,7 +95,7 @@ func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespa
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return errExists
-	case absent.Is(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case utilapierrors.IsAbsent(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		// An event of the namespace brings the name back, unless the server saw a former one of this name.
 		c.queue.AddAfter(namespace.Name, listInterval)
 		return nil
@@ -114,12 +114,12 @@ func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespa
 // later is safe from a deletion once the namespace carries nsinit's finalizer.
 func (c *Controller) secureNamespace(ctx context.Context, s state) error {
 	if err := c.addFinalizer(ctx, s); err != nil {
-		return absent.Ignore(err) // its event brings the name back
+		return utilapierrors.IgnoreAbsent(err) // its event brings the name back
 	}
 	lifecycle := s.record.DeepCopy()
 	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
 	// gofail: var lifecycleBeforeRemoveBuiltIn struct{}
-	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); absent.Ignore(err) != nil {
+	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); utilapierrors.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("cannot remove initializer %q: %w", v1alpha1.InitializerLifecycle, err)
 	}
 	return nil
@@ -150,7 +150,7 @@ func (c *Controller) addFinalizer(ctx context.Context, s state) error {
 func (c *Controller) endInitialization(ctx context.Context, s state) error {
 	if slices.Contains(s.record.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: v1alpha1.InitializerLifecycle}) {
 		if err := c.addFinalizer(ctx, s); err != nil {
-			return absent.Ignore(err)
+			return utilapierrors.IgnoreAbsent(err)
 		}
 	}
 	lifecycle, message := s.record.DeepCopy(), openedByHandMessage(s)
@@ -161,14 +161,14 @@ func (c *Controller) endInitialization(ctx context.Context, s state) error {
 	if changed {
 		var err error
 		if lifecycle, err = c.lifecycles().UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
-			return absent.Ignore(fmt.Errorf("cannot report that the namespace was opened by hand: %w", err))
+			return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that the namespace was opened by hand: %w", err))
 		}
 	}
 	skipped := toSkip(lifecycle)
 	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, skipped...)
 	lifecycle.Spec.Initializers = nil
 	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return absent.Ignore(fmt.Errorf("cannot skip initializers %q of a namespace that was opened by hand: %w", skipped, err))
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot skip initializers %q of a namespace that was opened by hand: %w", skipped, err))
 	}
 	c.Events.Event(namespaceOf(s.record), corev1.EventTypeWarning, v1alpha1.ReasonOpenedByHand, "The namespace was opened by hand: "+message)
 	klog.FromContext(ctx).Info("The namespace was opened by hand", "uid", s.namespace.UID, "user", s.namespace.Annotations[v1alpha1.AnnotationOpenedBy], "skipped", skipped)
@@ -198,7 +198,7 @@ func (c *Controller) initializeAtDeadline(ctx context.Context, read, lifecycle *
 	policy := *plannedCurrent(read).FailurePolicy
 	// gofail: var lifecycleBeforeMissedDeadline struct{}
 	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return absent.Ignore(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, current(read), err))
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, current(read), err))
 	}
 	c.Metrics.deadlines.WithLabelValues(string(policy)).Inc()
 	klog.FromContext(ctx).Info("Initializer missed its deadline", "initializer", current(read), "failurePolicy", policy)
@@ -216,7 +216,7 @@ func (c *Controller) reportStall(ctx context.Context, read *v1alpha1.NamespaceLi
 	})
 	// gofail: var lifecycleBeforeReportStall struct{}
 	if _, err := c.lifecycles().UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return absent.Ignore(fmt.Errorf("cannot report that initializer %q has had its turn for long: %w", current(read), err))
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that initializer %q has had its turn for long: %w", current(read), err))
 	}
 	c.Events.Event(namespaceOf(read), corev1.EventTypeWarning, eventStalled, message)
 	return nil
@@ -234,7 +234,7 @@ func (c *Controller) failNamespace(ctx context.Context, s state) error {
 		klog.FromContext(ctx).Info("Deleting the namespace: its initialization failed", "reason", why.message)
 	}
 	// gofail: var lifecycleBeforeDeleteNamespace struct{}
-	return absent.Ignore(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
+	return utilapierrors.IgnoreAbsent(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
 }
 
 // openGate removes the label and sets the conditions in one write, which fails if the
@@ -287,7 +287,7 @@ func (c *Controller) write(ctx context.Context, read *corev1.Namespace, said rep
 	}
 	// gofail: var lifecycleBeforeReport struct{}
 	_, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
-	return absent.Ignore(err)
+	return utilapierrors.IgnoreAbsent(err)
 }
 
 func (c *Controller) lifecycles() client.NamespaceLifecycleInterface {

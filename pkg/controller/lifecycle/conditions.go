@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/nscondition"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 // report is what a tenant reads on the core Namespace: tenants see neither records nor
@@ -90,7 +90,7 @@ func describeTerminating(s state) *report {
 	if ready < 0 || s.namespace.Status.Conditions[ready].Reason == v1alpha1.ReasonFailed {
 		return nil
 	}
-	if nscondition.True(s.namespace.Status.Conditions, v1alpha1.ConditionInitializing) != nil {
+	if utilnamespaces.TrueCondition(s.namespace.Status.Conditions, v1alpha1.ConditionInitializing) != nil {
 		said.initializing = corev1.ConditionTrue // it stays closed, and nobody has a turn any more
 	}
 	return said
@@ -233,7 +233,7 @@ func (r report) apply(namespace *corev1.Namespace, now time.Time) bool {
 			continue
 		}
 		want.Reason, want.Message, want.LastTransitionTime = r.reason, r.message, metav1.NewTime(now)
-		changed = nscondition.Set(&namespace.Status.Conditions, want) || changed
+		changed = utilnamespaces.SetCondition(&namespace.Status.Conditions, want) || changed
 	}
 	stalled := corev1.NamespaceCondition{Type: v1alpha1.ConditionStalled, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, Message: r.stalled,
 		LastTransitionTime: metav1.NewTime(now)}
@@ -243,5 +243,5 @@ func (r report) apply(namespace *corev1.Namespace, now time.Time) bool {
 		}
 		stalled.Status, stalled.Reason, stalled.Message = corev1.ConditionFalse, v1alpha1.ReasonTurnEnded, "the turn that had lasted for long is over"
 	}
-	return nscondition.Set(&namespace.Status.Conditions, stalled) || changed
+	return utilnamespaces.SetCondition(&namespace.Status.Conditions, stalled) || changed
 }

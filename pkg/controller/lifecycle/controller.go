@@ -33,8 +33,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/absent"
-	"github.com/nsinit/nsinit/pkg/util/nscondition"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -303,7 +303,7 @@ func leftAlone(s state) bool {
 // reportedReady says whether it was nsinit that last wrote the condition Ready of a
 // namespace.
 func reportedReady(namespace *corev1.Namespace) bool {
-	ready := nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionReady)
+	ready := utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionReady)
 	return ready != nil && slices.Contains([]string{v1alpha1.ReasonInitialized, v1alpha1.ReasonAdopted, v1alpha1.ReasonOpenedByHand}, ready.Reason)
 }
 
@@ -331,7 +331,7 @@ func (c *Controller) cached(name string) (state, error) {
 func (c *Controller) live(ctx context.Context, name string) (state, error) {
 	var s state
 	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
-	if err != nil && !absent.Is(err) {
+	if err != nil && !utilapierrors.IsAbsent(err) {
 		return s, fmt.Errorf("cannot read the record: %w", err)
 	}
 	if err == nil {
@@ -339,7 +339,7 @@ func (c *Controller) live(ctx context.Context, name string) (state, error) {
 	}
 	// gofail: var lifecycleBetweenLiveReads struct{}
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err != nil && !absent.Is(err) {
+	if err != nil && !utilapierrors.IsAbsent(err) {
 		return s, fmt.Errorf("cannot read the namespace: %w", err)
 	}
 	if err == nil {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/absent"
-	"github.com/nsinit/nsinit/pkg/util/nscondition"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 // reportAfter is after how many failures in succession the namespace reports them. The delays
@@ -55,7 +55,7 @@ func (c *Controller) reportFailing(ctx context.Context, name string, err error) 
 		Message: "the last step succeeded"}
 	step := (*stepError)(nil)
 	switch {
-	case err == nil && nscondition.True(s.namespace.Status.Conditions, v1alpha1.ConditionFailing) == nil:
+	case err == nil && utilnamespaces.TrueCondition(s.namespace.Status.Conditions, v1alpha1.ConditionFailing) == nil:
 		return
 	case err == nil:
 	case apierrors.IsConflict(err) || c.queue.NumRequeues(name) < reportAfter || s.record == nil && s.namespace.DeletionTimestamp == nil:
@@ -70,10 +70,10 @@ func (c *Controller) reportFailing(ctx context.Context, name string, err error) 
 	}
 	want.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	namespace := s.namespace.DeepCopy()
-	if !nscondition.Set(&namespace.Status.Conditions, want) {
+	if !utilnamespaces.SetCondition(&namespace.Status.Conditions, want) {
 		return
 	}
-	if _, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{}); absent.Ignore(err) != nil {
+	if _, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{}); utilapierrors.IgnoreAbsent(err) != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot report on the namespace", "err", err)
 	}
 }

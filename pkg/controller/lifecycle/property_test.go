@@ -29,7 +29,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
-	"github.com/nsinit/nsinit/pkg/util/nscondition"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 // model is a world and the controller that acts in it, whose caches show any former state.
@@ -150,7 +150,7 @@ func (m *model) clean() map[string]step {
 				// It goes on when its report fails. Each later time, the report succeeds.
 				if m.emptied[m.namespace.UID] || rapid.Bool().Draw(m.t, "the report succeeds") {
 					m.change(func(n *corev1.Namespace) {
-						nscondition.Set(&n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse})
+						utilnamespaces.SetCondition(&n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse})
 					})
 				}
 				m.emptied[m.namespace.UID] = true
@@ -443,7 +443,7 @@ func (m *model) isOpen() bool {
 	if !m.current() || !m.alive() || m.record.DeletionTimestamp != nil || isClosed(m.namespace) || current(m.record) != "" {
 		return false
 	}
-	ready := nscondition.True(m.namespace.Status.Conditions, v1alpha1.ConditionReady)
+	ready := utilnamespaces.TrueCondition(m.namespace.Status.Conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Message != "" && (!reportsOpenedByHand(m.record) || ready.Reason == v1alpha1.ReasonOpenedByHand)
 }
 

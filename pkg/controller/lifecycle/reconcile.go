@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/nscondition"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 // state is what the controller knows of one name: the namespace and the record, each nil
@@ -198,7 +198,7 @@ func isClosed(namespace *corev1.Namespace) bool {
 // written to.
 func mayWithdrawReady(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && !isRemovedByWrite(namespace) &&
-		nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionReady) != nil
+		utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionReady) != nil
 }
 
 // isSecured says whether nsinit's finalizer holds a namespace, or will once it is deleted.

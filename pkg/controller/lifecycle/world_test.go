@@ -25,7 +25,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/nscondition"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 const worldName = "ns"
@@ -277,14 +277,14 @@ func (w *world) checkFinalizers(updated *corev1.Namespace) {
 // checkConditions: a namespace is not Ready while it is closed, or once it is deleted. Only a report
 // that the withdrawal of Ready fails leaves it.
 func (w *world) checkConditions(updated *corev1.Namespace) {
-	withdrawalFails := nscondition.True(updated.Status.Conditions, v1alpha1.ConditionFailing) != nil
+	withdrawalFails := utilnamespaces.TrueCondition(updated.Status.Conditions, v1alpha1.ConditionFailing) != nil
 	if isReady(updated) && (isClosed(updated) || updated.DeletionTimestamp != nil && !withdrawalFails) {
 		w.t.Fatalf("the namespace is said to be Ready: %+v", updated)
 	}
 }
 
 func isReady(namespace *corev1.Namespace) bool {
-	return nscondition.True(namespace.Status.Conditions, v1alpha1.ConditionReady) != nil
+	return utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionReady) != nil
 }
 
 // isFalselyReady says whether a namespace that is deleted is said to be Ready. A write could change that.

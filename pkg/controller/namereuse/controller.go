@@ -26,7 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -197,7 +197,7 @@ func (c *Controller) reconcileList(ctx context.Context) error {
 		updated := configMap.DeepCopy()
 		updated.Data = want
 		if _, err := c.core.CoreV1().ConfigMaps(updated.Namespace).Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
-			return absent.Ignore(err)
+			return utilapierrors.IgnoreAbsent(err)
 		}
 	}
 	c.forget(seen.removed)
@@ -227,7 +227,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, name string) error 
 		updated := namespace.DeepCopy()
 		updated.Spec.Finalizers = want
 		_, err := c.core.CoreV1().Namespaces().Finalize(ctx, updated, metav1.UpdateOptions{})
-		return absent.Ignore(err)
+		return utilapierrors.IgnoreAbsent(err)
 	}
 	if !again.IsZero() {
 		c.queue.AddAfter(name, again.Sub(c.clock.Now()))

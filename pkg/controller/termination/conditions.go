@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/nsinit/nsinit/pkg/util/nscondition"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 // describe writes what was found into the conditions of a namespace, which are those of
@@ -40,7 +40,7 @@ func (f *content) describe(namespace *corev1.Namespace, now time.Time) bool {
 		if c.wrong != "" {
 			want.Status, want.Reason, want.Message = corev1.ConditionTrue, c.bad, c.wrong
 		}
-		changed = nscondition.Set(&namespace.Status.Conditions, want) || changed
+		changed = utilnamespaces.SetCondition(&namespace.Status.Conditions, want) || changed
 	}
 	return changed
 }

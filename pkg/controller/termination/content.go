@@ -23,7 +23,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/metadata"
 
-	"github.com/nsinit/nsinit/pkg/util/nscontent"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 const (
@@ -58,7 +58,7 @@ func (c *Controller) deleteContent(ctx context.Context, namespace *corev1.Namesp
 	found := &content{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	lists, err := c.Discover()
 	found.discovery = err
-	resources, err := nscontent.Resources(lists)
+	resources, err := utilnamespaces.Resources(lists)
 	found.versions = err
 	if slices.Contains(resources, pods) {
 		if err := c.deleteResource(ctx, namespace.Name, pods, found); err != nil {
@@ -110,7 +110,7 @@ func deleteAll(ctx context.Context, client metadata.ResourceInterface) (int, err
 	var problems []error
 	tried := 0
 	background := metav1.DeletePropagationBackground
-	err := nscontent.Each(ctx, client, func(object *metav1.PartialObjectMetadata) {
+	err := utilnamespaces.EachObject(ctx, client, func(object *metav1.PartialObjectMetadata) {
 		if object.DeletionTimestamp != nil {
 			return
 		}
@@ -135,7 +135,7 @@ func deleteAll(ctx context.Context, client metadata.ResourceInterface) (int, err
 
 // count counts the objects of one resource that are left, and what holds them.
 func (f *content) count(ctx context.Context, client metadata.ResourceInterface, resource schema.GroupVersionResource) error {
-	return nscontent.Each(ctx, client, func(object *metav1.PartialObjectMetadata) {
+	return utilnamespaces.EachObject(ctx, client, func(object *metav1.PartialObjectMetadata) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.remaining[resource]++

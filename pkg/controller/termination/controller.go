@@ -23,7 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -107,7 +107,7 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 func (c *Controller) reconcile(ctx context.Context, name string) error {
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case absent.Is(err):
+	case utilapierrors.IsAbsent(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("cannot read the namespace: %w", err)
@@ -120,7 +120,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		terminating := namespace.DeepCopy()
 		terminating.Status.Phase = corev1.NamespaceTerminating
 		if namespace, err = c.Core.CoreV1().Namespaces().UpdateStatus(ctx, terminating, metav1.UpdateOptions{}); err != nil {
-			return absent.Ignore(fmt.Errorf("cannot set the phase: %w", err))
+			return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot set the phase: %w", err))
 		}
 	}
 	if slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
@@ -143,7 +143,7 @@ func (c *Controller) remove(ctx context.Context, namespace *corev1.Namespace) er
 		return nil
 	}
 	err = c.Core.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
-	return absent.Ignore(err)
+	return utilapierrors.IgnoreAbsent(err)
 }
 
 // empty deletes what is in a namespace, says what is left, and finalizes the namespace when
@@ -154,7 +154,7 @@ func (c *Controller) empty(ctx context.Context, namespace *corev1.Namespace) err
 	if found.describe(updated, c.Clock.Now()) {
 		namespace, updateErr := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 		if updateErr != nil {
-			return absent.Ignore(errors.Join(err, fmt.Errorf("cannot write the conditions: %w", updateErr)))
+			return utilapierrors.IgnoreAbsent(errors.Join(err, fmt.Errorf("cannot write the conditions: %w", updateErr)))
 		}
 		updated = namespace
 	}
@@ -168,7 +168,7 @@ func (c *Controller) empty(ctx context.Context, namespace *corev1.Namespace) err
 	finalized := updated.DeepCopy()
 	finalized.Spec.Finalizers = slices.DeleteFunc(finalized.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
 	if _, err := c.Core.CoreV1().Namespaces().Finalize(ctx, finalized, metav1.UpdateOptions{}); err != nil {
-		return absent.Ignore(fmt.Errorf("cannot remove the finalizer %q: %w", corev1.FinalizerKubernetes, err))
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot remove the finalizer %q: %w", corev1.FinalizerKubernetes, err))
 	}
 	klog.FromContext(ctx).Info("Emptied the namespace", "namespace", namespace.Name, "uid", namespace.UID)
 	return nil

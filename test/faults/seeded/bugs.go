@@ -32,7 +32,7 @@ type Bug struct {
 const (
 	lifecyclePackage = "./pkg/controller/lifecycle"
 	storagePackage   = "./pkg/registry/nsinit/namespacelifecycle/storage"
-	sourcePackage    = "./pkg/admission/configuration"
+	sourcePackage    = "./pkg/admission/plan"
 
 	promises = "^TestControllerKeepsPromises$"
 	writes   = "^TestAnySequenceOfWrites$"

@@ -25,12 +25,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/nsinit/nsinit/pkg/admission/configuration"
-	"github.com/nsinit/nsinit/pkg/admission/initializer"
+	"github.com/nsinit/nsinit/pkg/admission/plan"
+	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
-	"github.com/nsinit/nsinit/pkg/util/unavailable"
+	"github.com/nsinit/nsinit/pkg/authorization"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // PluginName is the name of the plugin, as in the Namespace Initializer KEP.
@@ -44,17 +44,17 @@ func Register(plugins *admission.Plugins) {
 // Plugin fills the plan of new records, and sees that nobody else does.
 type Plugin struct {
 	*admission.Handler
-	source     configuration.Source
-	checker    *authority.Checker
-	namespaces initializer.NamespaceReader
+	source     plan.Source
+	checker    *authorization.Checker
+	namespaces wants.NamespaceReader
 }
 
 var _ interface {
 	admission.MutationInterface
 	admission.ValidationInterface
-	initializer.WantsConfigurationSource
-	initializer.WantsAuthority
-	initializer.WantsNamespaceReader
+	wants.WantsConfigurationSource
+	wants.WantsAuthorizationChecker
+	wants.WantsNamespaceReader
 } = (*Plugin)(nil)
 
 // New returns a plugin that waits for its dependencies.
@@ -63,13 +63,13 @@ func New() *Plugin {
 }
 
 // SetConfigurationSource implements WantsConfigurationSource.
-func (p *Plugin) SetConfigurationSource(source configuration.Source) { p.source = source }
+func (p *Plugin) SetConfigurationSource(source plan.Source) { p.source = source }
 
-// SetAuthority implements WantsAuthority.
-func (p *Plugin) SetAuthority(checker *authority.Checker) { p.checker = checker }
+// SetAuthorizationChecker implements WantsAuthorizationChecker.
+func (p *Plugin) SetAuthorizationChecker(checker *authorization.Checker) { p.checker = checker }
 
 // SetNamespaceReader implements WantsNamespaceReader.
-func (p *Plugin) SetNamespaceReader(namespaces initializer.NamespaceReader) {
+func (p *Plugin) SetNamespaceReader(namespaces wants.NamespaceReader) {
 	p.namespaces = namespaces
 }
 
@@ -79,7 +79,7 @@ func (p *Plugin) ValidateInitialization() error {
 	case p.source == nil:
 		return errors.New("missing the source of configurations")
 	case p.checker == nil:
-		return errors.New("missing the authority")
+		return errors.New("missing the authorization checker")
 	case p.namespaces == nil:
 		return errors.New("missing the reader of namespaces")
 	}
@@ -146,7 +146,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 		if apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		return nil, unavailable.New(fmt.Errorf("cannot read namespace %q: %w", record.Name, err))
+		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot read namespace %q: %w", record.Name, err))
 	}
 	if record.Spec.NamespaceUID != namespace.UID {
 		return nil, apierrors.NewConflict(attributes.GetResource().GroupResource(), record.Name,
@@ -160,9 +160,9 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 	}
 	configurations, err := p.source.Configurations()
 	if err != nil {
-		return nil, unavailable.New(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
+		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
 	}
-	return configuration.Plan(configurations), nil
+	return plan.Merge(configurations), nil
 }
 
 // terminating refuses the record of a namespace that is on its way out, with the cause that clients know
@@ -196,7 +196,7 @@ func unnamed(record *nsinit.NamespaceLifecycle) field.ErrorList {
 // mayGive decides whether the caller may bring a plan of its own.
 func (p *Plugin) mayGive(ctx context.Context, attributes admission.Attributes, record *nsinit.NamespaceLifecycle) error {
 	if err := p.checker.MayOpen(ctx, record.Name); err != nil {
-		return authority.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("spec.plan and spec.initializers are filled by the server, leave them out: %w", err))
+		return authorization.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("spec.plan and spec.initializers are filled by the server, leave them out: %w", err))
 	}
 	return nil
 }

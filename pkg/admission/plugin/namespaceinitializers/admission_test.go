@@ -21,7 +21,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // source answers each call with the next of its lists.
@@ -56,7 +56,7 @@ func denyAll(context.Context, authorizer.Attributes) (authorizer.Decision, strin
 func newPlugin(s *source) *Plugin {
 	p := New()
 	p.SetConfigurationSource(s)
-	p.SetAuthority(authority.New(authorizer.AuthorizerFunc(denyAll)))
+	p.SetAuthorizationChecker(authorization.New(authorizer.AuthorizerFunc(denyAll)))
 	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}, nil
 	})

@@ -22,10 +22,10 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"pgregory.net/rapid"
 
-	"github.com/nsinit/nsinit/pkg/admission/configuration"
+	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // changing is what the plugin reads, which may be another thing each time.
@@ -85,7 +85,7 @@ func TestAdmittedPlan(t *testing.T) {
 		c := &changing{t: t, open: rapid.IntRange(0, 4).Draw(t, "privileged") == 4}
 		p := New()
 		p.SetConfigurationSource(c)
-		p.SetAuthority(authority.New(authorizer.AuthorizerFunc(c.authorize)))
+		p.SetAuthorizationChecker(authorization.New(authorizer.AuthorizerFunc(c.authorize)))
 		p.SetNamespaceReader(c.read)
 		record := newTestRecord()
 		record.Spec.NamespaceUID = rapid.SampledFrom([]types.UID{"u", "another", ""}).Draw(t, "namespaceUID")
@@ -128,7 +128,7 @@ func TestAdmittedPlan(t *testing.T) {
 func checkPlan(t *rapid.T, c *changing, record *nsinit.NamespaceLifecycle) {
 	var want []nsinit.PlannedInitializer
 	if len(c.namespace.Labels) > 0 {
-		want = configuration.Plan(c.list)
+		want = plan.Merge(c.list)
 	}
 	if diff := cmp.Diff(want, record.Spec.Plan); diff != "" {
 		t.Fatalf("the plan is not what is in force (-want +got):\n%s", diff)

@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/nsinit/nsinit/pkg/admission/initializer"
+	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
-	"github.com/nsinit/nsinit/pkg/util/unavailable"
+	"github.com/nsinit/nsinit/pkg/authorization"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // PluginName is the name of the plugin.
@@ -39,14 +39,14 @@ func Register(plugins *admission.Plugins, immortal func() sets.Set[string]) {
 type Plugin struct {
 	*admission.Handler
 	immortal   sets.Set[string]
-	checker    *authority.Checker
-	namespaces initializer.NamespaceReader
+	checker    *authorization.Checker
+	namespaces wants.NamespaceReader
 }
 
 var _ interface {
 	admission.ValidationInterface
-	initializer.WantsAuthority
-	initializer.WantsNamespaceReader
+	wants.WantsAuthorizationChecker
+	wants.WantsNamespaceReader
 } = (*Plugin)(nil)
 
 // New returns a plugin that waits for its dependencies.
@@ -54,11 +54,11 @@ func New(immortal sets.Set[string]) *Plugin {
 	return &Plugin{Handler: admission.NewHandler(admission.Delete), immortal: immortal}
 }
 
-// SetAuthority implements WantsAuthority.
-func (p *Plugin) SetAuthority(checker *authority.Checker) { p.checker = checker }
+// SetAuthorizationChecker implements WantsAuthorizationChecker.
+func (p *Plugin) SetAuthorizationChecker(checker *authorization.Checker) { p.checker = checker }
 
 // SetNamespaceReader implements WantsNamespaceReader.
-func (p *Plugin) SetNamespaceReader(namespaces initializer.NamespaceReader) {
+func (p *Plugin) SetNamespaceReader(namespaces wants.NamespaceReader) {
 	p.namespaces = namespaces
 }
 
@@ -66,7 +66,7 @@ func (p *Plugin) SetNamespaceReader(namespaces initializer.NamespaceReader) {
 func (p *Plugin) ValidateInitialization() error {
 	switch {
 	case p.checker == nil:
-		return errors.New("missing the authority")
+		return errors.New("missing the authorization checker")
 	case p.namespaces == nil:
 		return errors.New("missing the reader of namespaces")
 	}
@@ -98,9 +98,9 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	case denied == nil:
 		return nil
 	case err != nil:
-		return unavailable.New(fmt.Errorf("cannot tell whether namespace %q lives: %w", record.Name, err))
+		return utilapierrors.NewUnavailable(fmt.Errorf("cannot tell whether namespace %q lives: %w", record.Name, err))
 	}
-	return authority.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("namespace %q lives, and its record with it: delete the namespace instead (%w)", record.Name, denied))
+	return authorization.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("namespace %q lives, and its record with it: delete the namespace instead (%w)", record.Name, denied))
 }
 
 // hasSomethingToLose says whether something would be lost with a record: initializers that have acted or

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/nsinit/nsinit/pkg/admission/initializer"
+	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -37,12 +37,12 @@ func Register(plugins *admission.Plugins) {
 // Plugin refuses new objects while the storage is full.
 type Plugin struct {
 	*admission.Handler
-	space initializer.StorageSpace
+	space wants.StorageSpace
 }
 
 var _ interface {
 	admission.ValidationInterface
-	initializer.WantsStorageSpace
+	wants.WantsStorageSpace
 } = (*Plugin)(nil)
 
 // New returns a plugin that waits for its dependencies.
@@ -51,7 +51,7 @@ func New() *Plugin {
 }
 
 // SetStorageSpace implements WantsStorageSpace.
-func (p *Plugin) SetStorageSpace(space initializer.StorageSpace) { p.space = space }
+func (p *Plugin) SetStorageSpace(space wants.StorageSpace) { p.space = space }
 
 // ValidateInitialization implements admission.InitializationValidator.
 func (p *Plugin) ValidateInitialization() error {

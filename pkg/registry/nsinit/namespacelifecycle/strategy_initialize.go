@@ -20,7 +20,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // InitializeStrategy is the strategy of the initialize subresource, the only way to
@@ -60,12 +60,12 @@ func (s *InitializeStrategy) ValidateUpdate(ctx context.Context, object, oldObje
 	return append(s.Strategy.ValidateUpdate(ctx, object, oldObject), validation.ValidateInitialize(record, old)...)
 }
 
-// InitializeAuthority returns the authority of the initialize subresource: whoever
+// AuthorizeInitialize returns the authorization of the initialize subresource: whoever
 // removes an entry must be the initializer that it names, and so must whoever sets a
 // failing result for the first one. The privileged may do it in an initializer's place
 // where the record tells that it did not do its work: skip it, or fail it. It runs on a
 // transition that is valid, so what is gone was in front.
-func InitializeAuthority(checker *authority.Checker) rest.ValidateObjectUpdateFunc {
+func AuthorizeInitialize(checker *authorization.Checker) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, object, oldObject runtime.Object) error {
 		record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
 		before, after := validation.Pending(old), validation.Pending(record)

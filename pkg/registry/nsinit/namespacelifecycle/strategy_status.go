@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
@@ -59,9 +59,9 @@ func (*StatusStrategy) PrepareForUpdate(ctx context.Context, object, oldObject r
 	}
 }
 
-// StatusAuthority returns the authority of the status subresource: a participant writes
+// AuthorizeStatus returns the authorization of the status subresource: a participant writes
 // the message of its own entry, and only the privileged write conditions.
-func StatusAuthority(checker *authority.Checker) rest.ValidateObjectUpdateFunc {
+func AuthorizeStatus(checker *authorization.Checker) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, object, oldObject runtime.Object) error {
 		record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
 		for i, entry := range record.Status.Initializers {

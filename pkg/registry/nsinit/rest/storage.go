@@ -18,22 +18,22 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/admissionreview"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/earlywrite"
+	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializers"
 	configurationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration/storage"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	populationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation/storage"
 	populatedstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace/storage"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/stamp"
+	"github.com/nsinit/nsinit/pkg/webhook/admissionreview"
+	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
+	"github.com/nsinit/nsinit/pkg/webhook/stamp"
 )
 
 // StorageProvider knows how to serve the group.
 type StorageProvider struct {
 	Scheme  *runtime.Scheme
 	Codecs  serializer.CodecFactory
-	Checker *authority.Checker
+	Checker *authorization.Checker
 	// Features are nsinit's own.
 	Features featuregate.FeatureGate
 	// Records is what the installation decides about records.

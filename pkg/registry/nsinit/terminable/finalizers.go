@@ -19,7 +19,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // InjectFinalizer puts "kubernetes" into the spec.finalizers of a new object, after
@@ -39,9 +39,9 @@ func ShouldDeleteDuringUpdate(ctx context.Context, key string, updated, existing
 	return ok && len(object.SpecFinalizers()) == 0 && genericregistry.ShouldDeleteDuringUpdate(ctx, key, updated, existing)
 }
 
-// FinalizeAuthority returns the authority of the finalize subresource: a participant
+// AuthorizeFinalize returns the authorization of the finalize subresource: a participant
 // removes its own name, and only the privileged add one.
-func FinalizeAuthority(checker *authority.Checker) rest.ValidateObjectUpdateFunc {
+func AuthorizeFinalize(checker *authorization.Checker) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, updated, old runtime.Object) error {
 		before, after := old.(nsinit.Terminable).SpecFinalizers(), updated.(nsinit.Terminable).SpecFinalizers()
 		for _, name := range before {

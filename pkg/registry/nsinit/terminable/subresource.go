@@ -20,7 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // UpdateStrategy is the strategy of one subresource.
@@ -30,11 +30,11 @@ type UpdateStrategy interface {
 }
 
 // SubresourceREST serves GET, PUT and PATCH of one part of an object. It never creates
-// one. The authority runs inside the guaranteed update, on the object as it is stored
+// one. Authorization runs inside the guaranteed update, on the object as it is stored
 // and as it would be, whatever verb brought the change.
 type SubresourceREST struct {
 	store     *genericregistry.Store
-	authority rest.ValidateObjectUpdateFunc
+	authorize rest.ValidateObjectUpdateFunc
 	audited   Audited
 }
 
@@ -49,11 +49,11 @@ var _ interface {
 } = (*SubresourceREST)(nil)
 
 // NewSubresourceREST returns the storage of a subresource of the objects in store.
-func NewSubresourceREST(store *genericregistry.Store, strategy UpdateStrategy, authority rest.ValidateObjectUpdateFunc) *SubresourceREST {
+func NewSubresourceREST(store *genericregistry.Store, strategy UpdateStrategy, authorize rest.ValidateObjectUpdateFunc) *SubresourceREST {
 	own := *store
 	own.UpdateStrategy = strategy
 	own.ResetFieldsStrategy = strategy
-	return &SubresourceREST{store: &own, authority: authority}
+	return &SubresourceREST{store: &own, authorize: authorize}
 }
 
 // WithAudit has the audit log tell of writes that succeeded.
@@ -78,8 +78,8 @@ func (r *SubresourceREST) Get(ctx context.Context, name string, options *metav1.
 func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	var annotations map[string]string // of the last try
 	authorized := func(ctx context.Context, updated, old runtime.Object) error {
-		if err := r.authority(ctx, updated, old); err != nil {
-			return authority.Refusal(r.store.DefaultQualifiedResource, name, err)
+		if err := r.authorize(ctx, updated, old); err != nil {
+			return authorization.Refusal(r.store.DefaultQualifiedResource, name, err)
 		}
 		if r.audited != nil {
 			annotations = r.audited(updated, old)

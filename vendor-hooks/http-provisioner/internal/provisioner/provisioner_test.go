@@ -262,6 +262,6 @@ func TestSecretChanges(t *testing.T) {
 	untrusted, _ := of(t, record(t), nil, `provision: {method: PUT}`)
 	untrusted.config.Secret = nil
 	if err := untrusted.Initialize(t.Context(), namespace()); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("an unknown authority: %v", err)
+		t.Errorf("an unknown CA: %v", err)
 	}
 }

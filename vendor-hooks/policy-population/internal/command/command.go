@@ -20,7 +20,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/vendor-hooks/internal/hook"
-	"github.com/nsinit/nsinit/vendor-hooks/policy-population/internal/keeper"
+	"github.com/nsinit/nsinit/vendor-hooks/policy-population/internal/driftcontroller"
 	"github.com/nsinit/nsinit/vendor-hooks/policy-population/internal/populator"
 )
 
@@ -62,18 +62,17 @@ func (o *options) run(ctx context.Context) error {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
 	}
 
-	// The three know each other: none runs before all are made.
-	var keep *keeper.Keeper
-	var runner *initializer.Runner
-	populate := populator.New(applier, clients.Nsinit.NsinitV1alpha1(), func(kind schema.GroupVersionKind) { keep.Follow(kind) })
-	keep, err = keeper.New(keeper.Config{
-		Core: clients.Core, Nsinit: clients.Nsinit, Metadata: metadataClient, Mapper: mapper,
-		Populate: populate.Populate, Forget: populate.Forget, Changed: func() { runner.Retry() },
+	followed := driftcontroller.NewFollowed(mapper)
+	populate := populator.New(applier, clients.Nsinit.NsinitV1alpha1(), followed.Add)
+	drift, err := driftcontroller.New(driftcontroller.Config{
+		Core: clients.Core, Nsinit: clients.Nsinit, Metadata: metadataClient, Followed: followed,
+		Populate: populate.Populate, Forget: populate.Forget,
 	})
 	if err != nil {
 		return err
 	}
-	runner, err = o.Runner(initializer.Options{Name: o.initializer, Initialize: populate.Initialize, Alongside: keep.Run}, clients)
+	runner, err := o.Runner(initializer.Options{Name: o.initializer, Initialize: populate.Initialize,
+		Alongside: func(ctx context.Context, runner *initializer.Runner) error { return drift.Run(ctx, runner.Retry) }}, clients)
 	if err != nil {
 		return err
 	}

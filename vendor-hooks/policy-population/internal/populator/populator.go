@@ -26,7 +26,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	typed "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
-	"github.com/nsinit/nsinit/pkg/util/absent"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 const (
@@ -151,7 +151,7 @@ func (p *Populator) record(ctx context.Context, namespace *corev1.Namespace) (*v
 	if err == nil {
 		err = p.Forget(ctx, record)
 	}
-	if err != nil && !absent.Is(err) {
+	if err != nil && !utilapierrors.IsAbsent(err) {
 		return nil, fmt.Errorf("cannot read what was applied before: %w", err)
 	}
 	// gofail: var populationBeforeCreateRecord struct{}

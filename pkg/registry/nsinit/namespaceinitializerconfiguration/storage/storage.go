@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/table"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/terminable"
@@ -36,7 +36,7 @@ type Storage struct {
 
 // New returns the storage of configurations. The checker answers who may finalize, the
 // gate which features are on.
-func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authority.Checker, gate featuregate.FeatureGate, clock clock.PassiveClock) (*Storage, error) {
+func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authorization.Checker, gate featuregate.FeatureGate, clock clock.PassiveClock) (*Storage, error) {
 	strategy := namespaceinitializerconfiguration.NewStrategy(scheme, gate)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &nsinit.NamespaceInitializerConfiguration{} },
@@ -66,7 +66,7 @@ func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *auth
 		}),
 		Status: terminable.NewSubresourceREST(store, namespaceinitializerconfiguration.NewStatusStrategy(strategy), anyone),
 		Finalize: &terminable.PostableREST{SubresourceREST: terminable.NewSubresourceREST(store,
-			namespaceinitializerconfiguration.NewFinalizeStrategy(strategy), terminable.FinalizeAuthority(checker))},
+			namespaceinitializerconfiguration.NewFinalizeStrategy(strategy), terminable.AuthorizeFinalize(checker))},
 	}, nil
 }
 

@@ -23,10 +23,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/authority"
+	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/terminable"
-	"github.com/nsinit/nsinit/pkg/util/unavailable"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // CreateTimeout bounds the creation of a record, from admission to etcd. Together with
@@ -71,7 +71,7 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	object, err := r.REST.Get(ctx, name, options)
 	if apierrors.IsNotFound(err) {
 		if unidentified := r.options.Identified(ctx); unidentified != nil {
-			return nil, unavailable.New(unidentified)
+			return nil, utilapierrors.NewUnavailable(unidentified)
 		}
 	}
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 		return nil, err
 	}
 	if unidentified := r.options.Identified(ctx); unidentified != nil {
-		return nil, unavailable.New(unidentified)
+		return nil, utilapierrors.NewUnavailable(unidentified)
 	}
 	return list, nil
 }
@@ -111,14 +111,14 @@ func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.
 	ctx, cancel := context.WithTimeout(ctx, CreateTimeout)
 	defer cancel()
 	if unidentified := r.options.Confirmed(ctx); unidentified != nil {
-		return nil, unavailable.New(unidentified)
+		return nil, utilapierrors.NewUnavailable(unidentified)
 	}
 	return r.REST.Create(ctx, object, validate, options)
 }
 
 // New returns the storage of records. The checker answers who may act as which
 // initializer or participant.
-func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authority.Checker, options Options) (*Storage, error) {
+func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authorization.Checker, options Options) (*Storage, error) {
 	strategy := namespacelifecycle.NewStrategy(scheme, options.Clock)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &nsinit.NamespaceLifecycle{} },
@@ -146,10 +146,10 @@ func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *auth
 			Categories: []string{"nsinit"},
 			Terminate:  strategy.Terminate,
 		}), options},
-		Status: terminable.NewSubresourceREST(store, namespacelifecycle.NewStatusStrategy(strategy), namespacelifecycle.StatusAuthority(checker)),
+		Status: terminable.NewSubresourceREST(store, namespacelifecycle.NewStatusStrategy(strategy), namespacelifecycle.AuthorizeStatus(checker)),
 		Finalize: &terminable.PostableREST{SubresourceREST: terminable.NewSubresourceREST(store,
-			namespacelifecycle.NewFinalizeStrategy(strategy), terminable.FinalizeAuthority(checker)).WithAudit(terminable.FinalizeAudit)},
-		Initialize: terminable.NewSubresourceREST(store, namespacelifecycle.NewInitializeStrategy(strategy), namespacelifecycle.InitializeAuthority(checker)).
+			namespacelifecycle.NewFinalizeStrategy(strategy), terminable.AuthorizeFinalize(checker)).WithAudit(terminable.FinalizeAudit)},
+		Initialize: terminable.NewSubresourceREST(store, namespacelifecycle.NewInitializeStrategy(strategy), namespacelifecycle.AuthorizeInitialize(checker)).
 			WithAudit(namespacelifecycle.InitializeAudit),
 	}, nil
 }

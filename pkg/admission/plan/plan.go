@@ -1,0 +1,72 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package plan provides the configurations that are in force to admission, and
+// merges them into one plan.
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// Source knows the configurations that are in force.
+type Source interface {
+	// Configurations returns one committed state of all configurations, never a
+	// mixture of two, in no particular order. Callers must not change what it
+	// returns. It fails when that state may be older than MaxAge, and then no record
+	// may be created: a namespace that is not initialized because nobody could read
+	// what initializes it would open empty.
+	Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error)
+}
+
+// Merge makes one plan of configurations: they are sorted by name, the order within each is kept,
+// the first of two entries of one name wins, and configurations that are being deleted
+// contribute nothing. Where a participant acts at termination, too, the built-in
+// initializer comes first.
+func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) []nsinit.PlannedInitializer {
+	sorted := slices.Clone(configurations)
+	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int { return cmp.Compare(a.Name, b.Name) })
+
+	var plan []nsinit.PlannedInitializer
+	finalizers := false
+	for _, configuration := range sorted {
+		if configuration.DeletionTimestamp != nil {
+			continue
+		}
+		for _, initializer := range configuration.Initializers {
+			if slices.ContainsFunc(plan, func(p nsinit.PlannedInitializer) bool { return p.Name == initializer.Name }) {
+				continue
+			}
+			plan = append(plan, planned(&configuration, &initializer))
+			finalizers = finalizers || initializer.Finalizer
+		}
+	}
+	if finalizers {
+		plan = slices.Insert(plan, 0, nsinit.PlannedInitializer{Name: v1alpha1.InitializerLifecycle})
+	}
+	return plan
+}
+
+func planned(configuration *v1alpha1.NamespaceInitializerConfiguration, initializer *v1alpha1.RegisteredInitializer) nsinit.PlannedInitializer {
+	entry := nsinit.PlannedInitializer{
+		Name:          initializer.Name,
+		Configuration: &nsinit.ConfigurationReference{Name: configuration.Name, UID: configuration.UID},
+		Finalizer:     initializer.Finalizer,
+	}
+	if initializer.FailurePolicy != nil {
+		policy := nsinit.FailurePolicyType(*initializer.FailurePolicy)
+		entry.FailurePolicy = &policy
+	}
+	if initializer.TimeoutSeconds != nil {
+		seconds := *initializer.TimeoutSeconds
+		entry.TimeoutSeconds = &seconds
+	}
+	return entry
+}

@@ -1,0 +1,175 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package plan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// configurations generates configurations with different names, in any order. Names of
+// initializers come more than once.
+func configurations() *rapid.Generator[[]v1alpha1.NamespaceInitializerConfiguration] {
+	initializer := rapid.Custom(func(t *rapid.T) v1alpha1.RegisteredInitializer {
+		i := v1alpha1.RegisteredInitializer{
+			Name:      rapid.SampledFrom([]string{"a.example.com", "b.example.com", "c.example.com", "d.example.com"}).Draw(t, "initializer"),
+			Finalizer: rapid.IntRange(0, 3).Draw(t, "finalizer") == 3,
+		}
+		if rapid.Bool().Draw(t, "has a deadline") {
+			i.FailurePolicy = new(rapid.SampledFrom([]v1alpha1.FailurePolicyType{v1alpha1.Ignore, v1alpha1.Fail}).Draw(t, "failurePolicy"))
+			i.TimeoutSeconds = new(rapid.Int32Range(1, 9).Draw(t, "timeoutSeconds"))
+		}
+		return i
+	})
+	configuration := rapid.Custom(func(t *rapid.T) v1alpha1.NamespaceInitializerConfiguration {
+		c := registered(rapid.StringMatching("[0-9]{1,2}|[a-c]").Draw(t, "name"), rapid.SliceOfN(initializer, 0, 4).Draw(t, "initializers")...)
+		if rapid.IntRange(0, 3).Draw(t, "deleted") == 3 {
+			c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}
+		return c
+	})
+	return rapid.SliceOfNDistinct(configuration, 0, 5, func(c v1alpha1.NamespaceInitializerConfiguration) string { return c.Name })
+}
+
+// TestPlanProperties: a plan has each registered initializer once, as its first registration
+// says, in the order of the names of the configurations, whatever order they are given in.
+func TestPlanProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		given := configurations().Draw(t, "configurations")
+		untouched := make([]v1alpha1.NamespaceInitializerConfiguration, 0, len(given))
+		for _, c := range given {
+			untouched = append(untouched, *c.DeepCopy())
+		}
+		plan := Merge(given)
+		if diff := gocmp.Diff(untouched, given); diff != "" && len(given) > 0 {
+			t.Fatalf("Plan changed what it was given (-before +after):\n%s", diff)
+		}
+		if diff := gocmp.Diff(plan, Merge(rapid.Permutation(given).Draw(t, "another order"))); diff != "" {
+			t.Fatalf("the order of the list matters (-one +other):\n%s", diff)
+		}
+		if participants := slices.ContainsFunc(plan, func(p nsinit.PlannedInitializer) bool { return p.Finalizer }); participants {
+			if plan[0].Name != v1alpha1.InitializerLifecycle {
+				t.Fatalf("the built-in initializer does not come first: %v", plan)
+			}
+			plan = plan[1:]
+		}
+		checkEntries(t, given, plan)
+	})
+}
+
+// registration is where an initializer is registered.
+type registration struct {
+	configuration *v1alpha1.NamespaceInitializerConfiguration
+	index         int
+}
+
+// checkEntries compares a plan without the built-in initializer to the registrations.
+func checkEntries(t *rapid.T, given []v1alpha1.NamespaceInitializerConfiguration, plan []nsinit.PlannedInitializer) {
+	first := map[string]registration{}
+	for i := range given {
+		c := &given[i]
+		for j, entry := range c.Initializers {
+			known, found := first[entry.Name]
+			if c.DeletionTimestamp == nil && (!found || c.Name < known.configuration.Name) {
+				first[entry.Name] = registration{c, j}
+			}
+		}
+	}
+	var order []registration
+	for _, entry := range plan {
+		r, found := first[entry.Name]
+		if !found {
+			t.Fatalf("%q is planned, and not registered, or planned twice", entry.Name)
+		}
+		delete(first, entry.Name)
+		order = append(order, r)
+		want := r.configuration.Initializers[r.index]
+		got := fmt.Sprint(entry.Configuration.Name, entry.Configuration.UID, entry.Finalizer, text(entry.FailurePolicy), text(entry.TimeoutSeconds))
+		if says := fmt.Sprint(r.configuration.Name, r.configuration.UID, want.Finalizer, text(want.FailurePolicy), text(want.TimeoutSeconds)); got != says {
+			t.Fatalf("%q is planned as %s, and its registration says %s", entry.Name, got, says)
+		}
+	}
+	if len(first) > 0 {
+		t.Fatalf("these are registered, and not planned: %v", first)
+	}
+	if !slices.IsSortedFunc(order, func(a, b registration) int {
+		return cmp.Or(cmp.Compare(a.configuration.Name, b.configuration.Name), cmp.Compare(a.index, b.index))
+	}) {
+		t.Fatalf("the order is another: %v", plan)
+	}
+}
+
+func text[T any](value *T) string {
+	if value == nil {
+		return "none"
+	}
+	return fmt.Sprint(*value)
+}
+
+// TestPollerProperties: whatever the storage and the clock do, a Poller returns the list that
+// succeeded last, and none that began more than MaxAge ago.
+func TestPollerProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+		p := NewPoller(nil, nil, clock)
+		pass := func(limit time.Duration) {
+			clock.Step(time.Duration(rapid.Int64Range(0, int64(limit)).Draw(t, "time")))
+		}
+		var began time.Time
+		var last []v1alpha1.NamespaceInitializerConfiguration
+		t.Repeat(map[string]func(*rapid.T){
+			"time passes": func(*rapid.T) { pass(4 * time.Second) },
+			"a list": func(t *rapid.T) {
+				answers, verified := rapid.Bool().Draw(t, "the storage answers"), rapid.Bool().Draw(t, "it is the right one")
+				items := configurations().Draw(t, "configurations")
+				start := clock.Now()
+				p.list = func(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+					pass(listTimeout)
+					return items, unless(answers)
+				}
+				p.verify = func(context.Context) error {
+					pass(time.Second)
+					return unless(verified)
+				}
+				p.poll(t.Context())
+				if answers && verified {
+					began, last = start, items
+				}
+			},
+			"": func(t *rapid.T) {
+				got, err := p.Configurations()
+				fresh := !began.IsZero() && clock.Since(began) <= MaxAge
+				if fresh != (err == nil) || fresh != (p.Ready() == nil) {
+					t.Fatalf("the last list began at %s, it is %s, and the answer is %v", began, clock.Now(), err)
+				}
+				if diff := gocmp.Diff(last, got); fresh && diff != "" {
+					t.Fatalf("another list (-want +got):\n%s", diff)
+				}
+			},
+		})
+	})
+}
+
+func unless(fine bool) error {
+	if fine {
+		return nil
+	}
+	return errors.New("out of order")
+}

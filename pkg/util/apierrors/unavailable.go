@@ -1,0 +1,22 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package apierrors
+
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// retryAfterSeconds is when a client tries again, in seconds.
+const retryAfterSeconds = 1
+
+// NewUnavailable returns the answer for a reason.
+func NewUnavailable(reason error) *apierrors.StatusError {
+	status := apierrors.NewServiceUnavailable(reason.Error())
+	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}
+	return status
+}

@@ -1,0 +1,42 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namespaces
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// SetCondition writes a condition, and says whether that changed anything but the time. Where the
+// status stays the same, so does the time of the transition.
+func SetCondition(conditions *[]corev1.NamespaceCondition, want corev1.NamespaceCondition) bool {
+	i := slices.IndexFunc(*conditions, func(c corev1.NamespaceCondition) bool { return c.Type == want.Type })
+	if i < 0 {
+		*conditions = append(*conditions, want)
+		return true
+	}
+	was := (*conditions)[i]
+	if was.Status == want.Status && was.Reason == want.Reason && was.Message == want.Message {
+		return false
+	}
+	if was.Status == want.Status {
+		want.LastTransitionTime = was.LastTransitionTime
+	}
+	(*conditions)[i] = want
+	return true
+}
+
+// TrueCondition returns the condition of a type if it is True, or nil.
+func TrueCondition(conditions []corev1.NamespaceCondition, kind corev1.NamespaceConditionType) *corev1.NamespaceCondition {
+	for i := range conditions {
+		if conditions[i].Type == kind && conditions[i].Status == corev1.ConditionTrue {
+			return &conditions[i]
+		}
+	}
+	return nil
+}

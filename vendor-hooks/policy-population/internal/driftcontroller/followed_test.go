@@ -1,0 +1,57 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package driftcontroller
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestDrifted: what a controller writes into the status is no drift.
+func TestDrifted(t *testing.T) {
+	at := func(seconds int64) *metav1.Time { return new(metav1.NewTime(time.Unix(seconds, 0))) }
+	fields := metav1.NewFieldsV1
+	object := func(change func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", UID: "u", ResourceVersion: "1", Labels: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "hook", Operation: metav1.ManagedFieldsOperationApply, Time: at(1), FieldsV1: fields(`{"f:spec":{}}`)},
+			{Manager: "quota", Operation: metav1.ManagedFieldsOperationUpdate, Time: at(1), Subresource: "status", FieldsV1: fields(`{"f:status":{}}`)},
+		}}}
+		if change != nil {
+			change(o)
+		}
+		return o
+	}
+	for name, test := range map[string]struct {
+		change func(*metav1.PartialObjectMetadata)
+		want   bool
+	}{
+		"the status": {func(o *metav1.PartialObjectMetadata) {
+			o.ResourceVersion, o.ManagedFields[1].Time = "2", at(2)
+			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: "other", Subresource: "status"})
+		}, false},
+		"somebody else's write": {func(o *metav1.PartialObjectMetadata) {
+			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: "tenant"})
+		}, true},
+		"another write of the same":    {func(o *metav1.PartialObjectMetadata) { o.ManagedFields[0].Time = at(3) }, true},
+		"fields that are nobody's now": {func(o *metav1.PartialObjectMetadata) { o.ManagedFields[0].FieldsV1 = fields(`{}`) }, true},
+		"a label":                      {func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{"a": "c"} }, true},
+		"an owner":                     {func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }, true},
+		"a deletion":                   {func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = at(4) }, true},
+		"another object":               {func(o *metav1.PartialObjectMetadata) { o.UID = "v" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := drifted(object(nil), object(test.change)); got != test.want {
+				t.Errorf("drifted: %v", got)
+			}
+		})
+	}
+	if drifted(object(nil), object(nil)) {
+		t.Error("nothing has changed")
+	}
+}

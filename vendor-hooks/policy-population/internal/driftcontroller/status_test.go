@@ -1,0 +1,50 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package driftcontroller
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+func TestStatusOf(t *testing.T) {
+	population := &v1alpha1.NamespacePopulation{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 3},
+		Spec:       v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{{Name: "a"}, {Name: "b"}, {Name: "c"}}},
+	}
+	record := func(name string, objects ...v1alpha1.PopulatedObject) *v1alpha1.PopulatedNamespace {
+		return &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.PopulatedNamespaceStatus{Objects: objects}}
+	}
+	entry := func(population, manifest string, state v1alpha1.PopulatedObjectState, message string) v1alpha1.PopulatedObject {
+		return v1alpha1.PopulatedObject{Population: population, Manifest: manifest, State: state, Message: message}
+	}
+	const applied, failed, pending = v1alpha1.PopulatedObjectApplied, v1alpha1.PopulatedObjectFailed, v1alpha1.PopulatedObjectPending
+	records := []*v1alpha1.PopulatedNamespace{
+		record("z", entry("p", "a", applied, ""), entry("p", "b", failed, "of z")),
+		record("y", entry("p", "a", applied, ""), entry("p", "b", failed, "of y"), entry("other", "a", failed, "of another")),
+		record("x", entry("p", "gone", applied, ""), entry("other", "a", applied, "")),
+		record("w", entry("p", "c", pending, "")),
+	}
+	want := v1alpha1.NamespacePopulationStatus{
+		ObservedGeneration: 3, Namespaces: 3,
+		Manifests: []v1alpha1.PopulationManifestStatus{{Name: "a", Applied: 2}, {Name: "b", Failed: 2, Namespace: "y", Message: "of y"}, {Name: "c"}},
+		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: "ManifestFailed", ObservedGeneration: 3,
+			Message: "manifest b, in 2 namespaces, of which y: of y"}},
+	}
+	ignoreTime := cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
+	if diff := cmp.Diff(want, statusOf(population, records), ignoreTime); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := statusOf(population, records[:0]).Conditions[0]; got.Status != metav1.ConditionTrue {
+		t.Errorf("without namespaces: %+v", got)
+	}
+}
