@@ -18,7 +18,7 @@ COPY vendor-hooks vendor-hooks
 COPY hack/build.sh hack/build.sh
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=${TARGETOS} GOARCH=${TARGETARCH} hack/build.sh /out \
-      ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./vendor-hooks/policy-population ./vendor-hooks/http-provisioner
+      ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./cmd/policy-population ./vendor-hooks/http-provisioner
 
 FROM scratch
 # For http-provisioner, where the Secret of a server names no CA.

@@ -20,7 +20,7 @@ output="$(mkdir -p "$1" && cd "$1" && pwd)"
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [[ $# -eq 0 ]]; then
-  set -- ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./cmd/kubectl-nsinit ./vendor-hooks/policy-population ./vendor-hooks/http-provisioner
+  set -- ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./cmd/kubectl-nsinit ./cmd/policy-population ./vendor-hooks/http-provisioner
 fi
 
 binary="$(sed -n 's/^const Binary = "\(.*\)"$/\1/p' pkg/version/version.go)"

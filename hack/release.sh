@@ -45,7 +45,7 @@ for platform in "$@"; do
   cp LICENSE cmd/kubectl-nsinit/kubectl_complete-nsinit "${work}/${name}/plugin"
   archive "${OUT}/kubectl-nsinit-${name}.tar.gz" "${work}/${name}/plugin"
   if [[ ${GOOS} == linux ]]; then # what runs in a cluster
-    hack/build.sh "${work}/${name}/programs" ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./vendor-hooks/policy-population ./vendor-hooks/http-provisioner
+    hack/build.sh "${work}/${name}/programs" ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./cmd/policy-population ./vendor-hooks/http-provisioner
     cp LICENSE "${work}/${name}/programs"
     archive "${OUT}/nsinit-${name}.tar.gz" "${work}/${name}/programs"
   fi

@@ -73,7 +73,7 @@ func NewOptions() *Options {
 			Namespace: installation.Namespace, CASecret: "nsinit-ca", ServingSecret: installation.ServingSecret,
 			Names:       installation.ServingNames(),
 			APIServices: []string{v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.GroupName},
-			CA:   365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
+			CA:          365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
 		}},
 		LeaderElection: LeaderElection{Enabled: true, Election: leader.NewElection(installation.Namespace, name)},
 	}

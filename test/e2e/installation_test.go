@@ -166,7 +166,7 @@ func TestExamples(t *testing.T) {
 func TestInstallation(t *testing.T) {
 	i := &installation{cluster: another(t, "--only-kube")}
 	next := t.TempDir()
-	build := exec.CommandContext(t.Context(), filepath.Join(i.root, "hack", "build.sh"), next, "./cmd/nsinit-apiserver", "./cmd/nsinit-controller-manager", "./vendor-hooks/policy-population")
+	build := exec.CommandContext(t.Context(), filepath.Join(i.root, "hack", "build.sh"), next, "./cmd/nsinit-apiserver", "./cmd/nsinit-controller-manager", "./cmd/policy-population")
 	build.Env = append(os.Environ(), "VERSION="+nextVersion)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

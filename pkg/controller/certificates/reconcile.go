@@ -29,7 +29,7 @@ type state struct {
 // policy says for how long certificates are valid, and for whom they are.
 type policy struct {
 	names                []string
-	ca, serving   time.Duration
+	ca, serving          time.Duration
 	settle, forgetBefore time.Duration
 }
 

@@ -77,7 +77,7 @@ func serverBugs() []Bug {
 func otherBugs() []Bug {
 	return []Bug{
 		{"done-before-applied", "policy-population is done although objects could not be applied", "^dead webhook after the gate$", "I4",
-			"./vendor-hooks/policy-population/internal/populator", "^TestClusterScoped$"},
+			"./pkg/population/populator", "^TestClusterScoped$"},
 		{"retry-for-another-record", "the SDK retries a write on the record of the next namespace", "^namespace deleted at step: first turn$", "I4",
 			"./pkg/initializer", "^TestRetryMeetsNextIncarnation$"},
 		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts/policies", "^TestGatesDeny$"},

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/pkg/initializer/program"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
 	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/provisioner"
-	"github.com/nsinit/nsinit/vendor-hooks/internal/hook"
 )
 
 const (
@@ -27,13 +27,13 @@ const (
 )
 
 type options struct {
-	*hook.Options
+	*program.Options
 	config string
 }
 
 // New returns the command, which runs until its context ends.
 func New() *cobra.Command {
-	o := options{Options: hook.New(name, workers)}
+	o := options{Options: program.New(name, workers)}
 	command := o.Command("Provision something outside of the cluster for every new namespace over HTTP, and take it away at its end", o.run)
 	command.Flags().StringVar(&o.config, "config", o.config, "File of kind "+config.Kind+" that says what is provisioned. Required.")
 	return command

@@ -18,23 +18,23 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/pkg/initializer/program"
 	"github.com/nsinit/nsinit/pkg/population"
-	"github.com/nsinit/nsinit/vendor-hooks/internal/hook"
-	"github.com/nsinit/nsinit/vendor-hooks/policy-population/internal/driftcontroller"
-	"github.com/nsinit/nsinit/vendor-hooks/policy-population/internal/populator"
+	"github.com/nsinit/nsinit/pkg/population/driftcontroller"
+	"github.com/nsinit/nsinit/pkg/population/populator"
 )
 
 const name = "policy-population"
 
 type options struct {
-	*hook.Options
+	*program.Options
 	initializer   string
 	clusterScoped []string
 }
 
 // New returns the command, which runs until its context ends.
 func New() *cobra.Command {
-	o := options{Options: hook.New(name, initializer.DefaultWorkers), initializer: name + ".nsinit.dev"}
+	o := options{Options: program.New(name, initializer.DefaultWorkers), initializer: name + ".nsinit.dev"}
 	command := o.Command("Put what NamespacePopulations hold into every new namespace, before its tenants can act", o.run)
 	flags := command.Flags()
 	flags.StringVar(&o.initializer, "initializer-name", o.initializer, "Name under which the initializer is registered in a NamespaceInitializerConfiguration, and field manager of what it applies.")

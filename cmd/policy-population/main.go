@@ -16,7 +16,7 @@ import (
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
 
-	"github.com/nsinit/nsinit/vendor-hooks/policy-population/internal/command"
+	"github.com/nsinit/nsinit/pkg/population/command"
 )
 
 func main() {

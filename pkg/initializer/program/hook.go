@@ -4,9 +4,9 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package hook holds what the hooks' commands have in common: their flags, their clients, and how
-// they run.
-package hook
+// Package program holds what the commands of nsinit's initializers have in common: their flags, their clients,
+// and how they run.
+package program
 
 import (
 	"context"
@@ -28,7 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 )
 
-// Options are the flags of every hook.
+// Options are the flags of every initializer.
 type Options struct {
 	name       string
 	kubeconfig string
