@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -44,7 +45,31 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command.SetErr(streams.ErrOut)
 	command.AddCommand(create.NewCommand(streams), wait.NewCommand(streams), status.NewCommand(streams), why.NewCommand(streams), preview.NewCommand(streams), check.NewCommand(streams), rbac.NewCommand(streams))
 	command.AddCommand(act.NewCommands(streams)...)
+	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return fmt.Errorf("%w; for the flags, run: %s --help", err, command.CommandPath())
+	})
+	for _, subcommand := range command.Commands() {
+		subcommand.Args = named(subcommand.Args)
+	}
 	return command
+}
+
+// named makes an error about arguments name the argument as the usage line does, with an example.
+func named(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if check(command, args) == nil {
+			return nil
+		}
+		names := strings.Fields(command.Use)[1:]
+		problem := "too many arguments"
+		switch {
+		case len(args) < len(names):
+			problem = fmt.Sprintf("the argument %s is missing", strings.TrimSuffix(names[len(args)], "..."))
+		case len(args) > len(names):
+			problem = fmt.Sprintf("unexpected argument %q", args[len(names)])
+		}
+		return fmt.Errorf("%s; for example:\n%s", problem, command.Example)
+	}
 }
 
 // Run runs a command, says on the error stream what went wrong, and returns the exit code.

@@ -28,11 +28,14 @@ func TestMistakes(t *testing.T) {
 		says string
 	}{
 		"no such command":   {[]string{"whi"}, `unknown command "whi"`},
-		"no namespace":      {[]string{"why"}, "accepts 1 arg(s), received 0"},
+		"no namespace":      {[]string{"why"}, "the argument NAMESPACE is missing; for example:\n  # Why does"},
+		"no namespaces":     {[]string{"wait"}, "the argument NAMESPACE is missing; for example:"},
+		"no initializer":    {[]string{"skip", "ns"}, "the argument INITIALIZER is missing; for example:"},
+		"two namespaces":    {[]string{"why", "a", "b"}, `unexpected argument "b"; for example:`},
 		"no such format":    {[]string{"why", "ns", "--output=xml"}, "--output=xml: give json, yaml, or nothing for text"},
 		"negative patience": {[]string{"why", "ns", "--patience=-1s"}, "--patience=-1s: give a duration that is not negative"},
 		"no cluster":        {[]string{"why", "ns", "--kubeconfig=" + kubeconfig}, `context was not found`},
-		"no such flag":      {[]string{"why", "ns", "--no"}, "unknown flag: --no"},
+		"no such flag":      {[]string{"why", "ns", "--no"}, "unknown flag: --no; for the flags, run: kubectl nsinit why --help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer

@@ -21,7 +21,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
@@ -111,7 +111,7 @@ func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error
 func (e *examination) is(namespace *corev1.Namespace) {
 	e.namespace, e.UID, e.Conditions = namespace, namespace.UID, namespace.Status.Conditions
 	e.Phase, e.Since = Active, &namespace.CreationTimestamp
-	if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; closed {
+	if helper.IsClosed(namespace) {
 		e.Phase = Initializing
 	}
 	if namespace.DeletionTimestamp != nil {

@@ -123,6 +123,7 @@ func record(changes ...func(*v1alpha1.NamespaceLifecycle)) *v1alpha1.NamespaceLi
 		NamespaceUID: "u", Plan: []v1alpha1.PlannedInitializer{{Name: "a.example.com"}, {Name: "b.example.com"}},
 		Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "b.example.com"}}, TurnStartTime: &metav1.MicroTime{Time: now().Add(-time.Minute)}},
 	}}
+	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInitializing, Message: `waiting for initializer "b.example.com" (2 of 2)`}}
 	for _, change := range changes {
 		change(r)
 	}
@@ -263,11 +264,12 @@ func TestDiagnose(t *testing.T) {
 		"nsinit refuses": {world{namespace: terminating(closed), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)},
 			refuses: refuseOnly("get", "namespacelifecycles", apierrors.NewServiceUnavailable("the storage was lost"))}, []string{"Stuck NsinitRefuses"}, []string{"the storage was lost"}},
 		"an initializer": {world{namespace: terminating(closed), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}, records: []runtime.Object{record()}},
-			[]string{"Waiting InitializerPending"}, []string{`waiting for initializer "b.example.com" (2 of 2), it has reported nothing`}},
+			[]string{"Waiting InitializerPending"}, []string{`waiting for initializer "b.example.com" (2 of 2): it has reported nothing`}},
 		"an initializer that has stalled": {world{namespace: terminating(closed), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}, records: []runtime.Object{record(func(r *v1alpha1.NamespaceLifecycle) {
-			r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue}}
+			r.Status.Conditions[0].Message += ": no quota"
+			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue})
 			r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "b.example.com", Message: "no quota", LastActor: "system:serviceaccount:quota:server"}}
-		})}}, []string{"Stuck InitializerPending"}, []string{`it says "no quota" (system:serviceaccount:quota:server)`}},
+		})}}, []string{"Stuck InitializerPending"}, []string{`waiting for initializer "b.example.com" (2 of 2): no quota`}},
 		"nsinit's controller is gone": {world{namespace: terminating(closed), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}, core: []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "", 0)}},
 			[]string{"Stuck RecordMissing", "Stuck NsinitControllerDown"}, []string{"nobody holds the Lease"}},
 		"opened by hand, nsinit's controller is gone": {world{namespace: terminating(closed, open), apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}, records: []runtime.Object{record()},

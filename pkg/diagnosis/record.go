@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/installation"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
@@ -87,16 +87,12 @@ func (e *examination) examineOpened(ctx context.Context) {
 	if err != nil || record.Spec.NamespaceUID != e.UID || record.Spec.Initializers == nil {
 		return
 	}
-	if record.Spec.Initializers.Result != nil {
+	if helper.Failure(record) != nil {
 		e.foundInitializers(ctx, record)
 		return
 	}
-	var pending []string
-	for _, entry := range record.Spec.Initializers.Pending {
-		pending = append(pending, entry.Name)
-	}
 	e.found(Finding{Cause: InitializerPending, State: Waiting,
-		Message: "the namespace was opened by hand, and nsinit-controller-manager is to skip the initializers that are pending: " + strings.Join(pending, ", ")})
+		Message: "the namespace was opened by hand, and nsinit-controller-manager is to skip the initializers that are pending: " + strings.Join(helper.Pending(record), ", ")})
 	e.examineOurController(ctx)
 }
 
@@ -178,40 +174,30 @@ func (e *examination) examineOurController(ctx context.Context) {
 
 // foundInitializers reports who has not acted yet.
 func (e *examination) foundInitializers(ctx context.Context, record *v1alpha1.NamespaceLifecycle) {
-	initializers := record.Spec.Initializers
+	pending, failed := helper.Pending(record), helper.Failure(record)
 	switch {
-	case initializers == nil:
-		e.found(Finding{Cause: InitializerPending, State: e.since(e.Since), Since: e.Since, Message: "every initializer is done, and nsinit-controller-manager is to open the namespace"})
-		return
-	case initializers.Result != nil:
+	case failed != nil:
 		e.found(Finding{Cause: InitializationFailed, State: e.since(e.Since), Since: e.Since,
-			Message:  "the initialization has failed, and nsinit-controller-manager is to delete the namespace: " + initializers.Result.Message,
-			Remedies: []Remedy{{Description: "see what the failure was, and mend it before the namespace is created again", Command: describeCommand(e.Namespace)}}})
+			Message:  "the initialization has failed, and nsinit-controller-manager is to delete the namespace: " + failed.Message,
+			Remedies: []Remedy{{Description: "see what the failure was, and fix it before the namespace is created again", Command: describeCommand(e.Namespace)}}})
 		e.examineProtection(ctx, Stuck)
 		return
-	case len(initializers.Pending) == 0:
+	case len(pending) == 0:
+		e.found(Finding{Cause: InitializerPending, State: e.since(e.Since), Since: e.Since, Message: "every initializer is done, and nsinit-controller-manager is to open the namespace"})
 		return
 	}
-	first := initializers.Pending[0].Name
-	position := slices.IndexFunc(record.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Name == first })
-	message := fmt.Sprintf("waiting for initializer %q (%d of %d)", first, position+1, len(record.Spec.Plan))
-	finding := Finding{Cause: InitializerPending, State: Waiting}
-	if start := initializers.TurnStartTime; start != nil {
+	first := pending[0]
+	said := helper.Entry(record, first)
+	finding := Finding{Cause: InitializerPending, State: Waiting, Message: helper.Message(record)}
+	if start := record.Spec.Initializers.TurnStartTime; start != nil {
 		finding.Since = &metav1.Time{Time: start.Time}
 	}
-	said := status(record, first)
-	message += reported(said)
-	if said != nil && said.Deadline != nil {
-		message += ", until " + said.Deadline.UTC().Format(time.RFC3339)
+	if said == nil || said.Message == "" {
+		finding.Message += ": it has reported nothing"
 	}
-	var after []string
-	for _, pending := range initializers.Pending[1:] {
-		after = append(after, pending.Name)
+	if len(pending) > 1 {
+		finding.Message += "; after it: " + strings.Join(pending[1:], ", ")
 	}
-	if len(after) > 0 {
-		message += "; after it: " + strings.Join(after, ", ")
-	}
-	finding.Message = message
 	if apimeta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) {
 		finding.State = Stuck
 	}
@@ -229,31 +215,18 @@ func (e *examination) foundParticipants(record *v1alpha1.NamespaceLifecycle, cau
 	if record.DeletionTimestamp == nil {
 		return // nsinit-controller-manager is to delete it
 	}
-	for _, finalizer := range record.Spec.Finalizers {
-		if finalizer == v1alpha1.FinalizerKubernetes {
-			continue
-		}
-		said := status(record, string(finalizer))
+	for _, participant := range helper.Participants(record) {
+		said := helper.Entry(record, participant)
 		e.found(Finding{Cause: cause, State: e.since(record.DeletionTimestamp), Since: record.DeletionTimestamp,
-			Message: fmt.Sprintf("%sparticipant %q has not cleaned up yet%s", prefix, finalizer, reported(said)),
+			Message: fmt.Sprintf("%sparticipant %q has not cleaned up yet%s", prefix, participant, reported(said)),
 			Remedies: append(look(e.Namespace, said), Remedy{Description: "if there is no such participant any more, act in its place",
-				Command: fmt.Sprintf("kubectl nsinit finalize %s %s", e.Namespace, finalizer),
+				Command: fmt.Sprintf("kubectl nsinit finalize %s %s", e.Namespace, participant),
 				Risk:    "what it was to clean up stays behind, perhaps outside the cluster"})})
 	}
 }
 
 func describeCommand(namespace string) string {
 	return "kubectl describe namespacelifecycle " + namespace
-}
-
-// status returns what the record says of an initializer, or nil.
-func status(record *v1alpha1.NamespaceLifecycle, name string) *v1alpha1.InitializerStatus {
-	for i := range record.Status.Initializers {
-		if record.Status.Initializers[i].Name == name {
-			return &record.Status.Initializers[i]
-		}
-	}
-	return nil
 }
 
 // reported tells what an initializer last said.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 type callKey struct{}
@@ -74,12 +75,8 @@ func NeverInitialized(ctx context.Context) bool {
 	if c == nil {
 		return false
 	}
-	for _, status := range c.record.Status.Initializers {
-		if status.Name == c.runner.options.Name {
-			return status.StartTime == nil
-		}
-	}
-	return false
+	entry := helper.Entry(c.record, c.runner.options.Name)
+	return entry != nil && entry.StartTime == nil
 }
 
 // IsDryRun says that the call is to change nothing.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
@@ -128,9 +129,7 @@ func gone(record *v1alpha1.NamespaceLifecycle) *corev1.Namespace {
 
 // mayInitialize says whether it is this initializer's turn.
 func (r *Runner) mayInitialize(record *v1alpha1.NamespaceLifecycle) bool {
-	initializers := record.Spec.Initializers
-	return record.DeletionTimestamp == nil && initializers != nil && initializers.Result == nil &&
-		len(initializers.Pending) > 0 && initializers.Pending[0].Name == r.options.Name
+	return record.DeletionTimestamp == nil && helper.Failure(record) == nil && helper.Current(record) == r.options.Name
 }
 
 // mayFinalize says whether the end of a namespace waits for this participant.
@@ -143,10 +142,8 @@ func (c *call) deadline() *metav1.MicroTime {
 	if c.operation != initialize {
 		return nil
 	}
-	for _, status := range c.record.Status.Initializers {
-		if status.Name == c.runner.options.Name {
-			return status.Deadline
-		}
+	if entry := helper.Entry(c.record, c.runner.options.Name); entry != nil {
+		return entry.Deadline
 	}
 	return nil
 }

@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -72,7 +71,7 @@ func TestPluginCreate(t *testing.T) {
 	name := uniqueName("create")
 	stdout, stderr, code := c.plugin(t, "create", name, "--timeout=2s")
 	if code != 1 || stdout != "namespace/"+name+" created\n" || !strings.Contains(stderr, `is not open yet: waiting for initializer "one.example.com" (1 of 2)`) ||
-		!strings.Contains(stderr, `waiting for initializer "one.example.com" (1 of 2), 1s`) || !strings.Contains(stderr, "see: kubectl nsinit why "+name) {
+		!strings.Contains(stderr, " (1s)\n") || !strings.Contains(stderr, "see: kubectl nsinit why "+name) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	c.refusedPlugin(t, "already exists", "create", name)
@@ -224,7 +223,7 @@ func TestPluginStatusOfTenant(t *testing.T) {
 	namespace := c.createNamespace(t, c.admin).Name
 	c.waitCurrent(t, namespace, "one.example.com")
 	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending")
-	if out := c.mustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(corev1.NamespaceActive)) || !strings.Contains(out, `Initializing=True: waiting for initializer "one.example.com"`) {
+	if out := c.mustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(v1alpha1.LifecycleInitializing)) || !strings.Contains(out, `Initializing=True: waiting for initializer "one.example.com"`) {
 		t.Errorf("status:\n%s", out)
 	}
 	c.refusedPlugin(t, "forbidden", "status", "--as=e2e-getter")

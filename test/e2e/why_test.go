@@ -387,7 +387,7 @@ func TestWhyInitializing(t *testing.T) {
 		}
 		checkRemedies(t, finding)
 	}
-	says(c.waitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Waiting), `"one.example.com" (2 of 3)`, "the quota server is slow", "kubernetes-admin", "after it: two.example.com")
+	says(c.waitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Waiting), `"one.example.com" (1 of 2)`, "the quota server is slow", "after it: two.example.com")
 	c.user(t, "e2e-why", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
 	eventually(t, "a tenant is told what the namespace itself says", func(context.Context) error {
 		found, err := c.why(t, namespace, "--as=e2e-why")

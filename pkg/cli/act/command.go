@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/cli/dryrun"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
@@ -54,7 +55,7 @@ It works for the initializer whose turn it is, and takes its own right: the verb
 name. For an initializer that has not done its work and never will, see kubectl nsinit skip.`,
 		example: `  # Approve the namespace shop, where an approval is an initializer without a program
   kubectl nsinit done shop approval.example.com`,
-		change: removeFirst, update: initialize, names: pending,
+		change: removeFirst, update: initialize, names: helper.Pending,
 	}
 }
 
@@ -75,7 +76,7 @@ what the initializer was to bring.`,
 			record.Spec.Skipped = append(record.Spec.Skipped, name)
 			return nil
 		},
-		update: initialize, names: pending,
+		update: initialize, names: helper.Pending,
 	}
 }
 
@@ -95,7 +96,7 @@ up, what it was to clean up stays behind, perhaps outside the cluster.`,
 			}
 			i := slices.Index(record.Spec.Finalizers, v1alpha1.FinalizerName(name))
 			if i < 0 {
-				return fmt.Errorf("namespace %q does not wait for participant %q, but for %s", record.Name, name, list(participants(record)))
+				return fmt.Errorf("namespace %q does not wait for participant %q, but for %s", record.Name, name, list(helper.Participants(record)))
 			}
 			record.Spec.Finalizers = slices.Delete(record.Spec.Finalizers, i, i+1)
 			return nil
@@ -104,7 +105,7 @@ up, what it was to clean up stays behind, perhaps outside the cluster.`,
 			_, err := records.Finalize(ctx, record.Name, record, options)
 			return err
 		},
-		names: participants,
+		names: helper.Participants,
 	}
 }
 
@@ -115,7 +116,7 @@ func initialize(ctx context.Context, records client.NamespaceLifecycleInterface,
 
 // removeFirst removes the initializer whose turn it is, if it is the one that is named.
 func removeFirst(record *v1alpha1.NamespaceLifecycle, name string) error {
-	names := pending(record)
+	names := helper.Pending(record)
 	switch {
 	case record.DeletionTimestamp != nil:
 		return fmt.Errorf("namespace %q is being deleted: every initializer's turn is over", record.Name)
@@ -128,28 +129,6 @@ func removeFirst(record *v1alpha1.NamespaceLifecycle, name string) error {
 	}
 	record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
 	return nil
-}
-
-// pending returns the names of the initializers that have not acted yet.
-func pending(record *v1alpha1.NamespaceLifecycle) []string {
-	var names []string
-	if record.Spec.Initializers != nil {
-		for _, initializer := range record.Spec.Initializers.Pending {
-			names = append(names, initializer.Name)
-		}
-	}
-	return names
-}
-
-// participants returns the names of those who have not cleaned up yet.
-func participants(record *v1alpha1.NamespaceLifecycle) []string {
-	var names []string
-	for _, finalizer := range record.Spec.Finalizers {
-		if finalizer != v1alpha1.FinalizerKubernetes {
-			names = append(names, string(finalizer))
-		}
-	}
-	return names
 }
 
 func list(names []string) string {

@@ -24,6 +24,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -265,7 +266,7 @@ func (i *inspection) stamp(ctx context.Context) {
 		i.add(check, Problem, "do what the refusal says", "no namespace can be created: %v", err)
 		return
 	}
-	if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; !closed {
+	if !helper.IsClosed(namespace) {
 		i.add(check, Problem, "kubectl apply --server-side -k artifacts/policies", "a new namespace would be open from the beginning")
 		return
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/printable"
@@ -66,10 +67,7 @@ func (s Sight) condition(kind corev1.NamespaceConditionType) *corev1.NamespaceCo
 }
 
 // Open says whether tenants may write into the namespace.
-func (s Sight) Open() bool {
-	_, closed := s.Namespace.Labels[v1alpha1.LabelInitializing]
-	return !closed
-}
+func (s Sight) Open() bool { return !helper.IsClosed(s.Namespace) }
 
 // failed says why the namespace will never open, or nil.
 func (s Sight) failed() error {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -50,7 +51,7 @@ func (r *Reporter) Seen(sight Sight) {
 	}
 	for _, status := range sight.Record.Status.Initializers {
 		if status.State == v1alpha1.InitializerRunning && status.StartTime != nil {
-			r.line.Show("%s, %s%s", waiting(sight, status.Name), r.clock.Since(status.StartTime.Time).Round(time.Second), said(status.Message))
+			r.line.Show("%s (%s)", printable.Line(helper.Message(sight.Record)), r.clock.Since(status.StartTime.Time).Round(time.Second))
 		}
 	}
 }
@@ -87,15 +88,6 @@ func ended(status v1alpha1.InitializerStatus) string {
 	return what + said(status.Message)
 }
 
-func waiting(sight Sight, name string) string {
-	for i, planned := range sight.Record.Spec.Plan {
-		if planned.Name == name {
-			return fmt.Sprintf("waiting for initializer %q (%d of %d)", name, i+1, len(sight.Record.Spec.Plan))
-		}
-	}
-	return fmt.Sprintf("waiting for initializer %q", name)
-}
-
 func said(message string) string {
 	if message == "" {
 		return ""
@@ -121,11 +113,7 @@ func finalizers(sight Sight) []string {
 	}
 	for _, finalizer := range sight.Namespace.Finalizers {
 		if finalizer == v1alpha1.NamespaceFinalizer && sight.Record != nil {
-			for _, participant := range sight.Record.Spec.Finalizers {
-				if participant != v1alpha1.FinalizerKubernetes {
-					names = append(names, string(participant))
-				}
-			}
+			names = append(names, helper.Participants(sight.Record)...)
 			continue
 		}
 		names = append(names, finalizer)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/util/printable"
@@ -197,7 +198,11 @@ func cleansUp(record *v1alpha1.NamespaceLifecycle, name string) string {
 
 // conditions shows what the namespace itself says.
 func (o *options) conditions(namespace *corev1.Namespace) error {
-	_, _ = fmt.Fprintf(o.streams.Out, "Namespace %s: %s\n", namespace.Name, namespace.Status.Phase)
+	phase := string(namespace.Status.Phase)
+	if helper.IsClosed(namespace) && namespace.DeletionTimestamp == nil {
+		phase = string(v1alpha1.LifecycleInitializing)
+	}
+	_, _ = fmt.Fprintf(o.streams.Out, "Namespace %s: %s\n", namespace.Name, phase)
 	for _, condition := range namespace.Status.Conditions {
 		if _, err := fmt.Fprintf(o.streams.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message)); err != nil {
 			return err

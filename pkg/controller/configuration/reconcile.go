@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 // DrainPeriod is how long after the deletion of a configuration a record may still be
@@ -34,12 +35,9 @@ const ConditionNamesAccepted = "NamesAccepted"
 // isPendingOn says whether a record waits for an initializer of one incarnation of a
 // configuration.
 func isPendingOn(record *v1alpha1.NamespaceLifecycle, configuration *v1alpha1.NamespaceInitializerConfiguration) bool {
-	if record.Spec.Initializers == nil {
-		return false
-	}
+	pending := helper.Pending(record)
 	return slices.ContainsFunc(record.Spec.Plan, func(planned v1alpha1.PlannedInitializer) bool {
-		return planned.Configuration != nil && planned.Configuration.UID == configuration.UID &&
-			slices.Contains(record.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
+		return planned.Configuration != nil && planned.Configuration.UID == configuration.UID && slices.Contains(pending, planned.Name)
 	})
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
@@ -99,7 +100,7 @@ func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespa
 		// An event of the namespace brings the name back, unless the server saw a former one of this name.
 		c.queue.AddAfter(namespace.Name, listInterval)
 		return nil
-	case !isClosed(namespace) || apierrors.IsConflict(err):
+	case !helper.IsClosed(namespace) || apierrors.IsConflict(err):
 		return fmt.Errorf("cannot create the record: %w", err)
 	}
 	refusal := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoRecord,
@@ -179,7 +180,7 @@ func (c *Controller) endInitialization(ctx context.Context, s state) error {
 // itself meanwhile, the write fails with a conflict.
 func (c *Controller) skipInitializer(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
 	lifecycle := read.DeepCopy()
-	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, current(read))
+	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, helper.Current(read))
 	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
 	return c.initializeAtDeadline(ctx, read, lifecycle)
 }
@@ -195,13 +196,13 @@ func (c *Controller) failInitializer(ctx context.Context, read *v1alpha1.Namespa
 }
 
 func (c *Controller) initializeAtDeadline(ctx context.Context, read, lifecycle *v1alpha1.NamespaceLifecycle) error {
-	policy := *plannedCurrent(read).FailurePolicy
+	policy := *helper.Planned(read, helper.Current(read)).FailurePolicy
 	// gofail: var lifecycleBeforeMissedDeadline struct{}
 	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, current(read), err))
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, helper.Current(read), err))
 	}
 	c.Metrics.deadlines.WithLabelValues(string(policy)).Inc()
-	klog.FromContext(ctx).Info("Initializer missed its deadline", "initializer", current(read), "failurePolicy", policy)
+	klog.FromContext(ctx).Info("Initializer missed its deadline", "initializer", helper.Current(read), "failurePolicy", policy)
 	return nil
 }
 
@@ -216,7 +217,7 @@ func (c *Controller) reportStall(ctx context.Context, read *v1alpha1.NamespaceLi
 	})
 	// gofail: var lifecycleBeforeReportStall struct{}
 	if _, err := c.lifecycles().UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that initializer %q has had its turn for long: %w", current(read), err))
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that initializer %q has had its turn for long: %w", helper.Current(read), err))
 	}
 	c.Events.Event(namespaceOf(read), corev1.EventTypeWarning, eventStalled, message)
 	return nil
@@ -249,7 +250,7 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the gate: %w", err)
 	}
-	if isClosed(updated) {
+	if helper.IsClosed(updated) {
 		// An API server that keeps labels in writes to status takes two of them.
 		updated = updated.DeepCopy()
 		delete(updated.Labels, v1alpha1.LabelInitializing)
@@ -257,7 +258,7 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 		if err != nil {
 			return fmt.Errorf("cannot open the gate: %w", err)
 		}
-		if isClosed(updated) {
+		if helper.IsClosed(updated) {
 			return fmt.Errorf("label %q was removed, but the API server kept it: is a policy or a webhook in the way?", v1alpha1.LabelInitializing)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
@@ -51,16 +52,15 @@ func describe(s state) *report {
 	case s.record.DeletionTimestamp != nil:
 		return ifClosed(s.namespace, v1alpha1.ReasonNoRecord,
 			"the record of the namespace was deleted and is created again as soon as these participants have let it go: "+holders(s.record))
-	case failure(s.record) != nil:
-		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed,
-			message: fmt.Sprintf("initializer %q failed: %s; the namespace is deleted", current(s.record), failure(s.record).Message)}
-	case current(s.record) != "":
-		said := &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: waitingFor(s.record, current(s.record))}
+	case helper.Failure(s.record) != nil:
+		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: helper.Message(s.record)}
+	case helper.Current(s.record) != "":
+		said := &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: helper.Message(s.record)}
 		if condition := stall(s.record); condition != nil {
 			said.stalled = condition.Message
 		}
 		return said
-	case isClosed(s.namespace):
+	case helper.IsClosed(s.namespace):
 		return nil // said when the gate opens
 	case openedByHand(s) != "":
 		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonOpenedByHand, message: openedByHand(s)}
@@ -98,7 +98,7 @@ func describeTerminating(s state) *report {
 
 // ifClosed tells why a namespace does not open. One that is open has nothing to wait for.
 func ifClosed(namespace *corev1.Namespace, reason, message string) *report {
-	if !isClosed(namespace) {
+	if !helper.IsClosed(namespace) {
 		return nil
 	}
 	return &report{initializing: corev1.ConditionTrue, reason: reason, message: message}
@@ -107,12 +107,7 @@ func ifClosed(namespace *corev1.Namespace, reason, message string) *report {
 // holders returns the participants that a record waits for, in quotes.
 func holders(record *v1alpha1.NamespaceLifecycle) string {
 	var names []string
-	for _, finalizer := range record.Spec.Finalizers {
-		if finalizer != v1alpha1.FinalizerKubernetes {
-			names = append(names, strconv.Quote(string(finalizer)))
-		}
-	}
-	for _, finalizer := range record.Finalizers {
+	for _, finalizer := range append(helper.Participants(record), record.Finalizers...) {
 		names = append(names, strconv.Quote(finalizer))
 	}
 	return strings.Join(names, ", ")
@@ -126,31 +121,6 @@ func isAdopted(s state) bool {
 		!slices.ContainsFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
 			return c.Type == v1alpha1.ConditionReady && c.Reason == v1alpha1.ReasonInitialized
 		})
-}
-
-// waitingFor says who is being waited for, since when, and what it last said.
-func waitingFor(record *v1alpha1.NamespaceLifecycle, name string) string {
-	total := len(record.Spec.Plan)
-	text := fmt.Sprintf("waiting for initializer %q (%d of %d)", name, total-len(record.Spec.Initializers.Pending)+1, total)
-	i := slices.IndexFunc(record.Status.Initializers, func(s v1alpha1.InitializerStatus) bool { return s.Name == name })
-	if i < 0 {
-		return text
-	}
-	entry := record.Status.Initializers[i]
-	if entry.StartTime != nil {
-		text += " since " + entry.StartTime.UTC().Format(time.RFC3339)
-	}
-	if planned := plannedCurrent(record); entry.Deadline != nil && planned != nil && planned.FailurePolicy != nil {
-		then := "it is skipped"
-		if *planned.FailurePolicy == v1alpha1.Fail {
-			then = "the initialization fails and the namespace is deleted"
-		}
-		text += " until " + entry.Deadline.UTC().Format(time.RFC3339) + ", when " + then
-	}
-	if entry.Message != "" {
-		text += ": " + entry.Message
-	}
-	return text
 }
 
 // openedByHand says who opened a namespace before its initializers were done, or "". The
@@ -182,35 +152,22 @@ func openedByHandMessage(s state) string {
 // toSkip returns the pending initializers but for the built-in one, which acts whoever opens
 // the namespace.
 func toSkip(record *v1alpha1.NamespaceLifecycle) []string {
-	if record.Spec.Initializers == nil {
-		return nil
-	}
-	var names []string
-	for _, entry := range record.Spec.Initializers.Pending {
-		if entry.Name != v1alpha1.InitializerLifecycle {
-			names = append(names, entry.Name)
-		}
-	}
-	return names
+	return slices.DeleteFunc(helper.Pending(record), func(name string) bool { return name == v1alpha1.InitializerLifecycle })
 }
 
 // opened is what the conditions say once the gate is open.
 func opened(record *v1alpha1.NamespaceLifecycle) report {
-	said := report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonInitialized, message: "every initializer is done"}
-	if len(record.Spec.Skipped) > 0 {
-		said.message = fmt.Sprintf("every initializer is done, but for these, which were skipped: %q", record.Spec.Skipped)
-	}
-	return said
+	return report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonInitialized, message: helper.Message(record)}
 }
 
 // deadlineMissed says why an initialization fails at a deadline.
 func deadlineMissed(record *v1alpha1.NamespaceLifecycle) string {
-	return fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s", *plannedCurrent(record).TimeoutSeconds, v1alpha1.Fail)
+	return fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s", *helper.Planned(record, helper.Current(record)).TimeoutSeconds, v1alpha1.Fail)
 }
 
 // stalledMessage says whose turn has lasted for long, and what can be done about it.
 func stalledMessage(record *v1alpha1.NamespaceLifecycle, long time.Duration) string {
-	text := fmt.Sprintf("initializer %q has had its turn for longer than %s", current(record), long)
+	text := fmt.Sprintf("initializer %q has had its turn for longer than %s", helper.Current(record), long)
 	if began := record.Spec.Initializers.TurnStartTime; began != nil {
 		text += ", since " + began.UTC().Format(time.RFC3339)
 	}

@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
@@ -154,7 +155,7 @@ func (c *Controller) recordUpdated(was, is any) {
 
 func (c *Controller) namespaceSeen(object any) {
 	if namespace, ok := object.(*corev1.Namespace); ok {
-		c.note(namespace.Name, isClosed(namespace))
+		c.note(namespace.Name, helper.IsClosed(namespace))
 	}
 	c.enqueue(object)
 }
@@ -295,7 +296,7 @@ func (c *Controller) measureTurn(name string, s *state) {
 // leftAlone says whether an exempt namespace may be left alone. One that was closed, got a
 // record, or was reported as ready, before it was exempt has to be brought to its end.
 func leftAlone(s state) bool {
-	return s.record == nil && (s.namespace == nil || !isClosed(s.namespace) &&
+	return s.record == nil && (s.namespace == nil || !helper.IsClosed(s.namespace) &&
 		(s.namespace.DeletionTimestamp == nil || !isSecured(s.namespace)) &&
 		(!mayWithdrawReady(s.namespace) || !reportedReady(s.namespace)))
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 const (
@@ -140,7 +141,7 @@ func (c *Controller) compareList(ctx context.Context, waiting []*corev1.Namespac
 // waiting returns the namespaces that wait for nsinit.
 func (c *Controller) waiting() []*corev1.Namespace {
 	namespaces, _ := c.namespaces.List(labels.Everything()) // a cache has no error
-	return slices.DeleteFunc(namespaces, func(namespace *corev1.Namespace) bool { return !isClosed(namespace) && !isHeld(namespace) })
+	return slices.DeleteFunc(namespaces, func(namespace *corev1.Namespace) bool { return !helper.IsClosed(namespace) && !isHeld(namespace) })
 }
 
 // cachedOf returns what the cache shows of namespaces that wait, and a list of what is not active shows,
@@ -199,11 +200,11 @@ func (c *Controller) reconcileUnlisted(ctx context.Context, name string, exempt 
 	if err == nil && mayWithdrawReady(namespace) && (!exempt || !leftAlone(state{namespace: namespace})) {
 		return inStep(withdrawReady, c.take(ctx, withdrawReady, state{namespace: namespace})) // needs no record
 	}
-	if err != nil || !isClosed(namespace) && !isHeld(namespace) {
+	if err != nil || !helper.IsClosed(namespace) && !isHeld(namespace) {
 		return nil //nolint:nilerr // the list brings it back
 	}
 	if !concernsLists(problem) {
-		if _, err := c.records.Get(name); err != nil && isClosed(namespace) {
+		if _, err := c.records.Get(name); err != nil && helper.IsClosed(namespace) {
 			// The server refuses the creation of what it has already, and says why it cannot create it.
 			if err := c.createRecord(ctx, namespace); !errors.Is(err, errExists) {
 				return inStep(createRecord, err)
@@ -244,7 +245,7 @@ func concernsLists(problem error) bool {
 // returns the reason.
 func (c *Controller) reportUnreadable(ctx context.Context, namespace *corev1.Namespace, reason error) error {
 	said := report{reason: v1alpha1.ReasonTerminating, message: reason.Error()}
-	if isClosed(namespace) {
+	if helper.IsClosed(namespace) {
 		said.initializing, said.reason = corev1.ConditionTrue, v1alpha1.ReasonNoRecord
 	}
 	return errors.Join(reason, c.write(ctx, namespace, said))

@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 // TestObserve: which results of lists say that the cache cannot be relied on.
@@ -115,8 +116,8 @@ func TestUnlisted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if opened := test.says == "" && len(test.writes) > 0; isClosed(test.namespace) && isClosed(live) == opened {
-				t.Errorf("closed: %t", isClosed(live))
+			if opened := test.says == "" && len(test.writes) > 0; helper.IsClosed(test.namespace) && helper.IsClosed(live) == opened {
+				t.Errorf("closed: %t", helper.IsClosed(live))
 			}
 			if test.says != "" && !slices.ContainsFunc(live.Status.Conditions, func(c corev1.NamespaceCondition) bool {
 				return c.Type == v1alpha1.ConditionInitializing && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, test.says)

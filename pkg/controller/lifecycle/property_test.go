@@ -26,6 +26,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
@@ -136,7 +137,7 @@ type step struct {
 
 func (m *model) alive() bool { return m.namespace != nil && m.namespace.DeletionTimestamp == nil }
 func (m *model) hasTurn() bool {
-	return hasTurn(m.record) && current(m.record) != v1alpha1.InitializerLifecycle
+	return hasTurn(m.record) && helper.Current(m.record) != v1alpha1.InitializerLifecycle
 }
 
 // clean are the steps that have to come about for a namespace to open, or to be removed.
@@ -165,7 +166,7 @@ func (m *model) clean() map[string]step {
 		},
 		"an initializer is done": {
 			func() bool {
-				return m.hasTurn() && (current(m.record) == participantName || !slices.Contains(m.dead, current(m.record)))
+				return m.hasTurn() && (helper.Current(m.record) == participantName || !slices.Contains(m.dead, helper.Current(m.record)))
 			},
 			func() {
 				m.initialize(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers.Pending = r.Spec.Initializers.Pending[1:] })
@@ -232,7 +233,7 @@ func (m *model) disturbances() map[string]step {
 			m.changeRecord(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = nil })
 			m.removeRecordIfReleased()
 		}},
-		"an administrator opens the namespace": {func() bool { return m.namespace != nil && isClosed(m.namespace) }, m.openByHand},
+		"an administrator opens the namespace": {func() bool { return m.namespace != nil && helper.IsClosed(m.namespace) }, m.openByHand},
 		"an administrator empties the finalizers": {m.alive, func() {
 			m.forced[m.namespace.UID] = true
 			m.change(func(n *corev1.Namespace) { n.Spec.Finalizers = nil })
@@ -280,7 +281,7 @@ func (m *model) openByHand() {
 }
 
 func skipFirst(r *v1alpha1.NamespaceLifecycle) {
-	r.Spec.Skipped = append(r.Spec.Skipped, current(r))
+	r.Spec.Skipped = append(r.Spec.Skipped, helper.Current(r))
 	r.Spec.Initializers.Pending = r.Spec.Initializers.Pending[1:]
 }
 
@@ -400,8 +401,8 @@ func (m *model) round() {
 // checkEnded: whatever has just happened, the controller ends an initialization in one step after an
 // administrator opened the namespace.
 func (m *model) checkEnded() {
-	if m.current() && m.alive() && !isClosed(m.namespace) && m.record.DeletionTimestamp == nil && failure(m.record) == nil &&
-		m.controller.listing.problem == nil && current(m.record) != "" {
+	if m.current() && m.alive() && !helper.IsClosed(m.namespace) && m.record.DeletionTimestamp == nil && helper.Failure(m.record) == nil &&
+		m.controller.listing.problem == nil && helper.Current(m.record) != "" {
 		m.t.Fatalf("the namespace is open, and an initializer still has its turn: %s", m.describe())
 	}
 }
@@ -440,7 +441,7 @@ func (m *model) settle() {
 // isOpen says whether the initialization has ended, and the namespace says how: an administrator
 // opened it if the record says so.
 func (m *model) isOpen() bool {
-	if !m.current() || !m.alive() || m.record.DeletionTimestamp != nil || isClosed(m.namespace) || current(m.record) != "" {
+	if !m.current() || !m.alive() || m.record.DeletionTimestamp != nil || helper.IsClosed(m.namespace) || helper.Current(m.record) != "" {
 		return false
 	}
 	ready := utilnamespaces.TrueCondition(m.namespace.Status.Conditions, v1alpha1.ConditionReady)
@@ -453,7 +454,7 @@ func (m *model) isHeld() bool {
 	if m.record == nil || m.record.DeletionTimestamp == nil || len(m.participants()) == 0 || len(m.living()) > 0 {
 		return false
 	}
-	return m.namespace == nil || m.current() && !m.alive() && !isFalselyReady(m.namespace) || m.alive() && (!isClosed(m.namespace) || m.says(v1alpha1.ConditionInitializing, corev1.ConditionTrue))
+	return m.namespace == nil || m.current() && !m.alive() && !isFalselyReady(m.namespace) || m.alive() && (!helper.IsClosed(m.namespace) || m.says(v1alpha1.ConditionInitializing, corev1.ConditionTrue))
 }
 
 // says says whether a condition of the namespace has a status.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
@@ -96,19 +97,19 @@ func next(s state) action {
 		// Somebody privileged deleted the record of a live namespace. It leaves
 		// when its participants have let it go, and is created anew.
 		return leave(s.record)
-	case failure(s.record) != nil:
+	case helper.Failure(s.record) != nil:
 		return failNamespace
-	case current(s.record) != "" && !isClosed(s.namespace):
+	case helper.Current(s.record) != "" && !helper.IsClosed(s.namespace):
 		return endInitialization
-	case current(s.record) == v1alpha1.InitializerLifecycle:
+	case helper.Current(s.record) == v1alpha1.InitializerLifecycle:
 		return secureNamespace
-	case s.turn.overdue && *plannedCurrent(s.record).FailurePolicy == v1alpha1.Ignore:
+	case s.turn.overdue && *helper.Planned(s.record, helper.Current(s.record)).FailurePolicy == v1alpha1.Ignore:
 		return skipInitializer
 	case s.turn.overdue:
 		return failInitializer
 	case s.turn.stalled && stall(s.record) == nil:
 		return reportStall
-	case current(s.record) == "" && isClosed(s.namespace):
+	case helper.Current(s.record) == "" && helper.IsClosed(s.namespace):
 		return openGate
 	}
 	return nothing
@@ -161,24 +162,6 @@ func leave(record *v1alpha1.NamespaceLifecycle) action {
 	return nothing // participants have not cleaned up
 }
 
-// current returns the first pending initializer, or "". It reads the spec: status is
-// never evidence.
-func current(record *v1alpha1.NamespaceLifecycle) string {
-	if record.Spec.Initializers == nil || len(record.Spec.Initializers.Pending) == 0 {
-		return ""
-	}
-	return record.Spec.Initializers.Pending[0].Name
-}
-
-// failure returns the result that ended the initialization, or nil.
-func failure(record *v1alpha1.NamespaceLifecycle) *metav1.Status {
-	if record.Spec.Initializers == nil || record.Spec.Initializers.Result == nil ||
-		record.Spec.Initializers.Result.Status != metav1.StatusFailure {
-		return nil
-	}
-	return record.Spec.Initializers.Result
-}
-
 // stall returns the condition that says that the current turn has lasted for long, or nil.
 func stall(record *v1alpha1.NamespaceLifecycle) *metav1.Condition {
 	condition := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled)
@@ -186,12 +169,6 @@ func stall(record *v1alpha1.NamespaceLifecycle) *metav1.Condition {
 		return nil
 	}
 	return condition
-}
-
-// isClosed says whether a namespace's gate is closed.
-func isClosed(namespace *corev1.Namespace) bool {
-	_, closed := namespace.Labels[v1alpha1.LabelInitializing]
-	return closed
 }
 
 // mayWithdrawReady says whether a namespace that is being deleted claims to be ready, and can be

@@ -7,13 +7,13 @@ SPDX-License-Identifier: Apache-2.0
 package lifecycle
 
 import (
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/util/clockdrift"
 )
 
@@ -50,16 +50,16 @@ func (t *turns) look(name string, record *v1alpha1.NamespaceLifecycle, now time.
 		delete(t.seen, name)
 		return now
 	}
-	if was, ok := t.seen[name]; ok && was.record == record.UID && was.initializer == current(record) {
+	if was, ok := t.seen[name]; ok && was.record == record.UID && was.initializer == helper.Current(record) {
 		return was.at
 	}
-	t.seen[name] = sighting{record: record.UID, initializer: current(record), at: now}
+	t.seen[name] = sighting{record: record.UID, initializer: helper.Current(record), at: now}
 	return now
 }
 
 // hasTurn says whether an initializer has its turn.
 func hasTurn(record *v1alpha1.NamespaceLifecycle) bool {
-	return record != nil && record.DeletionTimestamp == nil && failure(record) == nil && current(record) != ""
+	return record != nil && record.DeletionTimestamp == nil && helper.Failure(record) == nil && helper.Current(record) != ""
 }
 
 // measure tells what has become of a turn by now that was first seen at a time.
@@ -75,7 +75,7 @@ func measure(record *v1alpha1.NamespaceLifecycle, seen, now time.Time, stalledAf
 		}
 		return left <= 0
 	}
-	if planned := plannedCurrent(record); planned != nil && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil {
+	if planned := helper.Planned(record, helper.Current(record)); planned != nil && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil {
 		t.overdue = at(time.Duration(*planned.TimeoutSeconds) * time.Second)
 	}
 	if stalledAfter > 0 {
@@ -94,13 +94,4 @@ func lasts(record *v1alpha1.NamespaceLifecycle, seen time.Time, long time.Durati
 		}
 	}
 	return here
-}
-
-// plannedCurrent returns the plan's entry of the first pending initializer, or nil.
-func plannedCurrent(record *v1alpha1.NamespaceLifecycle) *v1alpha1.PlannedInitializer {
-	i := slices.IndexFunc(record.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Name == current(record) })
-	if i < 0 {
-		return nil
-	}
-	return &record.Spec.Plan[i]
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -223,7 +224,7 @@ func TestStall(t *testing.T) {
 		t.Errorf("another event: %q", <-f.events.Events)
 	}
 	// The turn ends, which the server says.
-	record.Status.Conditions[0].Status = metav1.ConditionFalse
+	meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled).Status = metav1.ConditionFalse
 	record.Spec.Initializers.Pending[0].Name, record.Spec.Plan[0].Name = "b.example.com", "b.example.com"
 	f.refresh(t, record)
 	if err := f.reconcile(t.Context(), "ns"); err != nil {

@@ -25,6 +25,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
@@ -98,7 +99,7 @@ func (w *world) setNamespace(namespace *corev1.Namespace) {
 	if namespace != nil {
 		namespace = namespace.DeepCopy()
 		namespace.ResourceVersion = version
-		w.open[namespace.UID] = w.open[namespace.UID] || !isClosed(namespace)
+		w.open[namespace.UID] = w.open[namespace.UID] || !helper.IsClosed(namespace)
 	}
 	w.namespace, w.namespaces = namespace, append(w.namespaces, namespace)
 	w.observe()
@@ -110,7 +111,8 @@ func (w *world) setRecord(record *v1alpha1.NamespaceLifecycle) {
 	if record != nil {
 		record = record.DeepCopy()
 		record.ResourceVersion = version
-		if failure(record) != nil {
+		meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionInitializing, Status: metav1.ConditionTrue, Message: fmt.Sprintf("pending: %q", helper.Pending(record))})
+		if helper.Failure(record) != nil {
 			w.failed[record.Spec.NamespaceUID] = true
 		}
 	}
@@ -120,7 +122,7 @@ func (w *world) setRecord(record *v1alpha1.NamespaceLifecycle) {
 
 // observe notes whether the namespace may open now.
 func (w *world) observe() {
-	if w.current() && w.namespace.DeletionTimestamp == nil && w.record.DeletionTimestamp == nil && current(w.record) == "" && failure(w.record) == nil {
+	if w.current() && w.namespace.DeletionTimestamp == nil && w.record.DeletionTimestamp == nil && helper.Current(w.record) == "" && helper.Failure(w.record) == nil {
 		w.mayOpen[w.namespace.UID] = true
 	}
 }
@@ -155,7 +157,7 @@ func (w *world) removeIfReleased() {
 	if !isReleased(n) {
 		return
 	}
-	if w.current() && !w.forced[n.UID] && current(w.record) != v1alpha1.InitializerLifecycle && len(w.participants()) > 0 {
+	if w.current() && !w.forced[n.UID] && helper.Current(w.record) != v1alpha1.InitializerLifecycle && len(w.participants()) > 0 {
 		w.t.Fatalf("the namespace was removed before these participants cleaned up: %q", w.participants())
 	}
 	w.setNamespace(nil)
@@ -241,7 +243,7 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 		updated.Labels, updated.Status = sent.Labels, sent.Status
 		w.checkConditions(updated)
 	}
-	if isClosed(w.namespace) && !isClosed(updated) {
+	if helper.IsClosed(w.namespace) && !helper.IsClosed(updated) {
 		w.opened[updated.UID]++
 		if !w.mayOpen[updated.UID] {
 			w.t.Fatalf("the gate opened, and the namespace was never complete: %+v", w.record)
@@ -278,7 +280,7 @@ func (w *world) checkFinalizers(updated *corev1.Namespace) {
 // that the withdrawal of Ready fails leaves it.
 func (w *world) checkConditions(updated *corev1.Namespace) {
 	withdrawalFails := utilnamespaces.TrueCondition(updated.Status.Conditions, v1alpha1.ConditionFailing) != nil
-	if isReady(updated) && (isClosed(updated) || updated.DeletionTimestamp != nil && !withdrawalFails) {
+	if isReady(updated) && (helper.IsClosed(updated) || updated.DeletionTimestamp != nil && !withdrawalFails) {
 		w.t.Fatalf("the namespace is said to be Ready: %+v", updated)
 	}
 }
@@ -317,7 +319,7 @@ func (w *world) createRecord(sent *v1alpha1.NamespaceLifecycle) (runtime.Object,
 	record := sent.DeepCopy()
 	record.UID, record.CreationTimestamp = w.nextUID(), *w.now()
 	record.Spec.Finalizers = []v1alpha1.FinalizerName{v1alpha1.FinalizerKubernetes}
-	if isClosed(w.namespace) {
+	if helper.IsClosed(w.namespace) {
 		w.fill(record)
 	}
 	w.setRecord(record)
@@ -376,12 +378,12 @@ func (w *world) updateRecord(sent *v1alpha1.NamespaceLifecycle, subresource stri
 // secure, and any other at its deadline, or all of them after an administrator opened the namespace.
 func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
 	gone := len(pendingOf(w.record)) - len(pendingOf(sent))
-	fails := failure(sent) != nil && failure(w.record) == nil
-	first := current(w.record)
-	planned := plannedCurrent(w.record)
+	fails := helper.Failure(sent) != nil && helper.Failure(w.record) == nil
+	first := helper.Current(w.record)
+	planned := helper.Planned(w.record, helper.Current(w.record))
 	secured := !hasParticipants(w.record) || !w.current() || isSecured(w.namespace) || w.forced[w.namespace.UID]
 	switch {
-	case failure(w.record) != nil:
+	case helper.Failure(w.record) != nil:
 		w.t.Fatal("the controller went on with an initialization that has failed")
 	case first == v1alpha1.InitializerLifecycle && gone > 0 && !secured:
 		w.t.Fatal("the built-in initializer was removed before the namespace had nsinit's finalizer")
@@ -427,7 +429,7 @@ func (w *world) checkOpenedByHand(sent *v1alpha1.NamespaceLifecycle) {
 	switch was, is := reportsOpenedByHand(w.record), reportsOpenedByHand(sent); {
 	case was && !is:
 		w.t.Fatal("the record does not say any more that the namespace was opened by hand")
-	case is && !was && (!w.open[uid] || w.opened[uid] > 0 && !again || current(w.record) == ""):
+	case is && !was && (!w.open[uid] || w.opened[uid] > 0 && !again || helper.Current(w.record) == ""):
 		w.t.Fatalf("the record says that the namespace was opened by hand: %+v", w.record)
 	}
 }
@@ -465,7 +467,7 @@ func (w *world) startTurn(record *v1alpha1.NamespaceLifecycle) {
 	switch {
 	case len(pendingOf(record)) == 0:
 		record.Spec.Initializers = nil
-	case current(record) != current(w.record):
+	case helper.Current(record) != helper.Current(w.record):
 		record.Spec.Initializers.TurnStartTime = &metav1.MicroTime{Time: w.clock.Now()}
 	}
 }

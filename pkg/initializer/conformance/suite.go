@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
@@ -255,7 +256,7 @@ func (s *suite) waitOpen(t *testing.T, namespace *corev1.Namespace) {
 		if err != nil {
 			return err
 		}
-		if _, closed := current.Labels[v1alpha1.LabelInitializing]; closed {
+		if helper.IsClosed(current) {
 			return fmt.Errorf("its conditions are %+v", current.Status.Conditions)
 		}
 		return nil

@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
@@ -139,7 +140,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; closed || namespace.DeletionTimestamp != nil {
+	if helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil {
 		return nil
 	}
 	return c.Populate(ctx, namespace, false)

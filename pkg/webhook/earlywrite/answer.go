@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
@@ -62,11 +63,7 @@ func answer(request *admissionv1.AdmissionRequest, namespace *corev1.Namespace, 
 
 // open reports whether a namespace is known to be open.
 func open(namespace *corev1.Namespace) bool {
-	if namespace == nil {
-		return false
-	}
-	_, closed := namespace.Labels[v1alpha1.LabelInitializing]
-	return !closed
+	return namespace != nil && !helper.IsClosed(namespace)
 }
 
 // retryAfter is in whole seconds, because clients know no others.
@@ -86,7 +83,7 @@ func hopeless(namespace *corev1.Namespace, now time.Time) string {
 	case namespace.DeletionTimestamp != nil:
 		return "it is being deleted"
 	case condition(namespace, v1alpha1.ConditionStalled) != "" && now.Sub(namespace.CreationTimestamp.Time) > patience:
-		return "this has taken for long, so do not wait here, but with kubectl wait --for=condition=Ready namespace/" + namespace.Name
+		return "this has taken for long, so do not wait here, but with kubectl nsinit wait " + namespace.Name
 	}
 	if c := utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionInitializing); c != nil && c.Reason == v1alpha1.ReasonFailed {
 		return "it will not be opened"

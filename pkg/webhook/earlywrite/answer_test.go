@@ -47,7 +47,7 @@ func TestAnswer(t *testing.T) {
 		"ten seconds":               {closedFor(10*time.Second, now, pending), 5, `waiting for initializer "x"`},
 		"days, and nobody says why": {closedFor(48*time.Hour, now, pending), 30, `waiting for initializer "x"`},
 		"stalled, and young":        {closedFor(20*time.Second, now, pending, stalled), 10, `waiting for initializer "x"`},
-		"stalled":                   {closedFor(3*time.Minute, now, pending, stalled), 0, "kubectl wait --for=condition=Ready namespace/shop"},
+		"stalled":                   {closedFor(3*time.Minute, now, pending, stalled), 0, "kubectl nsinit wait shop"},
 		"no longer stalled":         {closedFor(20*time.Second, now, pending, recovered), 10, `waiting for initializer "x"`},
 		"failed":                    {closedFor(time.Second, now, failed), 0, "no such cost centre; it will not be opened"},
 		"being deleted":             {terminating, 0, "it is being deleted"},

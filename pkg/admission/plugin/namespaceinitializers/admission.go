@@ -28,7 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
@@ -155,7 +155,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 	if namespace.DeletionTimestamp != nil {
 		return nil, terminating(attributes, record.Name)
 	}
-	if _, initializing := namespace.Labels[v1alpha1.LabelInitializing]; !initializing {
+	if !helper.IsClosed(namespace) {
 		return nil, nil
 	}
 	configurations, err := p.source.Configurations()

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
@@ -108,6 +108,5 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 // known, this is assumed.
 func hasSomethingToLose(attributes admission.Attributes) bool {
 	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
-	return !ok || len(record.Spec.Plan) > 0 ||
-		slices.ContainsFunc(record.Spec.Finalizers, func(f nsinit.FinalizerName) bool { return f != nsinit.FinalizerKubernetes })
+	return !ok || len(record.Spec.Plan) > 0 || len(helper.Participants(record)) > 0
 }

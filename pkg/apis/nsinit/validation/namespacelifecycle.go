@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -105,7 +106,7 @@ func ValidateNamespaceLifecycleUpdate(updated, old *nsinit.NamespaceLifecycle) f
 // back, and what is complete stays complete. The names are compared, not the lengths.
 func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
 	path := field.NewPath("spec", "initializers")
-	before, after := Pending(old), Pending(updated)
+	before, after := helper.Pending(old), helper.Pending(updated)
 	var errs field.ErrorList
 	switch {
 	case len(before) == 0 && len(after) > 0:
@@ -153,14 +154,6 @@ func ValidateFinalize(updated, old []nsinit.FinalizerName) field.ErrorList {
 		next += at + 1
 	}
 	return nil
-}
-
-// Pending returns what a record waits for; nil and empty are the same.
-func Pending(record *nsinit.NamespaceLifecycle) []nsinit.NamespaceInitializer {
-	if record.Spec.Initializers == nil {
-		return nil
-	}
-	return record.Spec.Initializers.Pending
 }
 
 func result(record *nsinit.NamespaceLifecycle) *metav1.Status {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/util/printable"
@@ -43,15 +44,15 @@ func advance(record, old *nsinit.NamespaceLifecycle, now time.Time, actor string
 // startTurn notes when the first pending initializer became the first: now, unless it
 // was the first before.
 func startTurn(record, old *nsinit.NamespaceLifecycle, now time.Time) {
-	if len(validation.Pending(record)) == 0 {
+	if len(helper.Pending(record)) == 0 {
 		return
 	}
 	stamp := metav1.NewMicroTime(now)
 	record.Spec.Initializers.TurnStartTime = &stamp
-	if old == nil || len(validation.Pending(old)) == 0 || old.Spec.Initializers.TurnStartTime == nil {
+	if old == nil || len(helper.Pending(old)) == 0 || old.Spec.Initializers.TurnStartTime == nil {
 		return
 	}
-	if validation.Pending(old)[0] == validation.Pending(record)[0] {
+	if helper.Pending(old)[0] == helper.Pending(record)[0] {
 		record.Spec.Initializers.TurnStartTime = old.Spec.Initializers.TurnStartTime
 	}
 }
@@ -86,7 +87,7 @@ func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerSta
 		}
 		return
 	}
-	pending, stamp := validation.Pending(record), metav1.NewMicroTime(now)
+	pending, stamp := helper.Pending(record), metav1.NewMicroTime(now)
 	turn := len(pending) > 0 && pending[0].Name == entry.Name
 	switch {
 	case !slices.Contains(pending, nsinit.NamespaceInitializer{Name: entry.Name}):
@@ -94,9 +95,9 @@ func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerSta
 		if slices.Contains(record.Spec.Skipped, entry.Name) {
 			entry.State, entry.Message = nsinit.InitializerSkipped, skippedMessage(entry, now)
 		}
-	case turn && failure(record) != nil:
+	case turn && helper.Failure(record) != nil:
 		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor
-		entry.Message = failure(record).Message
+		entry.Message = helper.Failure(record).Message
 	case turn && entry.StartTime == nil:
 		entry.State, entry.StartTime = nsinit.InitializerRunning, record.Spec.Initializers.TurnStartTime
 		entry.Deadline = deadlineTime(record)
@@ -105,7 +106,7 @@ func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerSta
 
 // settlePhase derives the phase, whose turn it is, and the conditions.
 func settlePhase(record *nsinit.NamespaceLifecycle, now time.Time) {
-	pending, failed := validation.Pending(record), failure(record)
+	pending, failed := helper.Pending(record), helper.Failure(record)
 	record.Status.CurrentInitializer = ""
 	switch {
 	case record.DeletionTimestamp != nil:
@@ -118,12 +119,11 @@ func settlePhase(record *nsinit.NamespaceLifecycle, now time.Time) {
 	case failed != nil:
 		record.Status.Phase = nsinit.LifecycleInitializing
 		setConditions(record, now, metav1.ConditionTrue, v1alpha1.ReasonFailed,
-			fmt.Sprintf("initializer %q failed: %s", pending[0].Name, failed.Message))
+			fmt.Sprintf("initializer %q failed: %s; the namespace is deleted", pending[0].Name, failed.Message))
 	case len(pending) > 0:
 		record.Status.Phase = nsinit.LifecycleInitializing
 		record.Status.CurrentInitializer = pending[0].Name
-		setConditions(record, now, metav1.ConditionTrue, v1alpha1.ReasonPending,
-			fmt.Sprintf("waiting for initializer %q (%d of %d)", pending[0].Name, len(record.Spec.Plan)-len(pending)+1, len(record.Spec.Plan)))
+		setConditions(record, now, metav1.ConditionTrue, v1alpha1.ReasonPending, waitingMessage(record))
 	default:
 		record.Status.Phase = nsinit.LifecycleActive
 		message := "every initializer is done"
@@ -135,6 +135,38 @@ func settlePhase(record *nsinit.NamespaceLifecycle, now time.Time) {
 		}
 		setConditions(record, now, metav1.ConditionFalse, v1alpha1.ReasonInitialized, message)
 	}
+}
+
+// waitingMessage says whose turn it is, since when, until when, and what that initializer last reported. The built-in
+// initializer is not counted.
+func waitingMessage(record *nsinit.NamespaceLifecycle) string {
+	pending, total := helper.Pending(record), len(record.Spec.Plan)
+	planned, entry := current(record), helper.Entry(record, pending[0].Name)
+	text := fmt.Sprintf("waiting for initializer %q", pending[0].Name)
+	if pending[0].Name != v1alpha1.InitializerLifecycle {
+		position := total - len(pending) + 1
+		if helper.Planned(record, v1alpha1.InitializerLifecycle) != nil {
+			position, total = position-1, total-1
+		}
+		text += fmt.Sprintf(" (%d of %d)", position, total)
+	}
+	if entry == nil {
+		return text
+	}
+	if entry.StartTime != nil {
+		text += " since " + entry.StartTime.UTC().Format(time.RFC3339)
+	}
+	if entry.Deadline != nil && planned != nil && planned.FailurePolicy != nil {
+		then := "it is skipped"
+		if *planned.FailurePolicy == nsinit.Fail {
+			then = "the initialization fails and the namespace is deleted"
+		}
+		text += " until " + entry.Deadline.UTC().Format(time.RFC3339) + ", when " + then
+	}
+	if entry.Message != "" {
+		text += ": " + entry.Message
+	}
+	return text
 }
 
 // setConditions writes both conditions. A namespace is ready when it is neither
@@ -177,15 +209,11 @@ func deadlineTime(record *nsinit.NamespaceLifecycle) *metav1.MicroTime {
 
 // current returns the plan's entry of the first pending initializer, or nil.
 func current(record *nsinit.NamespaceLifecycle) *nsinit.PlannedInitializer {
-	pending := validation.Pending(record)
+	pending := helper.Pending(record)
 	if len(pending) == 0 {
 		return nil
 	}
-	i := slices.IndexFunc(record.Spec.Plan, func(p nsinit.PlannedInitializer) bool { return p.Name == pending[0].Name })
-	if i < 0 {
-		return nil
-	}
-	return &record.Spec.Plan[i]
+	return helper.Planned(record, pending[0].Name)
 }
 
 // skippedMessage says why an initializer was skipped, and keeps what it last said.
@@ -201,15 +229,6 @@ func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
 		return why
 	}
 	return why + "; it last said: " + entry.Message
-}
-
-// failure returns the result that ended the initialization, or nil.
-func failure(record *nsinit.NamespaceLifecycle) *metav1.Status {
-	initializers := record.Spec.Initializers
-	if initializers == nil || initializers.Result == nil || initializers.Result.Status != metav1.StatusFailure || len(initializers.Pending) == 0 {
-		return nil
-	}
-	return initializers.Result
 }
 
 // normalize makes nil of an empty list, which means the same.

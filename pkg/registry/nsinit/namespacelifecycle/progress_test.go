@@ -116,6 +116,38 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestMessage: one sentence says whose turn it is, since when and until when.
+func TestMessage(t *testing.T) {
+	ignore, fail, seconds := nsinit.Ignore, nsinit.Fail, int32(600)
+	for name, test := range map[string]struct {
+		pending []string
+		change  func(*nsinit.NamespaceLifecycle)
+		want    string
+	}{
+		"the built-in initializer": {[]string{v1alpha1.InitializerLifecycle, "a", "b"}, nil, `waiting for initializer "` + v1alpha1.InitializerLifecycle + `" since 2026-01-01T00:00:00Z`},
+		"the first":                {[]string{"a", "b"}, nil, `waiting for initializer "a" (1 of 2) since 2026-01-01T00:00:00Z`},
+		"the last":                 {[]string{"b"}, nil, `waiting for initializer "b" (2 of 2) since 2026-01-01T00:00:00Z`},
+		"it is skipped at its deadline": {[]string{"a", "b"}, func(r *nsinit.NamespaceLifecycle) {
+			r.Spec.Plan[1].FailurePolicy, r.Spec.Plan[1].TimeoutSeconds = &ignore, &seconds
+		}, `waiting for initializer "a" (1 of 2) since 2026-01-01T00:00:00Z until 2026-01-01T00:10:00Z, when it is skipped`},
+		"it fails at its deadline": {[]string{"a", "b"}, func(r *nsinit.NamespaceLifecycle) {
+			r.Spec.Plan[1].FailurePolicy, r.Spec.Plan[1].TimeoutSeconds = &fail, &seconds
+		}, `waiting for initializer "a" (1 of 2) since 2026-01-01T00:00:00Z until 2026-01-01T00:10:00Z, when the initialization fails and the namespace is deleted`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := planOf(v1alpha1.InitializerLifecycle, "a", "b")
+			if test.change != nil {
+				test.change(record)
+			}
+			setPending(record, test.pending...)
+			begin(record, at(0), "creator")
+			if got := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionInitializing).Message; got != test.want {
+				t.Errorf("it says %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestProgressOfFailure(t *testing.T) {
 	record := planOf("a", "b")
 	begin(record, at(0), "controller")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/util/clockdrift"
 )
 
@@ -22,7 +23,7 @@ const repairer = "nsinit-apiserver"
 // deadline; that it did not shows that it is not there.
 func RepairDue(record *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) bool {
 	planned := current(record)
-	if bound <= 0 || record.DeletionTimestamp != nil || failure(record) != nil || planned == nil ||
+	if bound <= 0 || record.DeletionTimestamp != nil || helper.Failure(record) != nil || planned == nil ||
 		planned.FailurePolicy == nil || *planned.FailurePolicy != nsinit.Ignore {
 		return false
 	}

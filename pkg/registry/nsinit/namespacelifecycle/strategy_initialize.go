@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -68,7 +69,7 @@ func (s *InitializeStrategy) ValidateUpdate(ctx context.Context, object, oldObje
 func AuthorizeInitialize(checker *authorization.Checker) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, object, oldObject runtime.Object) error {
 		record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
-		before, after := validation.Pending(old), validation.Pending(record)
+		before, after := helper.Pending(old), helper.Pending(record)
 		for _, removed := range before[:len(before)-len(after)] {
 			err := checker.MayInitialize(ctx, record.Name, removed.Name)
 			if err != nil && slices.Contains(record.Spec.Skipped, removed.Name) && checker.MayOpen(ctx, record.Name) == nil {
@@ -78,7 +79,7 @@ func AuthorizeInitialize(checker *authorization.Checker) rest.ValidateObjectUpda
 				return fmt.Errorf("spec.initializers.pending: cannot remove %q: %w", removed.Name, err)
 			}
 		}
-		if failure(record) == nil || failure(old) != nil {
+		if helper.Failure(record) == nil || helper.Failure(old) != nil {
 			return nil
 		}
 		if err := checker.MayInitialize(ctx, record.Name, before[0].Name); err != nil && checker.MayOpen(ctx, record.Name) != nil {
@@ -91,7 +92,7 @@ func AuthorizeInitialize(checker *authorization.Checker) rest.ValidateObjectUpda
 // InitializeAudit tells who was removed from the list, and of whom the initialization failed.
 func InitializeAudit(object, oldObject runtime.Object) map[string]string {
 	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
-	before, after := validation.Pending(old), validation.Pending(record)
+	before, after := helper.Pending(old), helper.Pending(record)
 	annotations := map[string]string{}
 	if gone := before[:len(before)-len(after)]; len(gone) > 0 {
 		var names []string
@@ -100,7 +101,7 @@ func InitializeAudit(object, oldObject runtime.Object) map[string]string {
 		}
 		annotations[v1alpha1.AuditRemovedInitializers] = strings.Join(names, ",")
 	}
-	if failure(record) != nil && failure(old) == nil {
+	if helper.Failure(record) != nil && helper.Failure(old) == nil {
 		annotations[v1alpha1.AuditFailedInitializer] = before[0].Name
 	}
 	return annotations

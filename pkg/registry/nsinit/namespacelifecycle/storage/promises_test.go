@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 )
 
 // forge changes a record in any way.
@@ -47,7 +47,7 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 		}
 	}
 	var pending []string
-	for _, entry := range validation.Pending(r) {
+	for _, entry := range helper.Pending(r) {
 		pending = append(pending, entry.Name)
 	}
 	name := func() string { return rapid.SampledFrom(initializers()).Draw(t, "name") }
@@ -190,7 +190,7 @@ func (m *model) checkRemoval(is transition) {
 // checkInitialize: entries leave from the front, each by its own initializer or skipped by the
 // privileged; an empty list and a failure are final.
 func (m *model) checkInitialize(is transition) {
-	before, after := validation.Pending(is.before), validation.Pending(is.after)
+	before, after := helper.Pending(is.before), helper.Pending(is.after)
 	if len(after) > len(before) || !slices.Equal(before[len(before)-len(after):], after) {
 		m.t.Fatalf("pending was %v and became %v", before, after)
 	}
@@ -228,12 +228,12 @@ func failureOf(r *nsinit.NamespaceLifecycle) *metav1.Status {
 
 // checkTurn: a turn begins when the one before it ends, and not again.
 func (m *model) checkTurn(is transition) {
-	after := validation.Pending(is.after)
+	after := helper.Pending(is.after)
 	if len(after) == 0 {
 		return
 	}
 	began := is.after.Spec.Initializers.TurnStartTime
-	if validation.Pending(is.before)[0] == after[0] {
+	if helper.Pending(is.before)[0] == after[0] {
 		if !began.Equal(is.before.Spec.Initializers.TurnStartTime) {
 			m.t.Fatalf("the turn of %v began at %s, and then at %s", after[0], is.before.Spec.Initializers.TurnStartTime, began)
 		}
@@ -296,7 +296,7 @@ func (m *model) checkMessages(is transition) {
 
 // checkStatus: the status says what follows from the spec.
 func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
-	pending, current, phase := validation.Pending(r), "", nsinit.LifecycleActive
+	pending, current, phase := helper.Pending(r), "", nsinit.LifecycleActive
 	switch {
 	case r.DeletionTimestamp != nil:
 		phase = nsinit.LifecycleTerminating

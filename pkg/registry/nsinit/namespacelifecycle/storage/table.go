@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/table"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -56,7 +56,7 @@ func waitingFor(record *nsinit.NamespaceLifecycle, now time.Time) (who, since, m
 		return orNone(first(participants)), table.Since(record.DeletionTimestamp.Time, now), "<none>"
 	}
 	var pending []string
-	for _, entry := range validation.Pending(record) {
+	for _, entry := range helper.Pending(record) {
 		pending = append(pending, entry.Name)
 	}
 	if len(pending) == 0 {

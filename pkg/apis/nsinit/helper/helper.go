@@ -1,0 +1,63 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package helper answers what the API server asks of NamespaceLifecycles. The package of the same name next to
+// v1alpha1 has the answers for clients.
+package helper
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+)
+
+// Pending returns the initializers that have not acted, in the order of their turns. Nil and empty are the same.
+func Pending(lifecycle *nsinit.NamespaceLifecycle) []nsinit.NamespaceInitializer {
+	if lifecycle.Spec.Initializers == nil {
+		return nil
+	}
+	return lifecycle.Spec.Initializers.Pending
+}
+
+// Failure returns the result that ended the initialization, or nil.
+func Failure(lifecycle *nsinit.NamespaceLifecycle) *metav1.Status {
+	initializers := lifecycle.Spec.Initializers
+	if initializers == nil || initializers.Result == nil || initializers.Result.Status != metav1.StatusFailure || len(initializers.Pending) == 0 {
+		return nil
+	}
+	return initializers.Result
+}
+
+// Planned returns the plan's entry of an initializer, or nil.
+func Planned(lifecycle *nsinit.NamespaceLifecycle, name string) *nsinit.PlannedInitializer {
+	i := slices.IndexFunc(lifecycle.Spec.Plan, func(p nsinit.PlannedInitializer) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &lifecycle.Spec.Plan[i]
+}
+
+// Entry returns the status of an initializer, or nil.
+func Entry(lifecycle *nsinit.NamespaceLifecycle, name string) *nsinit.InitializerStatus {
+	i := slices.IndexFunc(lifecycle.Status.Initializers, func(s nsinit.InitializerStatus) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &lifecycle.Status.Initializers[i]
+}
+
+// Participants returns the names of the participants that have not cleaned up.
+func Participants(lifecycle *nsinit.NamespaceLifecycle) []string {
+	var names []string
+	for _, finalizer := range lifecycle.Spec.Finalizers {
+		if finalizer != nsinit.FinalizerKubernetes {
+			names = append(names, string(finalizer))
+		}
+	}
+	return names
+}

@@ -1,0 +1,91 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package helper answers what clients ask of NamespaceLifecycles and of the namespaces that they describe. Decisions
+// are made from the spec: the status is for people.
+package helper
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// IsClosed says whether the gate of a namespace is closed.
+func IsClosed(namespace *corev1.Namespace) bool {
+	_, closed := namespace.Labels[v1alpha1.LabelInitializing]
+	return closed
+}
+
+// Pending returns the names of the initializers that have not acted, in the order of their turns.
+func Pending(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	if lifecycle.Spec.Initializers == nil {
+		return nil
+	}
+	var names []string
+	for _, entry := range lifecycle.Spec.Initializers.Pending {
+		names = append(names, entry.Name)
+	}
+	return names
+}
+
+// Current returns the name of the initializer whose turn it is, or "".
+func Current(lifecycle *v1alpha1.NamespaceLifecycle) string {
+	if names := Pending(lifecycle); len(names) > 0 {
+		return names[0]
+	}
+	return ""
+}
+
+// Failure returns the result that ended the initialization, or nil.
+func Failure(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Status {
+	initializers := lifecycle.Spec.Initializers
+	if initializers == nil || initializers.Result == nil || initializers.Result.Status != metav1.StatusFailure {
+		return nil
+	}
+	return initializers.Result
+}
+
+// Planned returns the plan's entry of an initializer, or nil.
+func Planned(lifecycle *v1alpha1.NamespaceLifecycle, name string) *v1alpha1.PlannedInitializer {
+	i := slices.IndexFunc(lifecycle.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &lifecycle.Spec.Plan[i]
+}
+
+// Entry returns the status of an initializer, or nil.
+func Entry(lifecycle *v1alpha1.NamespaceLifecycle, name string) *v1alpha1.InitializerStatus {
+	i := slices.IndexFunc(lifecycle.Status.Initializers, func(s v1alpha1.InitializerStatus) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &lifecycle.Status.Initializers[i]
+}
+
+// Participants returns the names of the participants that have not cleaned up.
+func Participants(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	var names []string
+	for _, finalizer := range lifecycle.Spec.Finalizers {
+		if finalizer != v1alpha1.FinalizerKubernetes {
+			names = append(names, string(finalizer))
+		}
+	}
+	return names
+}
+
+// Message returns the sentence with which the server describes the state of the initialization.
+func Message(lifecycle *v1alpha1.NamespaceLifecycle) string {
+	if condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionInitializing); condition != nil {
+		return condition.Message
+	}
+	return ""
+}
