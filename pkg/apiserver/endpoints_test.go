@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,7 +58,8 @@ func recordParts() map[string]part[*v1alpha1.NamespaceLifecycle] {
 		"status.current":       {func(r record) { r.Status.CurrentInitializer = "" }, func(r record) any { return r.Status.CurrentInitializer }},
 		"status.state":         {func(r record) { r.Status.Initializers[0].State = v1alpha1.InitializerDone }, func(r record) any { return r.Status.Initializers[0].State }},
 		"status.message":       {func(r record) { r.Status.Initializers[0].Message = "half way" }, func(r record) any { return r.Status.Initializers[0].Message }},
-		"status.conditions":    {func(r record) { r.Status.Conditions[0].Message = "changed" }, func(r record) any { return r.Status.Conditions[0].Message }},
+		"status.conditions":    {stalled, func(r record) any { return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionStalled) }},
+		"derived conditions":   {func(r record) { r.Status.Conditions[0].Message = "changed" }, func(r record) any { return r.Status.Conditions[0].Message }},
 		"uid (a precondition)": {func(r record) { r.UID = "other" }, func(r record) any { return r.UID }},
 	}
 }

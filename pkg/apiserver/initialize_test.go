@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
@@ -208,10 +210,43 @@ func TestStatusAuthority(t *testing.T) {
 		"a's own message":                 {"hook-a", message(0), true},
 		"b's own message before its turn": {"hook-b", message(1), true},
 		"b's message by a":                {"hook-a", message(1), false},
-		"conditions by a":                 {"hook-a", func(r *v1alpha1.NamespaceLifecycle) { r.Status.Conditions[0].Message = "x" }, false},
-		"conditions by the privileged":    {"admin", func(r *v1alpha1.NamespaceLifecycle) { r.Status.Conditions[0].Message = "x" }, true},
+		"conditions by a":                 {"hook-a", stalled, false},
+		"conditions by the privileged":    {"admin", stalled, true},
 	}
 	checkAuthority(t, server, "status", tests)
+}
+
+func stalled(r *v1alpha1.NamespaceLifecycle) {
+	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, LastTransitionTime: metav1.Now()})
+}
+
+// TestStatusDerivesConditions: the report of the current initializer is part of what the server says, and nobody can
+// write that, neither an initializer nor the privileged.
+func TestStatusDerivesConditions(t *testing.T) {
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
+	asInitializer(server.Core, "hook-a", "a.example.com")
+	for _, user := range []string{"hook-a", "admin"} {
+		record := server.MustRecord(t, uniqueName())
+		want := map[string]metav1.Condition{}
+		for i := range record.Status.Conditions {
+			condition := &record.Status.Conditions[i]
+			want[condition.Type] = *condition
+			condition.Status, condition.Reason, condition.Message, condition.LastTransitionTime = "Unknown", "Lie", "lie", metav1.Time{}
+		}
+		record.Status.Initializers[0].Message = "no quota"
+		updated, err := server.Client(t, user).NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), record, metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range updated.Status.Conditions {
+			expected := want[got.Type]
+			expected.Message += ": no quota"
+			if diff := cmp.Diff(expected, got); diff != "" {
+				t.Errorf("%s by %s (-want +got):\n%s", got.Type, user, diff)
+			}
+		}
+	}
 }
 
 // TestCreateRecord shows what the admission plugin makes of a new record.
