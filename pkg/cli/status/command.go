@@ -9,6 +9,7 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -74,55 +76,26 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return command
 }
 
-// list shows many namespaces, a line each.
+// list shows many namespaces, a line each, as the server describes them.
 func (o *options) list(ctx context.Context, nsinit versioned.Interface) error {
-	records, err := nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, metav1.ListOptions{})
+	request := nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	if !o.all {
+		request.Param("fieldSelector", fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.LifecycleActive)).String())
+	}
+	answer, err := request.Do(ctx).Raw()
 	if err != nil {
 		return err
 	}
-	table, shown := printers.GetNewTabWriter(o.streams.Out), 0
-	for _, record := range records.Items {
-		if record.Status.Phase == v1alpha1.LifecycleActive && !o.all {
-			continue
-		}
-		if shown++; shown == 1 {
-			_, _ = fmt.Fprintln(table, "NAME\tPHASE\tWAITING FOR\tSINCE\tMESSAGE\tAGE")
-		}
-		who, since, message := waitsFor(&record)
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", record.Name, record.Status.Phase, who, o.age(since), message, o.age(&record.CreationTimestamp))
+	var table metav1.Table
+	if err := json.Unmarshal(answer, &table); err != nil {
+		return fmt.Errorf("cannot read the answer of nsinit-apiserver: %w", err)
 	}
-	if shown == 0 {
+	if len(table.Rows) == 0 {
 		_, err := fmt.Fprintln(o.streams.ErrOut, "No namespace is being initialized or deleted.")
 		return err
 	}
-	return table.Flush()
-}
-
-// waitsFor returns who a namespace waits for, since when, and what they last said.
-func waitsFor(record *v1alpha1.NamespaceLifecycle) (who string, since *metav1.Time, message string) {
-	who = "<none>"
-	name := record.Status.CurrentInitializer
-	if record.DeletionTimestamp != nil {
-		since = record.DeletionTimestamp
-		for _, finalizer := range record.Spec.Finalizers {
-			if name = string(finalizer); finalizer != v1alpha1.FinalizerKubernetes {
-				break
-			}
-		}
-	}
-	if name != "" {
-		who = name
-	}
-	for _, status := range record.Status.Initializers {
-		if status.Name != name {
-			continue
-		}
-		message = printable.Line(status.Message)
-		if since == nil && status.StartTime != nil {
-			since = &metav1.Time{Time: status.StartTime.Time}
-		}
-	}
-	return who, since, message
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: true}).PrintObj(&table, o.streams.Out)
 }
 
 // one shows one namespace, a line for each initializer.

@@ -40,7 +40,7 @@ func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespaceLifecy
 }
 
 func phase(record *nsinit.NamespaceLifecycle) string {
-	if initializers := record.Spec.Initializers; record.DeletionTimestamp == nil && initializers != nil && initializers.Result != nil {
+	if record.DeletionTimestamp == nil && helper.Failure(record) != nil {
 		return "Failed"
 	}
 	return string(record.Status.Phase)
@@ -63,10 +63,7 @@ func waitingFor(record *nsinit.NamespaceLifecycle, now time.Time) (who, since, m
 		return "<none>", "<none>", "<none>"
 	}
 	since = "<unknown>"
-	for _, entry := range record.Status.Initializers {
-		if entry.Name != pending[0] {
-			continue
-		}
+	if entry := helper.Entry(record, pending[0]); entry != nil {
 		if entry.StartTime != nil {
 			since = table.Since(entry.StartTime.Time, now)
 		}
