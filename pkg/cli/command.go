@@ -10,9 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
 
@@ -83,6 +85,12 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 		return 0
 	case errors.As(err, &code):
 		return int(code)
+	}
+	var request *url.Error
+	if errors.As(err, &request) && utilnet.IsConnectionRefused(err) {
+		if server, parseErr := url.Parse(request.URL); parseErr == nil {
+			err = fmt.Errorf("the connection to the server %s was refused - did you specify the right host or port?", server.Host)
+		}
 	}
 	_, _ = fmt.Fprintf(streams.ErrOut, "error: %v\n", err)
 	return 1

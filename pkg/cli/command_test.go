@@ -35,6 +35,7 @@ func TestMistakes(t *testing.T) {
 		"no such format":    {[]string{"why", "ns", "--output=xml"}, "--output=xml: give json, yaml, or nothing for text"},
 		"negative patience": {[]string{"why", "ns", "--patience=-1s"}, "--patience=-1s: give a duration that is not negative"},
 		"no cluster":        {[]string{"why", "ns", "--kubeconfig=" + kubeconfig}, `context was not found`},
+		"no server":         {[]string{"status", "--server=http://127.0.0.1:1"}, "error: the connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?"},
 		"no such flag":      {[]string{"why", "ns", "--no"}, "unknown flag: --no; for the flags, run: kubectl nsinit why --help"},
 	} {
 		t.Run(name, func(t *testing.T) {

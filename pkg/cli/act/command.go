@@ -16,8 +16,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -25,6 +27,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/cli/dryrun"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // verb is one of the commands.
@@ -55,7 +58,7 @@ It works for the initializer whose turn it is, and takes its own right: the verb
 name. For an initializer that has not done its work and never will, see kubectl nsinit skip.`,
 		example: `  # Approve the namespace shop, where an approval is an initializer without a program
   kubectl nsinit done shop approval.example.com`,
-		change: removeFirst, update: initialize, names: helper.Pending,
+		change: removeFirst, update: initialize, names: turn,
 	}
 }
 
@@ -76,7 +79,7 @@ what the initializer was to bring.`,
 			record.Spec.Skipped = append(record.Spec.Skipped, name)
 			return nil
 		},
-		update: initialize, names: helper.Pending,
+		update: initialize, names: turn,
 	}
 }
 
@@ -105,8 +108,21 @@ up, what it was to clean up stays behind, perhaps outside the cluster.`,
 			_, err := records.Finalize(ctx, record.Name, record, options)
 			return err
 		},
-		names: helper.Participants,
+		names: func(record *v1alpha1.NamespaceLifecycle) []string {
+			if record.DeletionTimestamp == nil {
+				return nil
+			}
+			return helper.Participants(record)
+		},
 	}
+}
+
+// turn returns the initializer whose turn it is, if there is one.
+func turn(record *v1alpha1.NamespaceLifecycle) []string {
+	if name := helper.Current(record); name != "" && record.DeletionTimestamp == nil {
+		return []string{name}
+	}
+	return nil
 }
 
 func initialize(ctx context.Context, records client.NamespaceLifecycleInterface, record *v1alpha1.NamespaceLifecycle, options metav1.UpdateOptions) error {
@@ -146,11 +162,8 @@ func newCommand(streams genericiooptions.IOStreams, v verb) *cobra.Command {
 		Long:    v.long,
 		Example: v.example,
 		Args:    cobra.ExactArgs(2),
-		ValidArgsFunction: func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			if len(args) != 1 {
-				return flags.CompleteNamespaces(command, args, prefix)
-			}
-			return v.complete(command.Context(), flags, args[0])
+		ValidArgsFunction: func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return v.complete(command.Context(), flags, args), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(command *cobra.Command, args []string) error {
 			return v.run(command.Context(), streams, flags, dryRun, args[0], args[1])
@@ -171,13 +184,16 @@ func (v verb) run(ctx context.Context, streams genericiooptions.IOStreams, flags
 	if dry != nil {
 		suffix = " (server dry run)"
 	}
-	_, nsinit, err := flags.Clients()
+	core, nsinit, err := flags.Clients()
 	if err != nil {
 		return err
 	}
 	records := nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		record, err := records.Get(ctx, namespace, metav1.GetOptions{})
+		if utilapierrors.IsAbsent(err) {
+			return v.missing(ctx, core, namespace)
+		}
 		if err != nil {
 			return err
 		}
@@ -193,15 +209,40 @@ func (v verb) run(ctx context.Context, streams genericiooptions.IOStreams, flags
 	return err
 }
 
-// complete offers the names that a record waits for.
-func (v verb) complete(ctx context.Context, flags *cluster.Flags, namespace string) ([]string, cobra.ShellCompDirective) {
+// missing says why a namespace has no NamespaceLifecycle.
+func (v verb) missing(ctx context.Context, core kubernetes.Interface, namespace string) error {
+	if _, err := core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return fmt.Errorf("namespace %q does not exist", namespace)
+	}
+	return fmt.Errorf("namespace %q has no NamespaceLifecycle; run kubectl nsinit why %s", namespace, namespace)
+}
+
+// complete offers the namespaces that wait for somebody, and then those that the namespace waits for.
+func (v verb) complete(ctx context.Context, flags *cluster.Flags, args []string) []string {
 	_, nsinit, err := flags.Clients()
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+		return nil
 	}
-	record, err := nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+	lifecycles := nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	switch len(args) {
+	case 0:
+		list, err := lifecycles.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for i := range list.Items {
+			if len(v.names(&list.Items[i])) > 0 {
+				names = append(names, list.Items[i].Name)
+			}
+		}
+		return names
+	case 1:
+		lifecycle, err := lifecycles.Get(ctx, args[0], metav1.GetOptions{})
+		if err != nil {
+			return nil
+		}
+		return v.names(lifecycle)
 	}
-	return v.names(record), cobra.ShellCompDirectiveNoFileComp
+	return nil
 }

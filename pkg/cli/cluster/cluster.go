@@ -8,8 +8,12 @@ SPDX-License-Identifier: Apache-2.0
 package cluster
 
 import (
+	"context"
+	"slices"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
@@ -71,21 +75,33 @@ func ClientsFor(config *rest.Config) (kubernetes.Interface, versioned.Interface,
 }
 
 // CompleteNamespaces offers the names of namespaces for the first argument.
-func (f *Flags) CompleteNamespaces(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func (f *Flags) CompleteNamespaces(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return f.CompleteSome(func(*corev1.Namespace) bool { return len(args) == 0 })(command, args, prefix)
+}
+
+// CompleteSome offers the names of some namespaces that were not given yet.
+func (f *Flags) CompleteSome(offered func(*corev1.Namespace) bool) cobra.CompletionFunc {
+	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return f.complete(command.Context(), func(namespace *corev1.Namespace) bool {
+			return offered(namespace) && !slices.Contains(args, namespace.Name)
+		})
 	}
+}
+
+func (f *Flags) complete(ctx context.Context, offered func(*corev1.Namespace) bool) ([]string, cobra.ShellCompDirective) {
 	core, _, err := f.Clients()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	namespaces, err := core.CoreV1().Namespaces().List(command.Context(), metav1.ListOptions{})
+	namespaces, err := core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var names []string
-	for _, namespace := range namespaces.Items {
-		names = append(names, namespace.Name)
+	for i := range namespaces.Items {
+		if offered(&namespaces.Items[i]) {
+			names = append(names, namespaces.Items[i].Name)
+		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

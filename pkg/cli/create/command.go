@@ -16,12 +16,14 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/cli/dryrun"
 	"github.com/nsinit/nsinit/pkg/cli/follow"
@@ -104,6 +106,11 @@ func (o *options) run(ctx context.Context, name string) error {
 	namespace, err := core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: o.labels, Annotations: o.annotations,
 	}}, create)
+	if apierrors.IsAlreadyExists(err) {
+		if existing, getErr := core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); getErr == nil && helper.IsClosed(existing) {
+			return fmt.Errorf("%w, and is not open yet: run kubectl nsinit wait %s", err, name)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,9 @@ func (o *options) list(ctx context.Context, nsinit versioned.Interface) error {
 		request.Param("fieldSelector", fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.LifecycleActive)).String())
 	}
 	answer, err := request.Do(ctx).Raw()
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; for one namespace that you may get, run kubectl nsinit status NAMESPACE", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -107,7 +110,7 @@ func (o *options) one(ctx context.Context, core kubernetes.Interface, nsinit ver
 	record, recordErr := nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		if recordErr != nil {
-			return err
+			return fmt.Errorf("namespace %q does not exist", name)
 		}
 		namespace = nil
 	}

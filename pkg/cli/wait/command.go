@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cluster"
 	"github.com/nsinit/nsinit/pkg/cli/follow"
 	"github.com/nsinit/nsinit/pkg/cli/output"
@@ -47,13 +49,15 @@ type options struct {
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, cluster: cluster.NewFlags(), condition: "open", timeout: 5 * time.Minute}
 	command := &cobra.Command{
-		Use:               "wait NAMESPACE...",
-		Short:             "Wait until namespaces are open, or gone",
-		Long:              long,
-		Example:           example,
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: o.cluster.CompleteNamespaces,
-		RunE:              func(command *cobra.Command, args []string) error { return o.run(command.Context(), args) },
+		Use:     "wait NAMESPACE...",
+		Short:   "Wait until namespaces are open, or gone",
+		Long:    long,
+		Example: example,
+		Args:    cobra.MinimumNArgs(1),
+		ValidArgsFunction: o.cluster.CompleteSome(func(namespace *corev1.Namespace) bool {
+			return helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil
+		}),
+		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), args) },
 	}
 	o.cluster.AddFlags(command.Flags())
 	command.Flags().StringVar(&o.condition, "for", o.condition, `What to wait for: "open" or "gone".`)

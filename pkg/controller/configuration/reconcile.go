@@ -95,7 +95,11 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 		}
 		if pending > 0 {
 			condition.Reason = "NamespacesPending"
-			condition.Message = fmt.Sprintf("%d namespaces wait for an initializer of this configuration: let it finish them, or delete them (kubectl get nsl --field-selector status.phase=Initializing)", pending)
+			wait := fmt.Sprintf("%d namespaces wait", pending)
+			if pending == 1 {
+				wait = "1 namespace waits"
+			}
+			condition.Message = wait + " for an initializer of this configuration: wait until it is done, or run kubectl nsinit skip NAMESPACE INITIALIZER (kubectl nsinit status lists the namespaces)"
 		}
 		meta.SetStatusCondition(&updated.Status.Conditions, condition)
 	}
