@@ -47,11 +47,11 @@ func transitions(old, updated *v1alpha1.NamespaceLifecycle) []event {
 		}
 	}
 	var all []event
-	for i, entry := range updated.Status.Initializers {
+	for _, entry := range updated.Status.Initializers {
 		if entry.State == before[entry.Name] {
 			continue
 		}
-		which := fmt.Sprintf("initializer %q (%d of %d)", entry.Name, i+1, len(updated.Status.Initializers))
+		which := fmt.Sprintf("initializer %q", entry.Name)
 		switch entry.State {
 		case v1alpha1.InitializerWaiting:
 		case v1alpha1.InitializerRunning:

@@ -270,16 +270,16 @@ func TestTransitions(t *testing.T) {
 		want         []event
 	}{
 		"a new record": {nil, record("1", entry("a", "Running"), entry("b", "Waiting")),
-			[]event{{"Normal", "InitializerRunning", `It is the turn of initializer "a" (1 of 2)`}}},
+			[]event{{"Normal", "InitializerRunning", `It is the turn of initializer "a"`}}},
 		"a turn ends": {record("1", entry("a", "Running"), entry("b", "Waiting")), record("1", entry("a", "Done"), entry("b", "Running")),
-			[]event{{"Normal", "InitializerDone", `The initializer "a" (1 of 2) is done after 1.5s, says "who"`}, {"Normal", "InitializerRunning", `It is the turn of initializer "b" (2 of 2)`}}},
+			[]event{{"Normal", "InitializerDone", `The initializer "a" is done after 1.5s, says "who"`}, {"Normal", "InitializerRunning", `It is the turn of initializer "b"`}}},
 		"one is skipped": {record("1", entry("a", "Running")), record("1", entry("a", "Skipped")),
-			[]event{{"Warning", "InitializerSkipped", `The initializer "a" (1 of 1) was skipped by "who": why`}}},
+			[]event{{"Warning", "InitializerSkipped", `The initializer "a" was skipped by "who": why`}}},
 		"one fails": {record("1", entry("a", "Running")), record("1", entry("a", "Failed")),
-			[]event{{"Warning", "InitializerFailed", `The initializer "a" (1 of 1) has failed, says "who": why`}}},
+			[]event{{"Warning", "InitializerFailed", `The initializer "a" has failed, says "who": why`}}},
 		"nothing happens": {record("1", entry("a", "Running")), record("1", entry("a", "Running")), nil},
 		"another record of the same name": {record("1", entry("a", "Running")), record("2", entry("a", "Running")),
-			[]event{{"Normal", "InitializerRunning", `It is the turn of initializer "a" (1 of 1)`}}},
+			[]event{{"Normal", "InitializerRunning", `It is the turn of initializer "a"`}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

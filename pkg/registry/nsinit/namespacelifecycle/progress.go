@@ -58,7 +58,7 @@ func startTurn(record, old *nsinit.NamespaceLifecycle, now time.Time) {
 }
 
 // settle derives the status from what is pending: who is done, whose turn it is, and
-// what phase and conditions follow. Messages stay as they are. Whatever it finds
+// what phase and conditions follow. The message of an initializer that is done is removed. Whatever it finds
 // settled already, it leaves alone.
 func settle(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	before := record.Status.CurrentInitializer
@@ -91,9 +91,11 @@ func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerSta
 	turn := len(pending) > 0 && pending[0].Name == entry.Name
 	switch {
 	case !slices.Contains(pending, nsinit.NamespaceInitializer{Name: entry.Name}):
-		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerDone, &stamp, actor
+		entry.EndTime, entry.LastActor = &stamp, actor
 		if slices.Contains(record.Spec.Skipped, entry.Name) {
 			entry.State, entry.Message = nsinit.InitializerSkipped, skippedMessage(entry, now)
+		} else {
+			entry.State, entry.Message = nsinit.InitializerDone, "" // an error that was solved
 		}
 	case turn && helper.Failure(record) != nil:
 		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor

@@ -90,6 +90,7 @@ func TestProgress(t *testing.T) {
 		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerRunning, StartTime: micro(0)},
 		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerWaiting})
 
+	record.Status.Initializers[0].Message = "no quota yet"
 	change(record, at(10), "hook-a", "b")
 	check("a is done", nsinit.LifecycleInitializing, "b", waits,
 		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
