@@ -23,6 +23,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // committed is one committed state of both configurations, and when its write was
@@ -128,7 +129,7 @@ func TestFreshness(t *testing.T) {
 		changes, len(created), len(used), oldest.Round(time.Millisecond), plan.Interval, listDurations(metrics))
 	// What the server promises whatever happens. The tighter bound holds while lists
 	// succeed and the machine is not busy otherwise.
-	if oldest > plan.MaxAge {
+	if oldest > timing.MaxListAge {
 		t.Errorf("a state was used that was %s old", oldest)
 	}
 	if len(created) < changes/4 || len(used) < 5 {

@@ -20,7 +20,7 @@ import (
 type Source interface {
 	// Configurations returns one committed state of all configurations, never a
 	// mixture of two, in no particular order. Callers must not change what it
-	// returns. It fails when that state may be older than MaxAge, and then no record
+	// returns. It fails when that state may be older than timing.MaxListAge, and then no record
 	// may be created: a namespace that is not initialized because nobody could read
 	// what initializes it would open empty.
 	Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error)

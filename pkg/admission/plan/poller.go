@@ -19,15 +19,13 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitclient "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // The figures are those of the design of dynamic admission configuration.
 const (
 	// Interval is how often the configurations are listed.
 	Interval = time.Second
-	// MaxAge is how old a list may be. It counts from the beginning of the request.
-	MaxAge = 5 * time.Second
-
 	// listTimeout bounds one list, so that one that hangs leaves time for another
 	// before the last one is too old. It is longer than a watch cache that is behind
 	// delays a list (3 s), after which etcd answers, and names an object that it cannot
@@ -119,7 +117,7 @@ func (p *Poller) poll(ctx context.Context) {
 	defer p.mu.Unlock()
 	if err != nil {
 		if p.err == nil {
-			logger.Error(err, "Cannot list the configurations; records are refused once the last list is too old", "age", p.clock.Since(p.began), "maxAge", MaxAge)
+			logger.Error(err, "Cannot list the configurations; records are refused once the last list is too old", "age", p.clock.Since(p.began), "maxAge", timing.MaxListAge)
 		}
 		p.err = err
 		return
@@ -152,10 +150,10 @@ func (p *Poller) Configurations() ([]v1alpha1.NamespaceInitializerConfiguration,
 	switch {
 	case !listed:
 		return nil, fmt.Errorf("the configurations were never listed: %w", p.err)
-	case age > MaxAge && p.err != nil:
-		return nil, fmt.Errorf("the configurations were last listed %s ago, and a list may be %s old: %w", age.Round(time.Millisecond), MaxAge, p.err)
-	case age > MaxAge:
-		return nil, fmt.Errorf("the configurations were last listed %s ago, and a list may be %s old: the next one is under way", age.Round(time.Millisecond), MaxAge)
+	case age > timing.MaxListAge && p.err != nil:
+		return nil, fmt.Errorf("the configurations were last listed %s ago, and a list may be %s old: %w", age.Round(time.Millisecond), timing.MaxListAge, p.err)
+	case age > timing.MaxListAge:
+		return nil, fmt.Errorf("the configurations were last listed %s ago, and a list may be %s old: the next one is under way", age.Round(time.Millisecond), timing.MaxListAge)
 	}
 	return p.items, nil
 }

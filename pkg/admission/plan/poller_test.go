@@ -19,6 +19,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 type pollerTest struct {
@@ -91,7 +92,7 @@ func TestAge(t *testing.T) {
 	p.right = nil
 	p.poll(ctx)
 	p.check(t, "the right storage", "two", "")
-	p.clock.Step(MaxAge + time.Second)
+	p.clock.Step(timing.MaxListAge + time.Second)
 	p.check(t, "a list that hangs", "", "the next one is under way")
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // configurations generates configurations with different names, in any order. Names of
@@ -124,7 +125,7 @@ func text[T any](value *T) string {
 }
 
 // TestPollerProperties: whatever the storage and the clock do, a Poller returns the list that
-// succeeded last, and none that began more than MaxAge ago.
+// succeeded last, and none that began more than timing.MaxListAge ago.
 func TestPollerProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -155,7 +156,7 @@ func TestPollerProperties(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				got, err := p.Configurations()
-				fresh := !began.IsZero() && clock.Since(began) <= MaxAge
+				fresh := !began.IsZero() && clock.Since(began) <= timing.MaxListAge
 				if fresh != (err == nil) || fresh != (p.Ready() == nil) {
 					t.Fatalf("the last list began at %s, it is %s, and the answer is %v", began, clock.Now(), err)
 				}

@@ -20,6 +20,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
@@ -54,7 +55,7 @@ func record(name string, uid types.UID, pending ...string) *v1alpha1.NamespaceLi
 
 func TestReconcile(t *testing.T) {
 	now := start()
-	drained, fresh := now.Add(-DrainPeriod), now.Add(-time.Second)
+	drained, fresh := now.Add(-timing.DrainPeriod), now.Add(-time.Second)
 	waits := record("waits", "new", "b.example.com")
 	tests := map[string]struct {
 		deletedAt    *time.Time

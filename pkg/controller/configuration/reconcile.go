@@ -18,19 +18,8 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
-
-// DrainPeriod is how long after the deletion of a configuration a record may still be
-// created with its initializers: the list that admission goes by may be 5 s old, the
-// creation of a record takes 5 s at most, and the clocks of two machines may differ by 10 s.
-const DrainPeriod = 20 * time.Second
-
-// ConditionDrained is False while a deleted configuration waits, and says for what.
-const ConditionDrained = "Drained"
-
-// ConditionNamesAccepted is False where an initializer of a configuration has no effect,
-// because another configuration has registered its name before.
-const ConditionNamesAccepted = "NamesAccepted"
 
 // isPendingOn says whether a record waits for an initializer of one incarnation of a
 // configuration.
@@ -44,7 +33,7 @@ func isPendingOn(record *v1alpha1.NamespaceLifecycle, configuration *v1alpha1.Na
 // drainLeft returns how long a deleted configuration has to wait before a count of the
 // namespaces that are pending on it is final.
 func drainLeft(configuration *v1alpha1.NamespaceInitializerConfiguration, now time.Time) time.Duration {
-	return configuration.DeletionTimestamp.Add(DrainPeriod).Sub(now)
+	return configuration.DeletionTimestamp.Add(timing.DrainPeriod).Sub(now)
 }
 
 // registrant returns the configuration that registers a name instead of the given one: the
@@ -69,10 +58,10 @@ func names(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1a
 		}
 	}
 	if len(taken) == 0 {
-		return metav1.Condition{Type: ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
+		return metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
 			Message: "every initializer of this configuration is in force"}
 	}
-	return metav1.Condition{Type: ConditionNamesAccepted, Status: metav1.ConditionFalse, Reason: "NameTaken",
+	return metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionFalse, Reason: "NameTaken",
 		Message: fmt.Sprintf("registered before and without effect here, remove or rename them: %s", strings.Join(taken, "; "))}
 }
 
@@ -88,9 +77,9 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 	}
 	if configuration.DeletionTimestamp != nil {
 		condition := metav1.Condition{
-			Type: ConditionDrained, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
+			Type: v1alpha1.ConditionDrained, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
 			Reason:             "Draining",
-			Message:            fmt.Sprintf("requests that began before the deletion may still use the configuration for %s after it", DrainPeriod),
+			Message:            fmt.Sprintf("requests that began before the deletion may still use the configuration for %s after it", timing.DrainPeriod),
 			LastTransitionTime: metav1.NewTime(now),
 		}
 		if pending > 0 {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,11 +24,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
-
-// CreateTimeout is how long the creation of a record may take. A configuration that was
-// deleted is not let go before the last creation that may still use it has ended.
-const CreateTimeout = 5 * time.Second
 
 // take takes a step on a state that was read live.
 func (c *Controller) take(ctx context.Context, step action, s state) error {
@@ -82,7 +78,7 @@ var errExists = errors.New("the record exists")
 // createRecord creates the record of a namespace, or returns errExists. A refusal is told to the
 // tenant, who sees nothing else of it.
 func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespace) error {
-	creating, cancel := context.WithTimeout(ctx, CreateTimeout)
+	creating, cancel := context.WithTimeout(ctx, timing.CreateTimeout)
 	defer cancel()
 	// gofail: var lifecycleBeforeCreateRecord struct{}
 	_, err := c.lifecycles().Create(creating, &v1alpha1.NamespaceLifecycle{

@@ -14,7 +14,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/util/clockdrift"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // turn is what time has made of the turn of a record's first pending initializer.
@@ -89,7 +89,7 @@ func measure(record *v1alpha1.NamespaceLifecycle, seen, now time.Time, stalledAf
 func lasts(record *v1alpha1.NamespaceLifecycle, seen time.Time, long time.Duration) time.Time {
 	here := seen.Add(long)
 	if began := record.Spec.Initializers.TurnStartTime; began != nil {
-		if there := began.Add(long + clockdrift.Max); there.Before(here) {
+		if there := began.Add(long + timing.MaxClockSkew); there.Before(here) {
 			return there
 		}
 	}

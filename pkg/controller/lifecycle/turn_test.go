@@ -22,7 +22,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/clockdrift"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // startOfTests is what the clock of a fixture says at first.
@@ -68,11 +68,11 @@ func TestMeasure(t *testing.T) {
 		"long after it":               {aRecord(pending("a"), withPolicy(v1alpha1.Fail, 5)), minute, turn{overdue: true, stalled: true}},
 		"a deadline that is far":      {aRecord(pending("a"), withPolicy(v1alpha1.Fail, 3600)), minute, turn{stalled: true, wake: 59 * minute}},
 		"the server's clock is ahead": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 5), since(time.Hour)), 5 * time.Second, turn{overdue: true, wake: 55 * time.Second}},
-		"the server's clock is a little behind": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 30), since(-clockdrift.Max)), 29 * time.Second,
+		"the server's clock is a little behind": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 30), since(-timing.MaxClockSkew)), 29 * time.Second,
 			turn{wake: time.Second}},
-		"it was seen late": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), clockdrift.Max,
+		"it was seen late": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew,
 			turn{overdue: true, stalled: true}},
-		"it was seen late, a moment before": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), clockdrift.Max - time.Second,
+		"it was seen late, a moment before": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew - time.Second,
 			turn{stalled: true, wake: time.Second}},
 	}
 	for name, test := range tests {

@@ -103,6 +103,14 @@ const (
 	Fail FailurePolicyType = "Fail"
 )
 
+const (
+	// ConditionDrained is False while a deleted configuration waits, and says for what.
+	ConditionDrained = "Drained"
+	// ConditionNamesAccepted is False where an initializer of a configuration has no effect, because another
+	// configuration has registered its name before.
+	ConditionNamesAccepted = "NamesAccepted"
+)
+
 // DefaultTimeoutSeconds is the deadline of an initializer that has a
 // failurePolicy and no timeoutSeconds.
 const DefaultTimeoutSeconds int32 = 5

@@ -19,7 +19,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
-	"github.com/nsinit/nsinit/pkg/util/clockdrift"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 func planOf(names ...string) *nsinit.NamespaceLifecycle {
@@ -254,7 +254,7 @@ func TestStalled(t *testing.T) {
 // bound are long past, whatever clock stamped the beginning.
 func TestRepair(t *testing.T) {
 	const bound = 10 * time.Minute
-	drift := int(clockdrift.Max / time.Second)
+	drift := int(timing.MaxClockSkew / time.Second)
 	tests := map[string]struct {
 		policy  nsinit.FailurePolicyType
 		seconds int32

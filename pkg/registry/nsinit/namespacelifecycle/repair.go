@@ -11,7 +11,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
-	"github.com/nsinit/nsinit/pkg/util/clockdrift"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // repairer is the actor of a repair in the record's status.
@@ -28,7 +28,7 @@ func RepairDue(record *nsinit.NamespaceLifecycle, now time.Time, bound time.Dura
 		return false
 	}
 	due, start := deadlineTime(record), record.Spec.Initializers.TurnStartTime
-	return due != nil && now.After(due.Add(clockdrift.Max)) && now.After(start.Add(bound+clockdrift.Max))
+	return due != nil && now.After(due.Add(timing.MaxClockSkew)) && now.After(start.Add(bound+timing.MaxClockSkew))
 }
 
 // Repair drops the first pending initializer of a record if that is due.

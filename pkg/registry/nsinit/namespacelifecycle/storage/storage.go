@@ -27,12 +27,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/terminable"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
-
-// CreateTimeout bounds the creation of a record, from admission to etcd. Together with
-// the age that a list of configurations may have, it bounds how long after the deletion
-// of a configuration a record may still be created with its initializers.
-const CreateTimeout = 5 * time.Second
 
 // Storage holds what serves records.
 type Storage struct {
@@ -105,10 +101,10 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	return list, nil
 }
 
-// Create implements rest.Creater, within CreateTimeout. No record is created in a storage other than
+// Create implements rest.Creater, within timing.CreateTimeout. No record is created in a storage other than
 // the one that is in use.
 func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, CreateTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timing.CreateTimeout)
 	defer cancel()
 	if unidentified := r.options.Confirmed(ctx); unidentified != nil {
 		return nil, utilapierrors.NewUnavailable(unidentified)
