@@ -8,10 +8,9 @@ package controllermanager
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -37,106 +36,141 @@ import (
 // what an error in the controllers may have left, and costs no request.
 const resync = 10 * time.Minute
 
-// runControllers runs every controller until the context ends, and waits for them.
-func (o *Options) runControllers(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface, metadata metadata.Interface, apis aggregator.Interface) error {
+// controllers are the functions that make the controllers of the leader. A function that returns nil has a controller
+// that is off.
+var controllers = []func(*shared) (runnable, error){
+	(*shared).lifecycles, (*shared).configurations, (*shared).terminations, (*shared).certificates,
+}
+
+// runnable works until its context ends.
+type runnable func(context.Context) error
+
+// shared is what the controllers are made from.
+type shared struct {
+	*Options
+	clients
+	coreInformers   informers.SharedInformerFactory
+	nsinitInformers nsinitinformers.SharedInformerFactory
+	exemptions      *exemptions.List
+	events          record.EventRecorder
+}
+
+// clients reach the cluster.
+type clients struct {
+	core     kubernetes.Interface
+	nsinit   versioned.Interface
+	metadata metadata.Interface
+	apis     aggregator.Interface
+}
+
+// runControllers runs every controller until the context ends or one of them fails, and waits for them.
+func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	events := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(lifecycle.EventLimits()))
 	defer events.Shutdown()
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: core.CoreV1().Events("")})
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.core.CoreV1().Events("")})
 
 	namespace, configMap, err := namespacedname.Parse(o.Exemptions)
 	if err != nil {
 		return err
 	}
-	exempt := exemptions.New(core, namespace, configMap)
-	metrics := lifecycle.NewMetrics()
-	if err := metrics.Register(legacyregistry.Register); err != nil {
-		return err
+	s := &shared{
+		Options:         o,
+		clients:         clients,
+		coreInformers:   informers.NewSharedInformerFactory(clients.core, resync),
+		nsinitInformers: nsinitinformers.NewSharedInformerFactory(clients.nsinit, resync),
+		exemptions:      exemptions.New(clients.core, namespace, configMap),
+		events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
+	}
+	runnables := []runnable{s.exemptions.Run}
+	for _, controller := range controllers {
+		run, err := controller(s)
+		if err != nil {
+			return err
+		}
+		if run != nil {
+			runnables = append(runnables, run)
+		}
 	}
 
-	coreFactory := informers.NewSharedInformerFactory(core, resync)
-	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, resync)
-	records := nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles()
-	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(records.Lister(), systemclock.New())); err != nil {
-		return err
+	group, ctx := errgroup.WithContext(ctx)
+	s.coreInformers.StartWithContext(ctx)
+	s.nsinitInformers.StartWithContext(ctx)
+	for _, run := range runnables {
+		group.Go(func() error { return run(ctx) })
 	}
-	lifecycles, err := lifecycle.New(lifecycle.Dependencies{
-		Core:       core,
-		Nsinit:     nsinit,
-		Namespaces: coreFactory.Core().V1().Namespaces(),
+	err = group.Wait()
+	s.coreInformers.Shutdown()
+	s.nsinitInformers.Shutdown()
+	return err
+}
+
+// lifecycles opens namespaces, and lets them go.
+func (s *shared) lifecycles() (runnable, error) {
+	metrics, records := lifecycle.NewMetrics(), s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles()
+	if err := metrics.Register(legacyregistry.Register); err != nil {
+		return nil, err
+	}
+	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(records.Lister(), systemclock.New())); err != nil {
+		return nil, err
+	}
+	controller, err := lifecycle.New(lifecycle.Dependencies{
+		Core:       s.core,
+		Nsinit:     s.nsinit,
+		Namespaces: s.coreInformers.Core().V1().Namespaces(),
 		Records:    records,
-		Exemptions: exempt,
-		Events:     events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
+		Exemptions: s.exemptions,
+		Events:     s.events,
 		Metrics:    metrics,
 		Clock:      systemclock.New(),
 
-		StalledAfter: o.StalledAfter,
+		StalledAfter: s.StalledAfter,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	configurations, err := configuration.New(configuration.Dependencies{
-		Nsinit:         nsinit,
-		Configurations: nsinitFactory.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
-		Records:        records,
+	return func(ctx context.Context) error { return controller.Run(ctx, s.Workers) }, nil
+}
+
+// configurations keeps deleted configurations until no namespace waits for them.
+func (s *shared) configurations() (runnable, error) {
+	controller, err := configuration.New(configuration.Dependencies{
+		Nsinit:         s.nsinit,
+		Configurations: s.nsinitInformers.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
+		Records:        s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles(),
 		Clock:          systemclock.New(),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-
-	terminations, err := o.terminations(core, metadata, coreFactory)
-	if err != nil {
-		return err
-	}
-
-	keep, err := o.certificates(core, apis)
-	if err != nil {
-		return err
-	}
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	coreFactory.StartWithContext(ctx)
-	nsinitFactory.StartWithContext(ctx)
-	var group sync.WaitGroup
-	errs := make([]error, 5)
-	group.Go(func() { defer cancel(); errs[2] = exempt.Run(ctx) })
-	group.Go(func() { defer cancel(); errs[0] = lifecycles.Run(ctx, o.Workers) })
-	group.Go(func() { defer cancel(); errs[1] = configurations.Run(ctx) })
-	if terminations != nil {
-		group.Go(func() { defer cancel(); errs[3] = terminations.Run(ctx, o.Workers) })
-	}
-	if keep != nil {
-		group.Go(func() { defer cancel(); errs[4] = keep.Run(ctx) })
-	}
-	group.Wait()
-	coreFactory.Shutdown()
-	nsinitFactory.Shutdown()
-	return errors.Join(errs...)
+	return controller.Run, nil
 }
 
-// certificates returns the controller that keeps the certificates, or nil where it is off.
-func (o *Options) certificates(core kubernetes.Interface, apis aggregator.Interface) (*certificates.Controller, error) {
-	if !o.Certificates.Enabled {
-		return nil, nil //nolint:nilnil // there is none
+// terminations empties namespaces that are deleted.
+func (s *shared) terminations() (runnable, error) {
+	if !s.NamespaceTermination {
+		return nil, nil
+	}
+	controller, err := termination.New(termination.Dependencies{
+		Core:       s.core,
+		Metadata:   s.metadata,
+		Namespaces: s.coreInformers.Core().V1().Namespaces(),
+		Discover:   s.core.Discovery().ServerPreferredNamespacedResources,
+		Clock:      systemclock.New(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return controller.Run(ctx, s.Workers) }, nil
+}
+
+// certificates makes and renews the certificates of nsinit-apiserver.
+func (s *shared) certificates() (runnable, error) {
+	if !s.Certificates.Enabled {
+		return nil, nil
 	}
 	metrics := certificates.NewMetrics()
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	return certificates.New(certificates.Dependencies{Core: core, APIs: apis, Metrics: metrics, Clock: systemclock.New()}, o.Certificates.Options), nil
-}
-
-// terminations returns the controller that empties namespaces, or nil where it is off.
-func (o *Options) terminations(core kubernetes.Interface, metadata metadata.Interface, factory informers.SharedInformerFactory) (*termination.Controller, error) {
-	if !o.NamespaceTermination {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	return termination.New(termination.Dependencies{
-		Core:       core,
-		Metadata:   metadata,
-		Namespaces: factory.Core().V1().Namespaces(),
-		Discover:   core.Discovery().ServerPreferredNamespacedResources,
-		Clock:      systemclock.New(),
-	})
+	return certificates.New(certificates.Dependencies{Core: s.core, APIs: s.apis, Metrics: metrics, Clock: systemclock.New()}, s.Certificates.Options).Run, nil
 }

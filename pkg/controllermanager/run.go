@@ -8,11 +8,10 @@ package controllermanager
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -98,17 +97,18 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var group sync.WaitGroup
-	var namesErr error
-	group.Go(func() { defer cancel(); namesErr = names.Run(ctx) })
-	lead := func(ctx context.Context) error { return o.runControllers(ctx, core, nsinit, metadata, apis) }
-	if o.LeaderElection.Enabled {
-		err = o.LeaderElection.Lead(ctx, core, watchdog, lead)
-	} else {
-		err = lead(ctx)
-	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return names.Run(ctx) })
+	group.Go(func() error {
+		defer cancel()
+		lead := func(ctx context.Context) error { return o.runControllers(ctx, clients{core, nsinit, metadata, apis}) }
+		if o.LeaderElection.Enabled {
+			return o.LeaderElection.Lead(ctx, core, watchdog, lead)
+		}
+		return lead(ctx)
+	})
+	err = group.Wait()
 	cancel()
 	<-stopped
-	group.Wait()
-	return errors.Join(err, namesErr)
+	return err
 }
