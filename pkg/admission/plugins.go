@@ -35,14 +35,14 @@ func order() []string {
 }
 
 // Options returns the admission options of nsinit-apiserver: its own plugins, in its own
-// order. The function returns the immortal namespaces; it is called once flags are read.
-func Options(immortal func() sets.Set[string]) *genericoptions.AdmissionOptions {
+// order.
+func Options() *genericoptions.AdmissionOptions {
 	options := genericoptions.NewAdmissionOptions()
 	options.Plugins = admission.NewPlugins()
 	options.RecommendedPluginOrder = order()
 	options.DefaultOffPlugins = sets.New[string]()
 	storagespace.Register(options.Plugins)
-	recordprotection.Register(options.Plugins, immortal)
+	recordprotection.Register(options.Plugins)
 	namespaceinitializers.Register(options.Plugins)
 	return options
 }

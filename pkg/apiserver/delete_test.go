@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 )
 
@@ -220,29 +219,28 @@ func TestRecordsOfLiveNamespacesStay(t *testing.T) {
 // TestImmortalRecords: the record of an immortal namespace that has a plan cannot be deleted by
 // any client. One without a plan, as of a namespace that was open before, can.
 func TestImmortalRecords(t *testing.T) {
-	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) { o.ImmortalNamespaces = []string{"forever"} })
-	server.WaitReady(t)
+	server := testserver.Start(t)
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
-	server.Core.SetNamespace(testserver.Namespace("forever", "open", false))
-	if _, err := client.Create(t.Context(), testserver.Record("forever", "open"), metav1.CreateOptions{}); err != nil {
+	server.Core.SetNamespace(testserver.Namespace(metav1.NamespacePublic, "open", false))
+	if _, err := client.Create(t.Context(), testserver.Record(metav1.NamespacePublic, "open"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Delete(t.Context(), "forever", metav1.DeleteOptions{}); err != nil {
+	if err := client.Delete(t.Context(), metav1.NamespacePublic, metav1.DeleteOptions{}); err != nil {
 		t.Fatalf("a record without a plan: %v", err)
 	}
-	leaving, err := client.Get(t.Context(), "forever", metav1.GetOptions{})
+	leaving, err := client.Get(t.Context(), metav1.NamespacePublic, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	leaving.Spec.Finalizers = nil
-	if _, err := client.Finalize(t.Context(), "forever", leaving, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.Finalize(t.Context(), metav1.NamespacePublic, leaving, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-	for _, name := range []string{"forever", "another"} {
+	for _, name := range []string{metav1.NamespacePublic, "another"} {
 		server.MustRecord(t, name)
 		err := client.Delete(t.Context(), name, metav1.DeleteOptions{})
-		if (name == "forever") != apierrors.IsForbidden(err) || name == "another" && err != nil {
+		if (name == metav1.NamespacePublic) != apierrors.IsForbidden(err) || name == "another" && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

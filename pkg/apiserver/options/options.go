@@ -15,12 +15,10 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -82,8 +80,6 @@ type Options struct {
 	// ReadRepairAfter is how long an initializer with failurePolicy Ignore may have its
 	// turn before a GET of the record drops it.
 	ReadRepairAfter time.Duration
-	// ImmortalNamespaces are namespaces whose records cannot be deleted.
-	ImmortalNamespaces []string
 	// Clock is the time by which records are stamped.
 	Clock clock.PassiveClock
 	// Metrics is where metrics of this server's own are registered.
@@ -109,8 +105,6 @@ func New() *Options {
 
 		StorageIdentity: defaultStorageIdentity,
 		ReadRepairAfter: defaultReadRepairAfter,
-		// As in kube-apiserver.
-		ImmortalNamespaces: []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic},
 
 		scheme:      s,
 		codecs:      codecs,
@@ -125,7 +119,7 @@ func New() *Options {
 	// would restart the server, which would not bring etcd back. The server adds a
 	// check of its own to readiness alone.
 	o.Recommended.Etcd.SkipHealthEndpoints = true
-	o.Recommended.Admission = admission.Options(func() sets.Set[string] { return sets.New(o.ImmortalNamespaces...) })
+	o.Recommended.Admission = admission.Options()
 	o.Recommended.SecureServing.ServerCert.PairName = servingName
 	o.Recommended.SecureServing.ServerCert.CertDirectory = ""
 	return o
@@ -156,8 +150,6 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.EmbeddedEtcdQuota, flagEtcdQuota, o.EmbeddedEtcdQuota, etcdQuotaUsage)
 	flags.StringVar(&o.StorageIdentity, "storage-identity-configmap", o.StorageIdentity,
 		"NAMESPACE/NAME of the ConfigMap that names the storage that is in use. While the storage is another one, or empty, records are refused.")
-	flags.StringSliceVar(&o.ImmortalNamespaces, "immortal-namespaces", o.ImmortalNamespaces,
-		"Namespaces whose records cannot be deleted. kube-apiserver has a list of its own of namespaces that cannot be deleted.")
 	flags.DurationVar(&o.ReadRepairAfter, "read-repair-after", o.ReadRepairAfter,
 		"How long an initializer with failurePolicy Ignore may have its turn, whatever its timeoutSeconds, before a GET of the record drops it, "+
 			"which the controller manager should have done at its deadline. 0 means never.")

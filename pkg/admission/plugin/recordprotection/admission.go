@@ -7,7 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 // Package recordprotection holds the admission plugin NamespaceRecordProtection. The
 // record of a live namespace must not be deleted: it is the namespace that is deleted,
 // and the record follows. The record of an immortal namespace cannot be deleted at all
-// while it has a plan or participants. Which namespaces are immortal can be configured.
+// while it has a plan or participants.
 package recordprotection
 
 import (
@@ -17,6 +17,7 @@ import (
 	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -30,15 +31,17 @@ import (
 // PluginName is the name of the plugin.
 const PluginName = "NamespaceRecordProtection"
 
-// Register registers the plugin, for which these namespaces are immortal.
-func Register(plugins *admission.Plugins, immortal func() sets.Set[string]) {
-	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(immortal()), nil })
+// immortal are the namespaces that kube-apiserver does not delete.
+var immortal = sets.New(metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic)
+
+// Register registers the plugin.
+func Register(plugins *admission.Plugins) {
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
 }
 
 // Plugin refuses the deletion of records of live namespaces.
 type Plugin struct {
 	*admission.Handler
-	immortal   sets.Set[string]
 	checker    *authorization.Checker
 	namespaces wants.NamespaceReader
 }
@@ -50,8 +53,8 @@ var _ interface {
 } = (*Plugin)(nil)
 
 // New returns a plugin that waits for its dependencies.
-func New(immortal sets.Set[string]) *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Delete), immortal: immortal}
+func New() *Plugin {
+	return &Plugin{Handler: admission.NewHandler(admission.Delete)}
 }
 
 // SetAuthorizationChecker implements WantsAuthorizationChecker.
@@ -79,7 +82,7 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
 		return nil
 	}
-	if name := attributes.GetName(); p.immortal.Has(name) && hasSomethingToLose(attributes) {
+	if name := attributes.GetName(); immortal.Has(name) && hasSomethingToLose(attributes) {
 		return admission.NewForbidden(attributes, fmt.Errorf("namespace %q is immortal, and its record has a plan or participants, so it cannot be deleted", name))
 	}
 	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -23,7 +22,7 @@ import (
 // TestImmortal: the record of an immortal namespace cannot be deleted, even if the namespace is gone,
 // unless it has neither a plan nor participants.
 func TestImmortal(t *testing.T) {
-	p := New(sets.New("default", "kube-system"))
+	p := New()
 	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
 		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 	})
