@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/diff"
 )
 
 // certificate returns one in PEM that expires after some time.
@@ -88,11 +89,11 @@ func TestDelivered(t *testing.T) {
 func TestNormal(t *testing.T) {
 	one := map[string]any{"a": []any{"x ==\n  'y'\n", int64(1)}, "b": map[string]any{"c": true}}
 	two := map[string]any{"a": []any{"x == 'y'", int64(1)}, "b": map[string]any{"c": true}}
-	if diff := cmp.Diff(normal(one), normal(two)); diff != "" {
+	if diff := diff.Diff(normal(one), normal(two)); diff != "" {
 		t.Error(diff)
 	}
 	two["b"] = map[string]any{"c": false}
-	if got := firstDifference(cmp.Diff(normal(one), normal(two))); !strings.Contains(got, "true") || !strings.Contains(got, "false") {
+	if got := firstDifference(diff.Diff(normal(one), normal(two))); !strings.Contains(got, "true") || !strings.Contains(got, "false") {
 		t.Errorf("the difference is %q", got)
 	}
 }

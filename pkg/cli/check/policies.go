@@ -13,10 +13,10 @@ import (
 	"io"
 	"strings"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 
@@ -137,7 +137,7 @@ func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructure
 	if err != nil {
 		return nil, "", err
 	}
-	return live, firstDifference(cmp.Diff(normal(applied.Object[field]), normal(live.Object[field]))), nil
+	return live, firstDifference(diff.Diff(normal(applied.Object[field]), normal(live.Object[field]))), nil
 }
 
 // normal returns a value with every run of white space in its texts as one space: what writes
@@ -163,9 +163,9 @@ func normal(value any) any {
 }
 
 // firstDifference returns the first lines that differ, on one line.
-func firstDifference(diff string) string {
+func firstDifference(difference string) string {
 	var lines []string
-	for line := range strings.SplitSeq(diff, "\n") {
+	for line := range strings.SplitSeq(difference, "\n") {
 		if strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+") {
 			lines = append(lines, strings.Join(strings.Fields(line), " "))
 		}
