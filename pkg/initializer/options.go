@@ -124,8 +124,8 @@ func (o *Options) complete() error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// Fail makes of an error one that no retry can mend: the initialization ends with it, and
-// the namespace is deleted. Finalize knows no such error.
+// Fail marks err as permanent: Initialize is not retried, the initialization fails and the namespace is deleted.
+// Finalize is always retried.
 func Fail(err error) error {
 	if err == nil {
 		return nil

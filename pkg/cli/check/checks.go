@@ -104,7 +104,7 @@ func (i *inspection) add(check string, state State, remedy, format string, args 
 
 // unknown notes what could not be looked at.
 func (i *inspection) unknown(check string, err error) {
-	i.add(check, Warning, "ask somebody who may, such as cluster-admin", "cannot be looked at: %v", err)
+	i.add(check, Warning, "run kubectl nsinit check as a cluster administrator", "not checked: %v", err)
 }
 
 // installAgain brings back what is missing.
@@ -201,13 +201,13 @@ func (i *inspection) records(ctx context.Context) {
 	_, err := i.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, "no-namespace-has-this-name", metav1.GetOptions{})
 	switch {
 	case utilapierrors.IsAbsent(err):
-		i.add(check, OK, "", "nsinit-apiserver tells of them")
+		i.add(check, OK, "", "NamespaceLifecycles are served")
 	case apierrors.IsForbidden(err):
 		i.unknown(check, err)
 	case err != nil:
 		i.add(check, Problem, "kubectl --namespace "+installation.Namespace+" logs --selector app.kubernetes.io/name="+installation.APIServer, "nsinit-apiserver does not tell of them: %v", err)
 	default:
-		i.add(check, OK, "", "nsinit-apiserver tells of them")
+		i.add(check, OK, "", "NamespaceLifecycles are served")
 	}
 }
 

@@ -198,7 +198,7 @@ func (r report) apply(namespace *corev1.Namespace, now time.Time) bool {
 		if !slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionStalled }) {
 			return changed
 		}
-		stalled.Status, stalled.Reason, stalled.Message = corev1.ConditionFalse, v1alpha1.ReasonTurnEnded, "the turn that had lasted for long is over"
+		stalled.Status, stalled.Reason, stalled.Message = corev1.ConditionFalse, v1alpha1.ReasonTurnEnded, helper.TurnEnded
 	}
 	return utilnamespaces.SetCondition(&namespace.Status.Conditions, stalled) || changed
 }

@@ -77,7 +77,7 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 		func(options *metav1.ListOptions) { options.LabelSelector = v1alpha1.LabelPopulation }).Informer()
 	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
 		if apierrors.IsForbidden(err) {
-			logger.Error(err, "Cannot watch what is to follow its manifest: it is looked at now and then alone. Grant list and watch")
+			logger.Error(err, "Cannot watch what is to follow its manifest: drift is corrected only at resync. Grant list and watch")
 			return
 		}
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)

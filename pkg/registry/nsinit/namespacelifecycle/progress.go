@@ -17,6 +17,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	v1alpha1helper "github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -193,7 +194,7 @@ func endStall(record *nsinit.NamespaceLifecycle, now time.Time) {
 	if meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) {
 		meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
-			Reason: v1alpha1.ReasonTurnEnded, Message: "the turn that had lasted for long is over",
+			Reason: v1alpha1.ReasonTurnEnded, Message: v1alpha1helper.TurnEnded,
 		})
 	}
 }

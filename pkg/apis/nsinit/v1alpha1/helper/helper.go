@@ -18,6 +18,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
+// TurnEnded is the message of the condition Stalled once it is False.
+const TurnEnded = "the stalled initializer finished its turn"
+
 // IsClosed says whether the gate of a namespace is closed.
 func IsClosed(namespace *corev1.Namespace) bool {
 	_, closed := namespace.Labels[v1alpha1.LabelInitializing]
