@@ -39,7 +39,8 @@ import (
 )
 
 const (
-	// staleness is how far the second kube-apiserver's watch of namespaces lags.
+	// staleness is how far the second kube-apiserver's watch of namespaces lags. etcd's client ends a connection
+	// whose keepalive is not answered within 10s.
 	staleness = 8 * time.Second
 	// lateWrite is how long the dead webhook delays a write, in seconds.
 	lateWrite = 12
@@ -53,7 +54,8 @@ const (
 // and writes through a second kube-apiserver that still sees the former namespace. Without the component
 // strict-name-reuse they reach the new namespace of the name while it is closed; with it, none does.
 func TestStrictNameReuse(t *testing.T) {
-	rounds := 3
+	const few = 3
+	rounds := few
 	if given := os.Getenv("NSINIT_E2E_ROUNDS"); given != "" {
 		var err error
 		if rounds, err = strconv.Atoi(given); err != nil {
@@ -67,11 +69,11 @@ func TestStrictNameReuse(t *testing.T) {
 	a.second = kubernetes.NewForConfigOrDie(c.through(second, "e2e-tenant"))
 	c.gateActsOn(t, a.second)
 	a.calls = c.deadWebhook(t)
-	link.Delay(staleness)
+	link.DelayAnswers(staleness)
 
 	t.Run("without the component", func(t *testing.T) {
-		got := a.run(t, rounds)
-		t.Logf("of %d rounds: %s", rounds, got)
+		got := a.run(t, few)
+		t.Logf("of %d rounds: %s", few, got)
 		if got.late == 0 || got.creates == 0 || got.patches == 0 || got.deletes == 0 {
 			t.Error("an attack does not reach the new namespace, so this test shows nothing")
 		}
