@@ -39,13 +39,13 @@ import (
 )
 
 const (
-	// staleness is how far the second kube-apiserver's watch of namespaces lags. etcd's client ends a connection
-	// whose keepalive is not answered within 10s.
-	staleness = 8 * time.Second
+	// staleness is how long the second kube-apiserver receives no news of namespaces. etcd's client ends a
+	// connection after 40s.
+	staleness = 25 * time.Second
 	// lateWrite is how long the dead webhook delays a write, in seconds.
-	lateWrite = 12
-	// reusePeriod is the period of the component in the test.
-	reusePeriod = 15 * time.Second
+	lateWrite = 10
+	// reusePeriod is the period of the component in the test, longer than either.
+	reusePeriod = 40 * time.Second
 	// lateLabel marks writes that the dead webhook delays.
 	lateLabel = "e2e.example.com/late"
 )
@@ -66,10 +66,10 @@ func TestStrictNameReuse(t *testing.T) {
 	a := &reuseAttack{cluster: c, tenant: c.tenant(t)}
 	c.configure(t, named("held.example.com")...)
 	second, link := c.secondKubeAPIServer(t)
+	a.link = link
 	a.second = kubernetes.NewForConfigOrDie(c.through(second, "e2e-tenant"))
 	c.gateActsOn(t, a.second)
 	a.calls = c.deadWebhook(t)
-	link.DelayAnswers(staleness)
 
 	t.Run("without the component", func(t *testing.T) {
 		got := a.run(t, few)
@@ -93,6 +93,8 @@ type reuseAttack struct {
 	*cluster
 	// tenant and second write through the first and the second kube-apiserver.
 	tenant, second kubernetes.Interface
+	// link is between the second kube-apiserver and etcd.
+	link *proxy.Link
 	// calls counts the connections to the dead webhook.
 	calls *atomic.Int64
 }
@@ -122,10 +124,10 @@ func (a *reuseAttack) runAtOnce(t *testing.T, rounds int, total *reuseResult) {
 	a.calls.Store(0)
 	var group sync.WaitGroup
 	var mu sync.Mutex
-	arrived := make(chan struct{})
+	arrived, healed := make(chan struct{}), make(chan struct{})
 	for i := range rounds {
 		group.Go(func() {
-			got, err := a.round(t.Context(), fmt.Sprintf("%s-%d", prefix, i), arrived)
+			got, err := a.round(t.Context(), fmt.Sprintf("%s-%d", prefix, i), arrived, healed)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -144,23 +146,29 @@ func (a *reuseAttack) runAtOnce(t *testing.T, rounds int, total *reuseResult) {
 		}
 		return nil
 	})
+	a.link.Drop()
 	close(arrived)
-	group.Wait()
-	if err != nil {
+	time.Sleep(staleness)
+	if err := errors.Join(err, a.link.Heal()); err != nil {
 		t.Error(err)
 	}
+	close(healed)
+	group.Wait()
 }
 
 // round opens a namespace, starts a write that is delayed, deletes the namespace and creates it again, and
-// writes to it through the second kube-apiserver. The new namespace stays closed.
-func (a *reuseAttack) round(ctx context.Context, name string, arrived <-chan struct{}) (got reuseResult, err error) {
+// writes to it through the second kube-apiserver, which has no news meanwhile, until it has. The new namespace stays
+// closed.
+func (a *reuseAttack) round(ctx context.Context, name string, arrived, healed <-chan struct{}) (got reuseResult, err error) {
 	if err := a.open(ctx, name); err != nil {
 		return got, fmt.Errorf("the former namespace: %w", err)
 	}
 	defer func() { _ = a.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) }()
-	// The second kube-apiserver sees that the former namespace is open.
-	if err := persist(ctx, func() error { return writeConfigMap(ctx, a.second, name) }); err != nil {
-		return got, err
+	// Both kube-apiservers see that the former namespace is open.
+	for _, client := range []kubernetes.Interface{a.tenant, a.second} {
+		if err := persist(ctx, func() error { return writeConfigMap(ctx, client, name) }); err != nil {
+			return got, err
+		}
 	}
 	late := make(chan error, 1)
 	go func() {
@@ -181,7 +189,12 @@ func (a *reuseAttack) round(ctx context.Context, name string, arrived <-chan str
 		}
 	}
 	stale := a.second.CoreV1().ConfigMaps(name)
-	for end := time.Now().Add(staleness + 2*time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for left := 10; left > 0; time.Sleep(200 * time.Millisecond) {
+		select {
+		case <-healed:
+			left--
+		default:
+		}
 		_, _ = stale.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stale"}}, metav1.CreateOptions{})
 		_, _ = stale.Patch(ctx, "patched", types.MergePatchType, []byte(`{"data":{"by":"tenant"}}`), metav1.PatchOptions{})
 		_ = stale.Delete(ctx, "deleted", metav1.DeleteOptions{})
@@ -269,7 +282,7 @@ func (a *reuseAttack) reached(ctx context.Context, name string) (got reuseResult
 // persist repeats what fails. It is for goroutines, where a test cannot be ended.
 func persist(ctx context.Context, try func() error) error {
 	var last error
-	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*patience, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 2*patience, true, func(context.Context) (bool, error) {
 		last = try()
 		return last == nil, nil
 	}); err != nil {

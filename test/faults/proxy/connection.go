@@ -91,15 +91,15 @@ func (l *Link) serve(from *net.TCPConn, target func() string) {
 		return
 	}
 	var directions sync.WaitGroup
-	directions.Go(func() { l.pump(ctx, c, from, to, l.requestLatency) })
-	directions.Go(func() { l.pump(ctx, c, to, from, l.answerLatency) })
+	directions.Go(func() { l.pump(ctx, c, from, to) })
+	directions.Go(func() { l.pump(ctx, c, to, from) })
 	directions.Wait()
 }
 
 // pump delivers what one side sends to the other. An error on either side resets both.
-func (l *Link) pump(ctx context.Context, c *connection, from, to *net.TCPConn, latency func() time.Duration) {
+func (l *Link) pump(ctx context.Context, c *connection, from, to *net.TCPConn) {
 	chunks := make(chan chunk, maxChunks)
-	go receive(ctx, from, chunks, latency)
+	go l.receive(ctx, from, chunks)
 	for next := range chunks {
 		if !sleepUntil(ctx, next.at) || !l.waitDelivers(ctx) {
 			c.reset()
@@ -117,12 +117,12 @@ func (l *Link) pump(ctx context.Context, c *connection, from, to *net.TCPConn, l
 }
 
 // receive reads until the stream ends.
-func receive(ctx context.Context, from *net.TCPConn, chunks chan<- chunk, latency func() time.Duration) {
+func (l *Link) receive(ctx context.Context, from *net.TCPConn, chunks chan<- chunk) {
 	defer close(chunks)
 	buffer := make([]byte, chunkSize)
 	for ended := false; !ended; {
 		n, err := from.Read(buffer)
-		at := time.Now().Add(latency())
+		at := time.Now().Add(l.latency())
 		var received []chunk
 		if n > 0 {
 			received = append(received, chunk{bytes: slices.Clone(buffer[:n]), at: at})

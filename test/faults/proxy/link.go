@@ -22,12 +22,12 @@ type Link struct {
 	close  context.CancelFunc
 	active sync.WaitGroup
 
-	mu                 sync.Mutex
-	forwards           []*forward
-	connections        map[*connection]struct{}
-	delay, answerDelay time.Duration
-	cut                bool
-	dropped            chan struct{} // closed when the link is healed; nil: nothing is dropped
+	mu          sync.Mutex
+	forwards    []*forward
+	connections map[*connection]struct{}
+	delay       time.Duration
+	cut         bool
+	dropped     chan struct{} // closed when the link is healed; nil: nothing is dropped
 }
 
 // forward is one address on which a link listens.
@@ -89,14 +89,7 @@ func (l *Link) listen(f *forward) error {
 func (l *Link) Delay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.delay, l.answerDelay = d, d
-}
-
-// DelayAnswers delivers later by d what targets send from now on. Zero ends the delay.
-func (l *Link) DelayAnswers(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.answerDelay = d
+	l.delay = d
 }
 
 // Drop accepts connections and delivers nothing, not even the end of a connection, until Heal.
@@ -140,7 +133,7 @@ func (l *Link) reset() {
 func (l *Link) Heal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.delay, l.answerDelay = 0, 0
+	l.delay = 0
 	if l.dropped != nil {
 		close(l.dropped)
 		l.dropped = nil
@@ -162,7 +155,7 @@ func (l *Link) Heal() error {
 func (l *Link) Healthy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.delay == 0 && l.answerDelay == 0 && l.dropped == nil && !l.cut
+	return l.delay == 0 && l.dropped == nil && !l.cut
 }
 
 // Connections returns the number of connections.
@@ -179,18 +172,11 @@ func (l *Link) Close() {
 	l.active.Wait()
 }
 
-// requestLatency returns how much later what clients send now is delivered.
-func (l *Link) requestLatency() time.Duration {
+// latency returns how much later what arrives now is delivered.
+func (l *Link) latency() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.delay
-}
-
-// answerLatency returns how much later what targets send now is delivered.
-func (l *Link) answerLatency() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.answerDelay
 }
 
 // waitDelivers waits until the link does not drop. It returns false if the context ends before.
