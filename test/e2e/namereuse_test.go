@@ -41,11 +41,12 @@ import (
 const (
 	// staleness is how long the second kube-apiserver receives no news of namespaces. etcd's client ends a
 	// connection after 40s.
-	staleness = 25 * time.Second
+	staleness = 15 * time.Second
 	// lateWrite is how long the dead webhook delays a write, in seconds.
 	lateWrite = 10
-	// reusePeriod is the period of the component in the test, longer than either.
-	reusePeriod = 40 * time.Second
+	// reusePeriod is the period of the component in the test, longer than either. A namespace is held for that
+	// long, and its name is refused for that long.
+	reusePeriod = 25 * time.Second
 	// lateLabel marks writes that the dead webhook delays.
 	lateLabel = "e2e.example.com/late"
 )
@@ -111,7 +112,7 @@ func (r reuseResult) String() string {
 // run attacks some namespaces at once, until there were enough rounds.
 func (a *reuseAttack) run(t *testing.T, rounds int) (total reuseResult) {
 	t.Helper()
-	const atOnce = 25
+	const atOnce = 40
 	for left := rounds; left > 0; left -= atOnce {
 		a.runAtOnce(t, min(left, atOnce), &total)
 	}
@@ -282,7 +283,7 @@ func (a *reuseAttack) reached(ctx context.Context, name string) (got reuseResult
 // persist repeats what fails. It is for goroutines, where a test cannot be ended.
 func persist(ctx context.Context, try func() error) error {
 	var last error
-	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 2*patience, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 4*patience, true, func(context.Context) (bool, error) {
 		last = try()
 		return last == nil, nil
 	}); err != nil {
