@@ -39,12 +39,14 @@ import (
 )
 
 const (
-	// staleness is how far the second kube-apiserver's watch of namespaces lags.
-	staleness = 8 * time.Second
+	// staleness is how long the second kube-apiserver receives no news of namespaces. etcd's client ends a
+	// connection after 40s.
+	staleness = 15 * time.Second
 	// lateWrite is how long the dead webhook delays a write, in seconds.
-	lateWrite = 12
-	// reusePeriod is the period of the component in the test.
-	reusePeriod = 15 * time.Second
+	lateWrite = 10
+	// reusePeriod is the period of the component in the test, longer than either. A namespace is held for that
+	// long, and its name is refused for that long.
+	reusePeriod = 25 * time.Second
 	// lateLabel marks writes that the dead webhook delays.
 	lateLabel = "e2e.example.com/late"
 )
@@ -53,7 +55,8 @@ const (
 // and writes through a second kube-apiserver that still sees the former namespace. Without the component
 // strict-name-reuse they reach the new namespace of the name while it is closed; with it, none does.
 func TestStrictNameReuse(t *testing.T) {
-	rounds := 3
+	const few = 3
+	rounds := few
 	if given := os.Getenv("NSINIT_E2E_ROUNDS"); given != "" {
 		var err error
 		if rounds, err = strconv.Atoi(given); err != nil {
@@ -64,14 +67,14 @@ func TestStrictNameReuse(t *testing.T) {
 	a := &reuseAttack{cluster: c, tenant: c.tenant(t)}
 	c.configure(t, named("held.example.com")...)
 	second, link := c.secondKubeAPIServer(t)
+	a.link = link
 	a.second = kubernetes.NewForConfigOrDie(c.through(second, "e2e-tenant"))
 	c.gateActsOn(t, a.second)
 	a.calls = c.deadWebhook(t)
-	link.Delay(staleness)
 
 	t.Run("without the component", func(t *testing.T) {
-		got := a.run(t, rounds)
-		t.Logf("of %d rounds: %s", rounds, got)
+		got := a.run(t, few)
+		t.Logf("of %d rounds: %s", few, got)
 		if got.late == 0 || got.creates == 0 || got.patches == 0 || got.deletes == 0 {
 			t.Error("an attack does not reach the new namespace, so this test shows nothing")
 		}
@@ -91,6 +94,8 @@ type reuseAttack struct {
 	*cluster
 	// tenant and second write through the first and the second kube-apiserver.
 	tenant, second kubernetes.Interface
+	// link is between the second kube-apiserver and etcd.
+	link *proxy.Link
 	// calls counts the connections to the dead webhook.
 	calls *atomic.Int64
 }
@@ -107,7 +112,7 @@ func (r reuseResult) String() string {
 // run attacks some namespaces at once, until there were enough rounds.
 func (a *reuseAttack) run(t *testing.T, rounds int) (total reuseResult) {
 	t.Helper()
-	const atOnce = 25
+	const atOnce = 40
 	for left := rounds; left > 0; left -= atOnce {
 		a.runAtOnce(t, min(left, atOnce), &total)
 	}
@@ -120,10 +125,10 @@ func (a *reuseAttack) runAtOnce(t *testing.T, rounds int, total *reuseResult) {
 	a.calls.Store(0)
 	var group sync.WaitGroup
 	var mu sync.Mutex
-	arrived := make(chan struct{})
+	arrived, healed := make(chan struct{}), make(chan struct{})
 	for i := range rounds {
 		group.Go(func() {
-			got, err := a.round(t.Context(), fmt.Sprintf("%s-%d", prefix, i), arrived)
+			got, err := a.round(t.Context(), fmt.Sprintf("%s-%d", prefix, i), arrived, healed)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -142,23 +147,29 @@ func (a *reuseAttack) runAtOnce(t *testing.T, rounds int, total *reuseResult) {
 		}
 		return nil
 	})
+	a.link.Drop()
 	close(arrived)
-	group.Wait()
-	if err != nil {
+	time.Sleep(staleness)
+	if err := errors.Join(err, a.link.Heal()); err != nil {
 		t.Error(err)
 	}
+	close(healed)
+	group.Wait()
 }
 
 // round opens a namespace, starts a write that is delayed, deletes the namespace and creates it again, and
-// writes to it through the second kube-apiserver. The new namespace stays closed.
-func (a *reuseAttack) round(ctx context.Context, name string, arrived <-chan struct{}) (got reuseResult, err error) {
+// writes to it through the second kube-apiserver, which has no news meanwhile, until it has. The new namespace stays
+// closed.
+func (a *reuseAttack) round(ctx context.Context, name string, arrived, healed <-chan struct{}) (got reuseResult, err error) {
 	if err := a.open(ctx, name); err != nil {
 		return got, fmt.Errorf("the former namespace: %w", err)
 	}
 	defer func() { _ = a.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) }()
-	// The second kube-apiserver sees that the former namespace is open.
-	if err := persist(ctx, func() error { return writeConfigMap(ctx, a.second, name) }); err != nil {
-		return got, err
+	// Both kube-apiservers see that the former namespace is open.
+	for _, client := range []kubernetes.Interface{a.tenant, a.second} {
+		if err := persist(ctx, func() error { return writeConfigMap(ctx, client, name) }); err != nil {
+			return got, err
+		}
 	}
 	late := make(chan error, 1)
 	go func() {
@@ -179,7 +190,12 @@ func (a *reuseAttack) round(ctx context.Context, name string, arrived <-chan str
 		}
 	}
 	stale := a.second.CoreV1().ConfigMaps(name)
-	for end := time.Now().Add(staleness + 2*time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for left := 10; left > 0; time.Sleep(200 * time.Millisecond) {
+		select {
+		case <-healed:
+			left--
+		default:
+		}
 		_, _ = stale.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stale"}}, metav1.CreateOptions{})
 		_, _ = stale.Patch(ctx, "patched", types.MergePatchType, []byte(`{"data":{"by":"tenant"}}`), metav1.PatchOptions{})
 		_ = stale.Delete(ctx, "deleted", metav1.DeleteOptions{})
@@ -267,7 +283,7 @@ func (a *reuseAttack) reached(ctx context.Context, name string) (got reuseResult
 // persist repeats what fails. It is for goroutines, where a test cannot be ended.
 func persist(ctx context.Context, try func() error) error {
 	var last error
-	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*patience, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 4*patience, true, func(context.Context) (bool, error) {
 		last = try()
 		return last == nil, nil
 	}); err != nil {

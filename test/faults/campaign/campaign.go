@@ -216,10 +216,15 @@ func (l *lane) round(ctx context.Context, f *fault.Fault) error {
 	}
 	l.mu.Unlock()
 	began := time.Now()
-	err := l.plane.Heal(ctx)
+	bounded, cancel := context.WithTimeoutCause(ctx, roundBound, fmt.Errorf("the round did not end within %s", roundBound))
+	defer cancel()
+	err := l.plane.Heal(bounded)
 	var outcome *Outcome
 	if err == nil {
-		outcome, err = l.one(round, ctx, l.plane)
+		outcome, err = l.one(round, bounded, l.plane)
+	}
+	if bounded.Err() != nil {
+		err = errors.Join(context.Cause(bounded), err)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // it is made again

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -100,6 +101,36 @@ func TestNotJudged(t *testing.T) {
 		if result.Injections != 0 || len(result.Errors) != maxErrors {
 			t.Errorf("%+v", result)
 		}
+	}
+}
+
+// TestRoundEnds: a round that does not end by itself is not judged.
+func TestRoundEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRunner(t, &plane{}, func(_ *Round, ctx context.Context, _ fault.Topology) (*Outcome, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "did not end within 30m0s") {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// TestNotHealed: a fault that does not heal ends the round, also where it was not injected completely.
+func TestNotHealed(t *testing.T) {
+	refused := func(context.Context) error { return errors.New("it does not take it") }
+	for name, injected := range map[string]error{"after an injection": nil, "after half of one": errors.New("one of two programs failed")} {
+		t.Run(name, func(t *testing.T) {
+			f := &fault.Fault{Inject: func(context.Context, *fault.Env) (func(context.Context) error, error) { return refused, injected }}
+			r := &running{Round: &Round{Fault: f, Injections: 10}, recorder: history.NewRecorder()}
+			if err := r.inject(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be healed: it does not take it") {
+				t.Errorf("it ended with %v", err)
+			}
+			if marks := r.recorder.History().Marks; len(marks) != 1 || (marks[0].Error != "") != (injected != nil) {
+				t.Errorf("the marks: %+v", marks)
+			}
+		})
 	}
 }
 

@@ -34,6 +34,8 @@ const (
 	catchUpBound = 30 * time.Second
 	// healBound is how long a fault may take to heal.
 	healBound = 2 * time.Minute
+	// roundBound is how long a round may take in all.
+	roundBound = 30 * time.Minute
 )
 
 // Round is one round of a fault.
@@ -156,24 +158,26 @@ func (r *running) inject(ctx context.Context) error {
 			return fmt.Errorf("only %d of %d injections succeeded: %w", r.done, r.Injections, last)
 		}
 		heal, err := r.Fault.Inject(ctx, r.env)
+		mark := history.Mark{Name: history.MarkInject, Fault: r.Fault.Name}
+		if err != nil {
+			mark.Error = err.Error()
+		}
+		r.recorder.Mark(mark)
+		if err == nil {
+			pause(ctx, r.Fault.Hold)
+		}
+		if heal != nil {
+			healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healBound)
+			healed := heal(healing)
+			cancel()
+			if healed != nil {
+				return fmt.Errorf("the fault could not be healed: %w", errors.Join(healed, err))
+			}
+		}
 		if err != nil {
 			last = err
-			r.recorder.Mark(history.Mark{Name: history.MarkInject, Fault: r.Fault.Name, Error: err.Error()})
-			if heal != nil {
-				healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healBound)
-				_ = heal(healing)
-				cancel()
-			}
 			pause(ctx, time.Second)
 			continue
-		}
-		r.recorder.Mark(history.Mark{Name: history.MarkInject, Fault: r.Fault.Name})
-		pause(ctx, r.Fault.Hold)
-		healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healBound)
-		err = heal(healing)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("the fault could not be healed: %w", err)
 		}
 		r.recorder.Mark(history.Mark{Name: history.MarkHeal, Fault: r.Fault.Name})
 		r.done++

@@ -136,10 +136,13 @@ func restart(programs selector) func(context.Context, *Env) (healer, error) {
 	}
 }
 
+// apiserverToEtcd is the kind of the links by which a kube-apiserver learns of namespaces.
+const apiserverToEtcd = "kube-apiserver to etcd"
+
 // linkKinds are the connections between programs, with the links that each consists of.
 func linkKinds() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
-		"kube-apiserver to etcd":             regexp.MustCompile(`^kube-apiserver-\d+/etcd$`),
+		apiserverToEtcd:                      regexp.MustCompile(`^kube-apiserver-\d+/etcd$`),
 		"aggregator to nsinit-apiserver":     regexp.MustCompile(`^aggregator(/nsinit-apiserver-\d+)?$`),
 		"controller to kube-apiserver":       regexp.MustCompile(`^nsinit-controller-manager-\d+/kube-apiserver$`),
 		"initializer to kube-apiserver":      regexp.MustCompile(`^(initializers|policy-population-\d+)/kube-apiserver$`),
@@ -163,7 +166,7 @@ func linkFaults() []Fault {
 			{"cut", Link.Cut},
 		} {
 			all = append(all, Fault{Name: kind + " " + how.name, Links: []*regexp.Regexp{links}, Hold: time.Second, Rest: 300 * time.Millisecond,
-				NameReuse: links.MatchString("kube-apiserver-0/etcd"),
+				NameReuse: kind == apiserverToEtcd,
 				Inject:    func(_ context.Context, e *Env) (healer, error) { return e.change(links, how.do) }})
 		}
 	}

@@ -93,8 +93,8 @@ func (p *Plane) enableFailpoints(options *cluster.Options) error {
 	return nil
 }
 
-// clockFailpoint is the failpoint that sets the clock of a program.
-const clockFailpoint = "github.com/nsinit/nsinit/pkg/util/systemclock/clockOffset"
+// clockFailpoint is the failpoint that sets the clock of a program. Names of failpoints have no package.
+const clockFailpoint = "clockOffset"
 
 // SkewClock implements fault.SkewsClocks.
 func (p *Plane) SkewClock(ctx context.Context, program string, offset time.Duration) error {
