@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"strings"
@@ -57,15 +59,15 @@ spec:
 
 // serveFlunders runs another aggregated API server, whose resource is namespaced, until the
 // test ends: one for each version, with arguments of its own.
-func (c *cluster) serveFlunders(t *testing.T, versions map[string][]string) {
+func serveFlunders(t *testing.T, c *framework.Cluster, versions map[string][]string) {
 	t.Helper()
-	c.build(t, "hack/dev/kubernetes/v1.37", "sample-apiserver", "k8s.io/sample-apiserver")
-	etcd, _ := c.externalEtcd(t)
+	c.Build(t, "hack/dev/kubernetes/v1.37", "sample-apiserver", "k8s.io/sample-apiserver")
+	etcd, _ := c.StartEtcd(t)
 	for version, args := range versions {
-		port := freePort(t)
-		c.run(t, "sample-apiserver", append([]string{"--bind-address=127.0.0.1", "--secure-port=" + port, "--cert-dir=" + t.TempDir(), "--etcd-servers=" + etcd,
-			"--kubeconfig=" + c.kubeconfig(), "--authentication-kubeconfig=" + c.kubeconfig(), "--authorization-kubeconfig=" + c.kubeconfig()}, args...)...)
-		c.applyInput(t, strings.NewReplacer("VERSION", version, "PORT", port).Replace(flunders))
+		port := framework.FreePort(t)
+		c.Run(t, "sample-apiserver", append([]string{"--bind-address=127.0.0.1", "--secure-port=" + port, "--cert-dir=" + t.TempDir(), "--etcd-servers=" + etcd,
+			"--kubeconfig=" + c.Kubeconfig(), "--authentication-kubeconfig=" + c.Kubeconfig(), "--authorization-kubeconfig=" + c.Kubeconfig()}, args...)...)
+		c.ApplyInput(t, strings.NewReplacer("VERSION", version, "PORT", port).Replace(flunders))
 	}
 }
 
@@ -73,15 +75,15 @@ func (c *cluster) serveFlunders(t *testing.T, versions map[string][]string) {
 // namespaces and lets them go.
 func TestNamespaceTermination(t *testing.T) {
 	const objects = 5000
-	c := another(t, "--bare")
-	namespaces := c.core.CoreV1().Namespaces()
+	c := framework.Another(t, "--bare")
+	namespaces := c.Core.CoreV1().Namespaces()
 	create := func(spec corev1.NamespaceSpec) string {
 		t.Helper()
-		namespace, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("bare")}, Spec: spec}, metav1.CreateOptions{})
+		namespace, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("bare")}, Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.waitReady(t, namespace.Name)
+		c.WaitReady(t, namespace.Name)
 		return namespace.Name
 	}
 	remove := func(name string) {
@@ -97,98 +99,98 @@ func TestNamespaceTermination(t *testing.T) {
 		group.SetLimit(16)
 		for i := range objects {
 			group.Go(func() error {
-				_, err := c.core.CoreV1().ConfigMaps(name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", i)}}, metav1.CreateOptions{})
+				_, err := c.Core.CoreV1().ConfigMaps(name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", i)}}, metav1.CreateOptions{})
 				return err
 			})
 		}
 		if err := group.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeConfigMap(t.Context(), c.core, untouched); err != nil {
+		if err := framework.WriteConfigMap(t.Context(), c.Core, untouched); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
 		remove(name)
-		c.waitCondition(t, name, v1alpha1.ConditionReady, "False/Terminating")
-		c.waitNoNamespace(t, name)
+		c.WaitCondition(t, name, v1alpha1.ConditionReady, "False/Terminating")
+		c.WaitNoNamespace(t, name)
 		t.Logf("%d objects were deleted in %.1f s", objects, time.Since(began).Seconds())
-		if list, err := c.core.CoreV1().ConfigMaps(untouched).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+		if list, err := c.Core.CoreV1().ConfigMaps(untouched).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
 			t.Errorf("another namespace has lost its content: %v %v", list.Items, err)
 		}
 		remove(untouched)
-		c.waitNoNamespace(t, untouched)
+		c.WaitNoNamespace(t, untouched)
 	})
 
 	t.Run("custom resources, and finalizers", func(t *testing.T) {
-		if _, err := c.kubectlInput(thingDefinition(), "apply", "--server-side"); err != nil {
+		if _, err := c.KubectlInput(thingDefinition(), "apply", "--server-side"); err != nil {
 			t.Fatal(err)
 		}
 		name := create(corev1.NamespaceSpec{})
-		eventually(t, "custom resources are served", func(context.Context) error {
-			_, err := c.kubectlInput("apiVersion: e2e.example.com/v1\nkind: Thing\nmetadata: {name: free}\n---\napiVersion: e2e.example.com/v1\nkind: Thing\nmetadata: {name: held, finalizers: ["+holder+"]}\n",
+		framework.Eventually(t, "custom resources are served", func(context.Context) error {
+			_, err := c.KubectlInput("apiVersion: e2e.example.com/v1\nkind: Thing\nmetadata: {name: free}\n---\napiVersion: e2e.example.com/v1\nkind: Thing\nmetadata: {name: held, finalizers: ["+framework.Holder+"]}\n",
 				"apply", "--server-side", "--namespace", name)
 			return err
 		})
-		if err := writeConfigMap(t.Context(), c.core, name); err != nil {
+		if err := framework.WriteConfigMap(t.Context(), c.Core, name); err != nil {
 			t.Fatal(err)
 		}
 		remove(name)
-		c.waitCondition(t, name, corev1.NamespaceContentRemaining, "True/SomeResourcesRemain", "things.e2e.example.com has 1 resource instances")
-		c.waitCondition(t, name, corev1.NamespaceFinalizersRemaining, "True/SomeFinalizersRemain", holder+" in 1 resource instances")
-		if list, err := c.core.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+		c.WaitCondition(t, name, corev1.NamespaceContentRemaining, "True/SomeResourcesRemain", "things.e2e.example.com has 1 resource instances")
+		c.WaitCondition(t, name, corev1.NamespaceFinalizersRemaining, "True/SomeFinalizersRemain", framework.Holder+" in 1 resource instances")
+		if list, err := c.Core.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
 			t.Errorf("what is not held is left: %v %v", list.Items, err)
 		}
-		if out, err := c.kubectl("patch", "thing/held", "--namespace", name, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
+		if out, err := c.Kubectl("patch", "thing/held", "--namespace", name, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
 			t.Fatal(err, out)
 		}
-		c.waitNoNamespace(t, name)
+		c.WaitNoNamespace(t, name)
 	})
 
 	t.Run("an API that nobody serves", func(t *testing.T) {
-		if _, err := c.kubectlInput(brokenAPI, "apply", "--server-side"); err != nil {
+		if _, err := c.KubectlInput(brokenAPI, "apply", "--server-side"); err != nil {
 			t.Fatal(err)
 		}
 		name := create(corev1.NamespaceSpec{})
-		if err := writeConfigMap(t.Context(), c.core, name); err != nil {
+		if err := framework.WriteConfigMap(t.Context(), c.Core, name); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the API is broken", func(context.Context) error {
-			if _, err := c.core.Discovery().ServerPreferredNamespacedResources(); err == nil || !strings.Contains(err.Error(), "broken.example.com") {
+		framework.Eventually(t, "the API is broken", func(context.Context) error {
+			if _, err := c.Core.Discovery().ServerPreferredNamespacedResources(); err == nil || !strings.Contains(err.Error(), "broken.example.com") {
 				return fmt.Errorf("discovery says %w", err)
 			}
 			return nil
 		})
 		remove(name)
-		c.waitCondition(t, name, corev1.NamespaceDeletionDiscoveryFailure, "True/DiscoveryFailed", "broken.example.com/v1")
+		c.WaitCondition(t, name, corev1.NamespaceDeletionDiscoveryFailure, "True/DiscoveryFailed", "broken.example.com/v1")
 		// The rest goes on.
-		c.waitCondition(t, name, corev1.NamespaceContentRemaining, "False/ContentRemoved")
-		if _, err := c.kubectl("delete", "apiservice", "v1.broken.example.com"); err != nil {
+		c.WaitCondition(t, name, corev1.NamespaceContentRemaining, "False/ContentRemoved")
+		if _, err := c.Kubectl("delete", "apiservice", "v1.broken.example.com"); err != nil {
 			t.Fatal(err)
 		}
-		c.waitNoNamespace(t, name)
+		c.WaitNoNamespace(t, name)
 	})
 
 	t.Run("an aggregated API", func(t *testing.T) {
-		c.serveFlunders(t, map[string][]string{"v1beta1": nil})
+		serveFlunders(t, c, map[string][]string{"v1beta1": nil})
 		name, untouched := create(corev1.NamespaceSpec{}), create(corev1.NamespaceSpec{})
-		for namespace, finalizers := range map[string]string{name: "[" + holder + "]", untouched: "[]"} {
-			eventually(t, "objects of the aggregated API are served", func(context.Context) error {
-				_, err := c.kubectlInput("apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: free}\n---\napiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: held, finalizers: "+finalizers+"}\n",
+		for namespace, finalizers := range map[string]string{name: "[" + framework.Holder + "]", untouched: "[]"} {
+			framework.Eventually(t, "objects of the aggregated API are served", func(context.Context) error {
+				_, err := c.KubectlInput("apiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: free}\n---\napiVersion: wardle.example.com/v1beta1\nkind: Flunder\nmetadata: {name: held, finalizers: "+finalizers+"}\n",
 					"apply", "--namespace", namespace)
 				return err
 			})
 		}
 		remove(name)
-		c.waitCondition(t, name, corev1.NamespaceContentRemaining, "True/SomeResourcesRemain", "flunders.wardle.example.com has 1 resource instances")
-		if out, err := c.kubectl("patch", "flunder/held", "--namespace", name, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
+		c.WaitCondition(t, name, corev1.NamespaceContentRemaining, "True/SomeResourcesRemain", "flunders.wardle.example.com has 1 resource instances")
+		if out, err := c.Kubectl("patch", "flunder/held", "--namespace", name, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
 			t.Fatal(err, out)
 		}
-		c.waitNoNamespace(t, name)
-		if out, err := c.kubectl("get", "flunders", "--all-namespaces", "--output=jsonpath={.items[*].metadata.namespace}"); err != nil || out != untouched+" "+untouched {
+		c.WaitNoNamespace(t, name)
+		if out, err := c.Kubectl("get", "flunders", "--all-namespaces", "--output=jsonpath={.items[*].metadata.namespace}"); err != nil || out != untouched+" "+untouched {
 			t.Errorf("flunders are in %q, %v", out, err)
 		}
 		remove(untouched)
-		c.waitNoNamespace(t, untouched)
+		c.WaitNoNamespace(t, untouched)
 	})
 
 	t.Run("finalizers that were empty before", func(t *testing.T) {
@@ -201,32 +203,32 @@ func TestNamespaceTermination(t *testing.T) {
 		if _, err := namespaces.Finalize(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeConfigMap(t.Context(), c.core, name); err != nil {
+		if err := framework.WriteConfigMap(t.Context(), c.Core, name); err != nil {
 			t.Fatal(err)
 		}
 		remove(name)
-		c.waitNoNamespace(t, name)
-		if list, err := c.core.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+		c.WaitNoNamespace(t, name)
+		if list, err := c.Core.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
 			t.Errorf("left behind: %v %v", list.Items, err)
 		}
 	})
 
 	t.Run("beside another finalizer, and a participant", func(t *testing.T) {
-		if _, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+		if _, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "one"}, Initializers: []v1alpha1.RegisteredInitializer{{Name: "one.example.com", Finalizer: true}},
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.waitInForce(t)
-		c.actAs(t, "one.example.com")
+		c.WaitInForce(t)
+		c.ActAs(t, "one.example.com")
 		name := create(corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{origin}})
-		if err := writeConfigMap(t.Context(), c.core, name); err != nil {
+		if err := framework.WriteConfigMap(t.Context(), c.Core, name); err != nil {
 			t.Fatal(err)
 		}
 		remove(name)
-		c.releaseParticipant(t, name, "one.example.com")
-		c.waitNoRecord(t, name)
-		eventually(t, "only the other is left", func(ctx context.Context) error {
+		c.ReleaseParticipant(t, name, "one.example.com")
+		c.WaitNoRecord(t, name)
+		framework.Eventually(t, "only the other is left", func(ctx context.Context) error {
 			namespace, err := namespaces.Get(ctx, name, metav1.GetOptions{})
 			if err == nil && fmt.Sprint(namespace.Spec.Finalizers) != "["+origin+"]" {
 				err = fmt.Errorf("the finalizers are %v", namespace.Spec.Finalizers)
@@ -238,6 +240,6 @@ func TestNamespaceTermination(t *testing.T) {
 			_, err = namespaces.Finalize(ctx, namespace, metav1.UpdateOptions{})
 			return err
 		})
-		c.waitNoNamespace(t, name)
+		c.WaitNoNamespace(t, name)
 	})
 }

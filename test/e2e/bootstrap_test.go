@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"testing"
@@ -46,40 +48,40 @@ spec:
 // There is no node, so the test runs the program of the pod, with the token of its service
 // account, once the pod is there.
 func TestInitializerInItsOwnNamespace(t *testing.T) {
-	c := connect(t)
+	c := framework.Connect(t)
 	for _, order := range []string{"the configuration first", "the configuration last"} {
 		t.Run(order, func(t *testing.T) {
-			name := uniqueName("own") + ".example.com"
+			name := framework.UniqueName("own") + ".example.com"
 			if order == "the configuration first" {
-				c.configure(t, named(name)...)
+				c.Configure(t, framework.Initializers(name)...)
 			}
-			home := c.createNamespace(t, c.admin).Name
+			home := c.CreateNamespace(t, c.Admin).Name
 			if order == "the configuration first" {
-				c.waitCurrent(t, home, name)
+				c.WaitCurrent(t, home, name)
 			} else {
-				c.waitReady(t, home)
+				c.WaitReady(t, home)
 			}
-			if _, err := c.kubectlInput(deployment, "apply", "--namespace", home); err != nil {
+			if _, err := c.KubectlInput(deployment, "apply", "--namespace", home); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the pod is there", func(ctx context.Context) error {
-				pods, err := c.core.CoreV1().Pods(home).List(ctx, metav1.ListOptions{LabelSelector: "app=initializer"})
+			framework.Eventually(t, "the pod is there", func(ctx context.Context) error {
+				pods, err := c.Core.CoreV1().Pods(home).List(ctx, metav1.ListOptions{LabelSelector: "app=initializer"})
 				if err == nil && len(pods.Items) != 1 {
 					err = fmt.Errorf("there are %d", len(pods.Items))
 				}
 				return err
 			})
-			initialized := c.runInitializer(t, home, name)
+			initialized := runInitializer(t, c, home, name)
 			if order == "the configuration first" {
-				c.waitReady(t, home)
+				c.WaitReady(t, home)
 				if got := <-initialized; got != home {
 					t.Errorf("%s was initialized", got)
 				}
 			} else {
-				c.configure(t, named(name)...)
+				c.Configure(t, framework.Initializers(name)...)
 			}
-			other := c.createNamespace(t, c.admin).Name
-			c.waitReady(t, other)
+			other := c.CreateNamespace(t, c.Admin).Name
+			c.WaitReady(t, other)
 			if got := <-initialized; got != other {
 				t.Errorf("%s was initialized", got)
 			}
@@ -89,19 +91,19 @@ func TestInitializerInItsOwnNamespace(t *testing.T) {
 
 // runInitializer runs an initializer as the service account of a namespace, until the test
 // ends. It returns the names of the namespaces that it initialized.
-func (c *cluster) runInitializer(t *testing.T, home, name string) <-chan string {
+func runInitializer(t *testing.T, c *framework.Cluster, home, name string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	account := "system:serviceaccount:" + home + ":initializer"
-	token, err := c.core.CoreV1().ServiceAccounts(home).CreateToken(ctx, "initializer", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := c.Core.CoreV1().ServiceAccounts(home).CreateToken(ctx, "initializer", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(c.admin)
+	config := rest.AnonymousClientConfig(c.Admin)
 	config.BearerToken = token.Status.Token
 	core := kubernetes.NewForConfigOrDie(config)
-	c.grant(t, account, core,
+	c.Grant(t, account, core,
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, ResourceNames: []string{name}, Verbs: []string{v1alpha1.VerbInitialize}},
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles"}, Verbs: []string{"get", "list", "watch"}},
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles/initialize", "namespacelifecycles/status"}, Verbs: []string{"update", "patch"}},
@@ -111,7 +113,7 @@ func (c *cluster) runInitializer(t *testing.T, home, name string) <-chan string 
 	runner, err := initializer.New(initializer.Options{
 		Name: name, Core: core, Nsinit: versioned.NewForConfigOrDie(config),
 		Initialize: func(ctx context.Context, namespace *corev1.Namespace) error {
-			err := writeConfigMap(ctx, core, namespace.Name)
+			err := framework.WriteConfigMap(ctx, core, namespace.Name)
 			if err == nil {
 				initialized <- namespace.Name
 			}

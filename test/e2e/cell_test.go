@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"net/http"
@@ -49,12 +51,12 @@ type cell struct {
 // gateClient makes requests as one user. admin reads the objects that the user changes.
 type gateClient struct{ user, admin rest.Interface }
 
-func (c *cluster) gateClient(config *rest.Config) gateClient {
+func newGateClient(c *framework.Cluster, config *rest.Config) gateClient {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	return gateClient{
 		user:  kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient(),
-		admin: c.core.CoreV1().RESTClient(),
+		admin: c.Core.CoreV1().RESTClient(),
 	}
 }
 
@@ -148,7 +150,7 @@ func (e examples) named(t *testing.T, groupVersion, kind, name string) string {
 	t.Helper()
 	object := e.of(t, groupVersion, kind)
 	object.SetName(name)
-	return jsonOf(t, object.Object)
+	return framework.JSON(t, object.Object)
 }
 
 // generated returns the example with a generated name in JSON.
@@ -156,7 +158,7 @@ func (e examples) generated(t *testing.T, groupVersion, kind string) string {
 	t.Helper()
 	object := e.of(t, groupVersion, kind)
 	object.SetGenerateName("new-")
-	return jsonOf(t, object.Object)
+	return framework.JSON(t, object.Object)
 }
 
 // cellsOf returns a cell for each verb of a namespaced resource or subresource, and more than one where a verb has
@@ -206,7 +208,7 @@ func (e examples) cellsOf(t *testing.T, groupVersion string, resource metav1.API
 		case "create":
 			body := e.generated(t, ofKind, resource.Kind)
 			if !slices.Contains(resource.Verbs, "get") { // it is not stored
-				body = jsonOf(t, e.of(t, ofKind, resource.Kind).Object)
+				body = framework.JSON(t, e.of(t, ofKind, resource.Kind).Object)
 			}
 			add(cell{name: "create", method: http.MethodPost, path: collection, body: body})
 		case "update":

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -27,29 +29,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/cert"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 )
 
-const apiService = "v1alpha1.nsinit.dev"
-
-// available says whether nsinit's API is available, as kube-apiserver sees it.
-func (c *cluster) available(ctx context.Context, t *testing.T) error {
-	service, err := aggregator.NewForConfigOrDie(c.admin).ApiregistrationV1().APIServices().Get(ctx, apiService, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if !helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
-		return fmt.Errorf("conditions: %s", jsonOf(t, service.Status.Conditions))
-	}
-	return nil
-}
-
 // mount keeps files as a Secret is, as the kubelet does for a pod.
-func (c *cluster) mount(ctx context.Context, dir, secret string) {
+func mount(ctx context.Context, c *framework.Cluster, dir, secret string) {
 	for last := ""; ctx.Err() == nil; time.Sleep(time.Second) {
-		stored, err := c.core.CoreV1().Secrets("nsinit-system").Get(ctx, secret, metav1.GetOptions{})
+		stored, err := c.Core.CoreV1().Secrets("nsinit-system").Get(ctx, secret, metav1.GetOptions{})
 		if err != nil || stored.ResourceVersion == last {
 			continue
 		}
@@ -65,26 +51,26 @@ func (c *cluster) mount(ctx context.Context, dir, secret string) {
 
 // askAlways asks for what goes through the aggregator, without trying anything again, until the context
 // ends. What it returns checks that nothing failed.
-func (c *cluster) askAlways(ctx context.Context, t *testing.T) (noneFailed func()) {
+func askAlways(ctx context.Context, t *testing.T, c *framework.Cluster) (noneFailed func()) {
 	t.Helper()
 	var work sync.WaitGroup
-	counted := map[string]*failures{
-		"condition Available": repeat(ctx, &work, func(ctx context.Context) error {
+	counted := map[string]*framework.Failures{
+		"condition Available": framework.Repeat(ctx, &work, func(ctx context.Context) error {
 			time.Sleep(20 * time.Millisecond)
-			return c.available(ctx, t)
+			return c.Available(ctx, t)
 		}),
-		"discovery of the group": repeat(ctx, &work, func(ctx context.Context) error {
-			return c.core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
+		"discovery of the group": framework.Repeat(ctx, &work, func(ctx context.Context) error {
+			return c.Core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
 		}),
-		"lists": repeat(ctx, &work, func(ctx context.Context) error {
-			return c.nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").MaxRetries(0).Do(ctx).Error()
+		"lists": framework.Repeat(ctx, &work, func(ctx context.Context) error {
+			return c.Nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").MaxRetries(0).Do(ctx).Error()
 		}),
 	}
 	return func() {
 		t.Helper()
 		work.Wait()
 		for what, f := range counted {
-			f.none(t, what, 20)
+			f.None(t, what, 20)
 		}
 	}
 }
@@ -92,16 +78,16 @@ func (c *cluster) askAlways(ctx context.Context, t *testing.T) (noneFailed func(
 // TestCertificates: the controller takes over from certificates that somebody else made, and renews
 // the CA and the certificate again and again, while the server works. No request fails.
 func TestCertificates(t *testing.T) {
-	c := connect(t)
-	apis := aggregator.NewForConfigOrDie(c.admin).ApiregistrationV1().APIServices()
-	before, err := apis.Get(t.Context(), apiService, metav1.GetOptions{})
+	c := framework.Connect(t)
+	apis := aggregator.NewForConfigOrDie(c.Admin).ApiregistrationV1().APIServices()
+	before, err := apis.Get(t.Context(), framework.APIService, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets := c.core.CoreV1().Secrets("nsinit-system")
+	secrets := c.Core.CoreV1().Secrets("nsinit-system")
 	ended := func() {
 		patch := fmt.Sprintf(`{"spec":{"caBundle":%q}}`, base64.StdEncoding.EncodeToString(before.Spec.CABundle))
-		if _, err := apis.Patch(context.Background(), apiService, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := apis.Patch(context.Background(), framework.APIService, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Error(err)
 		}
 		for _, name := range []string{"nsinit-ca", "nsinit-apiserver-tls"} {
@@ -113,7 +99,7 @@ func TestCertificates(t *testing.T) {
 
 	// The server reads its certificate where the kubelet would put it: at first, that which it has.
 	dir := t.TempDir()
-	server := c.arguments(t, "nsinit-apiserver")
+	server := c.Arguments(t, "nsinit-apiserver")
 	for i, arg := range server {
 		for flag, key := range map[string]string{"--tls-cert-file=": corev1.TLSCertKey, "--tls-private-key-file=": corev1.TLSPrivateKeyKey} {
 			if path, is := strings.CutPrefix(arg, flag); is {
@@ -128,27 +114,27 @@ func TestCertificates(t *testing.T) {
 			}
 		}
 	}
-	manager := append(c.arguments(t, "nsinit-controller-manager"), "--certificates", "--certificates-ca-validity=60s", "--certificates-serving-validity=24s")
-	c.dev(t, "stop", "nsinit-apiserver")
-	c.dev(t, "stop", "nsinit-controller-manager")
+	manager := append(c.Arguments(t, "nsinit-controller-manager"), "--certificates", "--certificates-ca-validity=60s", "--certificates-serving-validity=24s")
+	c.Dev(t, "stop", "nsinit-apiserver")
+	c.Dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() {
 		ended()
-		c.dev(t, "start", "nsinit-apiserver")
-		c.dev(t, "start", "nsinit-controller-manager")
-		c.waitServing(t)
+		c.Dev(t, "start", "nsinit-apiserver")
+		c.Dev(t, "start", "nsinit-controller-manager")
+		c.WaitServing(t)
 	})
-	c.run(t, "nsinit-apiserver", server...)
-	c.waitServing(t)
-	eventually(t, "the API is available", func(ctx context.Context) error { return c.available(ctx, t) })
+	c.Run(t, "nsinit-apiserver", server...)
+	c.WaitServing(t)
+	framework.Eventually(t, "the API is available", func(ctx context.Context) error { return c.Available(ctx, t) })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go c.mount(ctx, dir, "nsinit-apiserver-tls")
-	c.run(t, "nsinit-controller-manager", manager...)
+	go mount(ctx, c, dir, "nsinit-apiserver-tls")
+	c.Run(t, "nsinit-controller-manager", manager...)
 
-	noneFailed := c.askAlways(ctx, t)
+	noneFailed := askAlways(ctx, t, c)
 	cas, certificates := map[string]bool{}, map[string]bool{}
 	began := time.Now()
-	eventually(t, "the CA was renewed, and the certificate three times", func(ctx context.Context) error {
+	framework.Eventually(t, "the CA was renewed, and the certificate three times", func(ctx context.Context) error {
 		for name, seen := range map[string]map[string]bool{"nsinit-ca": cas, "nsinit-apiserver-tls": certificates} {
 			secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
@@ -164,7 +150,7 @@ func TestCertificates(t *testing.T) {
 			return fmt.Errorf("%d CAs and %d certificates so far", len(cas), len(certificates))
 		}
 		// What is served now is the last one.
-		served, err := servedBy(c.ports(t)["nsinit-apiserver"])
+		served, err := servedBy(c.Ports(t)["nsinit-apiserver"])
 		if err != nil {
 			return err
 		}
@@ -176,7 +162,7 @@ func TestCertificates(t *testing.T) {
 	cancel()
 	t.Logf("in %s, %d CAs and %d certificates were in use", time.Since(began).Round(time.Second), len(cas), len(certificates))
 	noneFailed()
-	if after, err := apis.Get(t.Context(), apiService, metav1.GetOptions{}); err != nil || len(after.Spec.CABundle) == 0 {
+	if after, err := apis.Get(t.Context(), framework.APIService, metav1.GetOptions{}); err != nil || len(after.Spec.CABundle) == 0 {
 		t.Error(err)
 	} else if bundle, err := cert.ParseCertsPEM(after.Spec.CABundle); err != nil || len(bundle) < 2 {
 		t.Errorf("the caBundle has %d CAs: %v", len(bundle), err)
@@ -186,20 +172,20 @@ func TestCertificates(t *testing.T) {
 // TestCertManager: with overlays/embedded-cert-manager, the controllers of cert-manager make CA and
 // certificate, and trust in them; a certificate is renewed five times, and no request fails.
 func TestCertManager(t *testing.T) {
-	i := &installation{cluster: another(t, "--only-kube")}
-	i.build(t, "test/certmanager", "certmanager", ".")
+	i := &installation{Cluster: framework.Another(t, "--only-kube")}
+	i.Build(t, "test/certmanager", "certmanager", ".")
 	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
-	i.run(t, "certmanager", "--kubeconfig="+i.kubeconfig())
-	i.node = i.startNode(t, map[string]string{"nsinit:dev": filepath.Join(i.root, "_output", "bin")})
-	i.balance(t, func() []string { return i.node.addresses("nsinit-apiserver") })
-	i.words = map[string]string{overlayEmbedded: i.overlay(t, "embedded-cert-manager", "")}
+	i.Run(t, "certmanager", "--kubeconfig="+i.Kubeconfig())
+	i.node = i.StartNode(t, map[string]string{"nsinit:dev": filepath.Join(i.Root, "_output", "bin")})
+	i.Balance(t, func() []string { return i.node.Addresses("nsinit-apiserver") })
+	i.words = map[string]string{overlayEmbedded: i.Overlay(t, "embedded-cert-manager", "")}
 	i.install(t)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	noneFailed := i.askAlways(ctx, t)
+	noneFailed := askAlways(ctx, t, i.Cluster)
 	serving := func() []byte {
-		secret, err := i.core.CoreV1().Secrets("nsinit-system").Get(ctx, "nsinit-apiserver-tls", metav1.GetOptions{})
+		secret, err := i.Core.CoreV1().Secrets("nsinit-system").Get(ctx, "nsinit-apiserver-tls", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,12 +194,12 @@ func TestCertManager(t *testing.T) {
 	for range 5 {
 		last := serving()
 		// As cmctl renew does.
-		if out, err := i.kubectl("-n", "nsinit-system", "patch", "certificate", "nsinit-apiserver", "--subresource=status", "--type=json",
+		if out, err := i.Kubectl("-n", "nsinit-system", "patch", "certificate", "nsinit-apiserver", "--subresource=status", "--type=json",
 			`--patch=[{"op": "add", "path": "/status/conditions/-", "value": {"type": "Issuing", "status": "True", "reason": "ManuallyTriggered"}}]`); err != nil {
 			t.Fatal(err, out)
 		}
-		eventually(t, "another certificate is served", func(context.Context) error {
-			served, err := servedBy(i.ports(t)["nsinit-apiserver"])
+		framework.Eventually(t, "another certificate is served", func(context.Context) error {
+			served, err := servedBy(i.Ports(t)["nsinit-apiserver"])
 			if err != nil {
 				return err
 			}
@@ -224,7 +210,7 @@ func TestCertManager(t *testing.T) {
 		})
 	}
 	namespace := i.newNamespace(t)
-	i.waitReady(t, namespace)
+	i.WaitReady(t, namespace)
 	cancel()
 	noneFailed()
 }

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"os"
@@ -39,8 +41,8 @@ const (
 // TestConformanceFindsFaults: the suite fails for initializers that are wrong, in the test that is
 // there for it. It fails in a process of its own.
 func TestConformanceFindsFaults(t *testing.T) {
-	c := connect(t)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: badInitializerName, Finalizer: true})
+	c := framework.Connect(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: badInitializerName, Finalizer: true})
 	for fault, test := range map[string]string{
 		"does nothing":         "Order",
 		"acts before its turn": "Order",
@@ -90,14 +92,14 @@ func TestHelperBadInitializer(t *testing.T) {
 	if fault == "" {
 		return
 	}
-	c := connect(t)
+	c := framework.Connect(t)
 	things := &outside{made: map[types.UID]bool{}}
 	initialize := func(ctx context.Context, namespace *corev1.Namespace) error {
 		if fault == "does nothing" {
 			return nil
 		}
 		things.set(namespace.UID, true)
-		_, err := c.core.CoreV1().ConfigMaps(namespace.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "made"}}, metav1.CreateOptions{})
+		_, err := c.Core.CoreV1().ConfigMaps(namespace.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "made"}}, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) && fault != "cannot act twice" {
 			err = nil
 		}
@@ -116,9 +118,9 @@ func TestHelperBadInitializer(t *testing.T) {
 		return nil
 	}
 	conformance.Run(t, conformance.Suite{
-		Config: c.admin, Name: badInitializerName, Patience: 10 * time.Second, Namespaces: 12,
+		Config: c.Admin, Name: badInitializerName, Patience: 10 * time.Second, Namespaces: 12,
 		Start: func(t *testing.T) func() {
-			options := initializer.Options{Name: badInitializerName, Core: c.core, Nsinit: c.nsinit, Initialize: initialize}
+			options := initializer.Options{Name: badInitializerName, Core: c.Core, Nsinit: c.Nsinit, Initialize: initialize}
 			if fault != "leaves things behind" {
 				options.Finalize = finalize
 			}
@@ -130,12 +132,12 @@ func TestHelperBadInitializer(t *testing.T) {
 			t.Cleanup(kill)
 			go func() { _ = runner.Run(ctx) }()
 			if fault == "acts before its turn" {
-				go actOnAll(ctx, c.core, initialize)
+				go actOnAll(ctx, c.Core, initialize)
 			}
 			return kill
 		},
 		Check: func(ctx context.Context, namespace *corev1.Namespace) error {
-			_, err := c.core.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "made", metav1.GetOptions{})
+			_, err := c.Core.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "made", metav1.GetOptions{})
 			return err
 		},
 		Left: func(_ context.Context, namespace *corev1.Namespace) error {

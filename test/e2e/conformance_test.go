@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"testing"
 
@@ -20,28 +22,28 @@ import (
 
 // TestConformance runs the suite for authors of initializers on policy-population.
 func TestConformance(t *testing.T) {
-	c := connect(t)
+	c := framework.Connect(t)
 	const name = "policy-population.nsinit.dev"
-	c.populatedAsInExample(t)
-	c.waitInForce(t)
+	c.PopulateAsInExample(t)
+	c.WaitInForce(t)
 	conformance.Run(t, conformance.Suite{
-		Config: c.admin,
+		Config: c.Admin,
 		Name:   name,
 		Start: func(t *testing.T) func() {
-			process := c.startPopulation(t)
+			process := c.StartPopulation(t)
 			return func() { _ = process.Kill() }
 		},
 		Check: func(ctx context.Context, namespace *corev1.Namespace) error {
-			if _, err := c.core.RbacV1().RoleBindings(namespace.Name).Get(ctx, "namespace-admin", metav1.GetOptions{}); err != nil {
+			if _, err := c.Core.RbacV1().RoleBindings(namespace.Name).Get(ctx, "namespace-admin", metav1.GetOptions{}); err != nil {
 				return err
 			}
-			if _, err := c.core.CoreV1().LimitRanges(namespace.Name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			if _, err := c.Core.CoreV1().LimitRanges(namespace.Name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 				return err
 			}
-			if _, err := c.core.CoreV1().ResourceQuotas(namespace.Name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			if _, err := c.Core.CoreV1().ResourceQuotas(namespace.Name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 				return err
 			}
-			_, err := c.core.NetworkingV1().NetworkPolicies(namespace.Name).Get(ctx, "default-deny", metav1.GetOptions{})
+			_, err := c.Core.NetworkingV1().NetworkPolicies(namespace.Name).Get(ctx, "default-deny", metav1.GetOptions{})
 			return err
 		},
 	})

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"fmt"
@@ -35,68 +37,68 @@ const reportedWithin = 10 * time.Second
 // waits, and a new one report the reason, which names the object, check prints how to delete it, and
 // after the deletion everything goes on, without a restart. The controller starts meanwhile.
 func TestCorruptLifecycle(t *testing.T) {
-	c := connect(t)
-	c.configure(t, named("one.example.com")...)
-	broken, waiting := c.createNamespace(t, c.admin), c.createNamespace(t, c.admin)
+	c := framework.Connect(t)
+	c.Configure(t, framework.Initializers("one.example.com")...)
+	broken, waiting := c.CreateNamespace(t, c.Admin), c.CreateNamespace(t, c.Admin)
 	for _, namespace := range []*corev1.Namespace{broken, waiting} {
-		c.waitCurrent(t, namespace.Name, "one.example.com")
+		c.WaitCurrent(t, namespace.Name, "one.example.com")
 	}
-	key := c.corrupt(t, "namespacelifecycles", broken.Name)
+	key := corrupt(t, c, "namespacelifecycles", broken.Name)
 	// A client that lists meets a cache that waits for three seconds.
 	latest := time.Now().Add(reportedWithin)
-	late := c.createNamespace(t, c.admin)
-	c.reported(t, latest, "cannot read NamespaceLifecycle", key, broken.Name)
-	c.reported(t, latest, "waiting for initializer", key, waiting.Name, late.Name)
+	late := c.CreateNamespace(t, c.Admin)
+	reported(t, c, latest, "cannot read NamespaceLifecycle", key, broken.Name)
+	reported(t, c, latest, "waiting for initializer", key, waiting.Name, late.Name)
 
-	c.dev(t, "kill", "nsinit-controller-manager")
-	c.dev(t, "start", "nsinit-controller-manager")
-	later := c.createNamespace(t, c.admin)
-	eventually(t, "the new namespace reports it", func(ctx context.Context) error { return c.reports(ctx, later.Name, key) })
+	c.Dev(t, "kill", "nsinit-controller-manager")
+	c.Dev(t, "start", "nsinit-controller-manager")
+	later := c.CreateNamespace(t, c.Admin)
+	framework.Eventually(t, "the new namespace reports it", func(ctx context.Context) error { return reports(ctx, c, later.Name, key) })
 
-	command := c.checkDeletes(t, "namespacelifecycles", broken.Name)
+	command := checkDeletes(t, c, "namespacelifecycles", broken.Name)
 	// An initializer that reads one by one has its turn, and the gate opens.
-	c.removeFirst(t, waiting.Name)
-	c.waitReady(t, waiting.Name)
-	if !c.isClosed(t, broken.Name) {
+	c.RemoveFirst(t, waiting.Name)
+	c.WaitReady(t, waiting.Name)
+	if !c.IsClosed(t, broken.Name) {
 		t.Error("the namespace of the NamespaceLifecycle that cannot be decoded is open")
 	}
-	if out, err := c.kubectl(strings.Fields(command)[1:]...); err != nil {
+	if out, err := c.Kubectl(strings.Fields(command)[1:]...); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	for _, namespace := range []string{broken.Name, late.Name, later.Name} {
-		c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending", "waiting for initializer \"one.example.com\"")
+		c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending", "waiting for initializer \"one.example.com\"")
 	}
-	eventually(t, "nothing is left of the reports", func(ctx context.Context) error {
-		return errors.Join(c.notReports(ctx, broken.Name, key), c.notReports(ctx, late.Name, key), c.notReports(ctx, later.Name, key))
+	framework.Eventually(t, "nothing is left of the reports", func(ctx context.Context) error {
+		return errors.Join(notReports(ctx, c, broken.Name, key), notReports(ctx, c, late.Name, key), notReports(ctx, c, later.Name, key))
 	})
 	// The caches of the controller are up to date: what comes now reaches it by its watches.
 	for _, namespace := range []string{broken.Name, late.Name, later.Name} {
-		c.removeFirst(t, namespace)
-		c.waitReady(t, namespace)
+		c.RemoveFirst(t, namespace)
+		c.WaitReady(t, namespace)
 	}
-	c.waitWatched(t, "one.example.com")
+	waitWatched(t, c, "one.example.com")
 }
 
 // waitWatched waits until nsinit-controller-manager follows NamespaceLifecycles by its watch again, and so
 // publishes events of their changes. An initializer is registered that does not act.
-func (c *cluster) waitWatched(t *testing.T, initializer string) {
+func waitWatched(t *testing.T, c *framework.Cluster, initializer string) {
 	t.Helper()
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitCurrent(t, namespace, initializer)
-	c.waitEvents(t, namespace, "InitializerRunning")
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, namespace, initializer)
+	c.WaitEvents(t, namespace, "InitializerRunning")
 }
 
 // TestCorruptConfiguration: a configuration cannot be decoded. New namespaces stay closed and name
 // it, and after its deletion they go on.
 func TestCorruptConfiguration(t *testing.T) {
-	c := connect(t)
-	broken := c.configure(t, named("one.example.com")...)
-	waiting := c.createNamespace(t, c.admin)
-	c.waitCurrent(t, waiting.Name, "one.example.com")
-	key := c.corrupt(t, "namespaceinitializerconfigurations", broken.Name)
+	c := framework.Connect(t)
+	broken := c.Configure(t, framework.Initializers("one.example.com")...)
+	waiting := c.CreateNamespace(t, c.Admin)
+	c.WaitCurrent(t, waiting.Name, "one.example.com")
+	key := corrupt(t, c, "namespaceinitializerconfigurations", broken.Name)
 	var late *corev1.Namespace
-	eventually(t, "the configurations are stale", func(ctx context.Context) error {
-		_, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Create(ctx, &v1alpha1.NamespaceLifecycle{
+	framework.Eventually(t, "the configurations are stale", func(ctx context.Context) error {
+		_, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Create(ctx, &v1alpha1.NamespaceLifecycle{
 			ObjectMeta: metav1.ObjectMeta{Name: waiting.Name}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: waiting.UID},
 		}, metav1.CreateOptions{})
 		if !apierrors.IsServiceUnavailable(err) {
@@ -105,27 +107,27 @@ func TestCorruptConfiguration(t *testing.T) {
 		return nil
 	})
 	latest := time.Now().Add(reportedWithin)
-	late = c.createNamespace(t, c.admin)
-	c.reported(t, latest, "cannot tell", key, late.Name)
-	command := c.checkDeletes(t, "namespaceinitializerconfigurations", broken.Name)
+	late = c.CreateNamespace(t, c.Admin)
+	reported(t, c, latest, "cannot tell", key, late.Name)
+	command := checkDeletes(t, c, "namespaceinitializerconfigurations", broken.Name)
 	// A namespace that has its plan goes on.
-	c.removeFirst(t, waiting.Name)
-	c.waitReady(t, waiting.Name)
-	if out, err := c.kubectl(strings.Fields(command)[1:]...); err != nil {
+	c.RemoveFirst(t, waiting.Name)
+	c.WaitReady(t, waiting.Name)
+	if out, err := c.Kubectl(strings.Fields(command)[1:]...); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	c.waitReady(t, late.Name)
+	c.WaitReady(t, late.Name)
 }
 
 // TestStorageChangesIdentity: the identity in the storage changes while nsinit-apiserver runs. No new
 // namespace gets a plan, every closed namespace reports the reason, and when the identity is what it
 // was, everything goes on after a restart of nsinit-apiserver alone.
 func TestStorageChangesIdentity(t *testing.T) {
-	c := connect(t)
-	c.configure(t, named("one.example.com")...)
-	waiting := c.createNamespace(t, c.admin)
-	c.waitCurrent(t, waiting.Name, "one.example.com")
-	etcd := c.nsinitEtcd(t)
+	c := framework.Connect(t)
+	c.Configure(t, framework.Initializers("one.example.com")...)
+	waiting := c.CreateNamespace(t, c.Admin)
+	c.WaitCurrent(t, waiting.Name, "one.example.com")
+	etcd := nsinitEtcd(t, c)
 	const key = "/registry/nsinit.dev/storage-identity"
 	stored, err := etcd.Get(t.Context(), key)
 	if err != nil || len(stored.Kvs) != 1 {
@@ -139,21 +141,21 @@ func TestStorageChangesIdentity(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		put(original)
-		c.dev(t, "kill", "nsinit-apiserver")
-		c.dev(t, "start", "nsinit-apiserver")
-		c.waitServing(t)
-		c.waitWatched(t, "one.example.com")
+		c.Dev(t, "kill", "nsinit-apiserver")
+		c.Dev(t, "start", "nsinit-apiserver")
+		c.WaitServing(t)
+		waitWatched(t, c, "one.example.com")
 	})
 	const id = "00000000-0000-4000-8000-000000000000"
-	published, err := c.core.CoreV1().ConfigMaps("nsinit-system").Get(t.Context(), "nsinit-storage", metav1.GetOptions{})
+	published, err := c.Core.CoreV1().ConfigMaps("nsinit-system").Get(t.Context(), "nsinit-storage", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	put(strings.ReplaceAll(original, published.Data["id"], id))
 	latest := time.Now().Add(reportedWithin)
-	late := c.createNamespace(t, c.admin)
-	c.reported(t, latest, "storage is another one", id, waiting.Name, late.Name)
-	config := rest.CopyConfig(c.admin)
+	late := c.CreateNamespace(t, c.Admin)
+	reported(t, c, latest, "storage is another one", id, waiting.Name, late.Name)
+	config := rest.CopyConfig(c.Admin)
 	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().RESTClient()
 	for _, resource := range []string{"namespacelifecycles", "namespaceinitializerconfigurations"} {
 		for _, watch := range []string{"false", "true"} {
@@ -168,31 +170,31 @@ func TestStorageChangesIdentity(t *testing.T) {
 		t.Errorf("the new namespace got a record: %v %v", records, err)
 	}
 	put(original)
-	direct := versioned.NewForConfigOrDie(c.direct(t)).Discovery().RESTClient()
-	eventually(t, "nsinit-apiserver ends, and serves after a restart", func(ctx context.Context) error {
-		c.dev(t, "start", "nsinit-apiserver") // as a kubelet does; one that runs stays
+	direct := versioned.NewForConfigOrDie(c.Direct(t)).Discovery().RESTClient()
+	framework.Eventually(t, "nsinit-apiserver ends, and serves after a restart", func(ctx context.Context) error {
+		c.Dev(t, "start", "nsinit-apiserver") // as a kubelet does; one that runs stays
 		said, err := direct.Get().AbsPath("/readyz").MaxRetries(0).DoRaw(ctx)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, said)
 		}
-		log, err := os.ReadFile(filepath.Join(c.dir, "nsinit-apiserver.log"))
+		log, err := os.ReadFile(filepath.Join(c.Dir, "nsinit-apiserver.log"))
 		if err == nil && !strings.Contains(string(log), "was exchanged") {
 			err = errors.New("it went on with its caches")
 		}
 		return err
 	})
-	c.waitServing(t)
+	c.WaitServing(t)
 	for _, namespace := range []string{waiting.Name, late.Name} {
-		c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending", "waiting for initializer \"one.example.com\"")
-		c.removeFirst(t, namespace)
-		c.waitReady(t, namespace)
+		c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending", "waiting for initializer \"one.example.com\"")
+		c.RemoveFirst(t, namespace)
+		c.WaitReady(t, namespace)
 	}
 }
 
 // nsinitEtcd returns a client of the etcd inside nsinit-apiserver.
-func (c *cluster) nsinitEtcd(t *testing.T) *clientv3.Client {
+func nsinitEtcd(t *testing.T, c *framework.Cluster) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(c.dir, "nsinit-etcd", "client.sock")}, DialTimeout: 5 * time.Second})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(c.Dir, "nsinit-etcd", "client.sock")}, DialTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,9 +208,9 @@ func storedKey(resource, name string) string {
 
 // corrupt writes something that cannot be decoded in place of an object, which is removed when the
 // test ends, and returns its key.
-func (c *cluster) corrupt(t *testing.T, resource, name string) string {
+func corrupt(t *testing.T, c *framework.Cluster, resource, name string) string {
 	t.Helper()
-	etcd, key := c.nsinitEtcd(t), storedKey(resource, name)
+	etcd, key := nsinitEtcd(t, c), storedKey(resource, name)
 	if _, err := etcd.Put(t.Context(), key, "garbage"); err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +223,8 @@ func (c *cluster) corrupt(t *testing.T, resource, name string) string {
 }
 
 // reports returns an error unless a closed namespace reports a reason.
-func (c *cluster) reports(ctx context.Context, name string, reasons ...string) error {
-	namespace, err := c.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+func reports(ctx context.Context, c *framework.Cluster, name string, reasons ...string) error {
+	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -240,18 +242,18 @@ func (c *cluster) reports(ctx context.Context, name string, reasons ...string) e
 	return fmt.Errorf("namespace %q says nothing: %v", name, namespace.Status.Conditions)
 }
 
-func (c *cluster) notReports(ctx context.Context, name, reason string) error {
-	if c.reports(ctx, name, reason) == nil {
+func notReports(ctx context.Context, c *framework.Cluster, name, reason string) error {
+	if reports(ctx, c, name, reason) == nil {
 		return fmt.Errorf("namespace %q still says %q", name, reason)
 	}
 	return nil
 }
 
 // reported waits until each namespace reports two things, and fails if that is too late.
-func (c *cluster) reported(t *testing.T, latest time.Time, what, which string, names ...string) {
+func reported(t *testing.T, c *framework.Cluster, latest time.Time, what, which string, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		eventually(t, "the reason is reported", func(ctx context.Context) error { return c.reports(ctx, name, what, which) })
+		framework.Eventually(t, "the reason is reported", func(ctx context.Context) error { return reports(ctx, c, name, what, which) })
 	}
 	if late := time.Since(latest); late > 0 {
 		t.Errorf("%q was reported %s late", names, late)
@@ -259,9 +261,9 @@ func (c *cluster) reported(t *testing.T, latest time.Time, what, which string, n
 }
 
 // checkDeletes returns the command that kubectl nsinit check prints to delete a broken object.
-func (c *cluster) checkDeletes(t *testing.T, resource, name string) string {
+func checkDeletes(t *testing.T, c *framework.Cluster, resource, name string) string {
 	t.Helper()
-	stdout, stderr, code := c.plugin(t, "check")
+	stdout, stderr, code := c.Plugin(t, "check")
 	want := "kubectl delete --raw '/apis/nsinit.dev/v1alpha1/" + resource + "/" + name + "?ignoreStoreReadErrorWithClusterBreakingPotential=true'"
 	if code != 3 || !strings.Contains(stdout, want) || !strings.Contains(stdout, storedKey(resource, name)) {
 		t.Fatalf("check says (%d): %s %s", code, stdout, stderr)

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"testing"
@@ -22,9 +24,9 @@ import (
 // TestDeleteWhileInitializing deletes a namespace at every step of its initialization. The turn
 // ends at once, the gate stays closed to the end, and both objects leave.
 func TestDeleteWhileInitializing(t *testing.T) {
-	c := connect(t)
-	tenant := c.tenant(t)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
+	c := framework.Connect(t)
+	tenant := c.Tenant(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
 	const controller = "nsinit-controller-manager"
 	started := func(do func(*corev1.Namespace)) func(*testing.T, *corev1.Namespace) {
 		return func(_ *testing.T, namespace *corev1.Namespace) { do(namespace) }
@@ -38,68 +40,68 @@ func TestDeleteWhileInitializing(t *testing.T) {
 		// participant says whether somebody has to be waited for.
 		participant bool
 	}{
-		{"before it has a record", started(func(*corev1.Namespace) {}), func(t *testing.T) { c.dev(t, "start", controller) }, false},
-		{"in the turn of the first", started(func(n *corev1.Namespace) { c.waitCurrent(t, n.Name, "one.example.com") }), nil, true},
+		{"before it has a record", started(func(*corev1.Namespace) {}), func(t *testing.T) { c.Dev(t, "start", controller) }, false},
+		{"in the turn of the first", started(func(n *corev1.Namespace) { c.WaitCurrent(t, n.Name, "one.example.com") }), nil, true},
 		{"in the turn of the second", started(func(n *corev1.Namespace) {
-			c.waitCurrent(t, n.Name, "one.example.com")
-			c.removeFirst(t, n.Name)
-			c.waitCurrent(t, n.Name, "two.example.com")
+			c.WaitCurrent(t, n.Name, "one.example.com")
+			c.RemoveFirst(t, n.Name)
+			c.WaitCurrent(t, n.Name, "two.example.com")
 		}), nil, true},
 		{"after the last, before it opens", started(func(n *corev1.Namespace) {
-			c.waitCurrent(t, n.Name, "one.example.com")
-			c.dev(t, "stop", controller)
-			c.removeFirst(t, n.Name)
-			c.removeFirst(t, n.Name)
-		}), func(t *testing.T) { c.dev(t, "start", controller) }, true},
+			c.WaitCurrent(t, n.Name, "one.example.com")
+			c.Dev(t, "stop", controller)
+			c.RemoveFirst(t, n.Name)
+			c.RemoveFirst(t, n.Name)
+		}), func(t *testing.T) { c.Dev(t, "start", controller) }, true},
 		{"after it failed", started(func(n *corev1.Namespace) {
-			c.waitCurrent(t, n.Name, "one.example.com")
-			c.dev(t, "stop", controller)
-			eventually(t, "it fails", func(ctx context.Context) error {
-				record, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, n.Name, metav1.GetOptions{})
+			c.WaitCurrent(t, n.Name, "one.example.com")
+			c.Dev(t, "stop", controller)
+			framework.Eventually(t, "it fails", func(ctx context.Context) error {
+				record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, n.Name, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
 				record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
-				_, err = c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, n.Name, record, metav1.UpdateOptions{})
+				_, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, n.Name, record, metav1.UpdateOptions{})
 				return err
 			})
-		}), func(t *testing.T) { c.dev(t, "start", controller) }, true},
+		}), func(t *testing.T) { c.Dev(t, "start", controller) }, true},
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
-			t.Cleanup(func() { c.dev(t, "start", controller) })
+			t.Cleanup(func() { c.Dev(t, "start", controller) })
 			if !step.participant {
-				c.dev(t, "stop", controller)
+				c.Dev(t, "stop", controller)
 			}
-			namespace := c.createNamespace(t, c.admin)
-			observer := c.observe(t, tenant, namespace)
+			namespace := c.CreateNamespace(t, c.Admin)
+			observer := c.Observe(t, tenant, namespace)
 			step.before(t, namespace)
-			if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace.Name, metav1.DeleteOptions{}); err != nil {
+			if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace.Name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if step.after != nil {
 				step.after(t)
 			}
 			if step.participant {
-				record := c.waitTerminating(t, namespace.Name)
+				record := c.WaitTerminating(t, namespace.Name)
 				if record.Status.CurrentInitializer != "" {
 					t.Errorf("it is still the turn of %q", record.Status.CurrentInitializer)
 				}
 				// An initializer that comes too late may leave the list, which opens nothing.
 				if record.Spec.Initializers != nil && record.Spec.Initializers.Result == nil {
-					c.removeFirst(t, namespace.Name)
+					c.RemoveFirst(t, namespace.Name)
 				}
-				if !c.isClosed(t, namespace.Name) {
+				if !c.IsClosed(t, namespace.Name) {
 					t.Error("the gate is open")
 				}
-				c.releaseParticipant(t, namespace.Name, "one.example.com")
+				c.ReleaseParticipant(t, namespace.Name, "one.example.com")
 			}
-			c.waitNoNamespace(t, namespace.Name)
-			c.waitNoRecord(t, namespace.Name)
-			if len(observer.written) > 0 {
+			c.WaitNoNamespace(t, namespace.Name)
+			c.WaitNoRecord(t, namespace.Name)
+			if len(observer.Written) > 0 {
 				t.Error("a tenant's object was stored")
 			}
-			if len(observer.opened) > 0 {
+			if len(observer.Opened) > 0 {
 				t.Error("the gate was opened")
 			}
 		})
@@ -109,29 +111,29 @@ func TestDeleteWhileInitializing(t *testing.T) {
 // TestEmptiedOnce: kube-controller-manager does not empty a namespace again that waits for a participant.
 // Otherwise, what it does when the participant lets go can reach the next namespace of the same name.
 func TestEmptiedOnce(t *testing.T) {
-	c := connect(t)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held := c.participated(t)
-	c.deleteNamespace(t, held)
-	eventually(t, "its content is gone", func(ctx context.Context) error {
-		namespace, err := c.core.CoreV1().Namespaces().Get(ctx, held, metav1.GetOptions{})
+	c := framework.Connect(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held := participated(t, c)
+	c.DeleteNamespace(t, held)
+	framework.Eventually(t, "its content is gone", func(ctx context.Context) error {
+		namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, held, metav1.GetOptions{})
 		if err == nil && len(namespace.Spec.Finalizers) > 0 {
 			err = fmt.Errorf("spec.finalizers are %v", namespace.Spec.Finalizers)
 		}
 		return err
 	})
-	_, from := c.auditSince(t, 0)
+	_, from := c.AuditSince(t, 0)
 	// Each change of a namespace that is being deleted brings it back to the namespace controller five
 	// seconds later, before another that is deleted now.
-	if _, err := c.kubectl("annotate", "namespace", held, "e2e=changed"); err != nil {
+	if _, err := c.Kubectl("annotate", "namespace", held, "e2e=changed"); err != nil {
 		t.Fatal(err)
 	}
-	other := c.createNamespace(t, c.admin).Name
-	c.waitCurrent(t, other, participant)
-	c.deleteNamespace(t, other)
-	c.releaseParticipant(t, other, participant)
-	c.waitNoNamespace(t, other)
-	events, _ := c.auditSince(t, from)
+	other := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, other, participant)
+	c.DeleteNamespace(t, other)
+	c.ReleaseParticipant(t, other, participant)
+	c.WaitNoNamespace(t, other)
+	events, _ := c.AuditSince(t, from)
 	emptied := map[string]bool{}
 	for _, event := range events {
 		if event.Verb == "deletecollection" {
@@ -141,32 +143,19 @@ func TestEmptiedOnce(t *testing.T) {
 	if !emptied[other] || emptied[held] {
 		t.Errorf("the namespaces that were emptied: %v", emptied)
 	}
-	c.releaseParticipant(t, held, participant)
-	c.waitNoNamespace(t, held)
-}
-
-func (c *cluster) waitTerminating(t *testing.T, namespace string) *v1alpha1.NamespaceLifecycle {
-	t.Helper()
-	var record *v1alpha1.NamespaceLifecycle
-	eventually(t, "the record is being deleted", func(ctx context.Context) (err error) {
-		record, err = c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && record.Status.Phase != v1alpha1.LifecycleTerminating {
-			err = fmt.Errorf("its phase is %s", record.Status.Phase)
-		}
-		return err
-	})
-	return record
+	c.ReleaseParticipant(t, held, participant)
+	c.WaitNoNamespace(t, held)
 }
 
 // TestNamesTaken: two configurations register the same initializer. The first in the order of
 // their names does, until it goes.
 func TestNamesTaken(t *testing.T) {
-	c := connect(t)
-	first, second := c.register(t, named("same.example.com", "one.example.com")...), c.configure(t, named("two.example.com", "same.example.com")...)
+	c := framework.Connect(t)
+	first, second := c.Register(t, framework.Initializers("same.example.com", "one.example.com")...), c.Configure(t, framework.Initializers("two.example.com", "same.example.com")...)
 	says := func(name, status, message string) {
 		t.Helper()
-		eventually(t, "the condition of "+name, func(ctx context.Context) error {
-			configuration, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, name, metav1.GetOptions{})
+		framework.Eventually(t, "the condition of "+name, func(ctx context.Context) error {
+			configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -180,8 +169,8 @@ func TestNamesTaken(t *testing.T) {
 	}
 	says(first.Name, "True", "")
 	says(second.Name, "False", fmt.Sprintf("registered before and without effect here, remove or rename them: initializers[1] %q by configuration %q", "same.example.com", first.Name))
-	namespace := c.createNamespace(t, c.admin).Name
-	record := c.waitCurrent(t, namespace, "same.example.com")
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	record := c.WaitCurrent(t, namespace, "same.example.com")
 	var plan []string
 	for _, entry := range record.Spec.Plan {
 		plan = append(plan, entry.Name+" by "+entry.Configuration.Name)
@@ -190,7 +179,7 @@ func TestNamesTaken(t *testing.T) {
 	if fmt.Sprint(plan) != want {
 		t.Errorf("the plan is %v, want %s", plan, want)
 	}
-	if err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
+	if err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	says(second.Name, "True", "")

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"cmp"
 	"context"
 	"errors"
@@ -49,14 +51,14 @@ subjects:
 `
 
 // installRetry installs the webhook that asks early writers to try again, until the test ends.
-func (c *cluster) installRetry(t *testing.T) {
+func installRetry(t *testing.T, c *framework.Cluster) {
 	t.Helper()
-	dir := filepath.Join(c.root, "artifacts", "early-writes")
-	if out, err := c.kubectl("apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
+	dir := filepath.Join(c.Root, "artifacts", "early-writes")
+	if out, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
 		t.Fatal(err, out)
 	}
 	t.Cleanup(func() {
-		if out, err := c.kubectl("delete", "-k", dir); err != nil {
+		if out, err := c.Kubectl("delete", "-k", dir); err != nil {
 			t.Error(err, out)
 		}
 	})
@@ -64,9 +66,9 @@ func (c *cluster) installRetry(t *testing.T) {
 
 // askToRetry does the same, and waits until that is in force, and at the end until it is not. An
 // initializer must be registered for which namespaces wait.
-func (c *cluster) askToRetry(t *testing.T, tenant *rest.Config) {
+func askToRetry(t *testing.T, c *framework.Cluster, tenant *rest.Config) {
 	t.Helper()
-	closed := c.createNamespace(t, c.admin)
+	closed := c.CreateNamespace(t, c.Admin)
 	probe := func(answered func(error) bool) func(context.Context) error {
 		return func(ctx context.Context) error {
 			if err := once(ctx, tenant, closed.Name); !answered(err) {
@@ -75,9 +77,9 @@ func (c *cluster) askToRetry(t *testing.T, tenant *rest.Config) {
 			return nil
 		}
 	}
-	t.Cleanup(func() { eventually(t, "the webhook is gone", probe(apierrors.IsForbidden)) })
-	c.installRetry(t)
-	eventually(t, "the webhook is in force", probe(apierrors.IsTooManyRequests))
+	t.Cleanup(func() { framework.Eventually(t, "the webhook is gone", probe(apierrors.IsForbidden)) })
+	installRetry(t, c)
+	framework.Eventually(t, "the webhook is in force", probe(apierrors.IsTooManyRequests))
 }
 
 // once writes into a namespace and does not try again.
@@ -87,9 +89,9 @@ func once(ctx context.Context, config *rest.Config, namespace string) error {
 }
 
 // earlyWrites returns how many writes nsinit-apiserver was asked about so far.
-func (c *cluster) earlyWrites(t *testing.T) (total int) {
+func earlyWrites(t *testing.T, c *framework.Cluster) (total int) {
 	t.Helper()
-	data, err := c.nsinitMetrics(t)
+	data, err := c.Metrics(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,32 +110,32 @@ func (c *cluster) earlyWrites(t *testing.T) (total int) {
 // TestApplyJustWorks: a namespace and its content are written in one go, while the
 // initialization takes its time.
 func TestApplyJustWorks(t *testing.T) {
-	c := connect(t)
-	c.configure(t, named("waits.example.com")...)
-	team := c.user(t, "e2e-team",
+	c := framework.Connect(t)
+	c.Configure(t, framework.Initializers("waits.example.com")...)
+	team := c.User(t, "e2e-team",
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create", "get", "patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"edit"}, Verbs: []string{"bind"}})
-	c.askToRetry(t, team)
+	askToRetry(t, c, team)
 
 	for _, takes := range []time.Duration{200 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
 		for name, apply := range map[string]func(namespace string) (string, error){
 			"kubectl": func(namespace string) (string, error) {
-				return c.kubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--as=e2e-team")
+				return c.KubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--as=e2e-team")
 			},
 			"kubectl, server-side": func(namespace string) (string, error) {
-				return c.kubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--server-side", "--as=e2e-team")
+				return c.KubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--server-side", "--as=e2e-team")
 			},
 			"client-go": func(namespace string) (string, error) { return "", program(t.Context(), team, namespace) },
 		} {
 			t.Run(fmt.Sprintf("%s in %s", name, takes), func(t *testing.T) {
 				t.Parallel()
-				namespace := uniqueName("apply")
+				namespace := framework.UniqueName("apply")
 				t.Cleanup(func() {
-					_ = c.core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+					_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
 				})
-				before := c.earlyWrites(t)
+				before := earlyWrites(t, c)
 				began, applied := time.Now(), make(chan error, 1)
 				go func() {
 					out, err := apply(namespace)
@@ -142,9 +144,9 @@ func TestApplyJustWorks(t *testing.T) {
 					}
 					applied <- err
 				}()
-				c.waitCurrent(t, namespace, "waits.example.com")
+				c.WaitCurrent(t, namespace, "waits.example.com")
 				time.Sleep(takes) // this is the work of the initializer
-				c.removeFirst(t, namespace)
+				c.RemoveFirst(t, namespace)
 				err := <-applied
 				took := time.Since(began)
 				if err != nil {
@@ -153,11 +155,11 @@ func TestApplyJustWorks(t *testing.T) {
 				if took < takes {
 					t.Errorf("it took %s, and the initialization %s", took, takes)
 				}
-				binding, err := c.core.RbacV1().RoleBindings(namespace).Get(t.Context(), "namespace-editors", metav1.GetOptions{})
-				if err != nil || c.isClosed(t, namespace) {
-					t.Errorf("closed: %v, the role binding: %v", c.isClosed(t, namespace), err)
+				binding, err := c.Core.RbacV1().RoleBindings(namespace).Get(t.Context(), "namespace-editors", metav1.GetOptions{})
+				if err != nil || c.IsClosed(t, namespace) {
+					t.Errorf("closed: %v, the role binding: %v", c.IsClosed(t, namespace), err)
 				}
-				if c.earlyWrites(t) == before {
+				if earlyWrites(t, c) == before {
 					t.Error("no write came too early, so the test shows nothing")
 				}
 				t.Logf("initialization %s: written after %s (%s)", takes, took.Round(10*time.Millisecond), binding.CreationTimestamp.UTC().Format(time.TimeOnly))
@@ -182,19 +184,19 @@ func program(ctx context.Context, config *rest.Config, namespace string) error {
 
 // TestEarlyWrites: who is asked to try again, and who is not asked at all.
 func TestEarlyWrites(t *testing.T) {
-	c := connect(t)
-	c.configure(t, named("waits.example.com")...)
-	tenant := c.user(t, "e2e-early", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"create", "get"}})
-	initializer := c.user(t, "e2e-initializer", initialize(), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}})
-	powerless := c.user(t, "e2e-powerless", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
-	c.askToRetry(t, tenant)
+	c := framework.Connect(t)
+	c.Configure(t, framework.Initializers("waits.example.com")...)
+	tenant := c.User(t, "e2e-early", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"create", "get"}})
+	initializer := c.User(t, "e2e-initializer", framework.Initialize(), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}})
+	powerless := c.User(t, "e2e-powerless", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
+	askToRetry(t, c, tenant)
 	ctx := t.Context()
-	closed, open := c.createNamespace(t, tenant).Name, c.createNamespace(t, tenant).Name
+	closed, open := c.CreateNamespace(t, tenant).Name, c.CreateNamespace(t, tenant).Name
 	for _, namespace := range []string{closed, open} {
-		c.waitCurrent(t, namespace, "waits.example.com")
+		c.WaitCurrent(t, namespace, "waits.example.com")
 	}
-	c.removeFirst(t, open)
-	c.waitReady(t, open)
+	c.RemoveFirst(t, open)
+	c.WaitReady(t, open)
 
 	err := once(ctx, tenant, closed)
 	seconds, retry := apierrors.SuggestsClientDelay(err)
@@ -203,7 +205,7 @@ func TestEarlyWrites(t *testing.T) {
 	}
 
 	// Nobody is asked about these.
-	asked := c.earlyWrites(t)
+	asked := earlyWrites(t, c)
 	for range 20 {
 		if err := once(ctx, tenant, open); err != nil {
 			t.Fatalf("a write into an open namespace: %v", err)
@@ -215,21 +217,21 @@ func TestEarlyWrites(t *testing.T) {
 	if err := once(ctx, powerless, closed); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "nsinit") {
 		t.Errorf("who has no rights is told: %v", err)
 	}
-	if _, err := c.kubectl("auth", "can-i", "create", "configmaps", "--namespace", closed, "--as=e2e-early"); err != nil {
+	if _, err := c.Kubectl("auth", "can-i", "create", "configmaps", "--namespace", closed, "--as=e2e-early"); err != nil {
 		t.Error(err)
 	}
-	if now := c.earlyWrites(t); now != asked {
+	if now := earlyWrites(t, c); now != asked {
 		t.Errorf("nsinit-apiserver was asked %d times about writes that are not too early", now-asked)
 	}
 
 	// It fails open, and the gate holds.
-	c.dev(t, "stop", "nsinit-apiserver")
-	t.Cleanup(func() { c.dev(t, "start", "nsinit-apiserver") })
-	if err := refused(once(ctx, tenant, closed), closed); err != nil {
+	c.Dev(t, "stop", "nsinit-apiserver")
+	t.Cleanup(func() { c.Dev(t, "start", "nsinit-apiserver") })
+	if err := framework.Refused(once(ctx, tenant, closed), closed); err != nil {
 		t.Errorf("without nsinit-apiserver: %v", err)
 	}
-	c.dev(t, "start", "nsinit-apiserver")
-	eventually(t, "it is asked again", func(ctx context.Context) error {
+	c.Dev(t, "start", "nsinit-apiserver")
+	framework.Eventually(t, "it is asked again", func(ctx context.Context) error {
 		if err := once(ctx, tenant, closed); !apierrors.IsTooManyRequests(err) {
 			return fmt.Errorf("answered: %w", err)
 		}
@@ -237,10 +239,10 @@ func TestEarlyWrites(t *testing.T) {
 	})
 
 	// A namespace that will not be opened is not waited for.
-	if _, err := c.kubectl("delete", "namespace", closed, "--wait=false"); err != nil {
+	if _, err := c.Kubectl("delete", "namespace", closed, "--wait=false"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a namespace that is being deleted", func(ctx context.Context) error {
+	framework.Eventually(t, "a namespace that is being deleted", func(ctx context.Context) error {
 		err := once(ctx, tenant, closed)
 		if _, retry := apierrors.SuggestsClientDelay(err); err == nil || retry || (apierrors.IsTooManyRequests(err) && !strings.Contains(err.Error(), "being deleted")) {
 			return fmt.Errorf("answered: %w", err)
@@ -252,52 +254,52 @@ func TestEarlyWrites(t *testing.T) {
 // TestTenantWithoutRights: whose rights come from an initializer alone is refused by RBAC before
 // anybody could ask them to wait. The plugin waits, and so does kubectl wait.
 func TestTenantWithoutRights(t *testing.T) {
-	c := connect(t)
-	c.configure(t, named("waits.example.com")...)
-	early := c.user(t, "e2e-early", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}})
-	c.askToRetry(t, early)
-	c.user(t, "e2e-self-service", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch"}})
+	c := framework.Connect(t)
+	c.Configure(t, framework.Initializers("waits.example.com")...)
+	early := c.User(t, "e2e-early", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}})
+	askToRetry(t, c, early)
+	c.User(t, "e2e-self-service", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch"}})
 	// The initializer gives the creator their rights.
 	grant := func(namespace string) {
 		t.Helper()
-		c.waitCurrent(t, namespace, "waits.example.com")
-		if out, err := c.kubectl("create", "rolebinding", "creator", "--clusterrole=admin", "--user=e2e-self-service", "--namespace", namespace); err != nil {
+		c.WaitCurrent(t, namespace, "waits.example.com")
+		if out, err := c.Kubectl("create", "rolebinding", "creator", "--clusterrole=admin", "--user=e2e-self-service", "--namespace", namespace); err != nil {
 			t.Fatal(err, out)
 		}
-		c.removeFirst(t, namespace)
+		c.RemoveFirst(t, namespace)
 	}
 	_, content, _ := strings.Cut(kepManifest, "---\n")
 	remove := func(namespace string) {
-		_ = c.core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+		_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
 	}
 
-	namespace := uniqueName("self")
+	namespace := framework.UniqueName("self")
 	t.Cleanup(func() { remove(namespace) })
-	out, err := c.kubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--as=e2e-self-service")
+	out, err := c.KubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--as=e2e-self-service")
 	if err == nil || !strings.Contains(err.Error(), `User "e2e-self-service" cannot get resource "rolebindings"`) || strings.Contains(err.Error(), "nsinit.dev") {
 		t.Errorf("at once: %v\n%s", err, out)
 	}
 	t.Logf("in one go: %v", err)
 	grant(namespace)
-	if out, err := c.kubectl("wait", "--for=condition=Ready", "namespace/"+namespace, "--as=e2e-self-service", "--timeout="+patience.String()); err != nil {
+	if out, err := c.Kubectl("wait", "--for=condition=Ready", "namespace/"+namespace, "--as=e2e-self-service", "--timeout="+framework.Patience.String()); err != nil {
 		t.Fatal(err, out)
 	}
-	if out, err := c.kubectlInput(fmt.Sprintf(content, namespace), "apply", "--as=e2e-self-service"); err != nil {
+	if out, err := c.KubectlInput(fmt.Sprintf(content, namespace), "apply", "--as=e2e-self-service"); err != nil {
 		t.Errorf("after kubectl wait: %v\n%s", err, out)
 	}
 
-	another := uniqueName("self")
+	another := framework.UniqueName("self")
 	t.Cleanup(func() { remove(another) })
 	created := make(chan string, 1)
 	go func() {
-		stdout, stderr, code := c.plugin(t, "create", another, "--as=e2e-self-service")
+		stdout, stderr, code := c.Plugin(t, "create", another, "--as=e2e-self-service")
 		created <- fmt.Sprintf("exit code %d: %s%s", code, stdout, stderr)
 	}()
 	grant(another)
 	if out := <-created; !strings.HasPrefix(out, "exit code 0:") {
 		t.Fatal(out)
 	}
-	if out, err := c.kubectlInput(fmt.Sprintf(content, another), "apply", "--as=e2e-self-service"); err != nil {
+	if out, err := c.KubectlInput(fmt.Sprintf(content, another), "apply", "--as=e2e-self-service"); err != nil {
 		t.Errorf("after kubectl nsinit create: %v\n%s", err, out)
 	}
 }

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"fmt"
@@ -32,16 +34,16 @@ const (
 // TestExemptions: the list in the ConfigMap is what exempts, and only those who may open
 // gates can write it.
 func TestExemptions(t *testing.T) {
-	c := connect(t)
-	config := c.user(t, "e2e-creator", everything())
+	c := framework.Connect(t)
+	config := c.User(t, "e2e-creator", framework.Everything())
 	client := kubernetes.NewForConfigOrDie(config)
-	name := uniqueName("exempt")
-	c.exempt(t, name)
-	c.deleteLater(t, name)
+	name := framework.UniqueName("exempt")
+	exempt(t, c, name)
+	c.DeleteLater(t, name)
 	create := func(ctx context.Context, meta metav1.ObjectMeta, dryRun ...string) (*corev1.Namespace, error) {
 		return client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{DryRun: dryRun})
 	}
-	eventually(t, "a namespace on the list is not stamped", func(ctx context.Context) error {
+	framework.Eventually(t, "a namespace on the list is not stamped", func(ctx context.Context) error {
 		namespace, err := create(ctx, metav1.ObjectMeta{Name: name}, metav1.DryRunAll)
 		if err == nil && len(stampOf(namespace)) > 0 {
 			err = fmt.Errorf("it carries %v", stampOf(namespace))
@@ -54,23 +56,23 @@ func TestExemptions(t *testing.T) {
 		"the groups":  {Annotations: map[string]string{v1alpha1.AnnotationCreatedByGroups: "team-a"}},
 	} {
 		meta.Name = name
-		if _, err := create(t.Context(), meta); refusedBy(guardCreate, err, "exempt") != nil {
-			t.Errorf("an exempt namespace with %s: %v", what, refusedBy(guardCreate, err, "exempt"))
+		if _, err := create(t.Context(), meta); framework.RefusedBy(guardCreate, err, "exempt") != nil {
+			t.Errorf("an exempt namespace with %s: %v", what, framework.RefusedBy(guardCreate, err, "exempt"))
 		}
 	}
 	if _, err := create(t.Context(), metav1.ObjectMeta{Name: name}); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeConfigMap(t.Context(), client, name); err != nil {
+	if err := framework.WriteConfigMap(t.Context(), client, name); err != nil {
 		t.Errorf("a write into an exempt namespace: %v", err)
 	}
 }
 
 // exempt puts a name on the list until the test ends.
-func (c *cluster) exempt(t *testing.T, name string) {
+func exempt(t *testing.T, c *framework.Cluster, name string) {
 	t.Helper()
 	ctx := context.Background()
-	configMaps := c.core.CoreV1().ConfigMaps(installNamespace)
+	configMaps := c.Core.CoreV1().ConfigMaps(installNamespace)
 	list, err := configMaps.Get(ctx, exemptions, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +92,8 @@ func (c *cluster) exempt(t *testing.T, name string) {
 
 // TestExemptionsGuarded: a right to write ConfigMaps is not enough to change the list.
 func TestExemptionsGuarded(t *testing.T) {
-	c := connect(t)
-	client := kubernetes.NewForConfigOrDie(c.user(t, "e2e-creator", everything())).CoreV1().ConfigMaps(installNamespace)
+	c := framework.Connect(t)
+	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-creator", framework.Everything())).CoreV1().ConfigMaps(installNamespace)
 	list, err := client.Get(t.Context(), exemptions, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +116,7 @@ func TestExemptionsGuarded(t *testing.T) {
 			return client.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{FieldSelector: "metadata.name=" + exemptions})
 		},
 	} {
-		if err := refusedBy("nsinit-guard-configmaps", write(t.Context())); err != nil {
+		if err := framework.RefusedBy("nsinit-guard-configmaps", write(t.Context())); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -126,8 +128,8 @@ func TestExemptionsGuarded(t *testing.T) {
 // TestWithoutExemptions: without the list no namespace is created, and the refusal names
 // it. What exists goes on, and the list can be brought back.
 func TestWithoutExemptions(t *testing.T) {
-	c := connect(t)
-	configMaps := c.core.CoreV1().ConfigMaps(installNamespace)
+	c := framework.Connect(t)
+	configMaps := c.Core.CoreV1().ConfigMaps(installNamespace)
 	list, err := configMaps.Get(t.Context(), exemptions, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -149,15 +151,15 @@ func TestWithoutExemptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func(ctx context.Context, name string) error {
-		_, err := c.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		_, err := c.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 	missing := "configmap-" + exemptions
-	if !c.stampsByPolicy(t) {
+	if !c.StampsByPolicy(t) {
 		missing = "ConfigMap " + installNamespace + "/" + exemptions
 	}
-	eventually(t, "a namespace is refused, and the refusal names the list", func(ctx context.Context) error {
+	framework.Eventually(t, "a namespace is refused, and the refusal names the list", func(ctx context.Context) error {
 		err := create(ctx, "refused")
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), missing) {
 			return errors.Join(err, errors.New("want a refusal that names the ConfigMap"))
@@ -170,11 +172,11 @@ func TestWithoutExemptions(t *testing.T) {
 	}
 	value := "x"
 	put := ways()["PUT namespaces"]
-	if _, err := put(t.Context(), c.core.CoreV1().Namespaces(), "default", label("e2e", &value), []string{metav1.DryRunAll}); err != nil {
+	if _, err := put(t.Context(), c.Core.CoreV1().Namespaces(), "default", label("e2e", &value), []string{metav1.DryRunAll}); err != nil {
 		t.Errorf("an update of a namespace: %v", err)
 	}
 	if err := restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "namespaces are created again", func(ctx context.Context) error { return create(ctx, "accepted") })
+	framework.Eventually(t, "namespaces are created again", func(ctx context.Context) error { return create(ctx, "accepted") })
 }

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -44,13 +46,13 @@ func planOf(x, y int) string {
 // creation began is measured.
 func TestFreshness(t *testing.T) {
 	const changes = 60
-	c := connect(t)
+	c := framework.Connect(t)
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // not a secret
-	client := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	client := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	initializers := func(letter string, version int) []v1alpha1.RegisteredInitializer {
-		return named(fmt.Sprintf("v%d-a.%s.example.com", version, letter), fmt.Sprintf("v%d-b.%s.example.com", version, letter))
+		return framework.Initializers(fmt.Sprintf("v%d-a.%s.example.com", version, letter), fmt.Sprintf("v%d-b.%s.example.com", version, letter))
 	}
-	x, y := c.configure(t, initializers("x", 0)...), c.configure(t, initializers("y", 0)...)
+	x, y := c.Configure(t, initializers("x", 0)...), c.Configure(t, initializers("y", 0)...)
 	states := []committed{{planOf(0, 0), time.Now()}}
 
 	type creation struct {
@@ -62,8 +64,8 @@ func TestFreshness(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		for ctx.Err() == nil {
-			one := creation{uniqueName("fresh"), time.Now()}
-			if _, err := c.core.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: one.name}}, metav1.CreateOptions{}); err != nil {
+			one := creation{framework.UniqueName("fresh"), time.Now()}
+			if _, err := c.Core.CoreV1().Namespaces().Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: one.name}}, metav1.CreateOptions{}); err != nil {
 				t.Error(err)
 				return
 			}
@@ -73,7 +75,7 @@ func TestFreshness(t *testing.T) {
 	})
 	t.Cleanup(func() {
 		for _, one := range created {
-			_ = c.core.CoreV1().Namespaces().Delete(context.Background(), one.name, metav1.DeleteOptions{})
+			_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), one.name, metav1.DeleteOptions{})
 		}
 	})
 	for i := 1; i <= changes; i++ {
@@ -82,7 +84,7 @@ func TestFreshness(t *testing.T) {
 		if i%2 == 0 {
 			name, letter = y.Name, "y"
 		}
-		if _, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(jsonOf(t, map[string]any{"initializers": initializers(letter, version)})), metav1.PatchOptions{}); err != nil {
+		if _, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(framework.JSON(t, map[string]any{"initializers": initializers(letter, version)})), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		states = append(states, committed{planOf((i+1)/2, i/2), time.Now()})
@@ -95,8 +97,8 @@ func TestFreshness(t *testing.T) {
 	used := map[int]int{}
 	for _, one := range created {
 		var plan []string
-		eventually(t, "namespace "+one.name+" has a record", func(ctx context.Context) error {
-			record, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, one.name, metav1.GetOptions{})
+		framework.Eventually(t, "namespace "+one.name+" has a record", func(ctx context.Context) error {
+			record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, one.name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -121,7 +123,7 @@ func TestFreshness(t *testing.T) {
 			oldest = max(oldest, one.began.Sub(states[state+1].acknowledged))
 		}
 	}
-	metrics, err := c.nsinitMetrics(t)
+	metrics, err := c.Metrics(t)
 	if err != nil {
 		t.Fatal(err)
 	}

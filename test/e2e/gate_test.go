@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"maps"
@@ -31,19 +33,19 @@ import (
 // TestGate: while a namespace is initializing, kube-apiserver refuses every verb that discovery shows for every namespaced
 // resource and subresource, except what is listed. In an open namespace the gate refuses none of them.
 func TestGate(t *testing.T) {
-	c := connect(t)
+	c := framework.Connect(t)
 	for _, definition := range []string{thingDefinition(), namesakeDefinition()} {
-		c.applyInput(t, definition)
+		c.ApplyInput(t, definition)
 	}
 	// One server evaluates the policies, as those built on k8s.io/apiserver do by default, and one does not.
 	const noMutation = "--disable-admission-plugins=MutatingAdmissionPolicy" // Kubernetes 1.34 has none
-	c.serveFlunders(t, map[string][]string{"v1beta1": {noMutation}, "v1alpha1": {noMutation + ",ValidatingAdmissionPolicy"}})
-	open, another := c.createNamespace(t, c.admin).Name, c.createNamespace(t, c.admin).Name
-	c.waitReady(t, open)
-	closed := c.held(t, c.admin).Name
-	examples, cells := c.readExamples(t), []cell(nil)
-	eventually(t, "discovery is complete", func(context.Context) (err error) {
-		if cells, err = c.matrixCells(t, examples); err != nil {
+	serveFlunders(t, c, map[string][]string{"v1beta1": {noMutation}, "v1alpha1": {noMutation + ",ValidatingAdmissionPolicy"}})
+	open, another := c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, open)
+	closed := c.CreateHeld(t, c.Admin).Name
+	examples, cells := readExamples(t, c), []cell(nil)
+	framework.Eventually(t, "discovery is complete", func(context.Context) (err error) {
+		if cells, err = matrixCells(t, c, examples); err != nil {
 			return err
 		}
 		for _, name := range importantCells() {
@@ -55,8 +57,8 @@ func TestGate(t *testing.T) {
 	})
 	examples.fill(t, c, cells, closed)
 	examples.fill(t, c, cells, open)
-	c.allRights(t, "e2e-tenant-of-all", closed, open)
-	tenant := c.gateClient(c.as("e2e-tenant-of-all"))
+	allRights(t, c, "e2e-tenant-of-all", closed, open)
+	tenant := newGateClient(c, c.As("e2e-tenant-of-all"))
 
 	t.Run("matrix", func(t *testing.T) {
 		excepted := map[string]int{}
@@ -83,7 +85,7 @@ func TestGate(t *testing.T) {
 			})
 		}
 		_ = group.Wait()
-		if diff := cmp.Diff(slices.Sorted(maps.Keys(excepted)), c.documentedExceptions(t)); diff != "" {
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(excepted)), documentedExceptions(t, c)); diff != "" {
 			t.Errorf("the exceptions differ from those that docs/security.md lists (-test +docs):\n%s", diff)
 		}
 		t.Logf("%d cells, of which pass: %v", len(cells), excepted)
@@ -93,12 +95,12 @@ func TestGate(t *testing.T) {
 	})
 
 	clients := map[string]gateClient{
-		"holder":                          c.gateClient(c.user(t, "e2e-holder", everything(), initialize(closed))),
-		"holder for another":              c.gateClient(c.user(t, "e2e-other-holder", everything(), initialize(another))),
-		"holder by a RoleBinding":         c.gateClient(c.user(t, "e2e-bound", everything())),
-		"tenant impersonated by a holder": c.gateClient(c.impersonating(t, "e2e-tenant-of-all")),
+		"holder":                          newGateClient(c, c.User(t, "e2e-holder", framework.Everything(), framework.Initialize(closed))),
+		"holder for another":              newGateClient(c, c.User(t, "e2e-other-holder", framework.Everything(), framework.Initialize(another))),
+		"holder by a RoleBinding":         newGateClient(c, c.User(t, "e2e-bound", framework.Everything())),
+		"tenant impersonated by a holder": newGateClient(c, impersonating(t, c, "e2e-tenant-of-all")),
 	}
-	c.bindInitialize(t, closed, "e2e-bound")
+	bindInitialize(t, c, closed, "e2e-bound")
 	t.Run("identities", func(t *testing.T) {
 		var group errgroup.Group
 		group.SetLimit(16)
@@ -126,9 +128,9 @@ func TestGate(t *testing.T) {
 
 // impersonating returns a client that acts as a user, by means of somebody who holds the
 // verb initialize.
-func (c *cluster) impersonating(t *testing.T, user string) *rest.Config {
+func impersonating(t *testing.T, c *framework.Cluster, user string) *rest.Config {
 	t.Helper()
-	_, config := c.serviceAccount(t, everything(), initialize(),
+	_, config := c.ServiceAccount(t, framework.Everything(), framework.Initialize(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"}, Verbs: []string{"impersonate"}})
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	return config
@@ -136,11 +138,11 @@ func (c *cluster) impersonating(t *testing.T, user string) *rest.Config {
 
 // bindInitialize grants the verb initialize in one namespace, as RBAC allows who
 // administers it, which has no effect.
-func (c *cluster) bindInitialize(t *testing.T, namespace, user string) {
+func bindInitialize(t *testing.T, c *framework.Cluster, namespace, user string) {
 	t.Helper()
 	ctx := t.Context()
-	if _, err := c.core.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "initialize"}, Rules: []rbacv1.PolicyRule{initialize()},
+	if _, err := c.Core.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "initialize"}, Rules: []rbacv1.PolicyRule{framework.Initialize()},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +150,7 @@ func (c *cluster) bindInitialize(t *testing.T, namespace, user string) {
 		{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "initialize"},
 		{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nsinit:initialize-namespaces"},
 	} {
-		if _, err := c.core.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+		if _, err := c.Core.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "initialize-"}, RoleRef: role,
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 		}, metav1.CreateOptions{}); err != nil {
@@ -156,8 +158,8 @@ func (c *cluster) bindInitialize(t *testing.T, namespace, user string) {
 		}
 	}
 	// It is in force for who asks within the namespace.
-	eventually(t, "the RoleBinding is in force", func(ctx context.Context) error {
-		answer, err := c.core.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+	framework.Eventually(t, "the RoleBinding is in force", func(ctx context.Context) error {
+		answer, err := c.Core.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Namespace: namespace, Verb: v1alpha1.VerbInitialize, Resource: "namespaces", Name: namespace,
 			}},
@@ -171,12 +173,12 @@ func (c *cluster) bindInitialize(t *testing.T, namespace, user string) {
 
 // TestGateMessage: the gate quotes the namespace's condition, whatever that says.
 func TestGateMessage(t *testing.T) {
-	c := connect(t)
-	tenant := c.tenant(t)
+	c := framework.Connect(t)
+	tenant := c.Tenant(t)
 	// Without the controller, the conditions are what this test writes.
-	c.dev(t, "stop", "nsinit-controller-manager")
-	t.Cleanup(func() { c.dev(t, "start", "nsinit-controller-manager") })
-	namespace := c.createNamespace(t, c.admin)
+	c.Dev(t, "stop", "nsinit-controller-manager")
+	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
+	namespace := c.CreateNamespace(t, c.Admin)
 	name := namespace.Name
 	for _, test := range []struct {
 		name, message, want string
@@ -195,11 +197,11 @@ func TestGateMessage(t *testing.T) {
 		}
 		namespace.ResourceVersion = ""
 		namespace.Labels[v1alpha1.LabelInitializing] = "" // closes the gate as any other value does
-		if _, err := c.core.CoreV1().Namespaces().UpdateStatus(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
+		if _, err := c.Core.CoreV1().Namespaces().UpdateStatus(t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, test.name, func(ctx context.Context) error {
-			return refused(writeConfigMap(ctx, tenant, name), fmt.Sprintf("namespace %q is being initialized and cannot be written to yet: %s", name, test.want))
+		framework.Eventually(t, test.name, func(ctx context.Context) error {
+			return framework.Refused(framework.WriteConfigMap(ctx, tenant, name), fmt.Sprintf("namespace %q is being initialized and cannot be written to yet: %s", name, test.want))
 		})
 	}
 }

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"fmt"
@@ -78,9 +80,9 @@ func exceptionOf(groupVersion, resource string, c cell) string {
 }
 
 // matrixCells returns every cell: all that discovery has, other forms of requests, and requests for the namespace.
-func (c *cluster) matrixCells(t *testing.T, examples examples) ([]cell, error) {
+func matrixCells(t *testing.T, c *framework.Cluster, examples examples) ([]cell, error) {
 	t.Helper()
-	_, lists, err := c.core.Discovery().ServerGroupsAndResources()
+	_, lists, err := c.Core.Discovery().ServerGroupsAndResources()
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +139,9 @@ func importantCells() []string {
 }
 
 // readExamples reads testdata/namespaced.yaml.
-func (c *cluster) readExamples(t *testing.T) examples {
+func readExamples(t *testing.T, c *framework.Cluster) examples {
 	t.Helper()
-	file, err := os.Open(filepath.Join(c.root, "test", "e2e", "testdata", "namespaced.yaml"))
+	file, err := os.Open(filepath.Join(c.Root, "test", "e2e", "testdata", "namespaced.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +159,9 @@ func (c *cluster) readExamples(t *testing.T) examples {
 }
 
 // fill creates an object of each kind that has one in a namespace, as an administrator, who holds initialize.
-func (e examples) fill(t *testing.T, c *cluster, cells []cell, namespace string) {
+func (e examples) fill(t *testing.T, c *framework.Cluster, cells []cell, namespace string) {
 	t.Helper()
-	admin := c.gateClient(c.admin)
+	admin := newGateClient(c, c.Admin)
 	read := map[string]bool{}
 	for _, cell := range cells {
 		read[cell.path] = read[cell.path] || cell.method == http.MethodGet
@@ -175,8 +177,8 @@ func (e examples) fill(t *testing.T, c *cluster, cells []cell, namespace string)
 		}
 		object.SetName("there")
 		object.SetGenerateName("")
-		create.body = jsonOf(t, object.Object)
-		eventually(t, "an administrator creates "+kind, func(ctx context.Context) error {
+		create.body = framework.JSON(t, object.Object)
+		framework.Eventually(t, "an administrator creates "+kind, func(ctx context.Context) error {
 			if err := admin.try(ctx, create, namespace, false); !apierrors.IsAlreadyExists(err) {
 				return err
 			}
@@ -186,24 +188,24 @@ func (e examples) fill(t *testing.T, c *cluster, cells []cell, namespace string)
 }
 
 // allRights gives a user every right to a namespace that RBAC can give in it, and waits until they are in force.
-func (c *cluster) allRights(t *testing.T, user string, namespaces ...string) {
+func allRights(t *testing.T, c *framework.Cluster, user string, namespaces ...string) {
 	t.Helper()
 	for _, namespace := range namespaces {
-		if _, err := c.core.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		if _, err := c.Core.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "all-rights"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.waitMay(t, c.as(user), "configmaps", "create", namespace)
+		c.WaitMay(t, c.As(user), "configmaps", "create", namespace)
 	}
 }
 
 // documentedExceptions returns the first column of the table of exceptions in docs/security.md.
-func (c *cluster) documentedExceptions(t *testing.T) []string {
+func documentedExceptions(t *testing.T, c *framework.Cluster) []string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(c.root, "docs", "security.md"))
+	data, err := os.ReadFile(filepath.Join(c.Root, "docs", "security.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,5 +240,5 @@ func refusedByGate(c cell, err error, namespace string) error {
 	if strings.Contains(c.path, "/namesake.e2e.example.com/") {
 		policy = gateOfNamesakes
 	}
-	return refusedBy(policy, err, fmt.Sprintf("namespace %q", namespace), `"hold.example.com"`, "condition Ready")
+	return framework.RefusedBy(policy, err, fmt.Sprintf("namespace %q", namespace), `"hold.example.com"`, "condition Ready")
 }

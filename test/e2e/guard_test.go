@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"encoding/json"
 	"fmt"
@@ -165,9 +167,9 @@ func ways() map[string]way {
 // TestGuard: what the stamp wrote cannot be changed, in any way, by somebody who may write
 // namespaces, namespaces/status and namespaces/finalize.
 func TestGuard(t *testing.T) {
-	c := connect(t)
-	writer := kubernetes.NewForConfigOrDie(c.user(t, "e2e-writer", everything()))
-	namespace := c.held(t, c.as("e2e-writer"))
+	c := framework.Connect(t)
+	writer := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything()))
+	namespace := c.CreateHeld(t, c.As("e2e-writer"))
 	empty, other, forged := "", "false", "somebody-else"
 	changes := map[string]change{
 		"label removed":            label(v1alpha1.LabelInitializing, nil),
@@ -188,14 +190,14 @@ func TestGuard(t *testing.T) {
 				if !made {
 					continue
 				}
-				if err := refusedBy(guard, err, fmt.Sprintf("namespace %q", namespace.Name), "verb open"); err != nil {
+				if err := framework.RefusedBy(guard, err, fmt.Sprintf("namespace %q", namespace.Name), "verb open"); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-				if _, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, change, dryRun); refusedBy(guard, err) != nil {
-					t.Errorf("%s, dry run: %v", name, refusedBy(guard, err))
+				if _, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, change, dryRun); framework.RefusedBy(guard, err) != nil {
+					t.Errorf("%s, dry run: %v", name, framework.RefusedBy(guard, err))
 				}
 				// An administrator holds every verb. Nothing is stored of it.
-				if _, err := write(ctx, c.core.CoreV1().Namespaces(), namespace.Name, change, dryRun); err != nil {
+				if _, err := write(ctx, c.Core.CoreV1().Namespaces(), namespace.Name, change, dryRun); err != nil {
 					t.Errorf("%s: a holder of the verb open was refused: %v", name, err)
 				}
 			}
@@ -204,7 +206,7 @@ func TestGuard(t *testing.T) {
 			if _, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, label("e2e", &value), nil); err != nil {
 				t.Errorf("a label of the user's own: %v", err)
 			}
-			live, err := c.core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+			live, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,22 +223,22 @@ func TestGuard(t *testing.T) {
 // TestGuardApplied: who owns the label by server-side apply cannot drop it either, and
 // where the stamp wrote it, it is nobody's to drop.
 func TestGuardApplied(t *testing.T) {
-	c := connect(t)
-	c.configure(t, named("hold.example.com")...)
-	client := kubernetes.NewForConfigOrDie(c.user(t, "e2e-writer", everything())).CoreV1().Namespaces()
+	c := framework.Connect(t)
+	c.Configure(t, framework.Initializers("hold.example.com")...)
+	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
 	apply := func(name, metadata string) (*corev1.Namespace, error) {
-		t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+		t.Cleanup(func() { _ = c.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 		return client.Patch(t.Context(), name, types.ApplyPatchType,
 			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q%s}}`, name, metadata), metav1.PatchOptions{FieldManager: "e2e"})
 	}
-	owned := uniqueName("ns")
+	owned := framework.UniqueName("ns")
 	if _, err := apply(owned, `,"labels":{"nsinit.dev/initializing":"true"}`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apply(owned, ``); refusedBy(guard, err) != nil {
-		t.Error(refusedBy(guard, err))
+	if _, err := apply(owned, ``); framework.RefusedBy(guard, err) != nil {
+		t.Error(framework.RefusedBy(guard, err))
 	}
-	stamped := uniqueName("ns")
+	stamped := framework.UniqueName("ns")
 	for _, value := range []string{"one", "two"} {
 		namespace, err := apply(stamped, `,"labels":{"e2e":"`+value+`"}`)
 		if err != nil {
@@ -263,8 +265,8 @@ func stampOf(namespace *corev1.Namespace) map[string]string {
 // TestGuardOfOthers: nobody can close the gate of a namespace that is open, nor give it a
 // creator that it does not have. No name is exempt from that.
 func TestGuardOfOthers(t *testing.T) {
-	c := connect(t)
-	client := kubernetes.NewForConfigOrDie(c.user(t, "e2e-writer", everything())).CoreV1().Namespaces()
+	c := framework.Connect(t)
+	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
 	yes, nobody, zero := "true", "", "\x00"
 	for name, change := range map[string]change{
 		"label":              label(v1alpha1.LabelInitializing, &yes),
@@ -279,8 +281,8 @@ func TestGuardOfOthers(t *testing.T) {
 				if strings.HasPrefix(way, "JSON") {
 					continue // needs a parent, which these may not have
 				}
-				if _, err := write(t.Context(), client, namespace, change, []string{metav1.DryRunAll}); refusedBy(guard, err) != nil {
-					t.Errorf("%s of %s by %s: %v", name, namespace, way, refusedBy(guard, err))
+				if _, err := write(t.Context(), client, namespace, change, []string{metav1.DryRunAll}); framework.RefusedBy(guard, err) != nil {
+					t.Errorf("%s of %s by %s: %v", name, namespace, way, framework.RefusedBy(guard, err))
 				}
 			}
 		}
@@ -290,13 +292,13 @@ func TestGuardOfOthers(t *testing.T) {
 // TestGuardFinalizer: a participant's finalizer cannot be removed by others, so that a
 // namespace cannot leave before its participants have cleaned up.
 func TestGuardFinalizer(t *testing.T) {
-	c := connect(t)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", Finalizer: true})
-	client := kubernetes.NewForConfigOrDie(c.user(t, "e2e-writer", everything())).CoreV1().Namespaces()
-	name := c.createNamespace(t, c.admin).Name
-	t.Cleanup(func() { c.releaseParticipant(t, name, "hold.example.com") })
-	t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	c.waitCurrent(t, name, "hold.example.com")
+	c := framework.Connect(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", Finalizer: true})
+	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
+	name := c.CreateNamespace(t, c.Admin).Name
+	t.Cleanup(func() { c.ReleaseParticipant(t, name, "hold.example.com") })
+	t.Cleanup(func() { _ = c.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	c.WaitCurrent(t, name, "hold.example.com")
 	type write func(typedcorev1.NamespaceInterface, *corev1.Namespace, metav1.UpdateOptions) (*corev1.Namespace, error)
 	change := func(client typedcorev1.NamespaceInterface, write write, change func(*corev1.Namespace)) error {
 		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -322,10 +324,10 @@ func TestGuardFinalizer(t *testing.T) {
 	}
 	for resource, write := range writes {
 		drop := func(n *corev1.Namespace) { n.Finalizers = nil }
-		if err := refusedBy(guard, change(client, write, drop), v1alpha1.NamespaceFinalizer); err != nil {
+		if err := framework.RefusedBy(guard, change(client, write, drop), v1alpha1.NamespaceFinalizer); err != nil {
 			t.Errorf("a write to %s: %v", resource, err)
 		}
-		if err := change(c.core.CoreV1().Namespaces(), write, drop); err != nil {
+		if err := change(c.Core.CoreV1().Namespaces(), write, drop); err != nil {
 			t.Errorf("a write to %s: a holder of the verb open was refused: %v", resource, err)
 		}
 	}

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -29,7 +31,7 @@ const guardCreate = "nsinit-guard-create"
 // TestGuardCreate: the stamp is not trusted alone. Where somebody undoes what it wrote, and
 // has the last word, the namespace is refused.
 func TestGuardCreate(t *testing.T) {
-	c := connect(t)
+	c := framework.Connect(t)
 	for name, test := range map[string]struct{ patch, says string }{
 		"label":   {`[{"op": "remove", "path": "/metadata/labels/nsinit.dev~1initializing"}]`, "must carry the label nsinit.dev/initializing=true"},
 		"value":   {`[{"op": "replace", "path": "/metadata/labels/nsinit.dev~1initializing", "value": "later"}]`, "must carry the label nsinit.dev/initializing=true"},
@@ -37,10 +39,10 @@ func TestGuardCreate(t *testing.T) {
 		"groups":  {`[{"op": "remove", "path": "/metadata/annotations/nsinit.dev~1created-by-groups"}]`, "must name its creator"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			create := c.withWebhook(t, test.patch, admissionregistrationv1.IfNeededReinvocationPolicy)
-			eventually(t, "the namespace is refused", func(ctx context.Context) error {
+			create := withWebhook(t, c, test.patch, admissionregistrationv1.IfNeededReinvocationPolicy)
+			framework.Eventually(t, "the namespace is refused", func(ctx context.Context) error {
 				_, err := create(ctx)
-				return refusedBy(guardCreate, err, test.says)
+				return framework.RefusedBy(guardCreate, err, test.says)
 			})
 		})
 	}
@@ -48,11 +50,11 @@ func TestGuardCreate(t *testing.T) {
 
 // TestStampAgain: the stamp acts again on what others made of it.
 func TestStampAgain(t *testing.T) {
-	c := connect(t)
-	create := c.withWebhook(t, `[{"op": "add", "path": "/metadata/annotations/acted", "value": "yes"},
+	c := framework.Connect(t)
+	create := withWebhook(t, c, `[{"op": "add", "path": "/metadata/annotations/acted", "value": "yes"},
 		{"op": "replace", "path": "/metadata/annotations/nsinit.dev~1created-by", "value": "root"},
 		{"op": "remove", "path": "/metadata/labels/nsinit.dev~1initializing"}]`, admissionregistrationv1.NeverReinvocationPolicy)
-	eventually(t, "the webhook acts, and the stamp after it", func(ctx context.Context) error {
+	framework.Eventually(t, "the webhook acts, and the stamp after it", func(ctx context.Context) error {
 		namespace, err := create(ctx)
 		if err != nil {
 			return err
@@ -69,7 +71,7 @@ func TestStampAgain(t *testing.T) {
 
 // withWebhook runs a mutating webhook, which comes after all mutating policies, and
 // patches the one namespace that the returned function creates, without storing it.
-func (c *cluster) withWebhook(t *testing.T, patch string, again admissionregistrationv1.ReinvocationPolicyType) func(context.Context) (*corev1.Namespace, error) {
+func withWebhook(t *testing.T, c *framework.Cluster, patch string, again admissionregistrationv1.ReinvocationPolicyType) func(context.Context) (*corev1.Namespace, error) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -84,9 +86,9 @@ func (c *cluster) withWebhook(t *testing.T, patch string, again admissionregistr
 	}))
 	t.Cleanup(server.Close)
 
-	name, url := uniqueName("webhook"), server.URL
+	name, url := framework.UniqueName("webhook"), server.URL
 	none := admissionregistrationv1.SideEffectClassNone
-	webhooks := c.core.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	webhooks := c.Core.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	if _, err := webhooks.Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
@@ -108,7 +110,7 @@ func (c *cluster) withWebhook(t *testing.T, patch string, again admissionregistr
 	}
 	t.Cleanup(func() { _ = webhooks.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	return func(ctx context.Context) (*corev1.Namespace, error) {
-		return c.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		return c.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 }

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,80 +37,11 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// overlay writes a kustomization of what is delivered in artifacts/deploy/overlays, reached on
-// loopback, and returns its folder.
-func (c *cluster) overlay(t *testing.T, name, more string, components ...string) string {
-	t.Helper()
-	if !c.stampsByPolicy(t) {
-		components = append(components, "../../components/stamp-webhook")
-	}
-	copied, err := os.MkdirTemp(c.dir, "artifacts") // as long as the control plane
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(copied, os.DirFS(filepath.Join(c.root, "artifacts"))); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(copied, "deploy", "overlays", "e2e")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	kustomization := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-sortOptions: {order: fifo}
-resources: [../%s]
-components: [%s]
-patches:
-- patch: |-
-    apiVersion: apiregistration.k8s.io/v1
-    kind: APIService
-    metadata: {name: v1alpha1.nsinit.dev}
-    spec: {service: {port: %d}}
-- patch: |-
-    apiVersion: v1
-    kind: Service
-    metadata: {name: nsinit-apiserver, namespace: nsinit-system}
-    spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
-%s`, name, strings.Join(components, ", "), c.ports(t)["nsinit-apiserver"], more)
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 // rollout restarts a Deployment, and waits until all of its pods are new.
-func (c *cluster) rollout(t *testing.T, deployment string) {
+func rollout(t *testing.T, c *framework.Cluster, deployment string) {
 	t.Helper()
 	for _, command := range []string{"restart", "status"} {
-		if out, err := c.kubectl("-n", "nsinit-system", "rollout", command, "deployment/"+deployment); err != nil {
-			t.Fatal(err, out)
-		}
-	}
-}
-
-// waitReadyPods waits until so many pods of an app are ready here.
-func (n *node) waitReadyPods(t *testing.T, app string, count int) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("%d pods of %s are ready", count, app), func(context.Context) error {
-		if ready := n.addresses(app); len(ready) != count {
-			return fmt.Errorf("%d are", len(ready))
-		}
-		return nil
-	})
-}
-
-// waitEnded waits until the pods of an app that are being deleted have ended, each within its grace period.
-func (n *node) waitEnded(t *testing.T, app string) {
-	t.Helper()
-	pods, err := n.c.core.CoreV1().Pods("nsinit-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + app})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range pods.Items {
-		if p.DeletionTimestamp == nil {
-			continue
-		}
-		if out, err := n.c.kubectl("-n", p.Namespace, "wait", "--for=delete", "pod/"+p.Name, fmt.Sprintf("--timeout=%ds", *p.DeletionGracePeriodSeconds)); err != nil {
+		if out, err := c.Kubectl("-n", "nsinit-system", "rollout", command, "deployment/"+deployment); err != nil {
 			t.Fatal(err, out)
 		}
 	}
@@ -116,16 +49,16 @@ func (n *node) waitEnded(t *testing.T, app string) {
 
 // installation is an installation of overlays/embedded by the commands of docs/install.md.
 type installation struct {
-	*cluster
-	node  *node
+	*framework.Cluster
+	node  *framework.Node
 	words map[string]string
 }
 
 // documents runs the commands under a heading of docs/install.md.
 func (i *installation) documents(t *testing.T, heading string) {
 	t.Helper()
-	for _, commands := range i.allDocumentedIn(t, "install.md", heading) {
-		if out, err := i.shell(t, commands, i.words); err != nil {
+	for _, commands := range i.Documented(t, framework.InstallGuide, heading) {
+		if out, err := i.Shell(t, commands, i.words); err != nil {
 			t.Fatalf("%s\n%v\n%s", commands, err, out)
 		}
 	}
@@ -142,20 +75,20 @@ const (
 
 // TestExamples: the examples apply as they are.
 func TestExamples(t *testing.T) {
-	c := connect(t)
-	examples, err := filepath.Glob(filepath.Join(c.root, "artifacts", "examples", "*.yaml"))
+	c := framework.Connect(t)
+	examples, err := filepath.Glob(filepath.Join(c.Root, "artifacts", "examples", "*.yaml"))
 	if err != nil || len(examples) == 0 {
 		t.Fatalf("%d examples, %v", len(examples), err)
 	}
 	// Without the namespace that an example brings, its content cannot be tried.
 	const brought = "bakery"
-	if _, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: brought}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: brought}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.core.CoreV1().Namespaces().Delete(context.Background(), brought, metav1.DeleteOptions{}) })
-	c.waitReady(t, brought)
+	t.Cleanup(func() { _ = c.Core.CoreV1().Namespaces().Delete(context.Background(), brought, metav1.DeleteOptions{}) })
+	c.WaitReady(t, brought)
 	for _, example := range examples {
-		if _, err := c.kubectl("apply", "--dry-run=server", "-f", example); err != nil {
+		if _, err := c.Kubectl("apply", "--dry-run=server", "-f", example); err != nil {
 			t.Error(err)
 		}
 	}
@@ -164,25 +97,25 @@ func TestExamples(t *testing.T) {
 // TestInstallation installs nsinit as docs/install.md says, works with it, upgrades it, and
 // uninstalls it as docs/operate.md says. The pods run with the rights of their service accounts.
 func TestInstallation(t *testing.T) {
-	i := &installation{cluster: another(t, "--only-kube")}
+	i := &installation{Cluster: framework.Another(t, "--only-kube")}
 	next := t.TempDir()
-	build := exec.CommandContext(t.Context(), filepath.Join(i.root, "hack", "build.sh"), next, "./cmd/nsinit-apiserver", "./cmd/nsinit-controller-manager", "./cmd/policy-population")
+	build := exec.CommandContext(t.Context(), filepath.Join(i.Root, "hack", "build.sh"), next, "./cmd/nsinit-apiserver", "./cmd/nsinit-controller-manager", "./cmd/policy-population")
 	build.Env = append(os.Environ(), "VERSION="+nextVersion)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	i.node = i.startNode(t, map[string]string{"nsinit:dev": filepath.Join(i.root, "_output", "bin"), "nsinit:" + nextVersion: next})
-	i.words = map[string]string{overlayEmbedded: i.overlay(t, "embedded", "")}
-	if !i.stampsByPolicy(t) {
+	i.node = i.StartNode(t, map[string]string{"nsinit:dev": filepath.Join(i.Root, "_output", "bin"), "nsinit:" + nextVersion: next})
+	i.words = map[string]string{overlayEmbedded: i.Overlay(t, "embedded", "")}
+	if !i.StampsByPolicy(t) {
 		i.words["artifacts/policies/stamp.yaml"] = "artifacts/deploy/components/stamp-webhook/webhook.yaml"
 	}
-	i.balance(t, func() []string { return i.node.addresses("nsinit-apiserver") })
+	i.Balance(t, func() []string { return i.node.Addresses("nsinit-apiserver") })
 	old := i.newNamespace(t)
 
 	if !t.Run("install", i.install) {
 		return
 	}
-	if i.isClosed(t, old) {
+	if i.IsClosed(t, old) {
 		t.Error("a namespace that existed before is closed")
 	}
 	t.Run("what is delivered", i.delivered)
@@ -197,13 +130,13 @@ func TestInstallation(t *testing.T) {
 // nsinit-apiserver.
 func (i *installation) newNamespace(t *testing.T) string {
 	t.Helper()
-	name := uniqueName("ns")
+	name := framework.UniqueName("ns")
 	create := func(ctx context.Context) error {
-		_, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		return err
 	}
-	if !i.stampsByPolicy(t) {
-		eventually(t, "a namespace can be created", create)
+	if !i.StampsByPolicy(t) {
+		framework.Eventually(t, "a namespace can be created", create)
 	} else if err := create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -213,11 +146,11 @@ func (i *installation) newNamespace(t *testing.T) string {
 // planned creates namespaces until one gets an initializer that was registered just now.
 func (i *installation) planned(t *testing.T, initializer string) (namespace string) {
 	t.Helper()
-	eventually(t, "a new namespace gets "+initializer, func(context.Context) error {
+	framework.Eventually(t, "a new namespace gets "+initializer, func(context.Context) error {
 		namespace = i.newNamespace(t)
 		var record *v1alpha1.NamespaceLifecycle
-		eventually(t, "it has a record", func(ctx context.Context) (err error) {
-			record, err = i.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		framework.Eventually(t, "it has a record", func(ctx context.Context) (err error) {
+			record, err = i.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
 			return err
 		})
 		if !slices.ContainsFunc(record.Spec.Plan, func(e v1alpha1.PlannedInitializer) bool { return e.Name == initializer }) {
@@ -230,18 +163,18 @@ func (i *installation) planned(t *testing.T, initializer string) (namespace stri
 
 func (i *installation) install(t *testing.T) {
 	i.documents(t, "Install")
-	if out, err := i.shell(t, "kubectl nsinit check", nil); err != nil {
+	if out, err := i.Shell(t, "kubectl nsinit check", nil); err != nil {
 		t.Errorf("kubectl nsinit check: %v\n%s", err, out)
 	} else {
 		t.Log("\n" + out)
 	}
-	service, err := aggregator.NewForConfigOrDie(i.admin).ApiregistrationV1().APIServices().Get(t.Context(), apiService, metav1.GetOptions{})
+	service, err := aggregator.NewForConfigOrDie(i.Admin).ApiregistrationV1().APIServices().Get(t.Context(), framework.APIService, metav1.GetOptions{})
 	if err != nil || len(service.Spec.CABundle) == 0 || service.Spec.InsecureSkipTLSVerify {
 		t.Errorf("the APIService trusts %q, insecureSkipTLSVerify=%v, %v", service.Spec.CABundle, service.Spec.InsecureSkipTLSVerify, err)
 	}
 	// What it has made is left alone when the same is applied again.
 	i.documents(t, "Install")
-	again, err := aggregator.NewForConfigOrDie(i.admin).ApiregistrationV1().APIServices().Get(t.Context(), apiService, metav1.GetOptions{})
+	again, err := aggregator.NewForConfigOrDie(i.Admin).ApiregistrationV1().APIServices().Get(t.Context(), framework.APIService, metav1.GetOptions{})
 	if err != nil || string(again.Spec.CABundle) != string(service.Spec.CABundle) {
 		t.Errorf("applied again, the APIService trusts %q, %v", again.Spec.CABundle, err)
 	}
@@ -251,23 +184,23 @@ func (i *installation) install(t *testing.T) {
 func (i *installation) work(t *testing.T) {
 	i.documents(t, "Register an initializer")
 	i.waitReadyPods(t)
-	tenant := i.tenant(t)
+	tenant := i.Tenant(t)
 	namespace := i.planned(t, "policy-population.nsinit.dev")
-	i.waitReady(t, namespace)
-	if quotas, err := i.core.CoreV1().ResourceQuotas(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(quotas.Items) == 0 {
+	i.WaitReady(t, namespace)
+	if quotas, err := i.Core.CoreV1().ResourceQuotas(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(quotas.Items) == 0 {
 		t.Errorf("policy-population has put no ResourceQuota into it: %v", err)
 	}
-	eventually(t, "a tenant writes into it", func(ctx context.Context) error { return writeConfigMap(ctx, tenant, namespace) })
-	if err := i.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+	framework.Eventually(t, "a tenant writes into it", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
+	if err := i.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	i.waitNoNamespace(t, namespace)
+	i.WaitNoNamespace(t, namespace)
 }
 
 func (i *installation) waitReadyPods(t *testing.T) {
 	t.Helper()
-	i.node.waitReadyPods(t, "nsinit-apiserver", 1)
-	i.node.waitReadyPods(t, "nsinit-controller-manager", 2)
+	i.node.WaitReady(t, "nsinit-apiserver", 1)
+	i.node.WaitReady(t, "nsinit-controller-manager", 2)
 }
 
 // delivered checks what every overlay holds: kube-apiserver takes it, with the kinds of cert-manager
@@ -278,12 +211,12 @@ func (i *installation) delivered(t *testing.T) {
 	i.applyKindsOf(t, ".", "github.com/prometheus-operator/prometheus-operator@v0.85.0", "example/prometheus-operator-crd")
 	workloads := 0
 	for _, name := range []string{"embedded", "ha", "embedded-cert-manager", "ha-cert-manager"} {
-		dir := i.overlay(t, name, "", "../../components/service-monitor", "../../components/strict-name-reuse")
-		manifests, err := i.kubectl("kustomize", dir)
+		dir := i.Overlay(t, name, "", "../../components/service-monitor", "../../components/strict-name-reuse")
+		manifests, err := i.Kubectl("kustomize", dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := i.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", dir); err != nil {
+		if _, err := i.Kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", dir); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		makes := strings.Contains(manifests, "- --certificates\n")
@@ -321,13 +254,13 @@ func (i *installation) delivered(t *testing.T) {
 func (i *installation) applyKindsOf(t *testing.T, by, module, folder string) {
 	t.Helper()
 	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
-	download.Dir = filepath.Join(i.root, by)
+	download.Dir = filepath.Join(i.Root, by)
 	out, err := download.Output()
 	var downloaded struct{ Dir string }
 	if err := errors.Join(err, json.Unmarshal(out, &downloaded)); err != nil {
 		t.Fatalf("%s: %v", module, err)
 	}
-	if out, err := i.kubectl("apply", "--server-side", "-f", filepath.Join(downloaded.Dir, folder)); err != nil {
+	if out, err := i.Kubectl("apply", "--server-side", "-f", filepath.Join(downloaded.Dir, folder)); err != nil {
 		t.Fatalf("%s: %v\n%s", module, err, out)
 	}
 }
@@ -366,28 +299,28 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 // restore brings back a snapshot. What was there when it was saved is there again; a namespace that was
 // closed later starts from the beginning, and nothing opens early.
 func (i *installation) restore(t *testing.T) {
-	configurations := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	configurations := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configure := func(name string) {
 		t.Helper()
 		if _, err := configurations.Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Initializers: named(name + ".example.com"),
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Initializers: framework.Initializers(name + ".example.com"),
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// What runs in the pod runs here as a process, on the pod's volume.
-	volume := filepath.Join(i.node.dir, "data-nsinit-apiserver-0")
+	volume := filepath.Join(i.node.Dir, "data-nsinit-apiserver-0")
 	snapshot := filepath.Join(t.TempDir(), "nsinit.db")
 	storage := func(args ...string) {
 		t.Helper()
-		command := exec.CommandContext(t.Context(), filepath.Join(i.root, "_output", "bin", "nsinit-apiserver"), append([]string{"storage", "--embedded-etcd-dir=" + volume + "/etcd"}, args...)...)
+		command := exec.CommandContext(t.Context(), filepath.Join(i.Root, "_output", "bin", "nsinit-apiserver"), append([]string{"storage", "--embedded-etcd-dir=" + volume + "/etcd"}, args...)...)
 		if out, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", args, err, out)
 		}
 	}
 	scale := func(replicas string) {
 		t.Helper()
-		if out, err := i.kubectl("-n", "nsinit-system", "scale", "statefulset/nsinit-apiserver", "--replicas="+replicas); err != nil {
+		if out, err := i.Kubectl("-n", "nsinit-system", "scale", "statefulset/nsinit-apiserver", "--replicas="+replicas); err != nil {
 			t.Fatal(err, out)
 		}
 	}
@@ -396,10 +329,10 @@ func (i *installation) restore(t *testing.T) {
 	storage("save", snapshot)
 	configure("lost")
 	waiting := i.planned(t, "kept.example.com")
-	i.waitCurrent(t, waiting, "kept.example.com")
+	i.WaitCurrent(t, waiting, "kept.example.com")
 
 	scale("0")
-	if out, err := i.kubectl("-n", "nsinit-system", "wait", "--for=delete", "pod/nsinit-apiserver-0", "--timeout="+patience.String()); err != nil {
+	if out, err := i.Kubectl("-n", "nsinit-system", "wait", "--for=delete", "pod/nsinit-apiserver-0", "--timeout="+framework.Patience.String()); err != nil {
 		t.Fatal(err, out)
 	}
 	if err := os.RemoveAll(volume); err != nil {
@@ -407,21 +340,21 @@ func (i *installation) restore(t *testing.T) {
 	}
 	storage("restore", snapshot)
 	scale("1")
-	i.node.waitReadyPods(t, "nsinit-apiserver", 1)
-	eventually(t, "what was saved is there again", func(ctx context.Context) error {
+	i.node.WaitReady(t, "nsinit-apiserver", 1)
+	framework.Eventually(t, "what was saved is there again", func(ctx context.Context) error {
 		_, err := configurations.Get(ctx, "kept", metav1.GetOptions{})
 		return err
 	})
 	if _, err := configurations.Get(t.Context(), "lost", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what came after the snapshot: %v", err)
 	}
-	i.waitCurrent(t, waiting, "kept.example.com")
-	if !i.isClosed(t, waiting) {
+	i.WaitCurrent(t, waiting, "kept.example.com")
+	if !i.IsClosed(t, waiting) {
 		t.Error("the namespace has opened")
 	}
-	i.removeFirst(t, waiting)
-	i.waitReady(t, waiting)
-	if out, err := i.kubectl("delete", "nsic", "kept", "--timeout="+patience.String()); err != nil {
+	i.RemoveFirst(t, waiting)
+	i.WaitReady(t, waiting)
+	if out, err := i.Kubectl("delete", "nsic", "kept", "--timeout="+framework.Patience.String()); err != nil {
 		t.Fatal(err, out)
 	}
 }
@@ -438,22 +371,22 @@ func (i *installation) closedTo(t *testing.T, tenant kubernetes.Interface, names
 
 // upgrade brings another version, while a namespace waits and another one is open.
 func (i *installation) upgrade(t *testing.T) {
-	if _, err := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "upgrade"}, Initializers: named("slow.example.com"),
+	if _, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "upgrade"}, Initializers: framework.Initializers("slow.example.com"),
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	tenant := i.tenant(t)
+	tenant := i.Tenant(t)
 	waiting := i.planned(t, "slow.example.com")
-	before := i.waitCurrent(t, waiting, "slow.example.com")
+	before := i.WaitCurrent(t, waiting, "slow.example.com")
 
-	i.words[overlayEmbedded] = i.overlay(t, "embedded", "images: [{name: nsinit, newTag: "+nextVersion+"}]\n")
+	i.words[overlayEmbedded] = i.Overlay(t, "embedded", "images: [{name: nsinit, newTag: "+nextVersion+"}]\n")
 	i.documents(t, "Install")
 	for _, app := range []string{"nsinit-apiserver", "nsinit-controller-manager", "policy-population"} {
-		for _, p := range i.node.running(app) {
-			if image := p.object.Spec.Containers[0].Image; image != "nsinit:"+nextVersion && p.object.DeletionTimestamp == nil {
-				eventually(t, p.object.Name+" has ended", func(context.Context) error {
-					if slices.Contains(i.node.running(app), p) {
+		for _, p := range i.node.Running(app) {
+			if image := p.Object.Spec.Containers[0].Image; image != "nsinit:"+nextVersion && p.Object.DeletionTimestamp == nil {
+				framework.Eventually(t, p.Object.Name+" has ended", func(context.Context) error {
+					if slices.Contains(i.node.Running(app), p) {
 						return errors.New("it runs with " + image)
 					}
 					return nil
@@ -461,15 +394,15 @@ func (i *installation) upgrade(t *testing.T) {
 			}
 		}
 	}
-	after, err := i.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), waiting, metav1.GetOptions{})
-	if err != nil || after.UID != before.UID || jsonOf(t, after.Spec) != jsonOf(t, before.Spec) {
-		t.Errorf("the record was %s, and is %s, %v", jsonOf(t, before.Spec), jsonOf(t, after.Spec), err)
+	after, err := i.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), waiting, metav1.GetOptions{})
+	if err != nil || after.UID != before.UID || framework.JSON(t, after.Spec) != framework.JSON(t, before.Spec) {
+		t.Errorf("the record was %s, and is %s, %v", framework.JSON(t, before.Spec), framework.JSON(t, after.Spec), err)
 	}
 	i.closedTo(t, tenant, waiting)
-	i.removeFirst(t, waiting)
-	i.waitReady(t, waiting)
+	i.RemoveFirst(t, waiting)
+	i.WaitReady(t, waiting)
 	// It is gone when no new namespace gets its initializer any more.
-	if out, err := i.kubectl("delete", "nsic", "upgrade", "--timeout="+patience.String()); err != nil {
+	if out, err := i.Kubectl("delete", "nsic", "upgrade", "--timeout="+framework.Patience.String()); err != nil {
 		t.Fatal(err, out)
 	}
 }
@@ -477,61 +410,61 @@ func (i *installation) upgrade(t *testing.T) {
 // uninstall runs the commands of docs/operate.md while namespaces are in every state. None stays
 // closed, and none is wedged.
 func (i *installation) uninstall(t *testing.T) {
-	tenant := i.tenant(t)
-	if _, err := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+	tenant := i.Tenant(t)
+	if _, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "uninstall"}, Initializers: []v1alpha1.RegisteredInitializer{{Name: "one.example.com", Finalizer: true}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	create := func() string {
 		namespace := i.planned(t, "one.example.com")
-		i.waitCurrent(t, namespace, "one.example.com")
+		i.WaitCurrent(t, namespace, "one.example.com")
 		return namespace
 	}
 	open, leaving, waiting := create(), create(), create()
 	for _, namespace := range []string{open, leaving} {
-		i.removeFirst(t, namespace)
-		i.waitReady(t, namespace)
+		i.RemoveFirst(t, namespace)
+		i.WaitReady(t, namespace)
 	}
-	if err := i.core.CoreV1().Namespaces().Delete(t.Context(), leaving, metav1.DeleteOptions{}); err != nil {
+	if err := i.Core.CoreV1().Namespaces().Delete(t.Context(), leaving, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
-	steps := i.allDocumented(t, "Uninstall")
+	steps := i.Documented(t, framework.OperateGuide, "Uninstall")
 	if len(steps) != 4 {
 		t.Fatalf("docs/operate.md tells %d steps", len(steps))
 	}
 	run := func(step int) {
 		t.Helper()
-		if out, err := i.shell(t, steps[step], i.words); err != nil {
+		if out, err := i.Shell(t, steps[step], i.words); err != nil {
 			t.Fatalf("step %d: %v\n%s", step+1, err, out)
 		}
 	}
 	run(0)
-	eventually(t, "new namespaces are not closed any more", func(ctx context.Context) error {
-		namespace, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	framework.Eventually(t, "new namespaces are not closed any more", func(ctx context.Context) error {
+		namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && len(namespace.Annotations) > 0 {
 			err = fmt.Errorf("its annotations are %v", namespace.Annotations)
 		}
 		return err
 	})
 	i.closedTo(t, tenant, waiting)
-	i.removeFirst(t, waiting)
+	i.RemoveFirst(t, waiting)
 	run(1)
 	run(2)
 	run(3)
 
-	i.waitNoNamespace(t, leaving)
+	i.WaitNoNamespace(t, leaving)
 	for _, namespace := range []string{open, waiting} {
-		eventually(t, "a tenant writes into "+namespace, func(ctx context.Context) error { return writeConfigMap(ctx, tenant, namespace) })
-		if err := i.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		framework.Eventually(t, "a tenant writes into "+namespace, func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
+		if err := i.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, namespace := range []string{open, waiting, "nsinit-system"} {
-		i.waitNoNamespace(t, namespace)
+		i.WaitNoNamespace(t, namespace)
 	}
-	all, err := i.core.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	all, err := i.Core.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -540,14 +473,14 @@ func (i *installation) uninstall(t *testing.T) {
 			t.Errorf("namespace %s has the labels %v and the finalizers %v", namespace.Name, namespace.Labels, namespace.Finalizers)
 		}
 	}
-	eventually(t, "nothing of nsinit is left in the API", func(ctx context.Context) error {
-		policies, err := i.core.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	framework.Eventually(t, "nothing of nsinit is left in the API", func(ctx context.Context) error {
+		policies, err := i.Core.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 		if err == nil && len(policies.Items) > 0 {
 			err = fmt.Errorf("policy %s", policies.Items[0].Name)
 		}
 		var roles *rbacv1.ClusterRoleList
 		if err == nil {
-			roles, err = i.core.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+			roles, err = i.Core.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
 		}
 		if err != nil {
 			return err
@@ -557,7 +490,7 @@ func (i *installation) uninstall(t *testing.T) {
 				return fmt.Errorf("ClusterRole %s", role.Name)
 			}
 		}
-		if _, err := i.core.Discovery().ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String()); !apierrors.IsNotFound(err) {
+		if _, err := i.Core.Discovery().ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String()); !apierrors.IsNotFound(err) {
 			return errors.Join(err, errors.New("the group nsinit.dev is served"))
 		}
 		return nil

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,42 +82,42 @@ func TestInterleavings(t *testing.T) {
 	const namespaces = 20
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
 	t.Logf("seed %d", seed)
-	c := connect(t)
+	c := framework.Connect(t)
 	names := []string{"a.example.com", "b.example.com", "absent.example.com", "d.example.com", "e.example.com"}
 	ignore, seconds := v1alpha1.Ignore, int32(1)
-	initializers := named(names...)
+	initializers := framework.Initializers(names...)
 	initializers[2].FailurePolicy, initializers[2].TimeoutSeconds = &ignore, &seconds
-	c.configure(t, initializers...)
+	c.Configure(t, initializers...)
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	seen := &history{seen: map[types.UID]*v1alpha1.NamespaceLifecycle{}}
 	var group sync.WaitGroup
-	group.Go(func() { c.follow(ctx, seen) })
+	group.Go(func() { follow(ctx, c, seen) })
 	for i, name := range names {
 		if name == "absent.example.com" {
 			continue
 		}
-		actor := c.actor(t, name)
+		actor := newActor(t, c, name)
 		group.Go(func() { actor.act(ctx, rand.New(rand.NewPCG(seed, uint64(i)))) }) //nolint:gosec // not a secret
 	}
 	// Somebody who may remove any of them repeats what was true before.
-	everybody := &actor{names: names, client: c.nsinit.NsinitV1alpha1().NamespaceLifecycles()}
+	everybody := &actor{names: names, client: c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()}
 	group.Go(func() { everybody.repeat(ctx, rand.New(rand.NewPCG(seed, 99))) }) //nolint:gosec // not a secret
 
 	var created []string
 	for range namespaces {
-		created = append(created, c.createNamespace(t, c.admin).Name)
+		created = append(created, c.CreateNamespace(t, c.Admin).Name)
 	}
 	kills := 0
 	for range 4 {
 		time.Sleep(1500 * time.Millisecond)
-		c.dev(t, "kill", "nsinit-controller-manager")
-		c.dev(t, "start", "nsinit-controller-manager")
+		c.Dev(t, "kill", "nsinit-controller-manager")
+		c.Dev(t, "start", "nsinit-controller-manager")
 		kills++
 	}
 	for _, namespace := range created {
-		c.waitReady(t, namespace)
+		c.WaitReady(t, namespace)
 	}
 	stop()
 	group.Wait()
@@ -126,7 +128,7 @@ func TestInterleavings(t *testing.T) {
 		t.Error(err)
 	}
 	for _, namespace := range created {
-		record, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,13 +152,13 @@ func TestInterleavings(t *testing.T) {
 }
 
 // follow watches all records.
-func (c *cluster) follow(ctx context.Context, seen *history) {
+func follow(ctx context.Context, c *framework.Cluster, seen *history) {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return c.nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, options)
+			return c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Watch(ctx, options)
+			return c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Watch(ctx, options)
 		},
 	}
 	_, _ = watchtools.UntilWithSync(ctx, lw, &v1alpha1.NamespaceLifecycle{}, nil, func(event watch.Event) (bool, error) {
@@ -174,13 +176,13 @@ type actor struct {
 	writes int
 }
 
-// actor returns one that has the rights of one initializer.
-func (c *cluster) actor(t *testing.T, name string) *actor {
+// newActor returns an actor that has the rights of one initializer.
+func newActor(t *testing.T, c *framework.Cluster, name string) *actor {
 	t.Helper()
-	config := c.user(t, "e2e-"+name,
+	config := c.User(t, "e2e-"+name,
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, ResourceNames: []string{name}, Verbs: []string{v1alpha1.VerbInitialize}},
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles", "namespacelifecycles/initialize"}, Verbs: []string{"get", "list", "update", "patch"}},
-		initialize())
+		framework.Initialize())
 	return &actor{names: []string{name}, client: versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles()}
 }
 

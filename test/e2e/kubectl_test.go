@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"bufio"
 	"os/exec"
 	"path/filepath"
@@ -19,10 +21,10 @@ import (
 // TestKubectl reads and writes nsinit's kinds with the stock kubectl, through the
 // aggregator.
 func TestKubectl(t *testing.T) {
-	c := connect(t)
+	c := framework.Connect(t)
 	must := func(args ...string) string {
 		t.Helper()
-		out, err := c.kubectl(args...)
+		out, err := c.Kubectl(args...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,19 +38,19 @@ func TestKubectl(t *testing.T) {
 			}
 		}
 	}
-	name := uniqueName("kubectl")
+	name := framework.UniqueName("kubectl")
 	// The shape of the Namespace Initializer KEP.
 	manifest := "apiVersion: nsinit.dev/v1alpha1\nkind: NamespaceInitializerConfiguration\nmetadata:\n  name: " + name + "\ninitializers:\n- name: one.example.com\n- name: two.example.com\n"
 	for range 2 { // applying again changes nothing
-		if _, err := c.kubectlInput(manifest, "apply", "--server-side"); err != nil {
+		if _, err := c.KubectlInput(manifest, "apply", "--server-side"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Cleanup(func() {
-		_, _ = c.kubectl("delete", "nsic", name, "--wait=false")
-		c.waitInForce(t)
+		_, _ = c.Kubectl("delete", "nsic", name, "--wait=false")
+		c.WaitInForce(t)
 	})
-	c.waitInForce(t)
+	c.WaitInForce(t)
 	says(must("get", "namespaceinitializerconfigurations"), "NAME", "PHASE", "INITIALIZERS", "PENDING", "one.example.com,two.example.com")
 	says(must("describe", "nsic", name), "one.example.com", "Finalizers", "kubernetes")
 	says(must("explain", "namespacelifecycles.spec.initializers"),
@@ -57,7 +59,7 @@ func TestKubectl(t *testing.T) {
 	says(must("api-resources", "--api-group=nsinit.dev"), "nsic", "nsl", "NamespaceLifecycle")
 	says(must("get", "nsinit"), name)
 
-	watch := exec.CommandContext(t.Context(), filepath.Join(c.root, "_output", "bin", "kubectl"), "--kubeconfig", c.kubeconfig(), "get", "nsl", "--watch-only")
+	watch := exec.CommandContext(t.Context(), filepath.Join(c.Root, "_output", "bin", "kubectl"), "--kubeconfig", c.Kubeconfig(), "get", "nsl", "--watch-only")
 	stdout, err := watch.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -66,11 +68,11 @@ func TestKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(stdout)
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitCurrent(t, namespace, "one.example.com")
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, namespace, "one.example.com")
 	says(must("get", "nsl", namespace), "WAITING FOR", "one.example.com (+1)", "Initializing")
-	c.removeFirst(t, namespace)
-	c.removeFirst(t, namespace)
+	c.RemoveFirst(t, namespace)
+	c.RemoveFirst(t, namespace)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), namespace) && strings.Contains(lines.Text(), "Active") {
 			break
@@ -79,14 +81,14 @@ func TestKubectl(t *testing.T) {
 	if err := lines.Err(); err != nil {
 		t.Errorf("kubectl get -w: %v", err)
 	}
-	c.waitReady(t, namespace)
+	c.WaitReady(t, namespace)
 	says(must("get", "nsl", "--field-selector=status.phase=Active", "-o", "name"), "namespacelifecycle.nsinit.dev/"+namespace)
 }
 
 // TestMalformedConfiguration: kubectl shows every field that is wrong.
 func TestMalformedConfiguration(t *testing.T) {
-	c := connect(t)
-	_, err := c.kubectlInput(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceInitializerConfiguration","metadata":{"name":"bad"},"initializers":[
+	c := framework.Connect(t)
+	_, err := c.KubectlInput(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceInitializerConfiguration","metadata":{"name":"bad"},"initializers":[
 		{"name":"a.example.com"},{"name":"a.example.com"},{"name":"unqualified"},
 		{"name":"b.example.com","failurePolicy":"Ignore","timeoutSeconds":-1},{"name":"c.example.com","failurePolicy":"Explode"}]}`, "create")
 	if err == nil {

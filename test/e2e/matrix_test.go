@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"slices"
@@ -72,7 +74,7 @@ const (
 // matrix is who asks, and where. The editor of everything, holds all
 // of Kubernetes' own verbs on everything, and none of nsinit's: what refuses it is not RBAC.
 type matrix struct {
-	*cluster
+	*framework.Cluster
 	clients                           []rest.Interface
 	initializing, active, terminating string
 }
@@ -126,9 +128,9 @@ func (m *matrix) ask(t *testing.T, o operation, client rest.Interface, namespace
 // finalizers, so that it is there, too, while the namespace is being deleted.
 func newMatrix(t *testing.T) *matrix {
 	t.Helper()
-	c := connect(t)
-	m := &matrix{cluster: c}
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: initializerA, Finalizer: true}, v1alpha1.RegisteredInitializer{Name: initializerB})
+	c := framework.Connect(t)
+	m := &matrix{Cluster: c}
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: initializerA, Finalizer: true}, v1alpha1.RegisteredInitializer{Name: initializerB})
 	content := rbacv1.PolicyRule{
 		APIGroups: []string{"", "apps", "rbac.authorization.k8s.io", "authorization.k8s.io"},
 		Resources: []string{"configmaps", "pods", "pods/exec", "pods/ephemeralcontainers", "pods/eviction", "pods/status", "serviceaccounts/token",
@@ -139,49 +141,49 @@ func newMatrix(t *testing.T) *matrix {
 	selfService := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}}
 	all := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
 
-	tenant := c.user(t, "e2e-matrix-tenant", content, bind, selfService)
-	administrator := c.as("e2e-matrix-admin")
-	controller, err := clientcmd.BuildConfigFromFlags("", c.dir+"/nsinit-controller-manager.kubeconfig")
+	tenant := c.User(t, "e2e-matrix-tenant", content, bind, selfService)
+	administrator := c.As("e2e-matrix-admin")
+	controller, err := clientcmd.BuildConfigFromFlags("", c.Dir+"/nsinit-controller-manager.kubeconfig")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, root := c.serviceAccount(t, all)
+	_, root := c.ServiceAccount(t, all)
 	impersonated := rest.CopyConfig(root)
 	impersonated.Impersonate = rest.ImpersonationConfig{UserName: "e2e-matrix-tenant", Groups: []string{"system:authenticated"}}
 	for _, config := range []*rest.Config{
 		tenant, administrator, m.initializer(t, initializerA, content, bind), m.initializer(t, initializerB, content, bind),
-		controller, root, impersonated, rest.AnonymousClientConfig(c.admin), c.user(t, "e2e-matrix-editor", everything(), bind),
+		controller, root, impersonated, rest.AnonymousClientConfig(c.Admin), c.User(t, "e2e-matrix-editor", framework.Everything(), bind),
 	} {
 		config.QPS = -1
 		m.clients = append(m.clients, kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient())
 	}
 
 	for _, state := range []*string{&m.initializing, &m.active, &m.terminating} {
-		namespace := c.createNamespace(t, c.admin).Name
+		namespace := c.CreateNamespace(t, c.Admin).Name
 		*state = namespace
-		c.waitCurrent(t, namespace, initializerA)
+		c.WaitCurrent(t, namespace, initializerA)
 		m.fill(t, namespace)
 		if state == &m.initializing {
-			c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, initializerA)
+			c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, initializerA)
 			continue
 		}
-		c.removeFirst(t, namespace)
-		c.removeFirst(t, namespace)
-		c.waitReady(t, namespace)
+		c.RemoveFirst(t, namespace)
+		c.RemoveFirst(t, namespace)
+		c.WaitReady(t, namespace)
 	}
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), m.terminating, metav1.DeleteOptions{}); err != nil {
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), m.terminating, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the content is being deleted", func(ctx context.Context) error {
+	framework.Eventually(t, "the content is being deleted", func(ctx context.Context) error {
 		// Pods go first, and nothing else before they are gone.
-		pod, err := c.core.CoreV1().Pods(m.terminating).Get(ctx, "there", metav1.GetOptions{})
+		pod, err := c.Core.CoreV1().Pods(m.terminating).Get(ctx, "there", metav1.GetOptions{})
 		if err == nil && pod.DeletionTimestamp == nil {
 			err = errors.New("not yet")
 		}
 		return err
 	})
-	eventually(t, "the record is being deleted", func(ctx context.Context) error {
-		record, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, m.terminating, metav1.GetOptions{})
+	framework.Eventually(t, "the record is being deleted", func(ctx context.Context) error {
+		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, m.terminating, metav1.GetOptions{})
 		if err == nil && record.DeletionTimestamp == nil {
 			err = errors.New("not yet")
 		}
@@ -196,12 +198,12 @@ func newMatrix(t *testing.T) *matrix {
 func (m *matrix) initializer(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	user := "e2e-matrix-" + name
-	config := m.user(t, user, append(rules, rbacv1.PolicyRule{
+	config := m.User(t, user, append(rules, rbacv1.PolicyRule{
 		APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, ResourceNames: []string{name},
 		Verbs: []string{v1alpha1.VerbInitialize, v1alpha1.VerbFinalize},
 	})...)
-	binding, err := m.core.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: uniqueName("e2e")},
+	binding, err := m.Core.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("e2e")},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nsinit:initializer"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
@@ -209,9 +211,9 @@ func (m *matrix) initializer(t *testing.T, name string, rules ...rbacv1.PolicyRu
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = m.core.RbacV1().ClusterRoleBindings().Delete(context.Background(), binding.Name, metav1.DeleteOptions{})
+		_ = m.Core.RbacV1().ClusterRoleBindings().Delete(context.Background(), binding.Name, metav1.DeleteOptions{})
 	})
-	m.waitMay(t, config, "namespaces", v1alpha1.VerbInitialize)
+	m.WaitMay(t, config, "namespaces", v1alpha1.VerbInitialize)
 	return config
 }
 
@@ -259,11 +261,11 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: e2e-matrix-ad
 
 func (m *matrix) fill(t *testing.T, namespace string) {
 	t.Helper()
-	if _, err := m.kubectlInput(kept, "apply", "--server-side", "--namespace", namespace); err != nil {
+	if _, err := m.KubectlInput(kept, "apply", "--server-side", "--namespace", namespace); err != nil {
 		t.Fatal(err)
 	}
-	m.waitMay(t, m.as("e2e-matrix-admin"), "configmaps", "create", namespace)
-	m.waitMay(t, m.as("e2e-matrix-admin"), "namespaces", v1alpha1.VerbInitialize, namespace)
+	m.WaitMay(t, m.As("e2e-matrix-admin"), "configmaps", "create", namespace)
+	m.WaitMay(t, m.As("e2e-matrix-admin"), "namespaces", v1alpha1.VerbInitialize, namespace)
 }
 
 // empty lets go of what was held.
@@ -271,16 +273,16 @@ func (m *matrix) empty(t *testing.T) {
 	t.Helper()
 	for _, namespace := range []string{m.initializing, m.active, m.terminating} {
 		for _, object := range []string{"configmap/there", "pod/there", "deployment/there", "serviceaccount/there", "role/there", "rolebinding/granted", "rolebinding/there"} {
-			if _, err := m.kubectl("patch", object, "--namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil && !strings.Contains(err.Error(), "NotFound") {
+			if _, err := m.Kubectl("patch", object, "--namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil && !strings.Contains(err.Error(), "NotFound") {
 				t.Error(err)
 			}
 		}
-		_, _ = m.kubectl("delete", "pod/there", "--namespace", namespace, "--grace-period=0", "--force", "--ignore-not-found")
-		if err := m.core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		_, _ = m.Kubectl("delete", "pod/there", "--namespace", namespace, "--grace-period=0", "--force", "--ignore-not-found")
+		if err := m.Core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			t.Error(err)
 		}
-		m.releaseParticipant(t, namespace, initializerA)
-		m.waitNoNamespace(t, namespace)
+		m.ReleaseParticipant(t, namespace, initializerA)
+		m.WaitNoNamespace(t, namespace)
 	}
 }
 
@@ -295,7 +297,7 @@ func patchOf(text string) func(*testing.T, *matrix, string) string {
 func asIs(path string) func(*testing.T, *matrix, string) string {
 	return func(t *testing.T, m *matrix, namespace string) string {
 		t.Helper()
-		object, err := m.core.CoreV1().RESTClient().Get().RequestURI(strings.ReplaceAll(path, "{ns}", namespace)).DoRaw(t.Context())
+		object, err := m.Core.CoreV1().RESTClient().Get().RequestURI(strings.ReplaceAll(path, "{ns}", namespace)).DoRaw(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,13 +309,13 @@ func asIs(path string) func(*testing.T, *matrix, string) string {
 func recordBody(change func(*v1alpha1.NamespaceLifecycle)) func(*testing.T, *matrix, string) string {
 	return func(t *testing.T, m *matrix, namespace string) string {
 		t.Helper()
-		record, err := m.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+		record, err := m.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		record.APIVersion, record.Kind = v1alpha1.SchemeGroupVersion.String(), "NamespaceLifecycle"
 		change(record)
-		return jsonOf(t, record)
+		return framework.JSON(t, record)
 	}
 }
 
@@ -335,13 +337,13 @@ func withoutFirst(n int) func(*v1alpha1.NamespaceLifecycle) {
 func namespaceBody(change func(*corev1.Namespace)) func(*testing.T, *matrix, string) string {
 	return func(t *testing.T, m *matrix, name string) string {
 		t.Helper()
-		namespace, err := m.core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+		namespace, err := m.Core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		namespace.APIVersion, namespace.Kind = "v1", "Namespace"
 		change(namespace)
-		return jsonOf(t, namespace)
+		return framework.JSON(t, namespace)
 	}
 }
 

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,7 +31,7 @@ import (
 // scraper scrapes the programs as Prometheus does, and has Prometheus' libraries evaluate the alerts and
 // the dashboard on what it got.
 type scraper struct {
-	c       *cluster
+	c       *framework.Cluster
 	dir     string
 	targets map[string]*rest.Config
 }
@@ -41,15 +43,15 @@ type observed struct {
 	Empty   []string
 }
 
-func (c *cluster) newScraper(t *testing.T, initializer string) *scraper {
+func newScraper(t *testing.T, c *framework.Cluster, initializer string) *scraper {
 	t.Helper()
-	c.build(t, "test/monitoring", "monitoring", ".")
-	manager := c.direct(t)
-	manager.Host = fmt.Sprintf("https://127.0.0.1:%d", c.ports(t)["nsinit-controller-manager"])
+	c.Build(t, "test/monitoring", "monitoring", ".")
+	manager := c.Direct(t)
+	manager.Host = fmt.Sprintf("https://127.0.0.1:%d", c.Ports(t)["nsinit-controller-manager"])
 	manager.ServerName = "nsinit-apiserver.nsinit-system.svc" // both have the same certificate here
 	return &scraper{c: c, dir: t.TempDir(), targets: map[string]*rest.Config{
-		"kube-apiserver":            c.admin,
-		"nsinit-apiserver":          c.direct(t),
+		"kube-apiserver":            c.Admin,
+		"nsinit-apiserver":          c.Direct(t),
 		"nsinit-controller-manager": manager,
 		"policy-population":         {Host: "http://" + initializer},
 	}}
@@ -59,7 +61,7 @@ func (c *cluster) newScraper(t *testing.T, initializer string) *scraper {
 func (s *scraper) scrape(t *testing.T) {
 	t.Helper()
 	for job, config := range s.targets {
-		text, err := metricsOf(t.Context(), config)
+		text, err := framework.Scrape(t.Context(), config)
 		if err != nil {
 			continue
 		}
@@ -79,8 +81,8 @@ func (s *scraper) observe(t *testing.T) observed {
 // evaluate evaluates what was scraped so far.
 func (s *scraper) evaluate(t *testing.T, more ...string) observed {
 	t.Helper()
-	monitoring := filepath.Join(s.c.root, "artifacts", "deploy", "components", "service-monitor")
-	command := exec.CommandContext(t.Context(), filepath.Join(s.c.root, "_output", "bin", "monitoring"),
+	monitoring := filepath.Join(s.c.Root, "artifacts", "deploy", "components", "service-monitor")
+	command := exec.CommandContext(t.Context(), filepath.Join(s.c.Root, "_output", "bin", "monitoring"),
 		append([]string{"--rules=" + filepath.Join(monitoring, "alerts.yaml"), "--dashboard=" + filepath.Join(monitoring, "dashboard.json"), "--scrapes=" + s.dir}, more...)...)
 	command.Stderr = t.Output()
 	out, err := command.Output()
@@ -98,7 +100,7 @@ func (s *scraper) evaluate(t *testing.T, more ...string) observed {
 func (s *scraper) waitActive(t *testing.T, alert string) {
 	t.Helper()
 	began := time.Now()
-	eventually(t, "alert "+alert+" is active", func(context.Context) error {
+	framework.Eventually(t, "alert "+alert+" is active", func(context.Context) error {
 		found := s.observe(t)
 		if len(found.Active[alert]) == 0 {
 			time.Sleep(time.Second)
@@ -113,16 +115,16 @@ func (s *scraper) waitActive(t *testing.T, alert string) {
 // something while namespaces are created. Alerts are quiet while nothing is wrong, and active when
 // something is.
 func TestMonitoring(t *testing.T) {
-	c := connect(t)
-	tenant := c.as("e2e-tenant")
-	c.tenant(t)
-	health := "127.0.0.1:" + freePort(t)
-	c.populationMay(t, configMapRule())
-	population := c.populated(t, "monitored", configMapManifest("inside", "x"))
-	c.startPopulation(t, "--health-bind-address="+health)
-	s := c.newScraper(t, health)
-	c.configure(t, named(populationInitializer)...)
-	c.installRetry(t)
+	c := framework.Connect(t)
+	tenant := c.As("e2e-tenant")
+	c.Tenant(t)
+	health := "127.0.0.1:" + framework.FreePort(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	population := c.Populate(t, "monitored", framework.ConfigMapManifest("inside", "x"))
+	c.StartPopulation(t, "--health-bind-address="+health)
+	s := newScraper(t, c, health)
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	installRetry(t, c)
 
 	// A namespace every half second, into which its tenant writes too early.
 	stop := make(chan struct{})
@@ -132,7 +134,7 @@ func TestMonitoring(t *testing.T) {
 		var names []string
 		defer func() {
 			for _, name := range names {
-				if err := c.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+				if err := c.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -143,7 +145,7 @@ func TestMonitoring(t *testing.T) {
 				return
 			case <-time.After(500 * time.Millisecond):
 			}
-			namespace, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("ns")}}, metav1.CreateOptions{})
+			namespace, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("ns")}}, metav1.CreateOptions{})
 			if err == nil {
 				names = append(names, namespace.Name)
 				_ = once(t.Context(), tenant, namespace.Name)
@@ -153,7 +155,7 @@ func TestMonitoring(t *testing.T) {
 
 	var found observed
 	began := time.Now()
-	eventually(t, "every panel shows something", func(context.Context) error {
+	framework.Eventually(t, "every panel shows something", func(context.Context) error {
 		found = s.observe(t)
 		time.Sleep(time.Second)
 		if len(found.Unknown) > 0 || len(found.Empty) > 0 {
@@ -167,28 +169,28 @@ func TestMonitoring(t *testing.T) {
 	}
 
 	ignore, seconds := v1alpha1.Ignore, int32(1)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: "absent.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds})
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "absent.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds})
 	s.waitActive(t, "NsinitDeadlinesMissed")
 
-	if err := c.nsinit.NsinitV1alpha1().NamespacePopulations().Delete(t.Context(), population.Name, metav1.DeleteOptions{}); err != nil {
+	if err := c.Nsinit.NsinitV1alpha1().NamespacePopulations().Delete(t.Context(), population.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.waitActive(t, "NsinitInitializerFails")
 
-	c.dev(t, "stop", "nsinit-apiserver")
-	t.Cleanup(func() { c.dev(t, "start", "nsinit-apiserver"); c.waitServing(t) })
+	c.Dev(t, "stop", "nsinit-apiserver")
+	t.Cleanup(func() { c.Dev(t, "start", "nsinit-apiserver"); c.WaitServing(t) })
 	s.waitActive(t, "NsinitUnavailable")
 	s.waitActive(t, "NsinitCannotBringForward")
-	c.dev(t, "start", "nsinit-apiserver")
-	c.waitServing(t)
+	c.Dev(t, "start", "nsinit-apiserver")
+	c.WaitServing(t)
 
-	c.dev(t, "stop", "nsinit-controller-manager")
-	t.Cleanup(func() { c.dev(t, "start", "nsinit-controller-manager") })
+	c.Dev(t, "stop", "nsinit-controller-manager")
+	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
 	s.waitActive(t, "NsinitNobodyLeads")
-	c.dev(t, "start", "nsinit-controller-manager")
+	c.Dev(t, "start", "nsinit-controller-manager")
 
 	s.scrape(t)
-	picture := filepath.Join(c.dir, "dashboard.png")
+	picture := filepath.Join(c.Dir, "dashboard.png")
 	s.evaluate(t, "--picture="+picture)
 	t.Log("the dashboard of this run is", picture)
 }

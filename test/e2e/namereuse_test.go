@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"fmt"
@@ -63,14 +65,14 @@ func TestStrictNameReuse(t *testing.T) {
 			t.Fatalf("NSINIT_E2E_ROUNDS: %v", err)
 		}
 	}
-	c := connect(t)
-	a := &reuseAttack{cluster: c, tenant: c.tenant(t)}
-	c.configure(t, named("held.example.com")...)
-	second, link := c.secondKubeAPIServer(t)
+	c := framework.Connect(t)
+	a := &reuseAttack{Cluster: c, tenant: c.Tenant(t)}
+	c.Configure(t, framework.Initializers("held.example.com")...)
+	second, link := secondKubeAPIServer(t, c)
 	a.link = link
-	a.second = kubernetes.NewForConfigOrDie(c.through(second, "e2e-tenant"))
-	c.gateActsOn(t, a.second)
-	a.calls = c.deadWebhook(t)
+	a.second = kubernetes.NewForConfigOrDie(through(c, second, "e2e-tenant"))
+	gateActsOn(t, c, a.second)
+	a.calls = deadWebhook(t, c)
 
 	t.Run("without the component", func(t *testing.T) {
 		got := a.run(t, few)
@@ -80,7 +82,7 @@ func TestStrictNameReuse(t *testing.T) {
 		}
 	})
 	t.Run("with the component", func(t *testing.T) {
-		c.installStrictNameReuse(t)
+		installStrictNameReuse(t, c)
 		got := a.run(t, rounds)
 		t.Logf("of %d rounds: %s", rounds, got)
 		if got.reached() {
@@ -91,7 +93,7 @@ func TestStrictNameReuse(t *testing.T) {
 
 // reuseAttack is what the attacks need.
 type reuseAttack struct {
-	*cluster
+	*framework.Cluster
 	// tenant and second write through the first and the second kube-apiserver.
 	tenant, second kubernetes.Interface
 	// link is between the second kube-apiserver and etcd.
@@ -121,7 +123,7 @@ func (a *reuseAttack) run(t *testing.T, rounds int) (total reuseResult) {
 
 func (a *reuseAttack) runAtOnce(t *testing.T, rounds int, total *reuseResult) {
 	t.Helper()
-	prefix := uniqueName("reuse")
+	prefix := framework.UniqueName("reuse")
 	a.calls.Store(0)
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -164,10 +166,10 @@ func (a *reuseAttack) round(ctx context.Context, name string, arrived, healed <-
 	if err := a.open(ctx, name); err != nil {
 		return got, fmt.Errorf("the former namespace: %w", err)
 	}
-	defer func() { _ = a.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) }()
+	defer func() { _ = a.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) }()
 	// Both kube-apiservers see that the former namespace is open.
 	for _, client := range []kubernetes.Interface{a.tenant, a.second} {
-		if err := persist(ctx, func() error { return writeConfigMap(ctx, client, name) }); err != nil {
+		if err := persist(ctx, func() error { return framework.WriteConfigMap(ctx, client, name) }); err != nil {
 			return got, err
 		}
 	}
@@ -180,7 +182,7 @@ func (a *reuseAttack) round(ctx context.Context, name string, arrived, healed <-
 	if err := a.recreate(ctx, name); err != nil {
 		return got, err
 	}
-	content := a.core.CoreV1().ConfigMaps(name)
+	content := a.Core.CoreV1().ConfigMaps(name)
 	for _, object := range []string{"patched", "deleted"} {
 		if err := persist(ctx, func() error {
 			_, err := content.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: object}}, metav1.CreateOptions{})
@@ -208,10 +210,10 @@ func (a *reuseAttack) round(ctx context.Context, name string, arrived, healed <-
 
 // open creates a namespace and finishes its initializer.
 func (a *reuseAttack) open(ctx context.Context, name string) error {
-	if _, err := a.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := a.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	records := a.nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	records := a.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	if err := persist(ctx, func() error {
 		record, err := records.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -224,7 +226,7 @@ func (a *reuseAttack) open(ctx context.Context, name string) error {
 		return err
 	}
 	return persist(ctx, func() error {
-		namespace, err := a.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		namespace, err := a.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && namespace.Labels[v1alpha1.LabelInitializing] != "" {
 			err = errors.New("it is closed")
 		}
@@ -234,7 +236,7 @@ func (a *reuseAttack) open(ctx context.Context, name string) error {
 
 // recreate deletes a namespace and creates it again as soon as possible.
 func (a *reuseAttack) recreate(ctx context.Context, name string) error {
-	namespaces := a.core.CoreV1().Namespaces()
+	namespaces := a.Core.CoreV1().Namespaces()
 	former, err := namespaces.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -253,14 +255,14 @@ func (a *reuseAttack) recreate(ctx context.Context, name string) error {
 
 // reached reports what the tenant wrote into a closed namespace.
 func (a *reuseAttack) reached(ctx context.Context, name string) (got reuseResult, err error) {
-	namespace, err := a.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	namespace, err := a.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return got, err
 	}
 	if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; !closed {
 		return got, errors.New("the new namespace is open")
 	}
-	list, err := a.core.CoreV1().ConfigMaps(name).List(ctx, metav1.ListOptions{})
+	list, err := a.Core.CoreV1().ConfigMaps(name).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return got, err
 	}
@@ -283,7 +285,7 @@ func (a *reuseAttack) reached(ctx context.Context, name string) (got reuseResult
 // persist repeats what fails. It is for goroutines, where a test cannot be ended.
 func persist(ctx context.Context, try func() error) error {
 	var last error
-	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 4*patience, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 4*framework.Patience, true, func(context.Context) (bool, error) {
 		last = try()
 		return last == nil, nil
 	}); err != nil {
@@ -294,43 +296,45 @@ func persist(ctx context.Context, try func() error) error {
 
 // secondKubeAPIServer runs a second kube-apiserver on the same etcd until the test ends. It reads and writes
 // namespaces through a link.
-func (c *cluster) secondKubeAPIServer(t *testing.T) (*rest.Config, *proxy.Link) {
+func secondKubeAPIServer(t *testing.T, c *framework.Cluster) (*rest.Config, *proxy.Link) {
 	t.Helper()
 	link := proxy.New("kube-apiserver-2/etcd:namespaces")
 	t.Cleanup(link.Close)
-	address, err := link.Forward("127.0.0.1:0", proxy.Fixed(fmt.Sprintf("127.0.0.1:%d", c.ports(t)["etcd"])))
+	address, err := link.Forward("127.0.0.1:0", proxy.Fixed(fmt.Sprintf("127.0.0.1:%d", c.Ports(t)["etcd"])))
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
-	args := slices.Concat(c.arguments(t, "kube-apiserver"), []string{"--secure-port=" + port, "--etcd-servers-overrides=/namespaces#https://" + address,
+	port := framework.FreePort(t)
+	args := slices.Concat(c.Arguments(t, "kube-apiserver"), []string{"--secure-port=" + port, "--etcd-servers-overrides=/namespaces#https://" + address,
 		"--audit-log-path=" + filepath.Join(t.TempDir(), "audit.log")})
-	c.run(t, "kube-apiserver", args...)
-	config := rest.CopyConfig(c.admin)
+	c.Run(t, "kube-apiserver", args...)
+	config := rest.CopyConfig(c.Admin)
 	config.Host = "https://127.0.0.1:" + port
-	eventually(t, "the second kube-apiserver is ready", func(ctx context.Context) error {
+	framework.Eventually(t, "the second kube-apiserver is ready", func(ctx context.Context) error {
 		return kubernetes.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 	return config, link
 }
 
 // through returns the configuration of a user's client that uses another kube-apiserver.
-func (c *cluster) through(server *rest.Config, user string) *rest.Config {
-	config := c.as(user)
+func through(c *framework.Cluster, server *rest.Config, user string) *rest.Config {
+	config := c.As(user)
 	config.Host = server.Host
 	return config
 }
 
 // gateActsOn waits until a kube-apiserver evaluates the gate.
-func (c *cluster) gateActsOn(t *testing.T, tenant kubernetes.Interface) {
+func gateActsOn(t *testing.T, c *framework.Cluster, tenant kubernetes.Interface) {
 	t.Helper()
-	namespace := c.createNamespace(t, c.admin)
-	eventually(t, "the gate acts", func(ctx context.Context) error { return refused(writeConfigMap(ctx, tenant, namespace.Name)) })
+	namespace := c.CreateNamespace(t, c.Admin)
+	framework.Eventually(t, "the gate acts", func(ctx context.Context) error {
+		return framework.Refused(framework.WriteConfigMap(ctx, tenant, namespace.Name))
+	})
 }
 
 // deadWebhook registers a webhook that fails open and never answers, for ConfigMaps with the label. It returns
 // the number of connections to it.
-func (c *cluster) deadWebhook(t *testing.T) *atomic.Int64 {
+func deadWebhook(t *testing.T, c *framework.Cluster) *atomic.Int64 {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -354,9 +358,9 @@ func (c *cluster) deadWebhook(t *testing.T) *atomic.Int64 {
 	}()
 	address := (&url.URL{Scheme: "https", Host: listener.Addr().String()}).String()
 	none, ignore, seconds := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Ignore, int32(lateWrite)
-	webhooks := c.core.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	webhooks := c.Core.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	webhook, err := webhooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: uniqueName("dead")},
+		ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("dead")},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "dead.e2e.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &address},
 			FailurePolicy: &ignore, SideEffects: &none, TimeoutSeconds: &seconds, AdmissionReviewVersions: []string{"v1"},
@@ -371,11 +375,11 @@ func (c *cluster) deadWebhook(t *testing.T) *atomic.Int64 {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = webhooks.Delete(context.Background(), webhook.Name, metav1.DeleteOptions{}) })
-	namespace := c.createNamespace(t, c.admin)
-	eventually(t, "the webhook is called", func(ctx context.Context) error {
+	namespace := c.CreateNamespace(t, c.Admin)
+	framework.Eventually(t, "the webhook is called", func(ctx context.Context) error {
 		asked, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_, _ = c.core.CoreV1().ConfigMaps(namespace.Name).Create(asked, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Labels: map[string]string{lateLabel: "true"}}},
+		_, _ = c.Core.CoreV1().ConfigMaps(namespace.Name).Create(asked, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-", Labels: map[string]string{lateLabel: "true"}}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if calls.Load() == 0 {
 			return errors.New("it is not")
@@ -387,36 +391,36 @@ func (c *cluster) deadWebhook(t *testing.T) *atomic.Int64 {
 
 // installStrictNameReuse installs the component with a short period until the test ends, and waits until
 // namespaces can be created again.
-func (c *cluster) installStrictNameReuse(t *testing.T) {
+func installStrictNameReuse(t *testing.T, c *framework.Cluster) {
 	t.Helper()
-	dir := filepath.Join(c.root, "artifacts", "deploy", "components", "strict-name-reuse")
+	dir := filepath.Join(c.Root, "artifacts", "deploy", "components", "strict-name-reuse")
 	list, err := os.ReadFile(filepath.Join(dir, "list.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	shorter := strings.Replace(string(list), "_period: 75s", "_period: "+reusePeriod.String(), 1)
-	if _, err := c.kubectlInput(shorter, "apply", "--server-side"); err != nil {
+	if _, err := c.KubectlInput(shorter, "apply", "--server-side"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // the policy first, which needs the list
 		for _, manifest := range []string{"policy.yaml", "list.yaml", "rights.yaml"} {
-			if _, err := c.kubectl("delete", "--ignore-not-found", "-f", filepath.Join(dir, manifest)); err != nil {
+			if _, err := c.Kubectl("delete", "--ignore-not-found", "-f", filepath.Join(dir, manifest)); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	if _, err := c.kubectl("apply", "--server-side", "-f", filepath.Join(dir, "rights.yaml"), "-f", filepath.Join(dir, "policy.yaml")); err != nil {
+	if _, err := c.Kubectl("apply", "--server-side", "-f", filepath.Join(dir, "rights.yaml"), "-f", filepath.Join(dir, "policy.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	try := func(ctx context.Context) error {
-		_, err := c.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "reuse-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := c.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "reuse-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	eventually(t, "the policy is in force, and refuses every name while it is new", func(ctx context.Context) error {
+	framework.Eventually(t, "the policy is in force, and refuses every name while it is new", func(ctx context.Context) error {
 		if err := try(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), installed.RemovedNamespaces) {
 			return fmt.Errorf("it says: %w", errors.Join(err, errors.New("(no error)")))
 		}
 		return nil
 	})
-	eventually(t, "namespaces can be created again", try)
+	framework.Eventually(t, "namespaces can be created again", try)
 }

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"strings"
@@ -72,12 +74,12 @@ func namesakeCells() []cell {
 }
 
 // createNamesakes creates the objects that namesakeCells change.
-func (c *cluster) createNamesakes(t *testing.T, namespaces ...string) {
+func createNamesakes(t *testing.T, c *framework.Cluster, namespaces ...string) {
 	t.Helper()
 	for _, namespace := range namespaces {
 		for _, name := range []string{"there", namespace} {
-			eventually(t, "a custom resource named namespaces is created", func(context.Context) error {
-				_, err := c.kubectlInput("apiVersion: namesake.e2e.example.com/v1\nkind: Namespace\nmetadata: {name: "+name+"}\nspec: {replicas: 1}\n",
+			framework.Eventually(t, "a custom resource named namespaces is created", func(context.Context) error {
+				_, err := c.KubectlInput("apiVersion: namesake.e2e.example.com/v1\nkind: Namespace\nmetadata: {name: "+name+"}\nspec: {replicas: 1}\n",
 					"apply", "--server-side", "--namespace", namespace)
 				return err
 			})
@@ -88,17 +90,17 @@ func (c *cluster) createNamesakes(t *testing.T, namespaces ...string) {
 // TestGateNamesakes: kube-apiserver takes the labels that a namespaceSelector reads from the object itself
 // where a resource is named namespaces, in any group. The gate reads those of the namespace there, too.
 func TestGateNamesakes(t *testing.T) {
-	c := connect(t)
-	c.applyInput(t, namesakeDefinition())
-	open := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, open)
-	closed := c.held(t, c.admin).Name
-	c.createNamesakes(t, open, closed)
-	tenantConfig := c.user(t, "e2e-namesake", everything())
-	tenant, initializer := c.gateClient(tenantConfig), c.gateClient(c.user(t, "e2e-namesake-initializer", everything(), initialize()))
+	c := framework.Connect(t)
+	c.ApplyInput(t, namesakeDefinition())
+	open := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, open)
+	closed := c.CreateHeld(t, c.Admin).Name
+	createNamesakes(t, c, open, closed)
+	tenantConfig := c.User(t, "e2e-namesake", framework.Everything())
+	tenant, initializer := newGateClient(c, tenantConfig), newGateClient(c, c.User(t, "e2e-namesake-initializer", framework.Everything(), framework.Initialize()))
 	for _, cell := range namesakeCells() {
 		t.Run(cell.name, func(t *testing.T) {
-			if err := refusedBy(gateOfNamesakes, tenant.try(t.Context(), cell, closed, false), fmt.Sprintf("namespace %q", closed), `"hold.example.com"`, "condition Ready"); err != nil {
+			if err := framework.RefusedBy(gateOfNamesakes, tenant.try(t.Context(), cell, closed, false), fmt.Sprintf("namespace %q", closed), `"hold.example.com"`, "condition Ready"); err != nil {
 				t.Errorf("a tenant in a closed namespace: %v", err)
 			}
 			if err := initializer.try(t.Context(), cell, closed, true); err != nil {
@@ -111,14 +113,14 @@ func TestGateNamesakes(t *testing.T) {
 	}
 
 	t.Run("early writes", func(t *testing.T) {
-		c.askToRetry(t, tenantConfig)
+		askToRetry(t, c, tenantConfig)
 		for _, cell := range namesakeCells() {
 			err := tenant.try(t.Context(), cell, closed, false)
 			if seconds, retry := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !retry || seconds < 1 || !strings.Contains(err.Error(), `"hold.example.com"`) {
 				t.Errorf("%s: a tenant in a closed namespace is told: %v", cell.name, err)
 			}
 		}
-		asked := c.earlyWrites(t)
+		asked := earlyWrites(t, c)
 		for _, cell := range namesakeCells() {
 			if err := initializer.try(t.Context(), cell, closed, true); err != nil {
 				t.Errorf("%s: an initializer in a closed namespace: %v", cell.name, err)
@@ -127,7 +129,7 @@ func TestGateNamesakes(t *testing.T) {
 				t.Errorf("%s: a tenant in an open namespace: %v", cell.name, err)
 			}
 		}
-		if now := c.earlyWrites(t); now != asked {
+		if now := earlyWrites(t, c); now != asked {
 			t.Errorf("%d writes that are not too early were refused", now-asked)
 		}
 	})

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"strings"
@@ -27,33 +29,33 @@ import (
 // namespace, in its record, in its configuration and by the plugin, with the name of who opened it.
 // Participants still clean up after it.
 func TestOpenedByHand(t *testing.T) {
-	c := connect(t)
-	stored := c.configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitCurrent(t, namespace, "one.example.com")
+	c := framework.Connect(t)
+	stored := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, namespace, "one.example.com")
 
-	c.runDocumented(t, "Open a namespace by hand", map[string]string{"NAMESPACE": namespace})
+	c.RunDocumented(t, "Open a namespace by hand", map[string]string{"NAMESPACE": namespace})
 	const who = `user "kubernetes-admin" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["one.example.com" "two.example.com"]`
-	c.waitReady(t, namespace)
-	c.waitCondition(t, namespace, v1alpha1.ConditionReady, "True/OpenedByHand", who)
-	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "False/OpenedByHand", who)
-	record := c.waitCurrent(t, namespace, "")
+	c.WaitReady(t, namespace)
+	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "True/OpenedByHand", who)
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "False/OpenedByHand", who)
+	record := c.WaitCurrent(t, namespace, "")
 	if record.Status.Phase != v1alpha1.LifecycleActive || len(record.Spec.Skipped) != 2 {
 		t.Errorf("the record has the phase %s, skipped %q", record.Status.Phase, record.Spec.Skipped)
 	}
-	eventually(t, "the configuration counts nobody", func(ctx context.Context) error {
-		configuration, err := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, stored.Name, metav1.GetOptions{})
+	framework.Eventually(t, "the configuration counts nobody", func(ctx context.Context) error {
+		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, stored.Name, metav1.GetOptions{})
 		if err == nil && configuration.Status.PendingNamespaces != 0 {
 			err = fmt.Errorf("%d pending", configuration.Status.PendingNamespaces)
 		}
 		return err
 	})
-	out, err := c.shell(t, "kubectl nsinit why "+namespace+"; kubectl nsinit status "+namespace, nil)
+	out, err := c.Shell(t, "kubectl nsinit why "+namespace+"; kubectl nsinit status "+namespace, nil)
 	if err != nil || !strings.Contains(out, "healthy") || !strings.Contains(out, namespace+": Active") || !strings.Contains(out, who) {
 		t.Errorf("the plugin: %v\n%s", err, out)
 	}
-	eventually(t, "an event", func(ctx context.Context) error {
-		events, err := c.core.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + namespace + ",reason=OpenedByHand"})
+	framework.Eventually(t, "an event", func(ctx context.Context) error {
+		events, err := c.Core.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + namespace + ",reason=OpenedByHand"})
 		if err == nil && (len(events.Items) != 1 || !strings.Contains(events.Items[0].Message, who)) {
 			err = fmt.Errorf("%d events", len(events.Items))
 		}
@@ -61,16 +63,16 @@ func TestOpenedByHand(t *testing.T) {
 	})
 
 	// Who opened it cannot be changed, or claimed.
-	c.user(t, "e2e-opened", everything())
-	mallory := kubernetes.NewForConfigOrDie(c.as("e2e-opened"))
+	c.User(t, "e2e-opened", framework.Everything())
+	mallory := kubernetes.NewForConfigOrDie(c.As("e2e-opened"))
 	forged := []byte(`{"metadata":{"annotations":{"nsinit.dev/opened-by":"mallory"}}}`)
 	for _, subresource := range []string{"", "status"} {
 		if _, err := mallory.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType, forged, metav1.PatchOptions{}, orNothing(subresource)...); !apierrors.IsForbidden(err) {
 			t.Errorf("the annotation was forged through %q: %v", subresource, err)
 		}
 	}
-	claimed, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: uniqueName("ns"), Annotations: map[string]string{v1alpha1.AnnotationOpenedBy: "mallory"}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	claimed, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: framework.UniqueName("ns"), Annotations: map[string]string{v1alpha1.AnnotationOpenedBy: "mallory"}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +81,12 @@ func TestOpenedByHand(t *testing.T) {
 	}
 
 	// The participant is asked, and the namespace is not ready meanwhile.
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.waitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", "")
-	c.releaseParticipant(t, namespace, "one.example.com")
-	c.waitNoNamespace(t, namespace)
+	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", "")
+	c.ReleaseParticipant(t, namespace, "one.example.com")
+	c.WaitNoNamespace(t, namespace)
 }
 
 func orNothing(subresource string) []string {
@@ -97,22 +99,22 @@ func orNothing(subresource string) []string {
 // TestTerminatingIsNotReady: from the deletion of a namespace without participants to its end, it is
 // not ready, whoever else writes its conditions, and nsinit says so in one write.
 func TestTerminatingIsNotReady(t *testing.T) {
-	c := connect(t)
-	open, waiting := c.createNamespace(t, c.admin), c.held(t, c.admin)
-	c.waitReady(t, open.Name)
-	c.waitCondition(t, waiting.Name, v1alpha1.ConditionInitializing, "True/InitializersPending", "")
+	c := framework.Connect(t)
+	open, waiting := c.CreateNamespace(t, c.Admin), c.CreateHeld(t, c.Admin)
+	c.WaitReady(t, open.Name)
+	c.WaitCondition(t, waiting.Name, v1alpha1.ConditionInitializing, "True/InitializersPending", "")
 	for name, ready := range map[string]string{open.Name: "False/Terminating", waiting.Name: "False/Terminating"} {
-		_, from := c.auditSince(t, 0)
-		if err := c.core.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		_, from := c.AuditSince(t, 0)
+		if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.waitCondition(t, name, v1alpha1.ConditionReady, ready, "the namespace is being deleted")
-		if out, err := c.kubectl("wait", "--for=condition=Ready", "namespace/"+name, "--timeout=1s"); err == nil {
+		c.WaitCondition(t, name, v1alpha1.ConditionReady, ready, "the namespace is being deleted")
+		if out, err := c.Kubectl("wait", "--for=condition=Ready", "namespace/"+name, "--timeout=1s"); err == nil {
 			t.Errorf("it is ready while it is deleted: %s", out)
 		}
-		c.waitNoNamespace(t, name)
+		c.WaitNoNamespace(t, name)
 		writes := 0
-		events, _ := c.auditSince(t, from)
+		events, _ := c.AuditSince(t, from)
 		for _, event := range events {
 			if event.ObjectRef.Resource == "namespaces" && event.ObjectRef.Name == name && event.ObjectRef.Subresource == "status" &&
 				event.ResponseStatus.Code == 200 && strings.HasSuffix(event.User.Username, ":nsinit-controller-manager") {

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"slices"
@@ -66,14 +68,14 @@ type example struct {
 // nsinit, whose finalizers are the record's, and once with origin as a finalizer of the core
 // namespace, beside nsinit.
 func TestOpenShiftExample(t *testing.T) {
-	c := connect(t)
-	for name, e := range map[string]example{"participant": c.originAsParticipant(t), "core finalizer": c.originAsFinalizer()} {
+	c := framework.Connect(t)
+	for name, e := range map[string]example{"participant": originAsParticipant(t, c), "core finalizer": originAsFinalizer(c)} {
 		t.Run(name, func(t *testing.T) {
 			namespace := e.create(t)
 			want := fourStates()
 			waitState := func(i int) {
 				t.Helper()
-				eventually(t, fmt.Sprintf("state %d of %s", i+1, namespace), func(ctx context.Context) error {
+				framework.Eventually(t, fmt.Sprintf("state %d of %s", i+1, namespace), func(ctx context.Context) error {
 					object, got, err := e.read(ctx, namespace)
 					if err == nil && got != want[i] {
 						return fmt.Errorf("it is %+v, want %+v", got, want[i])
@@ -86,16 +88,16 @@ func TestOpenShiftExample(t *testing.T) {
 			}
 			waitState(0)
 			// Content that stays until it is let go, so that the second state can be seen.
-			if _, err := c.core.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: "content", Finalizers: []string{holder}},
+			if _, err := c.Core.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "content", Finalizers: []string{framework.Holder}},
 			}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+			if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			waitState(1)
-			if _, err := c.core.CoreV1().ConfigMaps(namespace).Patch(t.Context(), "content", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+			if _, err := c.Core.CoreV1().ConfigMaps(namespace).Patch(t.Context(), "content", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			waitState(2)
@@ -104,8 +106,8 @@ func TestOpenShiftExample(t *testing.T) {
 				t.Errorf("state 4: it is %+v, want %+v", got, want[3])
 			}
 			t.Logf("state 4: %s", summary(t, object))
-			c.waitNoNamespace(t, namespace)
-			c.waitNoRecord(t, namespace)
+			c.WaitNoNamespace(t, namespace)
+			c.WaitNoRecord(t, namespace)
 		})
 	}
 }
@@ -116,21 +118,21 @@ func summary(t *testing.T, object any) string {
 	if accessor, ok := object.(metav1.Object); ok {
 		accessor.SetManagedFields(nil)
 	}
-	return jsonOf(t, object)
+	return framework.JSON(t, object)
 }
 
 // originAsParticipant registers origin with nsinit.
-func (c *cluster) originAsParticipant(t *testing.T) example {
+func originAsParticipant(t *testing.T, c *framework.Cluster) example {
 	t.Helper()
-	records := c.nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	records := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	return example{
 		create: func(t *testing.T) string {
 			t.Helper()
-			c.configure(t, v1alpha1.RegisteredInitializer{Name: origin, Finalizer: true})
-			name := c.createNamespace(t, c.admin).Name
-			c.waitCurrent(t, name, origin)
-			c.removeFirst(t, name)
-			c.waitReady(t, name)
+			c.Configure(t, v1alpha1.RegisteredInitializer{Name: origin, Finalizer: true})
+			name := c.CreateNamespace(t, c.Admin).Name
+			c.WaitCurrent(t, name, origin)
+			c.RemoveFirst(t, name)
+			c.WaitReady(t, name)
 			return name
 		},
 		read: func(ctx context.Context, name string) (any, printed, error) {
@@ -146,13 +148,13 @@ func (c *cluster) originAsParticipant(t *testing.T) example {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if namespace, err := c.core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); err != nil || fmt.Sprint(namespace.Spec.Finalizers, namespace.Finalizers) != "[] [nsinit.dev/lifecycle]" {
+			if namespace, err := c.Core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); err != nil || fmt.Sprint(namespace.Spec.Finalizers, namespace.Finalizers) != "[] [nsinit.dev/lifecycle]" {
 				t.Errorf("the namespace has not waited: %v %v", namespace.Spec.Finalizers, err)
 			}
 			record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == origin })
 			// FINALIZE is a POST in the design.
 			finalized := &v1alpha1.NamespaceLifecycle{}
-			if err := c.nsinit.NsinitV1alpha1().RESTClient().Post().Resource("namespacelifecycles").Name(name).SubResource("finalize").
+			if err := c.Nsinit.NsinitV1alpha1().RESTClient().Post().Resource("namespacelifecycles").Name(name).SubResource("finalize").
 				Body(record).Do(t.Context()).Into(finalized); err != nil {
 				t.Fatal(err)
 			}
@@ -162,19 +164,19 @@ func (c *cluster) originAsParticipant(t *testing.T) example {
 }
 
 // originAsFinalizer creates the namespace as the design prints it.
-func (c *cluster) originAsFinalizer() example {
-	namespaces := c.core.CoreV1().Namespaces()
+func originAsFinalizer(c *framework.Cluster) example {
+	namespaces := c.Core.CoreV1().Namespaces()
 	return example{
 		create: func(t *testing.T) string {
 			t.Helper()
-			name := uniqueName("development")
+			name := framework.UniqueName("development")
 			if _, err := namespaces.Create(t.Context(), &corev1.Namespace{
 				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": "development"}},
 				Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{origin, corev1.FinalizerKubernetes}},
 			}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			c.waitReady(t, name)
+			c.WaitReady(t, name)
 			return name
 		},
 		read: func(ctx context.Context, name string) (any, printed, error) {
@@ -203,25 +205,25 @@ func (c *cluster) originAsFinalizer() example {
 // TestFinalizeKeepsOrder: participants leave in any order, and those that stay keep theirs.
 // Nobody removes another's name, and nobody but the privileged adds one.
 func TestFinalizeKeepsOrder(t *testing.T) {
-	c := connect(t)
+	c := framework.Connect(t)
 	names := []string{"one.example.com", "two.example.com", "three.example.com"}
 	var initializers []v1alpha1.RegisteredInitializer
 	for _, name := range names {
 		initializers = append(initializers, v1alpha1.RegisteredInitializer{Name: name, Finalizer: true})
 	}
-	c.configure(t, initializers...)
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitCurrent(t, namespace, names[0])
+	c.Configure(t, initializers...)
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, namespace, names[0])
 	// It is deleted while it initializes: two participants were never asked to begin, and
 	// are waited for nevertheless, because they may have begun.
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.waitTerminating(t, namespace)
+	c.WaitTerminating(t, namespace)
 	finalizers := func(want string) {
 		t.Helper()
-		eventually(t, "the finalizers of the record", func(ctx context.Context) error {
-			record, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		framework.Eventually(t, "the finalizers of the record", func(ctx context.Context) error {
+			record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
 			if err == nil && fmt.Sprint(record.Spec.Finalizers) != want {
 				err = fmt.Errorf("they are %v, want %s", record.Spec.Finalizers, want)
 			}
@@ -229,20 +231,20 @@ func TestFinalizeKeepsOrder(t *testing.T) {
 		})
 	}
 	finalizers("[one.example.com two.example.com three.example.com]")
-	c.waitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", `"one.example.com", "two.example.com", "three.example.com"`)
-	c.releaseParticipant(t, namespace, "two.example.com")
+	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", `"one.example.com", "two.example.com", "three.example.com"`)
+	c.ReleaseParticipant(t, namespace, "two.example.com")
 	finalizers("[one.example.com three.example.com]")
-	record, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+	record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	record.Spec.Finalizers = []v1alpha1.FinalizerName{"three.example.com", "one.example.com"}
-	if _, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, record, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the order must be kept") {
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, record, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the order must be kept") {
 		t.Errorf("another order: %v", err)
 	}
-	c.releaseParticipant(t, namespace, "three.example.com")
+	c.ReleaseParticipant(t, namespace, "three.example.com")
 	finalizers("[one.example.com]")
-	c.releaseParticipant(t, namespace, "one.example.com")
-	c.waitNoRecord(t, namespace)
-	c.waitNoNamespace(t, namespace)
+	c.ReleaseParticipant(t, namespace, "one.example.com")
+	c.WaitNoRecord(t, namespace)
+	c.WaitNoNamespace(t, namespace)
 }

@@ -9,10 +9,11 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,64 +31,11 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-const populationInitializer = "policy-population.nsinit.dev"
-
-// startPopulation starts policy-population with the rights that it is delivered with.
-func (c *cluster) startPopulation(t *testing.T, args ...string) *os.Process {
+// changePopulation changes the spec of a population.
+func changePopulation(t *testing.T, c *framework.Cluster, name string, change func(*v1alpha1.NamespacePopulationSpec)) {
 	t.Helper()
-	return c.run(t, "policy-population", append([]string{"--kubeconfig=" + filepath.Join(c.dir, "policy-population.kubeconfig"), "--v=2"}, args...)...)
-}
-
-// populationMay gives policy-population more rights.
-func (c *cluster) populationMay(t *testing.T, rules ...rbacv1.PolicyRule) {
-	t.Helper()
-	const user = "system:serviceaccount:nsinit-system:policy-population"
-	c.grant(t, user, kubernetes.NewForConfigOrDie(c.as(user)), rules...)
-}
-
-func configMapRule() rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}}
-}
-
-// populated makes a NamespacePopulation, and removes it when the test ends.
-func (c *cluster) populated(t *testing.T, name string, manifests ...v1alpha1.PopulationManifest) *v1alpha1.NamespacePopulation {
-	t.Helper()
-	populations := c.nsinit.NsinitV1alpha1().NamespacePopulations()
-	population, err := populations.Create(t.Context(), &v1alpha1.NamespacePopulation{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NamespacePopulationSpec{Manifests: manifests},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := populations.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
-	return population
-}
-
-// populatedAsInExample registers policy-population and populates namespaces as the example does, until the
-// test ends.
-func (c *cluster) populatedAsInExample(t *testing.T) {
-	t.Helper()
-	example := filepath.Join(c.root, "artifacts", "examples", "policy-population.yaml")
-	if out, err := c.kubectl("apply", "-f", example); err != nil {
-		t.Fatal(err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := c.kubectl("delete", "-f", example); err != nil {
-			t.Error(err, out)
-		}
-		c.waitInForce(t)
-	})
-}
-
-// change changes the spec of a population.
-func (c *cluster) change(t *testing.T, name string, change func(*v1alpha1.NamespacePopulationSpec)) {
-	t.Helper()
-	populations := c.nsinit.NsinitV1alpha1().NamespacePopulations()
-	eventually(t, "changing population "+name, func(ctx context.Context) error {
+	populations := c.Nsinit.NsinitV1alpha1().NamespacePopulations()
+	framework.Eventually(t, "changing population "+name, func(ctx context.Context) error {
 		population, err := populations.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -98,20 +46,14 @@ func (c *cluster) change(t *testing.T, name string, change func(*v1alpha1.Namesp
 	})
 }
 
-// configMapManifest is a manifest of a ConfigMap whose key "value" holds a value.
-func configMapManifest(name, value string) v1alpha1.PopulationManifest {
-	return v1alpha1.PopulationManifest{Name: name, Template: runtime.RawExtension{Raw: fmt.Appendf(nil,
-		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"value":%q}}`, name, value)}}
-}
-
 func repaired(m v1alpha1.PopulationManifest) v1alpha1.PopulationManifest {
 	m.DriftPolicy = v1alpha1.DriftRepair
 	return m
 }
 
 // valueOf returns the key "value" of a ConfigMap.
-func (c *cluster) valueOf(ctx context.Context, namespace, name string) (string, error) {
-	configMap, err := c.core.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+func valueOf(ctx context.Context, c *framework.Cluster, namespace, name string) (string, error) {
+	configMap, err := c.Core.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -119,10 +61,10 @@ func (c *cluster) valueOf(ctx context.Context, namespace, name string) (string, 
 }
 
 // waitValue waits for the value of a ConfigMap. "gone" waits until there is none.
-func (c *cluster) waitValue(t *testing.T, namespace, name, want string) {
+func waitValue(t *testing.T, c *framework.Cluster, namespace, name, want string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("configmap %s/%s is %q", namespace, name, want), func(ctx context.Context) error {
-		got, err := c.valueOf(ctx, namespace, name)
+	framework.Eventually(t, fmt.Sprintf("configmap %s/%s is %q", namespace, name, want), func(ctx context.Context) error {
+		got, err := valueOf(ctx, c, namespace, name)
 		if apierrors.IsNotFound(err) {
 			got, err = "gone", nil
 		}
@@ -135,34 +77,34 @@ func (c *cluster) waitValue(t *testing.T, namespace, name, want string) {
 
 // TestPopulation: what is in a namespace when it opens, who made it, and what is told of it.
 func TestPopulation(t *testing.T) {
-	c := connect(t)
-	c.populationMay(t, configMapRule())
-	c.configure(t, named(populationInitializer)...)
-	team := c.user(t, "e2e-alice", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"}})
-	c.startPopulation(t)
+	c := framework.Connect(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	team := c.User(t, "e2e-alice", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"}})
+	c.StartPopulation(t)
 
 	// Nobody knows what to put into it.
-	waiting := c.createNamespace(t, team).Name
-	c.waitCondition(t, waiting, v1alpha1.ConditionInitializing, "there is no NamespacePopulation")
+	waiting := c.CreateNamespace(t, team).Name
+	c.WaitCondition(t, waiting, v1alpha1.ConditionInitializing, "there is no NamespacePopulation")
 
-	conditional, skipped := configMapManifest("conditional", "x"), configMapManifest("skipped", "x")
+	conditional, skipped := framework.ConfigMapManifest("conditional", "x"), framework.ConfigMapManifest("skipped", "x")
 	conditional.When, skipped.When = `creator == "e2e-alice"`, `"system:masters" in creatorGroups`
-	c.populated(t, "20-second", configMapManifest("overridden", "second"))
-	c.populated(t, "10-first", configMapManifest("who", "${creator}"), configMapManifest("where", "${namespaceObject.metadata.name}"), configMapManifest("overridden", "first"), conditional, skipped)
-	c.waitReady(t, waiting)
-	namespace := c.createNamespace(t, team)
-	c.waitReady(t, namespace.Name)
+	c.Populate(t, "20-second", framework.ConfigMapManifest("overridden", "second"))
+	c.Populate(t, "10-first", framework.ConfigMapManifest("who", "${creator}"), framework.ConfigMapManifest("where", "${namespaceObject.metadata.name}"), framework.ConfigMapManifest("overridden", "first"), conditional, skipped)
+	c.WaitReady(t, waiting)
+	namespace := c.CreateNamespace(t, team)
+	c.WaitReady(t, namespace.Name)
 	for name, want := range map[string]string{"who": "e2e-alice", "where": namespace.Name, "overridden": "second", "conditional": "x", "skipped": "gone"} {
-		c.waitValue(t, namespace.Name, name, want)
+		waitValue(t, c, namespace.Name, name, want)
 	}
 	for _, object := range []string{"who", "overridden"} {
-		configMap, err := c.core.CoreV1().ConfigMaps(namespace.Name).Get(t.Context(), object, metav1.GetOptions{})
-		if err != nil || configMap.ManagedFields[0].Manager != populationInitializer || configMap.Labels[v1alpha1.LabelPopulation] == "" {
+		configMap, err := c.Core.CoreV1().ConfigMaps(namespace.Name).Get(t.Context(), object, metav1.GetOptions{})
+		if err != nil || configMap.ManagedFields[0].Manager != framework.PopulationInitializer || configMap.Labels[v1alpha1.LabelPopulation] == "" {
 			t.Errorf("%s: %+v %v", object, configMap, err)
 		}
 	}
 
-	record, err := c.nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(t.Context(), namespace.Name, metav1.GetOptions{})
+	record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(t.Context(), namespace.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,23 +121,23 @@ func TestPopulation(t *testing.T) {
 	if record.Spec.NamespaceUID != namespace.UID || !meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionApplied) {
 		t.Errorf("the record is %+v", record)
 	}
-	c.waitPopulation(t, "10-first", metav1.ConditionTrue, "every manifest could be applied")
-	if out, err := c.kubectl("get", "nspop,popns"); err != nil || !strings.Contains(out, "5/5") {
+	waitPopulation(t, c, "10-first", metav1.ConditionTrue, "every manifest could be applied")
+	if out, err := c.Kubectl("get", "nspop,popns"); err != nil || !strings.Contains(out, "5/5") {
 		t.Errorf("%v\n%s", err, out)
 	}
 
 	// The record goes with the namespace; a new one of the same name gets everything anew.
-	if out, err := c.kubectl("delete", "namespace", namespace.Name); err != nil {
+	if out, err := c.Kubectl("delete", "namespace", namespace.Name); err != nil {
 		t.Fatal(err, out)
 	}
 	again, err := kubernetes.NewForConfigOrDie(team).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.waitReady(t, again.Name)
-	c.waitValue(t, again.Name, "who", "e2e-alice")
-	eventually(t, "the record is the new one's", func(ctx context.Context) error {
-		record, err := c.nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, again.Name, metav1.GetOptions{})
+	c.WaitReady(t, again.Name)
+	waitValue(t, c, again.Name, "who", "e2e-alice")
+	framework.Eventually(t, "the record is the new one's", func(ctx context.Context) error {
+		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, again.Name, metav1.GetOptions{})
 		if err == nil && record.Spec.NamespaceUID != again.UID {
 			err = errors.New("it is the former one's")
 		}
@@ -204,10 +146,10 @@ func TestPopulation(t *testing.T) {
 }
 
 // waitPopulation waits for the condition Applied of a population.
-func (c *cluster) waitPopulation(t *testing.T, name string, status metav1.ConditionStatus, says string) {
+func waitPopulation(t *testing.T, c *framework.Cluster, name string, status metav1.ConditionStatus, says string) {
 	t.Helper()
-	eventually(t, "the status of population "+name, func(ctx context.Context) error {
-		population, err := c.nsinit.NsinitV1alpha1().NamespacePopulations().Get(ctx, name, metav1.GetOptions{})
+	framework.Eventually(t, "the status of population "+name, func(ctx context.Context) error {
+		population, err := c.Nsinit.NsinitV1alpha1().NamespacePopulations().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -222,28 +164,28 @@ func (c *cluster) waitPopulation(t *testing.T, name string, status metav1.Condit
 // TestPopulationEscalation: policy-population grants nothing that it may not grant; the API server
 // refuses, everybody is told, and the rest is applied.
 func TestPopulationEscalation(t *testing.T) {
-	c := connect(t)
-	c.populationMay(t, configMapRule())
-	c.configure(t, named(populationInitializer)...)
-	c.startPopulation(t)
-	c.populated(t, "escalating",
+	c := framework.Connect(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	c.StartPopulation(t)
+	c.Populate(t, "escalating",
 		v1alpha1.PopulationManifest{Name: "root", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"root"},
 			"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"${creator}"}]}`)}},
 		v1alpha1.PopulationManifest{Name: "secret", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)}},
 		v1alpha1.PopulationManifest{Name: "unknown", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"nobody.example.com/v1","kind":"Nothing","metadata":{"name":"s"}}`)}},
 		v1alpha1.PopulationManifest{Name: "cluster", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"e2e-${namespaceObject.metadata.name}"}}`)}},
-		configMapManifest("missing", `${namespaceObject.metadata.labels["cost-centre"]}`),
-		configMapManifest("good", "good"))
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, `escalating/root: cannot apply RoleBinding "root"`)
-	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "attempting to grant RBAC permissions not currently held")
-	c.waitCondition(t, namespace, v1alpha1.ConditionInitializing, "and 4 more, see kubectl get populatednamespace "+namespace)
-	c.waitValue(t, namespace, "good", "good")
-	if !c.isClosed(t, namespace) {
+		framework.ConfigMapManifest("missing", `${namespaceObject.metadata.labels["cost-centre"]}`),
+		framework.ConfigMapManifest("good", "good"))
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `escalating/root: cannot apply RoleBinding "root"`)
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "attempting to grant RBAC permissions not currently held")
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "and 4 more, see kubectl get populatednamespace "+namespace)
+	waitValue(t, c, namespace, "good", "good")
+	if !c.IsClosed(t, namespace) {
 		t.Error("the namespace is open")
 	}
-	eventually(t, "the record tells of each", func(ctx context.Context) error {
-		record, err := c.nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
+	framework.Eventually(t, "the record tells of each", func(ctx context.Context) error {
+		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -255,48 +197,48 @@ func TestPopulationEscalation(t *testing.T) {
 		}
 		return nil
 	})
-	c.waitPopulation(t, "escalating", metav1.ConditionFalse, "manifest root, in 1 namespaces, of which "+namespace)
+	waitPopulation(t, c, "escalating", metav1.ConditionFalse, "manifest root, in 1 namespaces, of which "+namespace)
 
 	// The population is mended, and the namespace opens by itself.
-	c.change(t, "escalating", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Manifests = spec.Manifests[5:] })
-	c.waitReady(t, namespace)
-	c.waitPopulation(t, "escalating", metav1.ConditionTrue, "every manifest could be applied")
+	changePopulation(t, c, "escalating", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Manifests = spec.Manifests[5:] })
+	c.WaitReady(t, namespace)
+	waitPopulation(t, c, "escalating", metav1.ConditionTrue, "every manifest could be applied")
 }
 
 // TestPopulationClusterScoped: an object outside of namespaces belongs to one namespace, and leaves
 // with it. What is somebody else's is left alone.
 func TestPopulationClusterScoped(t *testing.T) {
-	c := connect(t)
-	c.populationMay(t, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}})
-	c.configure(t, named(populationInitializer)...)
-	c.startPopulation(t, "--cluster-scoped-resources=clusterroles.rbac.authorization.k8s.io")
+	c := framework.Connect(t)
+	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}})
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	c.StartPopulation(t, "--cluster-scoped-resources=clusterroles.rbac.authorization.k8s.io")
 	role := func(manifest, name string) v1alpha1.PopulationManifest {
 		return v1alpha1.PopulationManifest{Name: manifest, Template: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q}}`, name)}}
 	}
-	foreign := uniqueName("e2e-foreign")
-	if out, err := c.kubectl("create", "clusterrole", foreign, "--verb=get", "--resource=pods"); err != nil {
+	foreign := framework.UniqueName("e2e-foreign")
+	if out, err := c.Kubectl("create", "clusterrole", foreign, "--verb=get", "--resource=pods"); err != nil {
 		t.Fatal(err, out)
 	}
-	t.Cleanup(func() { _, _ = c.kubectl("delete", "clusterrole", foreign) })
-	c.populated(t, "cluster-scoped", role("own", "e2e:${namespaceObject.metadata.name}"), role("foreign", foreign))
-	namespace := c.createNamespace(t, c.admin)
-	c.waitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "it exists, and is not of this namespace")
-	got, err := c.core.RbacV1().ClusterRoles().Get(t.Context(), foreign, metav1.GetOptions{})
+	t.Cleanup(func() { _, _ = c.Kubectl("delete", "clusterrole", foreign) })
+	c.Populate(t, "cluster-scoped", role("own", "e2e:${namespaceObject.metadata.name}"), role("foreign", foreign))
+	namespace := c.CreateNamespace(t, c.Admin)
+	c.WaitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "it exists, and is not of this namespace")
+	got, err := c.Core.RbacV1().ClusterRoles().Get(t.Context(), foreign, metav1.GetOptions{})
 	if err != nil || len(got.Rules) != 1 || len(got.OwnerReferences) != 0 {
 		t.Errorf("the foreign role is %+v, %v", got, err)
 	}
-	c.change(t, "cluster-scoped", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Manifests = spec.Manifests[:1] })
-	c.waitReady(t, namespace.Name)
+	changePopulation(t, c, "cluster-scoped", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Manifests = spec.Manifests[:1] })
+	c.WaitReady(t, namespace.Name)
 	own := "e2e:" + namespace.Name
-	if got, err = c.core.RbacV1().ClusterRoles().Get(t.Context(), own, metav1.GetOptions{}); err != nil || got.OwnerReferences[0].UID != namespace.UID {
+	if got, err = c.Core.RbacV1().ClusterRoles().Get(t.Context(), own, metav1.GetOptions{}); err != nil || got.OwnerReferences[0].UID != namespace.UID {
 		t.Errorf("the role is %+v, %v", got, err)
 	}
-	if out, err := c.kubectl("delete", "namespace", namespace.Name); err != nil {
+	if out, err := c.Kubectl("delete", "namespace", namespace.Name); err != nil {
 		t.Fatal(err, out)
 	}
-	eventually(t, "the role and the record leave with the namespace", func(ctx context.Context) error {
-		_, roleErr := c.core.RbacV1().ClusterRoles().Get(ctx, own, metav1.GetOptions{})
-		_, recordErr := c.nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+	framework.Eventually(t, "the role and the record leave with the namespace", func(ctx context.Context) error {
+		_, roleErr := c.Core.RbacV1().ClusterRoles().Get(ctx, own, metav1.GetOptions{})
+		_, recordErr := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(roleErr) || !apierrors.IsNotFound(recordErr) {
 			return fmt.Errorf("the role: %w, the record: %w", roleErr, recordErr)
 		}
@@ -306,14 +248,14 @@ func TestPopulationClusterScoped(t *testing.T) {
 
 // TestPopulationDrift: what asks for it is repaired, and follows its manifest.
 func TestPopulationDrift(t *testing.T) {
-	c := connect(t)
-	c.populationMay(t, configMapRule())
-	c.configure(t, named(populationInitializer)...)
-	c.startPopulation(t)
-	c.populated(t, "drift", repaired(configMapManifest("repaired", "as-it-should-be")), configMapManifest("free", "first"))
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, namespace)
-	configMaps := c.core.CoreV1().ConfigMaps(namespace)
+	c := framework.Connect(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	c.StartPopulation(t)
+	c.Populate(t, "drift", repaired(framework.ConfigMapManifest("repaired", "as-it-should-be")), framework.ConfigMapManifest("free", "first"))
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
+	configMaps := c.Core.CoreV1().ConfigMaps(namespace)
 	patch := func(name, patch string) {
 		t.Helper()
 		if _, err := configMaps.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -329,42 +271,42 @@ func TestPopulationDrift(t *testing.T) {
 
 	patch("free", `{"data":{"value":"mine"}}`)
 	patch("repaired", `{"data":{"value":"changed"}}`)
-	c.waitValue(t, namespace, "repaired", "as-it-should-be")
+	waitValue(t, c, namespace, "repaired", "as-it-should-be")
 	patch("repaired", `{"data":{"value":"changed"},"metadata":{"labels":{"nsinit.dev/population":null}}}`)
-	c.waitValue(t, namespace, "repaired", "as-it-should-be")
+	waitValue(t, c, namespace, "repaired", "as-it-should-be")
 	remove("repaired")
-	c.waitValue(t, namespace, "repaired", "as-it-should-be")
+	waitValue(t, c, namespace, "repaired", "as-it-should-be")
 
 	// The population changes: what is to follow does, a new manifest, too, and the rest is the tenant's.
-	c.change(t, "drift", func(spec *v1alpha1.NamespacePopulationSpec) {
-		spec.Manifests[0] = repaired(configMapManifest("repaired", "better"))
-		spec.Manifests[1] = configMapManifest("free", "second")
-		spec.Manifests = append(spec.Manifests, repaired(configMapManifest("added", "added")), configMapManifest("for-new-ones", "x"))
+	changePopulation(t, c, "drift", func(spec *v1alpha1.NamespacePopulationSpec) {
+		spec.Manifests[0] = repaired(framework.ConfigMapManifest("repaired", "better"))
+		spec.Manifests[1] = framework.ConfigMapManifest("free", "second")
+		spec.Manifests = append(spec.Manifests, repaired(framework.ConfigMapManifest("added", "added")), framework.ConfigMapManifest("for-new-ones", "x"))
 	})
-	c.waitValue(t, namespace, "repaired", "better")
-	c.waitValue(t, namespace, "added", "added")
+	waitValue(t, c, namespace, "repaired", "better")
+	waitValue(t, c, namespace, "added", "added")
 	for name, want := range map[string]string{"free": "mine", "for-new-ones": "gone"} {
-		c.waitValue(t, namespace, name, want)
+		waitValue(t, c, namespace, name, want)
 	}
 	remove("free")
 	remove("added")
-	c.waitValue(t, namespace, "added", "added")
-	c.waitValue(t, namespace, "free", "gone")
+	waitValue(t, c, namespace, "added", "added")
+	waitValue(t, c, namespace, "free", "gone")
 }
 
 // TestPopulationPrune: what is taken out of a population leaves the namespaces, unless it is to
 // stay, or is somebody else's by now.
 func TestPopulationPrune(t *testing.T) {
-	c := connect(t)
-	c.populationMay(t, configMapRule())
-	c.configure(t, named(populationInitializer)...)
-	hook := c.startPopulation(t)
-	orphan := configMapManifest("orphan", "x")
+	c := framework.Connect(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	hook := c.StartPopulation(t)
+	orphan := framework.ConfigMapManifest("orphan", "x")
 	orphan.PrunePolicy = v1alpha1.PruneOrphan
-	renamed := repaired(configMapManifest("renamed", "x"))
-	c.populated(t, "prune", configMapManifest("pruned", "x"), orphan, configMapManifest("replaced", "x"), configMapManifest("moved", "x"), renamed, configMapManifest("last", "x"))
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, namespace)
+	renamed := repaired(framework.ConfigMapManifest("renamed", "x"))
+	c.Populate(t, "prune", framework.ConfigMapManifest("pruned", "x"), orphan, framework.ConfigMapManifest("replaced", "x"), framework.ConfigMapManifest("moved", "x"), renamed, framework.ConfigMapManifest("last", "x"))
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
 
 	// Somebody makes their own in its place, and the hook is away while the population shrinks.
 	if err := hook.Kill(); err != nil {
@@ -374,30 +316,30 @@ func TestPopulationPrune(t *testing.T) {
 		{"delete", "configmap", "replaced", "--namespace", namespace},
 		{"create", "configmap", "replaced", "--from-literal=value=mine", "--namespace", namespace},
 	} {
-		if out, err := c.kubectl(command...); err != nil {
+		if out, err := c.Kubectl(command...); err != nil {
 			t.Fatal(err, out)
 		}
 	}
 	other := renamed
 	other.Template.Raw = []byte(strings.Replace(string(renamed.Template.Raw), `"renamed"`, `"another-name"`, 1))
-	c.change(t, "prune", func(spec *v1alpha1.NamespacePopulationSpec) {
-		spec.Manifests = []v1alpha1.PopulationManifest{other, configMapManifest("last", "x")}
+	changePopulation(t, c, "prune", func(spec *v1alpha1.NamespacePopulationSpec) {
+		spec.Manifests = []v1alpha1.PopulationManifest{other, framework.ConfigMapManifest("last", "x")}
 	})
-	c.populated(t, "other", repaired(configMapManifest("moved", "x")))
-	c.startPopulation(t)
+	c.Populate(t, "other", repaired(framework.ConfigMapManifest("moved", "x")))
+	c.StartPopulation(t)
 	for name, want := range map[string]string{"pruned": "gone", "renamed": "gone", "another-name": "x", "last": "x", "orphan": "x", "replaced": "mine", "moved": "x"} {
-		c.waitValue(t, namespace, name, want)
+		waitValue(t, c, namespace, name, want)
 	}
 
 	// The whole population goes.
-	if out, err := c.kubectl("delete", "namespacepopulation", "prune"); err != nil {
+	if out, err := c.Kubectl("delete", "namespacepopulation", "prune"); err != nil {
 		t.Fatal(err, out)
 	}
 	for name, want := range map[string]string{"last": "gone", "another-name": "gone", "orphan": "x", "moved": "x"} {
-		c.waitValue(t, namespace, name, want)
+		waitValue(t, c, namespace, name, want)
 	}
-	eventually(t, "the record holds what is left", func(ctx context.Context) error {
-		record, err := c.nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
+	framework.Eventually(t, "the record holds what is left", func(ctx context.Context) error {
+		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err == nil && (len(record.Status.Objects) != 1 || record.Status.Objects[0].Name != "moved" || record.Status.Objects[0].Population != "other") {
 			err = fmt.Errorf("it holds %+v", record.Status.Objects)
 		}
@@ -407,13 +349,13 @@ func TestPopulationPrune(t *testing.T) {
 
 // TestPreview: what populations put into a namespace is shown, and nothing is stored.
 func TestPreview(t *testing.T) {
-	c := connect(t)
-	c.populated(t, "10-preview", configMapManifest("who", "${creator} of ${creatorGroups[0]}"), configMapManifest("team", `${namespaceObject.metadata.labels["team"]}`))
-	c.populated(t, "20-preview", v1alpha1.PopulationManifest{Name: "secret", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)}})
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, namespace)
+	c := framework.Connect(t)
+	c.Populate(t, "10-preview", framework.ConfigMapManifest("who", "${creator} of ${creatorGroups[0]}"), framework.ConfigMapManifest("team", `${namespaceObject.metadata.labels["team"]}`))
+	c.Populate(t, "20-preview", v1alpha1.PopulationManifest{Name: "secret", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)}})
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
 
-	stdout, _, code := c.plugin(t, "preview", namespace)
+	stdout, _, code := c.Plugin(t, "preview", namespace)
 	if code != 2 {
 		t.Errorf("exit code %d", code)
 	}
@@ -422,65 +364,65 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", want, stdout)
 		}
 	}
-	c.waitValue(t, namespace, "who", "gone")
-	if _, _, code := c.plugin(t, "preview", namespace, "--as=system:serviceaccount:nsinit-system:policy-population", "--output=json"); code != 2 {
+	waitValue(t, c, namespace, "who", "gone")
+	if _, _, code := c.Plugin(t, "preview", namespace, "--as=system:serviceaccount:nsinit-system:policy-population", "--output=json"); code != 2 {
 		t.Errorf("exit code %d", code)
 	}
-	c.refusedPlugin(t, "exists: --creator", "preview", namespace, "--creator=alice")
+	c.RefusedPlugin(t, "exists: --creator", "preview", namespace, "--creator=alice")
 
-	out := c.mustPlugin(t, "preview", "a-new-one", "--creator=alice", "--group=team-a", "--labels=team=a", "--output=yaml")
+	out := c.MustPlugin(t, "preview", "a-new-one", "--creator=alice", "--group=team-a", "--labels=team=a", "--output=yaml")
 	for _, want := range []string{"value: alice of team-a", "value: a\n", "result: rendered", "nsinit.dev/population: 10-preview"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in:\n%s", want, out)
 		}
 	}
-	if out := c.mustPlugin(t, "preview", "a-new-one", "--filename="+filepath.Join(c.root, "artifacts", "examples", "policy-population.yaml")); !strings.Contains(out, `If kubernetes-admin creates it, it gets:`) ||
+	if out := c.MustPlugin(t, "preview", "a-new-one", "--filename="+filepath.Join(c.Root, "artifacts", "examples", "policy-population.yaml")); !strings.Contains(out, `If kubernetes-admin creates it, it gets:`) ||
 		!strings.Contains(out, "RoleBinding/namespace-admin") {
 		t.Errorf("printed:\n%s", out)
 	}
-	c.refusedPlugin(t, "no such file", "preview", "a-new-one", "--filename=/nowhere")
-	c.refusedPlugin(t, "there is no NamespacePopulation in it", "preview", "a-new-one", "--filename="+filepath.Join(c.root, "artifacts", "examples", "kep.yaml"))
+	c.RefusedPlugin(t, "no such file", "preview", "a-new-one", "--filename=/nowhere")
+	c.RefusedPlugin(t, "there is no NamespacePopulation in it", "preview", "a-new-one", "--filename="+filepath.Join(c.Root, "artifacts", "examples", "kep.yaml"))
 }
 
 // TestPopulationReplicas: of two replicas one acts, and the other goes on where it was killed.
 func TestPopulationReplicas(t *testing.T) {
-	c := connect(t)
-	c.populationMay(t, configMapRule())
-	c.configure(t, named(populationInitializer)...)
-	c.populated(t, "replicas", repaired(configMapManifest("made", "x")))
+	c := framework.Connect(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	c.Populate(t, "replicas", repaired(framework.ConfigMapManifest("made", "x")))
 	t.Cleanup(func() {
-		_ = c.core.CoordinationV1().Leases("nsinit-system").Delete(context.Background(), "policy-population", metav1.DeleteOptions{})
+		_ = c.Core.CoordinationV1().Leases("nsinit-system").Delete(context.Background(), "policy-population", metav1.DeleteOptions{})
 	})
 	holder := func(ctx context.Context) (string, error) {
-		lease, err := c.core.CoordinationV1().Leases("nsinit-system").Get(ctx, "policy-population", metav1.GetOptions{})
+		lease, err := c.Core.CoordinationV1().Leases("nsinit-system").Get(ctx, "policy-population", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
 			return "", errors.Join(err, errors.New("nobody holds the lease"))
 		}
 		return *lease.Spec.HolderIdentity, nil
 	}
-	leader := c.startPopulation(t, "--leader-elect")
+	leader := c.StartPopulation(t, "--leader-elect")
 	var first string
-	eventually(t, "one leads", func(ctx context.Context) (err error) {
+	framework.Eventually(t, "one leads", func(ctx context.Context) (err error) {
 		first, err = holder(ctx)
 		return err
 	})
-	c.startPopulation(t, "--leader-elect")
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, namespace)
+	c.StartPopulation(t, "--leader-elect")
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
 	if now, err := holder(t.Context()); err != nil || now != first {
 		t.Errorf("%q leads instead of %q: %v", now, first, err)
 	}
 	if err := leader.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	second := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, second)
+	second := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, second)
 	if now, err := holder(t.Context()); err != nil || now == first {
 		t.Errorf("%q still leads: %v", now, err)
 	}
 	// It looks after the namespaces of the former one, too.
-	if err := c.core.CoreV1().ConfigMaps(namespace).Delete(t.Context(), "made", metav1.DeleteOptions{}); err != nil {
+	if err := c.Core.CoreV1().ConfigMaps(namespace).Delete(t.Context(), "made", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.waitValue(t, namespace, "made", "x")
+	waitValue(t, c, namespace, "made", "x")
 }

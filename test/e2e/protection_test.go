@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"fmt"
@@ -23,15 +25,15 @@ import (
 
 const protection = "nsinit.dev/deletion-protection"
 
-// apply applies a manifest of the project, until the test ends.
-func (c *cluster) apply(t *testing.T, parts ...string) {
+// applyArtifact applies a manifest of the project, until the test ends.
+func applyArtifact(t *testing.T, c *framework.Cluster, parts ...string) {
 	t.Helper()
-	file := filepath.Join(append([]string{c.root, "artifacts"}, parts...)...)
-	if out, err := c.kubectl("apply", "--server-side", "-f", file); err != nil {
+	file := filepath.Join(append([]string{c.Root, "artifacts"}, parts...)...)
+	if out, err := c.Kubectl("apply", "--server-side", "-f", file); err != nil {
 		t.Fatal(err, out)
 	}
 	t.Cleanup(func() {
-		if out, err := c.kubectl("delete", "-f", file); err != nil {
+		if out, err := c.Kubectl("delete", "-f", file); err != nil {
 			t.Error(err, out)
 		}
 	})
@@ -45,19 +47,19 @@ func deleteDry(ctx context.Context, client kubernetes.Interface, namespace strin
 // TestDeletionProtection: nobody deletes a protected namespace, and who may lift the
 // protection is decided by RBAC.
 func TestDeletionProtection(t *testing.T) {
-	c := connect(t)
-	c.apply(t, "policies", "deletion-protection.yaml")
-	namespace, other := c.createNamespace(t, c.admin).Name, c.createNamespace(t, c.admin).Name
-	c.waitReady(t, namespace)
-	editor := kubernetes.NewForConfigOrDie(c.user(t, "e2e-editor", everything()))
-	lifter := kubernetes.NewForConfigOrDie(c.user(t, "e2e-lifter", everything(),
+	c := framework.Connect(t)
+	applyArtifact(t, c, "policies", "deletion-protection.yaml")
+	namespace, other := c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
+	editor := kubernetes.NewForConfigOrDie(c.User(t, "e2e-editor", framework.Everything()))
+	lifter := kubernetes.NewForConfigOrDie(c.User(t, "e2e-lifter", framework.Everything(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{namespace}, Verbs: []string{"unprotect"}}))
-	if out, err := c.kubectl("annotate", "namespace", namespace, protection+"=", "--as=e2e-editor"); err != nil {
+	if out, err := c.Kubectl("annotate", "namespace", namespace, protection+"=", "--as=e2e-editor"); err != nil {
 		t.Fatal(err, out)
 	}
-	for who, client := range map[string]kubernetes.Interface{"an administrator": c.core, "an editor": editor, "who may lift it": lifter} {
-		eventually(t, who+" is refused", func(ctx context.Context) error {
-			return refusedBy("nsinit-deletion-protection", deleteDry(ctx, client, namespace),
+	for who, client := range map[string]kubernetes.Interface{"an administrator": c.Core, "an editor": editor, "who may lift it": lifter} {
+		framework.Eventually(t, who+" is refused", func(ctx context.Context) error {
+			return framework.RefusedBy("nsinit-deletion-protection", deleteDry(ctx, client, namespace),
 				fmt.Sprintf("namespace %q is protected from deletion", namespace), "kubectl annotate namespace "+namespace+" "+protection+"-", "verb unprotect")
 		})
 	}
@@ -67,7 +69,7 @@ func TestDeletionProtection(t *testing.T) {
 
 	// Everything that can change an annotation.
 	lift := func(client kubernetes.Interface, write func(context.Context, *corev1.Namespace) error) error {
-		n, err := c.core.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+		n, err := c.Core.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -96,26 +98,26 @@ func TestDeletionProtection(t *testing.T) {
 				t.Errorf("the lifter, through %s: %v", how, err)
 			}
 			if who == "editor" {
-				if err := refusedBy("nsinit-deletion-protection-lift", err, "verb unprotect on namespaces"); err != nil {
+				if err := framework.RefusedBy("nsinit-deletion-protection-lift", err, "verb unprotect on namespaces"); err != nil {
 					t.Errorf("the editor, through %s: %v", how, err)
 				}
 			}
 		}
 	}
-	if out, err := c.kubectl("annotate", "namespace", namespace, protection+"-", "--as=e2e-lifter"); err != nil {
+	if out, err := c.Kubectl("annotate", "namespace", namespace, protection+"-", "--as=e2e-lifter"); err != nil {
 		t.Fatal(err, out)
 	}
-	if out, err := c.kubectl("delete", "namespace", namespace, "--as=e2e-editor", "--timeout="+patience.String()); err != nil {
+	if out, err := c.Kubectl("delete", "namespace", namespace, "--as=e2e-editor", "--timeout="+framework.Patience.String()); err != nil {
 		t.Fatal(err, out)
 	}
 
 	// One that is being deleted already is not held by it.
-	held := c.createNamespace(t, c.admin)
-	c.hold(t, held)
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), held.Name, metav1.DeleteOptions{}); err != nil {
+	held := c.CreateNamespace(t, c.Admin)
+	c.Hold(t, held)
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), held.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := c.kubectl("annotate", "namespace", held.Name, protection+"="); err != nil {
+	if out, err := c.Kubectl("annotate", "namespace", held.Name, protection+"="); err != nil {
 		t.Fatal(err, out)
 	}
 	if err := deleteDry(t.Context(), editor, held.Name); err != nil {
@@ -125,22 +127,22 @@ func TestDeletionProtection(t *testing.T) {
 
 // TestDeletionProtectionBySelector: the example protects the namespaces of its selector.
 func TestDeletionProtectionBySelector(t *testing.T) {
-	c := connect(t)
-	c.apply(t, "examples", "deletion-protection-by-selector.yaml")
-	namespace, other := c.createNamespace(t, c.admin).Name, c.createNamespace(t, c.admin).Name
-	if out, err := c.kubectl("label", "namespace", namespace, "environment=production"); err != nil {
+	c := framework.Connect(t)
+	applyArtifact(t, c, "examples", "deletion-protection-by-selector.yaml")
+	namespace, other := c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name
+	if out, err := c.Kubectl("label", "namespace", namespace, "environment=production"); err != nil {
 		t.Fatal(err, out)
 	}
-	eventually(t, "the deletion is refused", func(ctx context.Context) error {
-		return refusedBy("deletion-protection-by-selector", deleteDry(ctx, c.core, namespace), "kubectl label namespace "+namespace+" environment-")
+	framework.Eventually(t, "the deletion is refused", func(ctx context.Context) error {
+		return framework.RefusedBy("deletion-protection-by-selector", deleteDry(ctx, c.Core, namespace), "kubectl label namespace "+namespace+" environment-")
 	})
-	if err := deleteDry(t.Context(), c.core, other); err != nil {
+	if err := deleteDry(t.Context(), c.Core, other); err != nil {
 		t.Errorf("another namespace: %v", err)
 	}
-	if out, err := c.kubectl("label", "namespace", namespace, "environment-"); err != nil {
+	if out, err := c.Kubectl("label", "namespace", namespace, "environment-"); err != nil {
 		t.Fatal(err, out)
 	}
-	if err := deleteDry(t.Context(), c.core, namespace); err != nil {
+	if err := deleteDry(t.Context(), c.Core, namespace); err != nil {
 		t.Errorf("without the label: %v", errors.Unwrap(err))
 	}
 }

@@ -9,17 +9,16 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -36,156 +35,28 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// balancer does for one service what kube-proxy does: it passes new connections on to the
-// replicas that are ready, one after the other, and leaves those that exist alone.
-type balancer struct {
-	listener net.Listener
-	ready    func() []string
-	next     atomic.Int64
-}
-
-// balance listens where the service of nsinit-apiserver is, until the test ends.
-func (c *cluster) balance(t *testing.T, ready func() []string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", c.ports(t)["nsinit-apiserver"]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &balancer{listener: listener, ready: ready}
-	ctx, cancel := context.WithCancel(context.Background())
-	var work sync.WaitGroup
-	work.Go(func() { b.serve(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		_ = listener.Close()
-		work.Wait()
-	})
-}
-
-// pick returns the next replica that is ready.
-func (b *balancer) pick() string {
-	ready := b.ready()
-	if len(ready) == 0 {
-		return ""
-	}
-	return ready[int(b.next.Add(1))%len(ready)]
-}
-
-func (b *balancer) serve(ctx context.Context) {
-	for {
-		from, err := b.listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer func() { _ = from.Close() }()
-			to, err := (&net.Dialer{}).DialContext(ctx, "tcp", b.pick())
-			if err != nil {
-				return
-			}
-			defer func() { _ = to.Close() }()
-			stop := context.AfterFunc(ctx, func() { _ = from.Close(); _ = to.Close() })
-			defer stop()
-			go func() { // what ends on one side ends on the other
-				_, _ = io.Copy(to, from)
-				_ = to.Close()
-			}()
-			_, _ = io.Copy(from, to)
-		}()
-	}
-}
-
-// failures counts what went wrong, and keeps what and when.
-type failures struct {
-	tried atomic.Int64
-
-	mu   sync.Mutex
-	errs []failure
-}
-
-type failure struct {
-	at  time.Time
-	err error
-}
-
-func (f *failures) count(err error) {
-	f.tried.Add(1)
-	if err != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.errs = append(f.errs, failure{time.Now(), answered(err)})
-	}
-}
-
-// answered adds what the server said to an error, where client-go keeps that to itself.
-func answered(err error) error {
-	if status, is := errors.AsType[*apierrors.StatusError](err); is && status.ErrStatus.Details != nil {
-		for _, cause := range status.ErrStatus.Details.Causes {
-			if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
-				err = fmt.Errorf("%w: %s", err, cause.Message)
-			}
-		}
-	}
-	return err
-}
-
-// String says how often it was tried, how often it failed, and why at first.
-func (f *failures) String() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	text := fmt.Sprintf("%d tries, %d failed", f.tried.Load(), len(f.errs))
-	if len(f.errs) > 0 {
-		text += ", first: " + f.errs[0].err.Error()
-	}
-	return text
-}
-
-// none checks that nothing failed, and that it was tried often enough.
-func (f *failures) none(t *testing.T, what string, least int64) {
-	t.Helper()
-	t.Logf("%s: %s", what, f)
-	if len(f.errs) > 0 || f.tried.Load() < least {
-		t.Errorf("%s: %s", what, f)
-	}
-}
-
-// repeat does something again and again until the context ends.
-func repeat(ctx context.Context, work *sync.WaitGroup, what func(ctx context.Context) error) *failures {
-	f := &failures{}
-	work.Go(func() {
-		for ctx.Err() == nil {
-			err := what(ctx)
-			if ctx.Err() != nil {
-				return // the end says nothing
-			}
-			f.count(err)
-		}
-	})
-	return f
-}
-
 // replicas is an installation of overlays/ha on an etcd cluster of three members, and a load on it.
 type replicas struct {
-	*cluster
-	node   *node
+	*framework.Cluster
+	node   *framework.Node
 	etcd   map[string]*os.Process // by the URL of its clients
 	tenant kubernetes.Interface
 }
 
 // etcdCluster runs three members until the test ends, over TLS, with client certificates.
-func (c *cluster) etcdCluster(t *testing.T) map[string]*os.Process {
+func etcdCluster(t *testing.T, c *framework.Cluster) map[string]*os.Process {
 	t.Helper()
-	pki := func(name string) string { return filepath.Join(c.dir, "pki", name) }
+	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
 	var peers []string
 	clients := map[string]string{}
 	for i := range 3 {
-		peers = append(peers, fmt.Sprintf("member-%d=https://127.0.0.1:%s", i, freePort(t)))
+		peers = append(peers, fmt.Sprintf("member-%d=https://127.0.0.1:%s", i, framework.FreePort(t)))
 	}
 	members := map[string]*os.Process{}
 	for _, member := range peers {
 		name, peer, _ := strings.Cut(member, "=")
-		clients[name] = "https://127.0.0.1:" + freePort(t)
-		members[clients[name]] = c.run(t, "etcd", "--name="+name, "--data-dir="+t.TempDir(),
+		clients[name] = "https://127.0.0.1:" + framework.FreePort(t)
+		members[clients[name]] = c.Run(t, "etcd", "--name="+name, "--data-dir="+t.TempDir(),
 			"--listen-client-urls="+clients[name], "--advertise-client-urls="+clients[name], "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
 			"--initial-cluster="+strings.Join(peers, ","), "--log-level=warn",
 			"--client-cert-auth", "--trusted-ca-file="+pki("etcd-ca.crt"), "--cert-file="+pki("etcd.crt"), "--key-file="+pki("etcd.key"),
@@ -199,10 +70,10 @@ func (r *replicas) leader(t *testing.T) (string, []string) {
 	t.Helper()
 	var leads string
 	var follow []string
-	eventually(t, "a member of etcd leads", func(ctx context.Context) error {
+	framework.Eventually(t, "a member of etcd leads", func(ctx context.Context) error {
 		leads, follow = "", nil
 		for url := range r.etcd {
-			client := r.etcdClient(t, url)
+			client := r.EtcdClient(t, url)
 			status, err := client.Status(ctx, url)
 			_ = client.Close()
 			switch {
@@ -225,30 +96,30 @@ func (r *replicas) leader(t *testing.T) (string, []string) {
 // installHA installs overlays/ha as it is delivered, but for where things are.
 func installHA(t *testing.T) *replicas {
 	t.Helper()
-	r := &replicas{cluster: another(t, "--only-kube")}
-	r.etcd = r.etcdCluster(t)
+	r := &replicas{Cluster: framework.Another(t, "--only-kube")}
+	r.etcd = etcdCluster(t, r.Cluster)
 	var servers []string
 	for url := range r.etcd {
 		servers = append(servers, url)
 	}
 	slices.Sort(servers)
-	overlay := r.overlay(t, "ha", fmt.Sprintf(`
+	overlay := r.Overlay(t, "ha", fmt.Sprintf(`
 - patch: |-
     apiVersion: v1
     kind: ConfigMap
     metadata: {name: nsinit-etcd, namespace: nsinit-system}
     data: {servers: %q}
 `, strings.Join(servers, ",")))
-	r.node = r.startNode(t, map[string]string{"nsinit:dev": filepath.Join(r.root, "_output", "bin")})
-	r.balance(t, func() []string { return r.node.addresses("nsinit-apiserver") })
+	r.node = r.StartNode(t, map[string]string{"nsinit:dev": filepath.Join(r.Root, "_output", "bin")})
+	r.Balance(t, func() []string { return r.node.Addresses("nsinit-apiserver") })
 	words := map[string]string{"artifacts/deploy/overlays/ha": overlay}
 	for word, file := range map[string]string{"ETCD_CA": "etcd-ca.crt", "ETCD_CERTIFICATE": "etcd.crt", "ETCD_KEY": "etcd.key"} {
-		words[word] = filepath.Join(r.dir, "pki", file)
+		words[word] = filepath.Join(r.Dir, "pki", file)
 	}
-	if out, err := r.shell(t, r.allDocumentedIn(t, "install.md", "Several replicas")[0], words); err != nil {
+	if out, err := r.Shell(t, r.Documented(t, framework.InstallGuide, "Several replicas")[0], words); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	r.tenant = r.cluster.tenant(t)
+	r.tenant = r.Cluster.Tenant(t)
 	return r
 }
 
@@ -266,7 +137,7 @@ type load struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
 	// requests are counted by what they are for.
-	requests map[string]*failures
+	requests map[string]*framework.Failures
 
 	mu      sync.Mutex
 	created []types.UID // namespaces
@@ -278,25 +149,25 @@ func (r *replicas) startLoad(t *testing.T) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{stop: cancel, seen: map[types.UID]bool{}}
-	lifecycles := r.nsinit.NsinitV1alpha1().NamespaceLifecycles()
-	configurations := r.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
-	l.requests = map[string]*failures{
-		loadAvailable: repeat(ctx, &l.work, func(ctx context.Context) error { return r.available(ctx, t) }),
-		"discovery of the group, through the aggregator": repeat(ctx, &l.work, func(ctx context.Context) error {
-			return r.core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").Do(ctx).Error()
+	lifecycles := r.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	configurations := r.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	l.requests = map[string]*framework.Failures{
+		loadAvailable: framework.Repeat(ctx, &l.work, func(ctx context.Context) error { return r.Available(ctx, t) }),
+		"discovery of the group, through the aggregator": framework.Repeat(ctx, &l.work, func(ctx context.Context) error {
+			return r.Core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").Do(ctx).Error()
 		}),
-		loadDiscovery: repeat(ctx, &l.work, func(context.Context) error {
-			lists, err := discovery.ServerPreferredResources(kubernetes.NewForConfigOrDie(r.admin).Discovery())
-			if err == nil && !strings.Contains(jsonOf(t, lists), v1alpha1.SchemeGroupVersion.String()) {
+		loadDiscovery: framework.Repeat(ctx, &l.work, func(context.Context) error {
+			lists, err := discovery.ServerPreferredResources(kubernetes.NewForConfigOrDie(r.Admin).Discovery())
+			if err == nil && !strings.Contains(framework.JSON(t, lists), v1alpha1.SchemeGroupVersion.String()) {
 				err = errors.New("the group nsinit.dev is missing")
 			}
 			return err
 		}),
-		"lists of records": repeat(ctx, &l.work, func(ctx context.Context) error {
+		"lists of records": framework.Repeat(ctx, &l.work, func(ctx context.Context) error {
 			_, err := lifecycles.List(ctx, metav1.ListOptions{})
 			return err
 		}),
-		"writes of configurations": repeat(ctx, &l.work, func(ctx context.Context) error {
+		"writes of configurations": framework.Repeat(ctx, &l.work, func(ctx context.Context) error {
 			ctx = context.WithoutCancel(ctx) // what was created is deleted
 			created, err := configurations.Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{GenerateName: "load-"}}, metav1.CreateOptions{})
 			if err != nil {
@@ -333,16 +204,16 @@ func (r *replicas) startLoad(t *testing.T) *load {
 // live is the life of a namespace. A tenant writes into it as soon as that is possible, and no
 // earlier.
 func (r *replicas) live(t *testing.T, l *load) {
-	namespace, err := r.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("load")}}, metav1.CreateOptions{})
+	namespace, err := r.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("load")}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	r.observe(t, r.tenant, namespace).check(t)
-	if err := r.core.CoreV1().Namespaces().Delete(t.Context(), namespace.Name, metav1.DeleteOptions{}); err != nil {
+	r.Observe(t, r.tenant, namespace).Check(t)
+	if err := r.Core.CoreV1().Namespaces().Delete(t.Context(), namespace.Name, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
-	r.waitNoNamespace(t, namespace.Name)
+	r.WaitNoNamespace(t, namespace.Name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.created = append(l.created, namespace.UID)
@@ -351,7 +222,7 @@ func (r *replicas) live(t *testing.T, l *load) {
 // end ends the load, prints what became of it, and checks that a watch has seen every namespace.
 func (l *load) end(t *testing.T) {
 	t.Helper()
-	eventually(t, "namespaces come and go, and a watch sees the record of each", func(context.Context) error {
+	framework.Eventually(t, "namespaces come and go, and a watch sees the record of each", func(context.Context) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if len(l.created) == 0 {
@@ -374,19 +245,19 @@ func (l *load) endUnnoticed(t *testing.T, least int64) {
 	t.Helper()
 	l.end(t)
 	for what, f := range l.requests {
-		f.none(t, what, least)
+		f.None(t, what, least)
 	}
 }
 
 // endNoticed ends the load, of which some things may have failed, with errors of one kind.
-func (l *load) endNoticed(t *testing.T, expected func(what string, f failure) bool) {
+func (l *load) endNoticed(t *testing.T, expected func(what string, f framework.Failure) bool) {
 	t.Helper()
 	l.end(t)
 	for what, f := range l.requests {
 		t.Logf("%s: %s", what, f)
-		for _, one := range f.errs {
+		for _, one := range f.Errors {
 			if !expected(what, one) {
-				t.Errorf("%s: %v", what, one.err)
+				t.Errorf("%s: %v", what, one.Err)
 			}
 		}
 	}
@@ -396,16 +267,16 @@ func (l *load) endNoticed(t *testing.T, expected func(what string, f failure) bo
 func (r *replicas) standStill(t *testing.T) {
 	t.Helper()
 	holder := func() string {
-		lease, err := r.core.CoordinationV1().Leases("nsinit-system").Get(t.Context(), "nsinit-controller-manager", metav1.GetOptions{})
+		lease, err := r.Core.CoordinationV1().Leases("nsinit-system").Get(t.Context(), "nsinit-controller-manager", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
 			t.Fatalf("nobody holds the lease: %v", err)
 		}
 		return *lease.Spec.HolderIdentity
 	}
-	var leader []*pod
-	eventually(t, "one instance leads", func(context.Context) error {
-		leader = slices.DeleteFunc(r.node.running("nsinit-controller-manager"), func(p *pod) bool {
-			log, err := os.ReadFile(filepath.Join(p.dir, "log"))
+	var leader []*framework.Pod
+	framework.Eventually(t, "one instance leads", func(context.Context) error {
+		leader = slices.DeleteFunc(r.node.Running("nsinit-controller-manager"), func(p *framework.Pod) bool {
+			log, err := os.ReadFile(filepath.Join(p.Dir, "log"))
 			return err != nil || !strings.Contains(string(log), "uccessfully acquired lease")
 		})
 		if len(leader) != 1 {
@@ -413,28 +284,28 @@ func (r *replicas) standStill(t *testing.T) {
 		}
 		return nil
 	})
-	first, restarts := holder(), leader[0].restarted()
-	if err := leader[0].signal(syscall.SIGSTOP); err != nil {
+	first, restarts := holder(), leader[0].Restarts()
+	if err := leader[0].Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	eventually(t, "another instance leads", func(context.Context) error {
+	framework.Eventually(t, "another instance leads", func(context.Context) error {
 		if now := holder(); now == first {
 			return fmt.Errorf("it is %s", now)
 		}
 		return nil
 	})
 	t.Logf("another instance leads %.1f s after the leader stood still", time.Since(began).Seconds())
-	if err := leader[0].signal(syscall.SIGCONT); err != nil {
+	if err := leader[0].Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	leader[0].waitRestarted(t, restarts) // it has noticed
+	leader[0].WaitRestarted(t, restarts) // it has noticed
 }
 
 // openedOnce checks that nobody opened a namespace twice: whoever opens one says so.
 func (r *replicas) openedOnce(t *testing.T, l *load) {
 	t.Helper()
-	events, err := r.core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,reason=" + v1alpha1.ReasonInitialized})
+	events, err := r.Core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,reason=" + v1alpha1.ReasonInitialized})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +327,7 @@ func TestReplicas(t *testing.T) {
 		l := r.startLoad(t)
 		for range 2 {
 			for _, app := range []string{"nsinit-apiserver", "nsinit-controller-manager"} {
-				r.rollout(t, app)
+				rollout(t, r.Cluster, app)
 			}
 		}
 		l.endUnnoticed(t, 20)
@@ -482,7 +353,7 @@ func TestReplicas(t *testing.T) {
 	})
 	t.Run("the replicas that were replaced end", func(t *testing.T) {
 		l := r.startLoad(t)
-		r.node.waitEnded(t, "nsinit-apiserver")
+		r.node.WaitEnded(t, "nsinit-apiserver")
 		l.endUnnoticed(t, 20)
 	})
 	// kube-apiserver answers 503 without Retry-After for what it was passing on to the replica, or
@@ -493,18 +364,18 @@ func TestReplicas(t *testing.T) {
 		l := r.startLoad(t)
 		var kills []time.Time
 		for i := range 4 {
-			replica := r.node.running("nsinit-apiserver")[i%2]
-			restarts := replica.restarted()
-			if err := replica.signal(syscall.SIGKILL); err != nil {
+			replica := r.node.Running("nsinit-apiserver")[i%2]
+			restarts := replica.Restarts()
+			if err := replica.Signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			kills = append(kills, time.Now())
-			replica.waitRestarted(t, restarts)
-			r.node.waitReadyPods(t, "nsinit-apiserver", 2)
+			replica.WaitRestarted(t, restarts)
+			r.node.WaitReady(t, "nsinit-apiserver", 2)
 		}
-		l.endNoticed(t, func(what string, f failure) bool {
-			inTime := slices.ContainsFunc(kills, func(kill time.Time) bool { return !f.at.Before(kill) && f.at.Before(kill.Add(momentAfterKill)) })
-			return inTime && (apierrors.IsServiceUnavailable(f.err) || what == loadAvailable || what == loadDiscovery)
+		l.endNoticed(t, func(what string, f framework.Failure) bool {
+			inTime := slices.ContainsFunc(kills, func(kill time.Time) bool { return !f.At.Before(kill) && f.At.Before(kill.Add(momentAfterKill)) })
+			return inTime && (apierrors.IsServiceUnavailable(f.Err) || what == loadAvailable || what == loadDiscovery)
 		})
 	})
 	// As in Kubernetes itself: of a write that was on its way to the leader nobody knows whether it
@@ -517,8 +388,8 @@ func TestReplicas(t *testing.T) {
 		}
 		delete(r.etcd, leader)
 		r.leader(t)
-		l.endNoticed(t, func(_ string, f failure) bool {
-			return strings.Contains(f.err.Error(), "etcdserver: ") || strings.Contains(f.err.Error(), "rpc error: code = Unavailable")
+		l.endNoticed(t, func(_ string, f framework.Failure) bool {
+			return strings.Contains(f.Err.Error(), "etcdserver: ") || strings.Contains(f.Err.Error(), "rpc error: code = Unavailable")
 		})
 	})
 }

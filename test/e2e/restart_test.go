@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"fmt"
@@ -27,16 +29,16 @@ import (
 // restarts it each time, and it opens the namespaces that were created meanwhile.
 func TestLostLease(t *testing.T) {
 	const program = "nsinit-controller-manager"
-	c := connect(t)
-	c.dev(t, "stop", program) // what it restarted before is not counted
-	c.dev(t, "start", program)
-	leases := c.core.CoordinationV1().Leases("nsinit-system")
+	c := framework.Connect(t)
+	c.Dev(t, "stop", program) // what it restarted before is not counted
+	c.Dev(t, "start", program)
+	leases := c.Core.CoordinationV1().Leases("nsinit-system")
 	pid := func() string {
-		data, _ := os.ReadFile(filepath.Join(c.dir, program+".pid"))
+		data, _ := os.ReadFile(filepath.Join(c.Dir, program+".pid"))
 		return strings.TrimSpace(string(data))
 	}
 	for i := range 3 {
-		eventually(t, "the controller leads", func(ctx context.Context) error {
+		framework.Eventually(t, "the controller leads", func(ctx context.Context) error {
 			lease, err := leases.Get(ctx, program, metav1.GetOptions{})
 			if err == nil && ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
 				err = errors.New("the lease has no holder")
@@ -47,8 +49,8 @@ func TestLostLease(t *testing.T) {
 		if _, err := leases.Patch(t.Context(), program, types.MergePatchType, []byte(`{"spec":{"holderIdentity":"another"}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		namespace := c.createNamespace(t, c.admin)
-		eventually(t, "the controller exits and is restarted", func(context.Context) error {
+		namespace := c.CreateNamespace(t, c.Admin)
+		framework.Eventually(t, "the controller exits and is restarted", func(context.Context) error {
 			if now := pid(); now == "" || now == leader {
 				return fmt.Errorf("its pid was %s and is %q", leader, now)
 			}
@@ -58,12 +60,12 @@ func TestLostLease(t *testing.T) {
 		if err := leases.Delete(t.Context(), program, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
-		c.waitReady(t, namespace.Name)
-		if want, status := fmt.Sprintf("(restart %d)", i+1), c.dev(t, "status"); !strings.Contains(status, program+" exited (exit status 1)") || !strings.Contains(status, want) {
+		c.WaitReady(t, namespace.Name)
+		if want, status := fmt.Sprintf("(restart %d)", i+1), c.Dev(t, "status"); !strings.Contains(status, program+" exited (exit status 1)") || !strings.Contains(status, want) {
 			t.Errorf("dev status does not show %q:\n%s", want, status)
 		}
 	}
-	log, err := os.ReadFile(filepath.Join(c.dir, program+".log"))
+	log, err := os.ReadFile(filepath.Join(c.Dir, program+".log"))
 	if err != nil || !strings.Contains(string(log), program+" exited (exit status 1)") {
 		t.Errorf("the log of the program does not show that it was restarted: %v", err)
 	}

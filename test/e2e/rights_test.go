@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +52,8 @@ func (i *installation) everything(t *testing.T) (end func()) {
 	creating, stopCreating := context.WithCancel(t.Context())
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	const name = "rights.example.com"
-	lifecycles := i.nsinit.NsinitV1alpha1().NamespaceLifecycles()
-	if _, err := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+	lifecycles := i.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	if _, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "rights"}, Initializers: []v1alpha1.RegisteredInitializer{{Name: name, Finalizer: true}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -77,26 +79,26 @@ func (i *installation) everything(t *testing.T) (end func()) {
 	creator.Go(func() {
 		var names []string
 		for ; creating.Err() == nil; time.Sleep(400 * time.Millisecond) {
-			namespace, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName("rights")}}, metav1.CreateOptions{})
+			namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("rights")}}, metav1.CreateOptions{})
 			if err == nil {
 				names = append(names, namespace.Name)
 			}
 			if len(names) > 4 {
-				_ = i.core.CoreV1().Namespaces().Delete(ctx, names[0], metav1.DeleteOptions{})
+				_ = i.Core.CoreV1().Namespaces().Delete(ctx, names[0], metav1.DeleteOptions{})
 				names = names[1:]
 			}
 		}
 		for _, name := range names {
-			_ = i.core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+			_ = i.Core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 		}
 	})
 	return func() {
 		stopCreating()
 		creator.Wait()
-		if out, err := i.kubectl("delete", "nsic", "rights", "--timeout="+patience.String()); err != nil {
+		if out, err := i.Kubectl("delete", "nsic", "rights", "--timeout="+framework.Patience.String()); err != nil {
 			t.Error(err, out)
 		}
-		eventually(t, "every namespace of the test is gone", func(ctx context.Context) error {
+		framework.Eventually(t, "every namespace of the test is gone", func(ctx context.Context) error {
 			records, err := lifecycles.List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err
@@ -137,14 +139,14 @@ func (i *installation) rights(t *testing.T) []right {
 			}
 		}
 	}
-	clusterBindings, err := i.core.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{})
+	clusterBindings, err := i.Core.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range clusterBindings.Items {
 		add(b.RoleRef, false, b.Name, b.Subjects, func(name string) []rbacv1.PolicyRule { return *i.rules(t, right{role: name}).rules })
 	}
-	bindings, err := i.core.RbacV1().RoleBindings("").List(t.Context(), metav1.ListOptions{})
+	bindings, err := i.Core.RbacV1().RoleBindings("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,23 +166,23 @@ func (i *installation) rules(t *testing.T, r right) editable {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	if r.namespaced {
-		role, err := i.core.RbacV1().Roles("nsinit-system").Get(ctx, r.role, metav1.GetOptions{})
+		role, err := i.Core.RbacV1().Roles("nsinit-system").Get(ctx, r.role, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return editable{&role.Rules, func() error {
 			role.ResourceVersion = ""
-			_, err := i.core.RbacV1().Roles("nsinit-system").Update(ctx, role, metav1.UpdateOptions{})
+			_, err := i.Core.RbacV1().Roles("nsinit-system").Update(ctx, role, metav1.UpdateOptions{})
 			return err
 		}}
 	}
-	role, err := i.core.RbacV1().ClusterRoles().Get(ctx, r.role, metav1.GetOptions{})
+	role, err := i.Core.RbacV1().ClusterRoles().Get(ctx, r.role, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return editable{&role.Rules, func() error {
 		role.ResourceVersion = ""
-		_, err := i.core.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
+		_, err := i.Core.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
 		return err
 	}}
 }
@@ -217,7 +219,7 @@ func (i *installation) subjects(t *testing.T, r right) (subjects *[]rbacv1.Subje
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	if r.namespaced {
-		client := i.core.RbacV1().RoleBindings(metav1.NamespaceSystem)
+		client := i.Core.RbacV1().RoleBindings(metav1.NamespaceSystem)
 		binding, err := client.Get(ctx, r.role, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +230,7 @@ func (i *installation) subjects(t *testing.T, r right) (subjects *[]rbacv1.Subje
 			return err
 		}, rbacv1.PolicyRule{Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
 	}
-	client := i.core.RbacV1().ClusterRoleBindings()
+	client := i.Core.RbacV1().ClusterRoleBindings()
 	binding, err := client.Get(ctx, r.role, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -253,11 +255,11 @@ func (i *installation) provoke(t *testing.T, r right, rule rbacv1.PolicyRule) {
 	creates := slices.Contains(rule.Verbs, "create") && len(rule.Verbs) == 1 && r.rule >= 0
 	switch {
 	case creates && slices.Contains(rule.Resources, "leases"):
-		system(i.core.CoordinationV1().Leases("nsinit-system").Delete, r.app)
+		system(i.Core.CoordinationV1().Leases("nsinit-system").Delete, r.app)
 	case creates && slices.Contains(rule.Resources, "configmaps"):
-		system(i.core.CoreV1().ConfigMaps("nsinit-system").Delete, "nsinit-storage")
+		system(i.Core.CoreV1().ConfigMaps("nsinit-system").Delete, "nsinit-storage")
 	case creates && slices.Contains(rule.Resources, "secrets"):
-		system(i.core.CoreV1().Secrets("nsinit-system").Delete, "nsinit-apiserver-tls")
+		system(i.Core.CoreV1().Secrets("nsinit-system").Delete, "nsinit-apiserver-tls")
 	}
 	if r.app == "nsinit-controller-manager" && r.rule < 0 && !r.namespaced {
 		i.askForMetrics(t, r.app) // whoever asks has to be looked up
@@ -273,25 +275,25 @@ func begins(rule rbacv1.PolicyRule) bool {
 }
 
 func (i *installation) restart(app string) {
-	for _, p := range i.node.running(app) {
-		_ = p.signal(programs[app]) // it may be ending for other reasons
+	for _, p := range i.node.Running(app) {
+		_ = p.Signal(programs[app]) // it may be ending for other reasons
 	}
 }
 
 // askForMetrics asks the pods of an app for metrics, as a service account.
 func (i *installation) askForMetrics(t *testing.T, app string) {
 	t.Helper()
-	token, err := i.core.CoreV1().ServiceAccounts("nsinit-system").CreateToken(t.Context(), "policy-population", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := i.Core.CoreV1().ServiceAccounts("nsinit-system").CreateToken(t.Context(), "policy-population", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, address := range i.node.addresses(app) {
+	for _, address := range i.node.Addresses(app) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		request.Header.Set("Authorization", "Bearer "+token.Status.Token)
-		response, err := i.node.probes.Do(request)
+		response, err := i.node.Probes.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +318,7 @@ func (i *installation) missed(t *testing.T, r right) {
 	if r.rule >= 0 && virtual((*i.rules(t, r).rules)[r.rule]) {
 		i.quiet(t, r.app)
 	}
-	_, from := i.auditSince(t, 0)
+	_, from := i.AuditSince(t, 0)
 	rule, giveBack := i.take(t, r)
 	defer func() {
 		giveBack()
@@ -340,8 +342,8 @@ func (i *installation) missed(t *testing.T, r right) {
 	}
 	began := time.Now()
 	i.provoke(t, r, rule)
-	var found auditEvent
-	eventually(t, "it is missed", func(context.Context) error {
+	var found framework.AuditEvent
+	framework.Eventually(t, "it is missed", func(context.Context) error {
 		refused, next := i.refusals(t, r.app, from)
 		from = next
 		for _, event := range refused {
@@ -368,9 +370,9 @@ func virtual(rule rbacv1.PolicyRule) bool {
 }
 
 // refusals returns what a program was refused since a position of the audit log.
-func (i *installation) refusals(t *testing.T, app string, from int64) (refused []auditEvent, next int64) {
+func (i *installation) refusals(t *testing.T, app string, from int64) (refused []framework.AuditEvent, next int64) {
 	t.Helper()
-	events, next := i.auditSince(t, from)
+	events, next := i.AuditSince(t, from)
 	for _, event := range events {
 		if event.ResponseStatus.Code == 403 && event.User.Username == "system:serviceaccount:nsinit-system:"+app {
 			refused = append(refused, event)
@@ -383,8 +385,8 @@ func (i *installation) refusals(t *testing.T, app string, from int64) (refused [
 // seconds.
 func (i *installation) quiet(t *testing.T, app string) {
 	t.Helper()
-	_, from := i.auditSince(t, 0)
-	eventually(t, "it is refused nothing", func(context.Context) error {
+	_, from := i.AuditSince(t, 0)
+	framework.Eventually(t, "it is refused nothing", func(context.Context) error {
 		time.Sleep(1500 * time.Millisecond)
 		refused, next := i.refusals(t, app, from)
 		from = next
@@ -399,8 +401,8 @@ func (i *installation) quiet(t *testing.T, app string) {
 func (i *installation) healthy(t *testing.T) {
 	t.Helper()
 	namespace := i.newNamespace(t)
-	i.waitReady(t, namespace)
-	if err := i.core.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), namespace, metav1.DeleteOptions{}); err != nil {
+	i.WaitReady(t, namespace)
+	if err := i.Core.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,9 +9,9 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"context"
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -37,18 +37,12 @@ func wantStamp(user string, groups ...string) map[string]string {
 	}
 }
 
-func (c *cluster) deleteLater(t *testing.T, namespace string) {
-	t.Cleanup(func() {
-		_ = c.core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
-	})
-}
-
 // TestStamp: whatever a user sends, a new namespace is closed and carries its creator.
 func TestStamp(t *testing.T) {
-	c := connect(t)
-	c.configure(t, named("hold.example.com")...)
-	c.user(t, "e2e-creator", everything())
-	client := kubernetes.NewForConfigOrDie(c.as("e2e-creator", "team-a", "team-b")).CoreV1().Namespaces()
+	c := framework.Connect(t)
+	c.Configure(t, framework.Initializers("hold.example.com")...)
+	c.User(t, "e2e-creator", framework.Everything())
+	client := kubernetes.NewForConfigOrDie(c.As("e2e-creator", "team-a", "team-b")).CoreV1().Namespaces()
 	want := wantStamp("e2e-creator", "team-a", "team-b")
 	for name, sent := range map[string]metav1.ObjectMeta{
 		"nothing":                           {},
@@ -65,7 +59,7 @@ func TestStamp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if sent.GenerateName == "" {
-				sent.Name = uniqueName("ns")
+				sent.Name = framework.UniqueName("ns")
 			}
 			for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
 				namespace, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: *sent.DeepCopy()}, metav1.CreateOptions{DryRun: dryRun})
@@ -73,7 +67,7 @@ func TestStamp(t *testing.T) {
 					t.Fatalf("dry run %v: %v", dryRun, err)
 				}
 				if dryRun == nil {
-					c.deleteLater(t, namespace.Name)
+					c.DeleteLater(t, namespace.Name)
 				}
 				if diff := cmp.Diff(want, stampOf(namespace)); diff != "" {
 					t.Errorf("dry run %v: the stamp (-want +got):\n%s", dryRun, diff)
@@ -82,8 +76,8 @@ func TestStamp(t *testing.T) {
 		})
 	}
 	t.Run("server-side apply", func(t *testing.T) {
-		name := uniqueName("ns")
-		c.deleteLater(t, name)
+		name := framework.UniqueName("ns")
+		c.DeleteLater(t, name)
 		namespace, err := client.Patch(t.Context(), name, types.ApplyPatchType,
 			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"annotations":{"nsinit.dev/created-by":"root"}}}`, name),
 			metav1.PatchOptions{FieldManager: "e2e"})
@@ -98,10 +92,10 @@ func TestStamp(t *testing.T) {
 
 // TestStampIdentity: the creator is who the request acts as.
 func TestStampIdentity(t *testing.T) {
-	c := connect(t)
-	c.configure(t, named("hold.example.com")...)
-	c.user(t, "e2e-creator", everything())
-	account, config := c.serviceAccount(t, everything(),
+	c := framework.Connect(t)
+	c.Configure(t, framework.Initializers("hold.example.com")...)
+	c.User(t, "e2e-creator", framework.Everything())
+	account, config := c.ServiceAccount(t, framework.Everything(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users", "groups"}, Verbs: []string{"impersonate"}})
 	impersonating := rest.CopyConfig(config)
 	impersonating.Impersonate = rest.ImpersonationConfig{UserName: "e2e-creator", Groups: []string{"team-c"}}
@@ -113,11 +107,11 @@ func TestStampIdentity(t *testing.T) {
 		"impersonation":   {impersonating, wantStamp("e2e-creator", "team-c")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace := c.createNamespace(t, test.config)
+			namespace := c.CreateNamespace(t, test.config)
 			if diff := cmp.Diff(test.want, stampOf(namespace)); diff != "" {
 				t.Errorf("the stamp (-want +got):\n%s", diff)
 			}
-			if err := refused(writeConfigMap(t.Context(), kubernetes.NewForConfigOrDie(test.config), namespace.Name)); err != nil {
+			if err := framework.Refused(framework.WriteConfigMap(t.Context(), kubernetes.NewForConfigOrDie(test.config), namespace.Name)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -126,16 +120,16 @@ func TestStampIdentity(t *testing.T) {
 
 // TestRecordCannotBePreset: nobody prepares the record of a namespace, or takes it away.
 func TestRecordCannotBePreset(t *testing.T) {
-	c := connect(t)
-	config := c.user(t, "e2e-creator", everything())
+	c := framework.Connect(t)
+	config := c.User(t, "e2e-creator", framework.Everything())
 	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles()
-	name := uniqueName("ns")
+	name := framework.UniqueName("ns")
 	if _, err := client.Create(t.Context(), &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "1"},
 	}, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("creating the record before the namespace: want NotFound, got %v", err)
 	}
-	namespace := c.held(t, config).Name
+	namespace := c.CreateHeld(t, config).Name
 	if err := client.Delete(t.Context(), namespace, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("deleting the record: want Forbidden, got %v", err)
 	}
@@ -150,18 +144,7 @@ func TestRecordCannotBePreset(t *testing.T) {
 	if record, err = client.Update(t.Context(), record, metav1.UpdateOptions{}); err != nil || record.Spec.Initializers == nil {
 		t.Errorf("an update of the main resource: want it to keep spec.initializers, got %v, %v", record.Spec.Initializers, err)
 	}
-	if !c.isClosed(t, namespace) {
+	if !c.IsClosed(t, namespace) {
 		t.Error("the gate has opened")
 	}
-}
-
-// stampsByPolicy says whether the stamp is a policy. Where Kubernetes has no such policies, it is a
-// webhook.
-func (c *cluster) stampsByPolicy(t *testing.T) bool {
-	t.Helper()
-	served, err := c.core.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == "mutatingadmissionpolicies" })
 }

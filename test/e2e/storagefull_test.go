@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"bytes"
 	"context"
 	"errors"
@@ -35,9 +37,9 @@ const participant = "participant.example.com"
 
 // onVolume returns the arguments with which nsinit-apiserver runs on an embedded etcd in another
 // directory, with an identity of its own.
-func (c *cluster) onVolume(t *testing.T, dir string, more ...string) []string {
+func onVolume(t *testing.T, c *framework.Cluster, dir string, more ...string) []string {
 	t.Helper()
-	args := c.arguments(t, "nsinit-apiserver")
+	args := c.Arguments(t, "nsinit-apiserver")
 	for i, arg := range args {
 		if strings.HasPrefix(arg, "--embedded-etcd-dir=") {
 			args[i] = "--embedded-etcd-dir=" + dir
@@ -66,7 +68,7 @@ func volume(t *testing.T, size string) string {
 
 // keep runs a program until the test ends, and starts it again when it has ended, as a kubelet does. The
 // function that it returns kills the process that runs.
-func (c *cluster) keep(t *testing.T, program string, args ...string) (kill func()) {
+func keep(t *testing.T, c *framework.Cluster, program string, args ...string) (kill func()) {
 	t.Helper()
 	log, err := os.CreateTemp(t.TempDir(), program+"-*.log")
 	if err != nil {
@@ -77,7 +79,7 @@ func (c *cluster) keep(t *testing.T, program string, args ...string) (kill func(
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			command := exec.CommandContext(ctx, filepath.Join(c.root, "_output", "bin", program), args...)
+			command := exec.CommandContext(ctx, filepath.Join(c.Root, "_output", "bin", program), args...)
 			command.Stdout, command.Stderr = log, log
 			if err := command.Start(); err != nil {
 				t.Error(err)
@@ -110,27 +112,20 @@ func (c *cluster) keep(t *testing.T, program string, args ...string) (kill func(
 }
 
 // participated creates an open namespace with a participant in its deletion.
-func (c *cluster) participated(t *testing.T) string {
+func participated(t *testing.T, c *framework.Cluster) string {
 	t.Helper()
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitCurrent(t, namespace, participant)
-	c.removeFirst(t, namespace)
-	c.waitReady(t, namespace)
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, namespace, participant)
+	c.RemoveFirst(t, namespace)
+	c.WaitReady(t, namespace)
 	return namespace
 }
 
-func (c *cluster) deleteNamespace(t *testing.T, namespace string) {
-	t.Helper()
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // waitCheck waits until the plugin's check finds something.
-func (c *cluster) waitCheck(t *testing.T, parts ...string) {
+func waitCheck(t *testing.T, c *framework.Cluster, parts ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("check says %q", parts), func(context.Context) error {
-		out, _, _ := c.plugin(t, "check")
+	framework.Eventually(t, fmt.Sprintf("check says %q", parts), func(context.Context) error {
+		out, _, _ := c.Plugin(t, "check")
 		for _, part := range parts {
 			if !strings.Contains(out, part) {
 				return errors.New(out)
@@ -141,13 +136,13 @@ func (c *cluster) waitCheck(t *testing.T, parts ...string) {
 }
 
 // annotate writes a configuration with so many bytes in an annotation.
-func (c *cluster) annotate(ctx context.Context, name string, size int) error {
-	client := c.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+func annotate(ctx context.Context, c *framework.Cluster, name string, size int) error {
+	client := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configuration, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	configuration.Annotations = map[string]string{"e2e": uniqueName("x") + strings.Repeat("x", size)}
+	configuration.Annotations = map[string]string{"e2e": framework.UniqueName("x") + strings.Repeat("x", size)}
 	_, err = client.Update(ctx, configuration, metav1.UpdateOptions{})
 	return err
 }
@@ -157,14 +152,14 @@ func (c *cluster) annotate(ctx context.Context, name string, size int) error {
 // that nobody takes part in are deleted; every namespace that waits reports the cause. Everything goes
 // on by itself once there is space.
 func TestFullVolume(t *testing.T) {
-	c := connect(t)
+	c := framework.Connect(t)
 	dir := volume(t, "192m")
-	args := c.onVolume(t, filepath.Join(dir, "etcd"))
-	c.replaceServer(t)
-	restart := c.keep(t, "nsinit-apiserver", args...)
-	c.waitServing(t)
-	configuration := c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held := c.participated(t)
+	args := onVolume(t, c, filepath.Join(dir, "etcd"))
+	c.ReplaceServer(t)
+	restart := keep(t, c, "nsinit-apiserver", args...)
+	c.WaitServing(t)
+	configuration := c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held := participated(t, c)
 
 	rest := filepath.Join(dir, "of-another-program")
 	file, err := os.Create(rest)
@@ -181,11 +176,11 @@ func TestFullVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	const full = "the volume of etcd is full"
-	direct := versioned.NewForConfigOrDie(c.direct(t)).Discovery().RESTClient()
+	direct := versioned.NewForConfigOrDie(c.Direct(t)).Discovery().RESTClient()
 	readyz := func(part string) {
 		t.Helper()
-		eventually(t, "readyz says "+part, func(ctx context.Context) error {
-			_ = c.annotate(ctx, configuration.Name, 200<<10)
+		framework.Eventually(t, "readyz says "+part, func(ctx context.Context) error {
+			_ = annotate(ctx, c, configuration.Name, 200<<10)
 			said, err := direct.Get().AbsPath("/readyz/etcd").MaxRetries(0).DoRaw(ctx)
 			if !strings.Contains(string(said), part) {
 				return errors.Join(err, fmt.Errorf("it says %q", said))
@@ -201,7 +196,7 @@ func TestFullVolume(t *testing.T) {
 				t.Errorf("%s: %v", path, err)
 			}
 		}
-		path, query, _ := strings.Cut(c.readiness(t), "?")
+		path, query, _ := strings.Cut(readiness(t, c), "?")
 		request := direct.Get().AbsPath(path).MaxRetries(0)
 		for exclude := range strings.SplitSeq(query, "&") {
 			request = request.Param("exclude", strings.TrimPrefix(exclude, "exclude="))
@@ -209,54 +204,54 @@ func TestFullVolume(t *testing.T) {
 		if said, err := request.DoRaw(t.Context()); err != nil {
 			t.Errorf("it is out of service: %v: %s", err, said)
 		}
-		if lists, err := c.core.Discovery().ServerPreferredResources(); err != nil || !strings.Contains(jsonOf(t, lists), "namespacelifecycles") {
+		if lists, err := c.Core.Discovery().ServerPreferredResources(); err != nil || !strings.Contains(framework.JSON(t, lists), "namespacelifecycles") {
 			t.Errorf("discovery: %v", err)
 		}
 	}
 	readyz(full)
 	serves()
-	late := c.createNamespace(t, c.admin).Name
-	c.waitCondition(t, late, v1alpha1.ConditionInitializing, "True/RecordNotCreated", full)
-	plain := c.createNamespace(t, c.admin).Name
-	c.deleteNamespace(t, plain)
-	c.deleteNamespace(t, held)
-	c.waitNoNamespace(t, plain)
-	c.waitCondition(t, held, v1alpha1.ConditionFailing, "True/", full)
-	if finding := c.waitWhy(t, held, diagnosis.NsinitRefuses, diagnosis.Stuck); !strings.Contains(finding.Message, full) {
+	late := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/RecordNotCreated", full)
+	plain := c.CreateNamespace(t, c.Admin).Name
+	c.DeleteNamespace(t, plain)
+	c.DeleteNamespace(t, held)
+	c.WaitNoNamespace(t, plain)
+	c.WaitCondition(t, held, v1alpha1.ConditionFailing, "True/", full)
+	if finding := c.WaitWhy(t, held, diagnosis.NsinitRefuses, diagnosis.Stuck); !strings.Contains(finding.Message, full) {
 		t.Errorf("why says %q", finding.Message)
 	}
-	c.waitCheck(t, full)
+	waitCheck(t, c, full)
 
 	// It starts without etcd, too.
 	restart()
-	eventually(t, "discovery is served after a restart", func(ctx context.Context) error {
+	framework.Eventually(t, "discovery is served after a restart", func(ctx context.Context) error {
 		return direct.Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
 	})
 	readyz(full)
-	eventually(t, "the aggregator finds it", func(context.Context) error {
-		_, err := c.core.Discovery().ServerPreferredResources()
+	framework.Eventually(t, "the aggregator finds it", func(context.Context) error {
+		_, err := c.Core.Discovery().ServerPreferredResources()
 		return err
 	})
 	serves()
-	again := c.createNamespace(t, c.admin).Name
-	c.deleteNamespace(t, again)
-	c.waitNoNamespace(t, again)
+	again := c.CreateNamespace(t, c.Admin).Name
+	c.DeleteNamespace(t, again)
+	c.WaitNoNamespace(t, again)
 
 	if err := os.Remove(rest); err != nil {
 		t.Fatal(err)
 	}
 	freed := time.Now()
-	c.waitServing(t)
+	c.WaitServing(t)
 	t.Logf("it is ready %s after there was space", time.Since(freed).Round(time.Second))
-	c.waitCurrent(t, late, participant)
-	c.removeFirst(t, late)
-	c.waitReady(t, late)
-	c.waitTerminating(t, held)
-	c.waitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
-	c.deleteNamespace(t, late)
+	c.WaitCurrent(t, late, participant)
+	c.RemoveFirst(t, late)
+	c.WaitReady(t, late)
+	c.WaitTerminating(t, held)
+	c.WaitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
+	c.DeleteNamespace(t, late)
 	for _, namespace := range []string{held, late} {
-		c.releaseParticipant(t, namespace, participant)
-		c.waitNoNamespace(t, namespace)
+		c.ReleaseParticipant(t, namespace, participant)
+		c.WaitNoNamespace(t, namespace)
 	}
 }
 
@@ -264,52 +259,52 @@ func TestFullVolume(t *testing.T) {
 // waits reports it. Reads, updates and deletions work, even after so many updates that etcd raises its
 // alarm. Once something is deleted, everything goes on by itself.
 func TestFullQuota(t *testing.T) {
-	c := connect(t)
+	c := framework.Connect(t)
 	dir, err := os.MkdirTemp("", "quota")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	const quota = 24 << 20
-	args := c.onVolume(t, filepath.Join(dir, "etcd"), fmt.Sprint("--embedded-etcd-quota-bytes=", quota))
-	c.replaceServer(t)
-	c.run(t, "nsinit-apiserver", args...)
-	c.waitServing(t)
-	configuration := c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held, waiting := c.participated(t), c.createNamespace(t, c.admin).Name
-	c.waitCurrent(t, waiting, participant)
+	args := onVolume(t, c, filepath.Join(dir, "etcd"), fmt.Sprint("--embedded-etcd-quota-bytes=", quota))
+	c.ReplaceServer(t)
+	c.Run(t, "nsinit-apiserver", args...)
+	c.WaitServing(t)
+	configuration := c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held, waiting := participated(t, c), c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, waiting, participant)
 
-	populations := c.nsinit.NsinitV1alpha1().NamespacePopulations()
+	populations := c.Nsinit.NsinitV1alpha1().NamespacePopulations()
 	var refused error
 	// Old revisions may fill the database before its objects do. Then it is reclaimed, and goes on.
 	for began := time.Now(); refused == nil || !strings.Contains(refused.Error(), "reserved for updates and deletions"); time.Sleep(50 * time.Millisecond) { // 5 MB a second
-		if time.Since(began) > patience {
+		if time.Since(began) > framework.Patience {
 			t.Fatalf("the storage should be full long since: %v", refused)
 		}
 		_, refused = populations.Create(t.Context(), &v1alpha1.NamespacePopulation{
-			ObjectMeta: metav1.ObjectMeta{Name: uniqueName("large"), Labels: map[string]string{"e2e": "large"}, Annotations: map[string]string{"e2e": strings.Repeat("x", 250<<10)}},
-			Spec:       v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{configMapManifest("x", "x")}},
+			ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("large"), Labels: map[string]string{"e2e": "large"}, Annotations: map[string]string{"e2e": strings.Repeat("x", 250<<10)}},
+			Spec:       v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{framework.ConfigMapManifest("x", "x")}},
 		}, metav1.CreateOptions{})
 	}
 	const full = "storage is full"
 	if reason := apierrors.ReasonForError(refused); reason != "InsufficientStorage" || !strings.Contains(refused.Error(), full) {
 		t.Errorf("a new object is refused by %v (%s)", refused, reason)
 	}
-	late := c.createNamespace(t, c.admin).Name
-	c.waitCondition(t, late, v1alpha1.ConditionInitializing, "True/RecordNotCreated", full)
-	c.waitCheck(t, full)
+	late := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/RecordNotCreated", full)
+	waitCheck(t, c, full)
 
 	// Each of these writes is small, and all of them go into the reserve.
 	if _, err := populations.List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
-	c.removeFirst(t, waiting)
-	c.waitReady(t, waiting)
+	c.RemoveFirst(t, waiting)
+	c.WaitReady(t, waiting)
 	// Five times as many updates as the reserve holds, so that etcd raises its alarm.
 	const updates = quota / 2 / (200 << 10)
 	var written, failed int
-	for ctx, began := t.Context(), time.Now(); written < updates && time.Since(began) < patience; {
-		if err := c.annotate(ctx, configuration.Name, 200<<10); err != nil {
+	for ctx, began := t.Context(), time.Now(); written < updates && time.Since(began) < framework.Patience; {
+		if err := annotate(ctx, c, configuration.Name, 200<<10); err != nil {
 			failed++
 			time.Sleep(100 * time.Millisecond)
 			continue
@@ -320,16 +315,16 @@ func TestFullQuota(t *testing.T) {
 	if written < updates || failed == 0 {
 		t.Error("updates do not succeed any more, or no alarm was raised")
 	}
-	c.deleteNamespace(t, held)
-	c.releaseParticipant(t, held, participant)
-	c.waitNoNamespace(t, held)
+	c.DeleteNamespace(t, held)
+	c.ReleaseParticipant(t, held, participant)
+	c.WaitNoNamespace(t, held)
 
 	list, err := populations.List(t.Context(), metav1.ListOptions{LabelSelector: "e2e=large"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, population := range list.Items {
-		eventually(t, "a population is deleted", func(ctx context.Context) error {
+		framework.Eventually(t, "a population is deleted", func(ctx context.Context) error {
 			err := populations.Delete(ctx, population.Name, metav1.DeleteOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -337,13 +332,13 @@ func TestFullQuota(t *testing.T) {
 			return err
 		})
 	}
-	c.waitCurrent(t, late, participant)
-	c.removeFirst(t, late)
-	c.waitReady(t, late)
+	c.WaitCurrent(t, late, participant)
+	c.RemoveFirst(t, late)
+	c.WaitReady(t, late)
 	for _, namespace := range []string{waiting, late} {
-		c.deleteNamespace(t, namespace)
-		c.releaseParticipant(t, namespace, participant)
-		c.waitNoNamespace(t, namespace)
+		c.DeleteNamespace(t, namespace)
+		c.ReleaseParticipant(t, namespace, participant)
+		c.WaitNoNamespace(t, namespace)
 	}
 }
 
@@ -351,14 +346,14 @@ func TestFullQuota(t *testing.T) {
 // whose participant cannot be asked says so, and so do why and check. Everything goes on by itself once
 // the operator has made room.
 func TestFullEtcdCluster(t *testing.T) {
-	c := connect(t)
-	url, _ := c.externalEtcd(t, fmt.Sprint("--quota-backend-bytes=", 16<<20))
-	args := c.onEtcd(t, url)
-	c.replaceServer(t)
-	c.run(t, "nsinit-apiserver", args...)
-	c.waitServing(t)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held := c.participated(t)
+	c := framework.Connect(t)
+	url, _ := c.StartEtcd(t, fmt.Sprint("--quota-backend-bytes=", 16<<20))
+	args := c.OnEtcd(t, url)
+	c.ReplaceServer(t)
+	c.Run(t, "nsinit-apiserver", args...)
+	c.WaitServing(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held := participated(t, c)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -374,15 +369,15 @@ func TestFullEtcdCluster(t *testing.T) {
 	if !strings.Contains(err.Error(), "space exceeded") {
 		t.Fatal(err)
 	}
-	c.deleteNamespace(t, held)
-	c.waitCondition(t, held, v1alpha1.ConditionFailing, "True/DeleteRecordFailed", "database space exceeded")
-	if namespace, err := c.core.CoreV1().Namespaces().Get(t.Context(), held, metav1.GetOptions{}); err != nil || namespace.Status.Phase != corev1.NamespaceTerminating {
+	c.DeleteNamespace(t, held)
+	c.WaitCondition(t, held, v1alpha1.ConditionFailing, "True/DeleteRecordFailed", "database space exceeded")
+	if namespace, err := c.Core.CoreV1().Namespaces().Get(t.Context(), held, metav1.GetOptions{}); err != nil || namespace.Status.Phase != corev1.NamespaceTerminating {
 		t.Errorf("the namespace: %v %v", namespace.Status, err)
 	}
-	if finding := c.waitWhy(t, held, diagnosis.NsinitFailing, diagnosis.Stuck); !strings.Contains(finding.Message, "database space exceeded") {
+	if finding := c.WaitWhy(t, held, diagnosis.NsinitFailing, diagnosis.Stuck); !strings.Contains(finding.Message, "database space exceeded") {
 		t.Errorf("why says %q", finding.Message)
 	}
-	c.waitCheck(t, "etcd has raised the alarm NOSPACE")
+	waitCheck(t, c, "etcd has raised the alarm NOSPACE")
 
 	if _, err := etcd.Compact(t.Context(), last); err != nil {
 		t.Fatal(err)
@@ -393,9 +388,9 @@ func TestFullEtcdCluster(t *testing.T) {
 	if _, err := etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
 		t.Fatal(err)
 	}
-	c.waitTerminating(t, held)
-	c.waitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
-	c.waitCheck(t, "the storage takes new objects")
-	c.releaseParticipant(t, held, participant)
-	c.waitNoNamespace(t, held)
+	c.WaitTerminating(t, held)
+	c.WaitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
+	waitCheck(t, c, "the storage takes new objects")
+	c.ReleaseParticipant(t, held, participant)
+	c.WaitNoNamespace(t, held)
 }

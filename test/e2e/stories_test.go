@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -34,15 +36,15 @@ import (
 // each before its tenant's first write.
 func TestBothStories(t *testing.T) {
 	const tenants, each = 10, 50
-	c := another(t)
+	c := framework.Another(t)
 	ctx := t.Context()
-	s := c.startLogStore(t, 0)
-	c.populatedAsInExample(t)
-	starts := []func() *os.Process{s.provision(t, nil), func() *os.Process { return c.startPopulation(t) }}
+	s := c.StartLogStore(t, 0)
+	c.PopulateAsInExample(t)
+	starts := []func() *os.Process{s.Provision(t, nil), func() *os.Process { return c.StartPopulation(t) }}
 	hooks := []*os.Process{starts[0](), starts[1]()}
-	c.waitRegistered(t)
-	config := c.user(t, "e2e-tenants", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"create", "get"}})
-	c.installRetry(t)
+	c.WaitRegistered(t)
+	config := c.User(t, "e2e-tenants", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"create", "get"}})
+	installRetry(t, c)
 
 	stop := make(chan struct{})
 	var kills atomic.Int64
@@ -69,7 +71,7 @@ func TestBothStories(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(config)
 		for i := range each {
 			group.Go(func() {
-				namespace, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: uniqueName(fmt.Sprintf("tenant-%d", tenant))}}, metav1.CreateOptions{})
+				namespace, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName(fmt.Sprintf("tenant-%d", tenant))}}, metav1.CreateOptions{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -99,12 +101,12 @@ func TestBothStories(t *testing.T) {
 		t.FailNow()
 	}
 
-	indices, err := s.indices(ctx)
+	indices, err := s.Indices(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, first := range written {
-		namespace, err := c.core.CoreV1().Namespaces().Get(ctx, first.Namespace, metav1.GetOptions{})
+		namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, first.Namespace, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +118,7 @@ func TestBothStories(t *testing.T) {
 		if indices["logs-"+string(namespace.UID)] != namespace.Name {
 			t.Errorf("namespace %s has no index", namespace.Name)
 		}
-		c.checkInside(t, namespace, revision(first.ResourceVersion))
+		checkInside(t, c, namespace, framework.Revision(first.ResourceVersion))
 	}
 	if len(indices) != len(written) {
 		t.Errorf("the log store has %d indices for %d namespaces", len(indices), len(written))
@@ -124,59 +126,59 @@ func TestBothStories(t *testing.T) {
 
 	began = time.Now()
 	for _, first := range written {
-		if err := c.core.CoreV1().Namespaces().Delete(ctx, first.Namespace, metav1.DeleteOptions{}); err != nil {
+		if err := c.Core.CoreV1().Namespaces().Delete(ctx, first.Namespace, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
-	c.waitAllGone(t, written)
+	waitAllGone(t, c, written)
 	t.Logf("all are gone after %s", time.Since(began).Round(100*time.Millisecond))
-	if indices, err := s.indices(ctx); err != nil || len(indices) != 0 {
+	if indices, err := s.Indices(ctx); err != nil || len(indices) != 0 {
 		t.Errorf("the log store still has %d indices, %v", len(indices), err)
 	}
 }
 
 // checkInside checks that what the hooks made in a namespace is older than a revision.
-func (c *cluster) checkInside(t *testing.T, namespace *corev1.Namespace, first int64) {
+func checkInside(t *testing.T, c *framework.Cluster, namespace *corev1.Namespace, first int64) {
 	t.Helper()
 	ctx := t.Context()
 	for what, get := range map[string]func() (metav1.Object, error){
 		"rolebinding/namespace-admin": func() (metav1.Object, error) {
-			return c.core.RbacV1().RoleBindings(namespace.Name).Get(ctx, "namespace-admin", metav1.GetOptions{})
+			return c.Core.RbacV1().RoleBindings(namespace.Name).Get(ctx, "namespace-admin", metav1.GetOptions{})
 		},
 		"limitrange/default": func() (metav1.Object, error) {
-			return c.core.CoreV1().LimitRanges(namespace.Name).Get(ctx, "default", metav1.GetOptions{})
+			return c.Core.CoreV1().LimitRanges(namespace.Name).Get(ctx, "default", metav1.GetOptions{})
 		},
 		"networkpolicy/default-deny": func() (metav1.Object, error) {
-			return c.core.NetworkingV1().NetworkPolicies(namespace.Name).Get(ctx, "default-deny", metav1.GetOptions{})
+			return c.Core.NetworkingV1().NetworkPolicies(namespace.Name).Get(ctx, "default-deny", metav1.GetOptions{})
 		},
 		"configmap/log-index": func() (metav1.Object, error) {
-			return c.core.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "log-index", metav1.GetOptions{})
+			return c.Core.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "log-index", metav1.GetOptions{})
 		},
 	} {
 		object, err := get()
 		switch {
 		case err != nil:
 			t.Errorf("%s in %s: %v", what, namespace.Name, err)
-		case revision(object.GetResourceVersion()) >= first:
+		case framework.Revision(object.GetResourceVersion()) >= first:
 			t.Errorf("%s in %s has revision %s, and the tenant's first object %d", what, namespace.Name, object.GetResourceVersion(), first)
 		}
 	}
 	// The quota's status is counted later, too.
-	quota, err := c.core.CoreV1().ResourceQuotas(namespace.Name).Get(ctx, "default", metav1.GetOptions{})
+	quota, err := c.Core.CoreV1().ResourceQuotas(namespace.Name).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil || quota.Labels[v1alpha1.LabelPopulation] != "default" {
 		t.Errorf("resourcequota/default in %s: %v", namespace.Name, err)
 	}
 }
 
 // waitAllGone waits until namespaces are gone, as long as some of them leave.
-func (c *cluster) waitAllGone(t *testing.T, in []*corev1.ConfigMap) {
+func waitAllGone(t *testing.T, c *framework.Cluster, in []*corev1.ConfigMap) {
 	t.Helper()
 	names := map[string]bool{}
 	for _, object := range in {
 		names[object.Namespace] = true
 	}
 	for before, since := len(names)+1, time.Now(); ; time.Sleep(200 * time.Millisecond) {
-		list, err := c.core.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{})
+		list, err := c.Core.CoreV1().Namespaces().List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +193,7 @@ func (c *cluster) waitAllGone(t *testing.T, in []*corev1.ConfigMap) {
 			return
 		case len(left) < before:
 			before, since = len(left), time.Now()
-		case time.Since(since) > patience:
+		case time.Since(since) > framework.Patience:
 			t.Fatalf("these do not leave: %s", strings.Join(left, " "))
 		}
 	}

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -41,11 +43,11 @@ func TestDeletionStorm(t *testing.T) {
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not a secret
-	c := another(t)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	c.actAs(t, participant)
-	cleaned := c.cleanUpAs(t, participant)
-	namespaces := c.core.CoreV1().Namespaces()
+	c := framework.Another(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	c.ActAs(t, participant)
+	cleaned := cleanUpAs(t, c, participant)
+	namespaces := c.Core.CoreV1().Namespaces()
 
 	create := func() []*corev1.Namespace {
 		t.Helper()
@@ -66,8 +68,8 @@ func TestDeletionStorm(t *testing.T) {
 	fill := func(all []*corev1.Namespace) {
 		t.Helper()
 		for _, namespace := range all {
-			c.waitReady(t, namespace.Name)
-			if err := writeConfigMap(t.Context(), c.core, namespace.Name); err != nil {
+			c.WaitReady(t, namespace.Name)
+			if err := framework.WriteConfigMap(t.Context(), c.Core, namespace.Name); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -78,7 +80,7 @@ func TestDeletionStorm(t *testing.T) {
 			_ = namespaces.Delete(context.Background(), namespace.Name, metav1.DeleteOptions{})
 		}
 		for _, namespace := range all {
-			c.waitNoNamespace(t, namespace.Name)
+			c.WaitNoNamespace(t, namespace.Name)
 		}
 	})
 	fill(all)
@@ -91,8 +93,8 @@ func TestDeletionStorm(t *testing.T) {
 		programs := []string{"nsinit-apiserver", "nsinit-controller-manager"}
 		for storm.Err() == nil {
 			program := programs[random.IntN(len(programs))]
-			c.dev(t, "kill", program)
-			c.dev(t, "start", program)
+			c.Dev(t, "kill", program)
+			c.Dev(t, "start", program)
 			kills++
 			select {
 			case <-storm.Done():
@@ -129,7 +131,7 @@ func TestDeletionStorm(t *testing.T) {
 	all = create()
 	calm()
 	group.Wait()
-	c.waitServing(t)
+	c.WaitServing(t)
 	fill(all)
 	time.Sleep(2 * time.Second) // whoever is late would act now
 	for _, namespace := range all {
@@ -137,7 +139,7 @@ func TestDeletionStorm(t *testing.T) {
 		if err != nil || live.UID != namespace.UID || live.DeletionTimestamp != nil {
 			t.Errorf("%s was created again, and is %v: %v", namespace.Name, live, err)
 		}
-		list, err := c.core.CoreV1().ConfigMaps(namespace.Name).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})
+		list, err := c.Core.CoreV1().ConfigMaps(namespace.Name).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})
 		if err != nil || len(list.Items) != 1 {
 			t.Errorf("%s was created again, and its content is %v: %v", namespace.Name, list.Items, err)
 		}
@@ -165,11 +167,11 @@ func (m *marks) add(uid types.UID) {
 
 // cleanUpAs acts as a participant of deletions until the test ends: it notes each namespace as
 // cleaned up, and then removes its name from the record.
-func (c *cluster) cleanUpAs(t *testing.T, participant v1alpha1.FinalizerName) *marks {
+func cleanUpAs(t *testing.T, c *framework.Cluster, participant v1alpha1.FinalizerName) *marks {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	config := rest.CopyConfig(c.admin)
+	config := rest.CopyConfig(c.Admin)
 	config.Timeout = 5 * time.Second
 	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles()
 	cleaned := &marks{all: map[types.UID]bool{}}

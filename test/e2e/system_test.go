@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"bufio"
 	"context"
 	"encoding/json"
@@ -116,13 +118,13 @@ spec:
 // TestSystemControllers: the controllers of Kubernetes do their work in a namespace while
 // it is initializing, and the gate refuses none of them.
 func TestSystemControllers(t *testing.T) {
-	c := connect(t)
-	name := c.held(t, c.admin).Name
-	eventually(t, "the default service account and the root certificate appear", func(context.Context) error {
-		_, err := c.kubectl("--namespace", name, "get", "serviceaccount/default", "configmap/kube-root-ca.crt")
+	c := framework.Connect(t)
+	name := c.CreateHeld(t, c.Admin).Name
+	framework.Eventually(t, "the default service account and the root certificate appear", func(context.Context) error {
+		_, err := c.Kubectl("--namespace", name, "get", "serviceaccount/default", "configmap/kube-root-ca.crt")
 		return err
 	})
-	if _, err := c.kubectlInput(workloads, "apply", "--server-side", "--namespace", name); err != nil {
+	if _, err := c.KubectlInput(workloads, "apply", "--server-side", "--namespace", name); err != nil {
 		t.Fatal(err)
 	}
 	// What each controller leaves behind: what to get, and what must be in it.
@@ -143,51 +145,51 @@ func TestSystemControllers(t *testing.T) {
 		"ephemeral-volume":          {"persistentvolumeclaims", "{.items[*].metadata.name}", "pod-v"},
 		"resource-claim":            {"resourceclaims", "{.items[*].metadata.ownerReferences[*].name}", "pod"},
 	} {
-		eventually(t, controller+"-controller", func(context.Context) error {
-			out, err := c.kubectl("--namespace", name, "get", trace.get, "-o", "jsonpath="+trace.jsonpath)
+		framework.Eventually(t, controller+"-controller", func(context.Context) error {
+			out, err := c.Kubectl("--namespace", name, "get", trace.get, "-o", "jsonpath="+trace.jsonpath)
 			if err == nil && !strings.Contains(out, trace.want) {
 				err = fmt.Errorf("%s of %s is %q, want %q in it", trace.jsonpath, trace.get, out, trace.want)
 			}
 			return err
 		})
 	}
-	c.finishJob(t, name)
-	eventually(t, "ttl-after-finished-controller", gone(c, name, "job/job"))
+	finishJob(t, c, name)
+	framework.Eventually(t, "ttl-after-finished-controller", gone(c, name, "job/job"))
 	for controller, object := range map[string]string{"pvc-protection-controller": "persistentvolumeclaim/claim", "generic-garbage-collector": "deployment/deployment"} {
-		if _, err := c.kubectl("--namespace", name, "delete", object, "--cascade=foreground", "--timeout="+patience.String()); err != nil {
+		if _, err := c.Kubectl("--namespace", name, "delete", object, "--cascade=foreground", "--timeout="+framework.Patience.String()); err != nil {
 			t.Errorf("%s: %v", controller, err)
 		}
 	}
-	eventually(t, "cronjob-controller", func(context.Context) error {
-		out, err := c.kubectl("--namespace", name, "get", "cronjob/cronjob", "-o", "jsonpath={.status.lastScheduleTime}")
+	framework.Eventually(t, "cronjob-controller", func(context.Context) error {
+		out, err := c.Kubectl("--namespace", name, "get", "cronjob/cronjob", "-o", "jsonpath={.status.lastScheduleTime}")
 		if err == nil && out == "" {
 			err = errors.New("it has made no job yet")
 		}
 		return err
 	})
-	if !c.isClosed(t, name) {
+	if !c.IsClosed(t, name) {
 		t.Error("the gate has opened meanwhile, so this proves nothing")
 	}
 	// The namespace controller removes all of it while the gate is closed.
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.kubectl("--namespace", name, "delete", "pods", "--all", "--force", "--grace-period=0"); err != nil && !strings.Contains(err.Error(), "not found") {
+	if _, err := c.Kubectl("--namespace", name, "delete", "pods", "--all", "--force", "--grace-period=0"); err != nil && !strings.Contains(err.Error(), "not found") {
 		t.Error(err)
 	}
-	c.waitNoNamespace(t, name)
-	c.noneRefused(t, name)
+	c.WaitNoNamespace(t, name)
+	noneRefused(t, c, name)
 }
 
 // finishJob says that the pod of the job has succeeded, as a node does.
-func (c *cluster) finishJob(t *testing.T, namespace string) {
+func finishJob(t *testing.T, c *framework.Cluster, namespace string) {
 	t.Helper()
-	pods, err := c.core.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=job"})
+	pods, err := c.Core.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=job"})
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatalf("the pods of the job: %d, %v", len(pods.Items), err)
 	}
 	for _, pod := range pods.Items {
-		if _, err := c.core.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
+		if _, err := c.Core.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
 			[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
@@ -195,9 +197,9 @@ func (c *cluster) finishJob(t *testing.T, namespace string) {
 }
 
 // gone returns a check that an object is not there.
-func gone(c *cluster, namespace, object string) func(context.Context) error {
+func gone(c *framework.Cluster, namespace, object string) func(context.Context) error {
 	return func(context.Context) error {
-		out, err := c.kubectl("--namespace", namespace, "get", object, "--ignore-not-found", "-o", "name")
+		out, err := c.Kubectl("--namespace", namespace, "get", object, "--ignore-not-found", "-o", "name")
 		if err == nil && out != "" {
 			err = errors.New("it is still there")
 		}
@@ -207,9 +209,9 @@ func gone(c *cluster, namespace, object string) func(context.Context) error {
 
 // noneRefused reads what kube-apiserver answered to the programs of Kubernetes, and what
 // kube-controller-manager logged.
-func (c *cluster) noneRefused(t *testing.T, namespace string) {
+func noneRefused(t *testing.T, c *framework.Cluster, namespace string) {
 	t.Helper()
-	file, err := os.Open(filepath.Join(c.dir, "audit.log"))
+	file, err := os.Open(filepath.Join(c.Dir, "audit.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +242,7 @@ func (c *cluster) noneRefused(t *testing.T, namespace string) {
 	if writes == 0 {
 		t.Error("the audit log has no write of a controller of Kubernetes, so this proves nothing")
 	}
-	log, err := os.ReadFile(filepath.Join(c.dir, "kube-controller-manager.log"))
+	log, err := os.ReadFile(filepath.Join(c.Dir, "kube-controller-manager.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,9 +256,9 @@ func (c *cluster) noneRefused(t *testing.T, namespace string) {
 // TestSystemControllersMayInitialize: every controller whose role lets it write objects of
 // namespaces holds the verb initialize. A new version of Kubernetes may bring more.
 func TestSystemControllersMayInitialize(t *testing.T) {
-	c := connect(t)
-	namespaced := c.namespacedResources(t)
-	bindings, err := c.core.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"})
+	c := framework.Connect(t)
+	namespaced := namespacedResources(t, c)
+	bindings, err := c.Core.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +271,7 @@ func TestSystemControllersMayInitialize(t *testing.T) {
 		if !strings.HasPrefix(binding.Name, "system:controller:") {
 			continue
 		}
-		role, err := c.core.RbacV1().ClusterRoles().Get(t.Context(), binding.RoleRef.Name, metav1.GetOptions{})
+		role, err := c.Core.RbacV1().ClusterRoles().Get(t.Context(), binding.RoleRef.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,7 +292,7 @@ func TestSystemControllersMayInitialize(t *testing.T) {
 		default:
 			review.User = subject.Name
 		}
-		answer, err := c.core.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: review}, metav1.CreateOptions{})
+		answer, err := c.Core.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: review}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,9 +305,9 @@ func TestSystemControllersMayInitialize(t *testing.T) {
 // resources are names of resources, with their subresources, by group.
 type resources map[string][]string
 
-func (c *cluster) namespacedResources(t *testing.T) resources {
+func namespacedResources(t *testing.T, c *framework.Cluster) resources {
 	t.Helper()
-	_, lists, err := c.core.Discovery().ServerGroupsAndResources()
+	_, lists, err := c.Core.Discovery().ServerGroupsAndResources()
 	if err != nil {
 		t.Fatal(err)
 	}

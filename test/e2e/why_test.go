@@ -9,7 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"bytes"
+	"github.com/nsinit/nsinit/test/e2e/framework"
+
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -17,9 +18,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,71 +33,18 @@ import (
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 )
 
-// plugin runs kubectl-nsinit by the real kubectl, and returns what it prints, what it says of
-// errors, and its exit code.
-func (c *cluster) plugin(t *testing.T, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	bin := filepath.Join(c.root, "_output", "bin")
-	command := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), append([]string{"nsinit"}, args...)...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig(), "HOME="+c.dir, "PATH="+bin+":"+os.Getenv("PATH"))
-	var out, errs bytes.Buffer
-	command.Stdout, command.Stderr = &out, &errs
-	var exit *exec.ExitError
-	if err := command.Run(); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return out.String(), errs.String(), command.ProcessState.ExitCode()
-}
-
-// why returns the diagnosis of a namespace, after comparing the exit code with it.
-func (c *cluster) why(t *testing.T, namespace string, args ...string) (*diagnosis.Diagnosis, error) {
-	t.Helper()
-	stdout, stderr, code := c.plugin(t, append([]string{"why", namespace, "--output=json"}, args...)...)
-	if code == 1 {
-		return nil, errors.New(stderr)
-	}
-	var found diagnosis.Diagnosis
-	if err := json.Unmarshal([]byte(stdout), &found); err != nil {
-		return nil, fmt.Errorf("%w in %q, %s", err, stdout, stderr)
-	}
-	if want := map[diagnosis.State]int{diagnosis.Healthy: 0, diagnosis.Waiting: 2, diagnosis.Stuck: 3}[found.State]; code != want {
-		t.Errorf("%s: the exit code is %d", found.State, code)
-	}
-	return &found, nil
-}
-
-// waitWhy waits until a cause is found in a namespace.
-func (c *cluster) waitWhy(t *testing.T, namespace string, cause diagnosis.Cause, state diagnosis.State, args ...string) diagnosis.Finding {
-	t.Helper()
-	var finding diagnosis.Finding
-	eventually(t, fmt.Sprintf("%s is %s because of %s", namespace, state, cause), func(context.Context) error {
-		found, err := c.why(t, namespace, args...)
-		if err != nil {
-			return err
-		}
-		for _, finding = range found.Findings {
-			if finding.Cause == cause && finding.State == state {
-				return nil
-			}
-		}
-		return fmt.Errorf("found %s", jsonOf(t, found))
-	})
-	t.Logf("| %s | %s |", cause, finding.Message)
-	return finding
-}
-
 // cure runs the command of the remedy that is described so.
-func (c *cluster) cure(t *testing.T, finding diagnosis.Finding, description string) {
+func cure(t *testing.T, c *framework.Cluster, finding diagnosis.Finding, description string) {
 	t.Helper()
 	for _, remedy := range finding.Remedies {
 		if strings.Contains(remedy.Description, description) {
-			if out, err := c.shell(t, remedy.Command, nil); err != nil {
+			if out, err := c.Shell(t, remedy.Command, nil); err != nil {
 				t.Fatalf("%s: %v\n%s", remedy.Command, err, out)
 			}
 			return
 		}
 	}
-	t.Fatalf("no remedy says %q: %s", description, jsonOf(t, finding.Remedies))
+	t.Fatalf("no remedy says %q: %s", description, framework.JSON(t, finding.Remedies))
 }
 
 // checkRemedies looks at the order of the remedies: what is safe comes first, and no command
@@ -117,13 +62,13 @@ func checkRemedies(t *testing.T, finding diagnosis.Finding) {
 		}
 	}
 	if len(finding.Remedies) == 0 || finding.Remedies[0].Risk != "" {
-		t.Errorf("nothing safe is offered: %s", jsonOf(t, finding.Remedies))
+		t.Errorf("nothing safe is offered: %s", framework.JSON(t, finding.Remedies))
 	}
 }
 
 // wedge brings a namespace, which is open, into a state that needs help.
 type wedge struct {
-	make func(t *testing.T, c *cluster, namespace string)
+	make func(t *testing.T, c *framework.Cluster, namespace string)
 	// says is what the finding tells.
 	says []string
 	// shows is what the text shows besides.
@@ -131,115 +76,115 @@ type wedge struct {
 	// cures are the remedies whose commands are run, in this order.
 	cures []string
 	// besides is what a person has to do that no command of the diagnosis does.
-	besides func(t *testing.T, c *cluster, namespace string)
+	besides func(t *testing.T, c *framework.Cluster, namespace string)
 }
 
 func wedges() map[diagnosis.Cause]wedge {
 	return map[diagnosis.Cause]wedge{
 		diagnosis.APIUnavailable: {
-			make: func(t *testing.T, c *cluster, _ string) {
-				c.applyInput(t, brokenAPI)
-				c.waitUndiscovered(t, "broken.example.com")
+			make: func(t *testing.T, c *framework.Cluster, _ string) {
+				c.ApplyInput(t, brokenAPI)
+				waitUndiscovered(t, c, "broken.example.com")
 			},
 			says:  []string{"broken.example.com/v1", "APIService v1.broken.example.com, service default/nobody", "ServiceNotFound"},
 			cures: []string{"see what kube-apiserver says", "if nobody uses the API any more"},
 		},
 		diagnosis.ContentFinalizer: {
-			make: func(t *testing.T, c *cluster, namespace string) {
-				c.applyInput(t, thingDefinition())
-				c.createThing(t, namespace, "held", `finalizers: [`+holder+`], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: 00000000-0000-0000-0000-000000000000}], `)
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
+				c.ApplyInput(t, thingDefinition())
+				createThing(t, c, namespace, "held", `finalizers: [`+framework.Holder+`], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: 00000000-0000-0000-0000-000000000000}], `)
 			},
-			says:  []string{"things.e2e.example.com/held has the finalizer", holder, `put there by "kubectl"`},
+			says:  []string{"things.e2e.example.com/held has the finalizer", framework.Holder, `put there by "kubectl"`},
 			shows: []string{"What is left in it", "ConfigMap/owner"},
 			cures: []string{"see what the object says", "take the finalizer off"},
 		},
 		diagnosis.GracePeriod: {
-			make: func(t *testing.T, c *cluster, namespace string) {
-				c.startPod(t, namespace, "lost-"+namespace)
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
+				startPod(t, c, namespace, "lost-"+namespace)
 			},
 			says:  []string{"pods app", "has not been confirmed", "which is not Ready"},
 			cures: []string{"see what a pod says", "see whether the node is there", "do not wait"},
 		},
 		diagnosis.WebhookRefusesDeletion: {
-			make: func(t *testing.T, c *cluster, namespace string) {
-				c.refuseDeletions(t, namespace, refusingServer(t))
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
+				refuseDeletions(t, c, namespace, refusingServer(t))
 			},
 			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration keep-`, "configmaps/", "denied the request: keep it"},
 			cures: []string{"see who answers"},
-			besides: func(t *testing.T, c *cluster, namespace string) { // as kubectl edit would
-				if _, err := c.core.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), "keep-"+namespace, types.JSONPatchType,
+			besides: func(t *testing.T, c *framework.Cluster, namespace string) { // as kubectl edit would
+				if _, err := c.Core.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), "keep-"+namespace, types.JSONPatchType,
 					[]byte(`[{"op":"replace","path":"/webhooks/0/namespaceSelector","value":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["`+namespace+`"]}]}}]`), metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			},
 		},
 		diagnosis.WebhookUnavailable: {
-			make: func(t *testing.T, c *cluster, namespace string) {
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
 				server := refusingServer(t)
 				server.Close()
-				c.refuseDeletions(t, namespace, server)
+				refuseDeletions(t, c, namespace, server)
 			},
 			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration keep-`, "does not answer", "connection refused"},
 			cures: []string{"see which service it is", "remove what was left of it"},
 		},
 		diagnosis.PolicyRefusesDeletion: {
-			make: func(t *testing.T, c *cluster, namespace string) {
-				c.keepByPolicy(t, namespace, "false")
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
+				keepByPolicy(t, c, namespace, "false")
 			},
 			says:  []string{`ValidatingAdmissionPolicy "keep-`, "refuses the deletion of configmaps/", "backups need it"},
 			cures: []string{"see the policy"},
-			besides: func(t *testing.T, c *cluster, namespace string) {
-				if err := c.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "keep-"+namespace, metav1.DeleteOptions{}); err != nil {
+			besides: func(t *testing.T, c *framework.Cluster, namespace string) {
+				if err := c.Core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "keep-"+namespace, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			},
 		},
 		diagnosis.ContentDeletionFailed: {
-			make: func(t *testing.T, c *cluster, namespace string) {
-				c.keepByPolicy(t, namespace, "!request.userInfo.username.endsWith(':namespace-controller')")
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
+				keepByPolicy(t, c, namespace, "!request.userInfo.username.endsWith(':namespace-controller')")
 			},
 			says: []string{"although you could", "backups need it"},
-			besides: func(t *testing.T, c *cluster, namespace string) {
+			besides: func(t *testing.T, c *framework.Cluster, namespace string) {
 				// The advice is to try as the namespace controller does.
-				c.waitWhy(t, namespace, diagnosis.PolicyRefusesDeletion, diagnosis.Stuck,
+				c.WaitWhy(t, namespace, diagnosis.PolicyRefusesDeletion, diagnosis.Stuck,
 					"--as=system:serviceaccount:kube-system:namespace-controller", "--as-group=system:serviceaccounts", "--as-group=system:authenticated", "--as-group=system:masters")
-				if err := c.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "keep-"+namespace, metav1.DeleteOptions{}); err != nil {
+				if err := c.Core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "keep-"+namespace, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			},
 		},
 		diagnosis.ListFailed: {
-			make: func(t *testing.T, c *cluster, namespace string) {
-				c.applyInput(t, convertedDefinition)
-				eventually(t, "converted resources are served", func(ctx context.Context) error {
-					_, err := c.kubectlInput("apiVersion: converted.example.com/v1\nkind: Relic\nmetadata: {name: old}\n", "apply", "--server-side", "--namespace", namespace)
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
+				c.ApplyInput(t, convertedDefinition)
+				framework.Eventually(t, "converted resources are served", func(ctx context.Context) error {
+					_, err := c.KubectlInput("apiVersion: converted.example.com/v1\nkind: Relic\nmetadata: {name: old}\n", "apply", "--server-side", "--namespace", namespace)
 					return err
 				})
-				if out, err := c.kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch",
+				if out, err := c.Kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch",
 					`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"default","name":"nobody"}}}}}}`); err != nil {
 					t.Fatal(err, out)
 				}
 			},
 			says:  []string{"relics.converted.example.com", "cannot be listed", "conversion webhook", `service "nobody" not found`},
 			cures: []string{"if it is a conversion webhook"},
-			besides: func(t *testing.T, c *cluster, _ string) {
-				if out, err := c.kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch", `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`); err != nil {
+			besides: func(t *testing.T, c *framework.Cluster, _ string) {
+				if out, err := c.Kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch", `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`); err != nil {
 					t.Fatal(err, out)
 				}
 			},
 		},
 		diagnosis.NamespaceFinalizer: {
-			make: func(t *testing.T, c *cluster, namespace string) {
-				if out, err := c.kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":["`+holder+`"]}}`); err != nil {
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
+				if out, err := c.Kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":["`+framework.Holder+`"]}}`); err != nil {
 					t.Fatal(err, out)
 				}
 			},
-			says:  []string{"metadata.finalizers of the namespace has", holder, `put there by "kubectl-patch"`},
+			says:  []string{"metadata.finalizers of the namespace has", framework.Holder, `put there by "kubectl-patch"`},
 			cures: []string{"see what the namespace says", "take off this one name"},
 		},
 		diagnosis.SpecFinalizer: {
-			make: func(t *testing.T, c *cluster, namespace string) {
-				c.setFinalizers(t, namespace, "kubernetes", origin)
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
+				setFinalizers(t, c, namespace, "kubernetes", origin)
 			},
 			says:  []string{"spec.finalizers has", origin},
 			cures: []string{"take off this one name"},
@@ -250,26 +195,26 @@ func wedges() map[diagnosis.Cause]wedge {
 // TestWhyStuck: each cause for which a namespace does not go away is produced on the real
 // control plane, found and told, and cured by the commands that are offered.
 func TestWhyStuck(t *testing.T) {
-	c := connect(t)
+	c := framework.Connect(t)
 	for cause, w := range wedges() {
 		t.Run(string(cause), func(t *testing.T) {
-			namespace := c.createNamespace(t, c.admin).Name
-			c.waitReady(t, namespace)
-			if err := writeConfigMap(t.Context(), c.core, namespace); err != nil {
+			namespace := c.CreateNamespace(t, c.Admin).Name
+			c.WaitReady(t, namespace)
+			if err := framework.WriteConfigMap(t.Context(), c.Core, namespace); err != nil {
 				t.Fatal(err)
 			}
 			w.make(t, c, namespace)
-			if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+			if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			finding := c.waitWhy(t, namespace, cause, diagnosis.Stuck, "--patience=2s")
+			finding := c.WaitWhy(t, namespace, cause, diagnosis.Stuck, "--patience=2s")
 			for _, part := range w.says {
 				if !strings.Contains(finding.Message, part) {
 					t.Errorf("%q does not say %q", finding.Message, part)
 				}
 			}
 			checkRemedies(t, finding)
-			text, _, code := c.plugin(t, "why", namespace, "--patience=2s")
+			text, _, code := c.Plugin(t, "why", namespace, "--patience=2s")
 			if code != 3 || !strings.Contains(text, "stuck: somebody has to do something") || !strings.Contains(text, finding.Message[:20]) {
 				t.Errorf("exit code %d:\n%s", code, text)
 			}
@@ -279,13 +224,13 @@ func TestWhyStuck(t *testing.T) {
 				}
 			}
 			for _, description := range w.cures {
-				c.cure(t, finding, description)
+				cure(t, c, finding, description)
 			}
 			if w.besides != nil {
 				w.besides(t, c, namespace)
 			}
-			c.waitNoNamespace(t, namespace)
-			if found, err := c.why(t, namespace); err == nil || !strings.Contains(err.Error(), "not found") {
+			c.WaitNoNamespace(t, namespace)
+			if found, err := c.Why(t, namespace); err == nil || !strings.Contains(err.Error(), "not found") {
 				t.Errorf("of a namespace that is gone it says %v %v", found, err)
 			}
 		})
@@ -295,70 +240,70 @@ func TestWhyStuck(t *testing.T) {
 // TestWhyOrphans: somebody empties spec.finalizers of a namespace that is held, as bad advice
 // has it. What is left of it is found, and the advice leads to its end.
 func TestWhyOrphans(t *testing.T) {
-	c := connect(t)
-	c.applyInput(t, thingDefinition())
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, namespace)
-	c.createThing(t, namespace, "held", `finalizers: [`+holder+`], `)
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+	c := framework.Connect(t)
+	c.ApplyInput(t, thingDefinition())
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
+	createThing(t, c, namespace, "held", `finalizers: [`+framework.Holder+`], `)
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.waitCondition(t, namespace, corev1.NamespaceFinalizersRemaining, "True/SomeFinalizersRemain")
-	c.setFinalizers(t, namespace)
-	c.waitNoNamespace(t, namespace)
-	finding := c.waitWhy(t, namespace, diagnosis.OrphanedContent, diagnosis.Stuck)
+	c.WaitCondition(t, namespace, corev1.NamespaceFinalizersRemaining, "True/SomeFinalizersRemain")
+	setFinalizers(t, c, namespace)
+	c.WaitNoNamespace(t, namespace)
+	finding := c.WaitWhy(t, namespace, diagnosis.OrphanedContent, diagnosis.Stuck)
 	if !strings.Contains(finding.Message, "1 things.e2e.example.com") {
 		t.Errorf("it says %q", finding.Message)
 	}
 	go func() { // kubectl delete waits for the finalizer, too
 		for t.Context().Err() == nil {
-			if _, err := c.kubectl("--namespace", namespace, "patch", "thing/held", "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err == nil {
+			if _, err := c.Kubectl("--namespace", namespace, "patch", "thing/held", "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err == nil {
 				return
 			}
 		}
 	}()
-	c.cure(t, finding, "create the namespace again")
-	c.waitNoNamespace(t, namespace)
-	if found, err := c.why(t, namespace); err == nil {
-		t.Errorf("something is left: %s", jsonOf(t, found))
+	cure(t, c, finding, "create the namespace again")
+	c.WaitNoNamespace(t, namespace)
+	if found, err := c.Why(t, namespace); err == nil {
+		t.Errorf("something is left: %s", framework.JSON(t, found))
 	}
 }
 
 // TestWhyNobodyEmpties: without kube-controller-manager, nobody does.
 func TestWhyNobodyEmpties(t *testing.T) {
-	c := connect(t)
-	namespace := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, namespace)
-	c.dev(t, "stop", "kube-controller-manager")
-	t.Cleanup(func() { c.dev(t, "start", "kube-controller-manager") })
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+	c := framework.Connect(t)
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
+	c.Dev(t, "stop", "kube-controller-manager")
+	t.Cleanup(func() { c.Dev(t, "start", "kube-controller-manager") })
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	finding := c.waitWhy(t, namespace, diagnosis.NamespaceControllerSilent, diagnosis.Stuck, "--patience=2s")
+	finding := c.WaitWhy(t, namespace, diagnosis.NamespaceControllerSilent, diagnosis.Stuck, "--patience=2s")
 	checkRemedies(t, finding)
-	c.dev(t, "start", "kube-controller-manager")
-	c.waitNoNamespace(t, namespace)
+	c.Dev(t, "start", "kube-controller-manager")
+	c.WaitNoNamespace(t, namespace)
 }
 
 // TestEmptiedFinalizers: where somebody emptied spec.finalizers before the deletion, nsinit sees
 // to it that the namespace goes, and that nothing of it stays behind.
 func TestEmptiedFinalizers(t *testing.T) {
-	c := connect(t)
-	plain := c.createNamespace(t, c.admin).Name
-	c.waitReady(t, plain)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held := c.participated(t)
+	c := framework.Connect(t)
+	plain := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, plain)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
+	held := participated(t, c)
 	for _, namespace := range []string{plain, held} {
-		if err := writeConfigMap(t.Context(), c.core, namespace); err != nil {
+		if err := framework.WriteConfigMap(t.Context(), c.Core, namespace); err != nil {
 			t.Fatal(err)
 		}
-		c.setFinalizers(t, namespace)
-		c.deleteNamespace(t, namespace)
+		setFinalizers(t, c, namespace)
+		c.DeleteNamespace(t, namespace)
 		if namespace == held {
-			c.releaseParticipant(t, held, participant)
+			c.ReleaseParticipant(t, held, participant)
 		}
-		c.waitNoNamespace(t, namespace)
-		if list, err := c.core.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+		c.WaitNoNamespace(t, namespace)
+		if list, err := c.Core.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
 			t.Errorf("left behind in %s: %v %v", namespace, list.Items, err)
 		}
 	}
@@ -366,16 +311,16 @@ func TestEmptiedFinalizers(t *testing.T) {
 
 // TestWhyInitializing: who is waited for, and what of nsinit is in the way.
 func TestWhyInitializing(t *testing.T) {
-	c := connect(t)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
-	namespace := c.createNamespace(t, c.admin).Name
-	record := c.waitCurrent(t, namespace, "one.example.com")
+	c := framework.Connect(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	record := c.WaitCurrent(t, namespace, "one.example.com")
 	for i := range record.Status.Initializers {
 		if record.Status.Initializers[i].Name == "one.example.com" {
 			record.Status.Initializers[i].Message = "the quota server is slow"
 		}
 	}
-	if _, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), record, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), record, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	says := func(finding diagnosis.Finding, parts ...string) {
@@ -387,122 +332,122 @@ func TestWhyInitializing(t *testing.T) {
 		}
 		checkRemedies(t, finding)
 	}
-	says(c.waitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Waiting), `"one.example.com" (1 of 2)`, "the quota server is slow", "after it: two.example.com")
-	c.user(t, "e2e-why", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
-	eventually(t, "a tenant is told what the namespace itself says", func(context.Context) error {
-		found, err := c.why(t, namespace, "--as=e2e-why")
+	says(c.WaitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Waiting), `"one.example.com" (1 of 2)`, "the quota server is slow", "after it: two.example.com")
+	c.User(t, "e2e-why", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
+	framework.Eventually(t, "a tenant is told what the namespace itself says", func(context.Context) error {
+		found, err := c.Why(t, namespace, "--as=e2e-why")
 		if err == nil && (found.State != diagnosis.Waiting && found.State != diagnosis.Stuck || len(found.NotExamined) == 0 || !strings.Contains(found.Findings[0].Message, "one.example.com")) {
-			err = fmt.Errorf("it is told %s", jsonOf(t, found))
+			err = fmt.Errorf("it is told %s", framework.JSON(t, found))
 		}
 		return err
 	})
 
 	// nsinit's controllers are gone.
-	c.dev(t, "stop", "nsinit-controller-manager")
-	t.Cleanup(func() { c.dev(t, "start", "nsinit-controller-manager") })
-	late := c.createNamespace(t, c.admin).Name
-	says(c.waitWhy(t, late, diagnosis.NsinitControllerDown, diagnosis.Stuck), "nobody holds the Lease nsinit-system/nsinit-controller-manager")
-	says(c.waitWhy(t, late, diagnosis.RecordMissing, diagnosis.Stuck, "--patience=1s"), "has not made its record")
-	c.dev(t, "start", "nsinit-controller-manager")
+	c.Dev(t, "stop", "nsinit-controller-manager")
+	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
+	late := c.CreateNamespace(t, c.Admin).Name
+	says(c.WaitWhy(t, late, diagnosis.NsinitControllerDown, diagnosis.Stuck), "nobody holds the Lease nsinit-system/nsinit-controller-manager")
+	says(c.WaitWhy(t, late, diagnosis.RecordMissing, diagnosis.Stuck, "--patience=1s"), "has not made its record")
+	c.Dev(t, "start", "nsinit-controller-manager")
 
 	// It has had its turn for too long.
-	finding := c.waitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Stuck)
-	c.cure(t, finding, "skip it in this namespace")
-	c.waitCurrent(t, namespace, "two.example.com")
-	c.removeFirst(t, namespace)
-	c.waitReady(t, namespace)
+	finding := c.WaitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Stuck)
+	cure(t, c, finding, "skip it in this namespace")
+	c.WaitCurrent(t, namespace, "two.example.com")
+	c.RemoveFirst(t, namespace)
+	c.WaitReady(t, namespace)
 
 	// Its end waits for the participant, whatever the namespace is called afterwards.
-	if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	says(c.waitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Waiting, "--patience=10m"), `participant "one.example.com"`, "the quota server is slow")
-	if _, err := c.kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
+	says(c.WaitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Waiting, "--patience=10m"), `participant "one.example.com"`, "the quota server is slow")
+	if _, err := c.Kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
 		t.Fatal(err)
 	}
-	c.waitNoNamespace(t, namespace)
-	says(c.waitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Stuck, "--patience=1s"), "the namespace is gone", `participant "one.example.com"`)
-	if _, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	c.WaitNoNamespace(t, namespace)
+	says(c.WaitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Stuck, "--patience=1s"), "the namespace is gone", `participant "one.example.com"`)
+	if _, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	finding = c.waitWhy(t, namespace, diagnosis.FormerIncarnation, diagnosis.Stuck, "--patience=1s")
+	finding = c.WaitWhy(t, namespace, diagnosis.FormerIncarnation, diagnosis.Stuck, "--patience=1s")
 	says(finding, "the former one of its name", `participant "one.example.com"`)
-	c.cure(t, finding, "act in its place")
-	c.waitCurrent(t, namespace, "one.example.com")
+	cure(t, c, finding, "act in its place")
+	c.WaitCurrent(t, namespace, "one.example.com")
 }
 
 // TestWhyFailed: a namespace whose initialization failed, and which is protected from
 // deletion, stays closed.
 func TestWhyFailed(t *testing.T) {
-	c := connect(t)
-	c.apply(t, "policies", "deletion-protection.yaml")
-	c.configure(t, named("one.example.com")...)
-	namespace := c.createNamespace(t, c.admin).Name
-	t.Cleanup(func() { _, _ = c.kubectl("annotate", "namespace", namespace, protection+"-") })
-	record := c.waitCurrent(t, namespace, "one.example.com")
-	if out, err := c.kubectl("annotate", "namespace", namespace, protection+"="); err != nil {
+	c := framework.Connect(t)
+	applyArtifact(t, c, "policies", "deletion-protection.yaml")
+	c.Configure(t, framework.Initializers("one.example.com")...)
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	t.Cleanup(func() { _, _ = c.Kubectl("annotate", "namespace", namespace, protection+"-") })
+	record := c.WaitCurrent(t, namespace, "one.example.com")
+	if out, err := c.Kubectl("annotate", "namespace", namespace, protection+"="); err != nil {
 		t.Fatal(err, out)
 	}
-	eventually(t, "the namespace is protected", func(ctx context.Context) error {
-		return refusedBy("nsinit-deletion-protection", deleteDry(ctx, c.core, namespace))
+	framework.Eventually(t, "the namespace is protected", func(ctx context.Context) error {
+		return framework.RefusedBy("nsinit-deletion-protection", deleteDry(ctx, c.Core, namespace))
 	})
 	record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
-	if _, err := c.nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace, record, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace, record, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	finding := c.waitWhy(t, namespace, diagnosis.InitializationFailed, diagnosis.Stuck, "--patience=1s")
+	finding := c.WaitWhy(t, namespace, diagnosis.InitializationFailed, diagnosis.Stuck, "--patience=1s")
 	if !strings.Contains(finding.Message, "no such cost centre") {
 		t.Errorf("it says %q", finding.Message)
 	}
-	refusal := c.waitWhy(t, namespace, diagnosis.DeletionProtected, diagnosis.Stuck, "--patience=1s")
+	refusal := c.WaitWhy(t, namespace, diagnosis.DeletionProtected, diagnosis.Stuck, "--patience=1s")
 	if !strings.Contains(refusal.Message, "is protected from deletion") {
 		t.Errorf("it says %q", refusal.Message)
 	}
-	if out, err := c.kubectl("annotate", "namespace", namespace, protection+"-"); err != nil {
+	if out, err := c.Kubectl("annotate", "namespace", namespace, protection+"-"); err != nil {
 		t.Fatal(err, out)
 	}
-	c.waitNoNamespace(t, namespace)
+	c.WaitNoNamespace(t, namespace)
 }
 
 // TestWhyNsinit: nsinit itself is the API that is not available, is not registered any more,
 // or refuses.
 func TestWhyNsinit(t *testing.T) {
-	c := connect(t)
-	c.configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true})
-	open, closed, unrelated := c.createNamespace(t, c.admin).Name, c.createNamespace(t, c.admin).Name, c.createNamespace(t, c.admin).Name
+	c := framework.Connect(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true})
+	open, closed, unrelated := c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name
 	for _, namespace := range []string{open, unrelated} {
-		c.waitCurrent(t, namespace, "one.example.com")
-		c.removeFirst(t, namespace)
-		c.waitReady(t, namespace)
+		c.WaitCurrent(t, namespace, "one.example.com")
+		c.RemoveFirst(t, namespace)
+		c.WaitReady(t, namespace)
 	}
-	c.waitCurrent(t, closed, "one.example.com")
+	c.WaitCurrent(t, closed, "one.example.com")
 	remove := func(namespace string) {
 		t.Helper()
-		if err := c.core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	c.dev(t, "stop", "nsinit-apiserver")
-	t.Cleanup(func() { c.dev(t, "start", "nsinit-apiserver") })
-	c.waitUndiscovered(t, v1alpha1.SchemeGroupVersion.Group)
+	c.Dev(t, "stop", "nsinit-apiserver")
+	t.Cleanup(func() { c.Dev(t, "start", "nsinit-apiserver") })
+	waitUndiscovered(t, c, v1alpha1.SchemeGroupVersion.Group)
 	remove(unrelated)
-	c.waitCondition(t, unrelated, corev1.NamespaceDeletionDiscoveryFailure, "True/DiscoveryFailed", "nsinit.dev/v1alpha1")
+	c.WaitCondition(t, unrelated, corev1.NamespaceDeletionDiscoveryFailure, "True/DiscoveryFailed", "nsinit.dev/v1alpha1")
 	for _, namespace := range []string{unrelated, closed} {
-		finding := c.waitWhy(t, namespace, diagnosis.NsinitUnavailable, diagnosis.Stuck)
+		finding := c.WaitWhy(t, namespace, diagnosis.NsinitUnavailable, diagnosis.Stuck)
 		if !strings.Contains(finding.Message, "nsinit itself is in the way") || !strings.Contains(finding.Message, "APIService v1alpha1.nsinit.dev, service nsinit-system/nsinit-apiserver") {
 			t.Errorf("it says %q", finding.Message)
 		}
 		checkRemedies(t, finding)
 	}
-	c.waitWhy(t, "default", diagnosis.NsinitUnavailable, diagnosis.Healthy)
-	c.dev(t, "start", "nsinit-apiserver")
-	c.waitServing(t)
-	c.releaseParticipant(t, unrelated, "one.example.com")
-	c.waitNoNamespace(t, unrelated)
+	c.WaitWhy(t, "default", diagnosis.NsinitUnavailable, diagnosis.Healthy)
+	c.Dev(t, "start", "nsinit-apiserver")
+	c.WaitServing(t)
+	c.ReleaseParticipant(t, unrelated, "one.example.com")
+	c.WaitNoNamespace(t, unrelated)
 
 	// The API is not registered: nsinit was taken away without what docs/operate.md says.
-	registration, err := c.kubectl("get", "apiservice", "v1alpha1.nsinit.dev", "--output=json")
+	registration, err := c.Kubectl("get", "apiservice", "v1alpha1.nsinit.dev", "--output=json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -513,39 +458,39 @@ func TestWhyNsinit(t *testing.T) {
 		}
 		delete(object, "status")
 		object["metadata"] = map[string]any{"name": "v1alpha1.nsinit.dev"}
-		if _, err := c.kubectlInput(jsonOf(t, object), "apply", "--server-side", "--force-conflicts"); err != nil {
+		if _, err := c.KubectlInput(framework.JSON(t, object), "apply", "--server-side", "--force-conflicts"); err != nil {
 			t.Error(err)
 		}
 	}
 	t.Cleanup(again)
-	if _, err := c.kubectl("delete", "apiservice", "v1alpha1.nsinit.dev"); err != nil {
+	if _, err := c.Kubectl("delete", "apiservice", "v1alpha1.nsinit.dev"); err != nil {
 		t.Fatal(err)
 	}
 	remove(open)
-	held := c.waitWhy(t, open, diagnosis.NsinitUninstalled, diagnosis.Stuck)
-	shut := c.waitWhy(t, closed, diagnosis.NsinitUninstalled, diagnosis.Stuck)
+	held := c.WaitWhy(t, open, diagnosis.NsinitUninstalled, diagnosis.Stuck)
+	shut := c.WaitWhy(t, closed, diagnosis.NsinitUninstalled, diagnosis.Stuck)
 	checkRemedies(t, held)
 	checkRemedies(t, shut)
-	c.cure(t, held, "take nsinit's finalizer off")
-	c.waitNoNamespace(t, open)
-	c.cure(t, shut, "open the namespace as it is")
-	eventually(t, "a tenant writes", func(ctx context.Context) error { return writeConfigMap(ctx, c.tenant(t), closed) })
+	cure(t, c, held, "take nsinit's finalizer off")
+	c.WaitNoNamespace(t, open)
+	cure(t, c, shut, "open the namespace as it is")
+	framework.Eventually(t, "a tenant writes", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, c.Tenant(t), closed) })
 	again()
-	c.waitServing(t)
+	c.WaitServing(t)
 }
 
 // TestWhyWithoutNsinit: the command answers on a cluster that has never seen nsinit. There,
 // nobody cares for namespaces whose finalizers were empty before they were deleted.
 func TestWhyWithoutNsinit(t *testing.T) {
-	c := another(t, "--only-kube")
-	namespaces := c.core.CoreV1().Namespaces()
+	c := framework.Another(t, "--only-kube")
+	namespaces := c.Core.CoreV1().Namespaces()
 	create := func(name string, finalizers ...string) {
 		t.Helper()
 		if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the namespace has content", func(ctx context.Context) error {
-			_, err := c.core.CoreV1().ConfigMaps(name).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		framework.Eventually(t, "the namespace has content", func(ctx context.Context) error {
+			_, err := c.Core.CoreV1().ConfigMaps(name).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 			return err
 		})
 	}
@@ -555,35 +500,35 @@ func TestWhyWithoutNsinit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	create("plain", holder)
-	if found, err := c.why(t, "plain"); err != nil || found.State != diagnosis.Healthy || len(found.NotExamined) > 0 {
+	create("plain", framework.Holder)
+	if found, err := c.Why(t, "plain"); err != nil || found.State != diagnosis.Healthy || len(found.NotExamined) > 0 {
 		t.Errorf("it says %v %v", found, err)
 	}
 	remove("plain")
-	c.cure(t, c.waitWhy(t, "plain", diagnosis.NamespaceFinalizer, diagnosis.Stuck, "--patience=1s"), "take off this one name")
-	c.waitNoNamespace(t, "plain")
+	cure(t, c, c.WaitWhy(t, "plain", diagnosis.NamespaceFinalizer, diagnosis.Stuck, "--patience=1s"), "take off this one name")
+	c.WaitNoNamespace(t, "plain")
 
 	for _, name := range []string{"full", "empty"} {
 		create(name)
-		c.setFinalizers(t, name)
+		setFinalizers(t, c, name)
 		remove(name)
 	}
 	emptied := func(name, first string) {
 		t.Helper()
-		finding := c.waitWhy(t, name, diagnosis.FinalizersEmptied, diagnosis.Stuck)
+		finding := c.WaitWhy(t, name, diagnosis.FinalizersEmptied, diagnosis.Stuck)
 		if !strings.Contains(finding.Message, "second DELETE") || !strings.HasPrefix(finding.Remedies[0].Description, first) {
-			t.Errorf("it says %s", jsonOf(t, finding))
+			t.Errorf("it says %s", framework.JSON(t, finding))
 		}
 		checkRemedies(t, finding)
-		c.cure(t, finding, first)
-		c.waitNoNamespace(t, name)
-		if found, err := c.why(t, name); err == nil {
-			t.Errorf("something is left: %s", jsonOf(t, found))
+		cure(t, c, finding, first)
+		c.WaitNoNamespace(t, name)
+		if found, err := c.Why(t, name); err == nil {
+			t.Errorf("something is left: %s", framework.JSON(t, found))
 		}
 	}
 	emptied("full", `put the finalizer "kubernetes" back`)
 	for _, remove := range []func(context.Context, metav1.DeleteOptions, metav1.ListOptions) error{
-		c.core.CoreV1().ConfigMaps("empty").DeleteCollection, c.core.CoreV1().ServiceAccounts("empty").DeleteCollection,
+		c.Core.CoreV1().ConfigMaps("empty").DeleteCollection, c.Core.CoreV1().ServiceAccounts("empty").DeleteCollection,
 	} {
 		if err := remove(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
@@ -606,48 +551,39 @@ spec:
   - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// applyInput applies a manifest until the test ends.
-func (c *cluster) applyInput(t *testing.T, manifest string) {
-	t.Helper()
-	if _, err := c.kubectlInput(manifest, "apply", "--server-side"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = c.kubectlInput(manifest, "delete", "--ignore-not-found") })
-}
-
 // waitUndiscovered waits until the discovery of a group fails.
-func (c *cluster) waitUndiscovered(t *testing.T, group string) {
+func waitUndiscovered(t *testing.T, c *framework.Cluster, group string) {
 	t.Helper()
-	eventually(t, "discovery of "+group+" fails", func(context.Context) error {
-		if _, err := c.core.Discovery().ServerPreferredNamespacedResources(); err == nil || !strings.Contains(err.Error(), group) {
+	framework.Eventually(t, "discovery of "+group+" fails", func(context.Context) error {
+		if _, err := c.Core.Discovery().ServerPreferredNamespacedResources(); err == nil || !strings.Contains(err.Error(), group) {
 			return fmt.Errorf("discovery says %w", errors.Join(err, errors.New("(no error)")))
 		}
 		return nil
 	})
 }
 
-func (c *cluster) createThing(t *testing.T, namespace, name, metadata string) {
+func createThing(t *testing.T, c *framework.Cluster, namespace, name, metadata string) {
 	t.Helper()
-	eventually(t, "a custom resource is created", func(context.Context) error {
-		_, err := c.kubectlInput("apiVersion: e2e.example.com/v1\nkind: Thing\nmetadata: {"+metadata+"name: "+name+"}\n", "apply", "--server-side", "--namespace", namespace)
+	framework.Eventually(t, "a custom resource is created", func(context.Context) error {
+		_, err := c.KubectlInput("apiVersion: e2e.example.com/v1\nkind: Thing\nmetadata: {"+metadata+"name: "+name+"}\n", "apply", "--server-side", "--namespace", namespace)
 		return err
 	})
 }
 
 // startPod starts a pod on a node that no kubelet looks after.
-func (c *cluster) startPod(t *testing.T, namespace, node string) {
+func startPod(t *testing.T, c *framework.Cluster, namespace, node string) {
 	t.Helper()
-	if _, err := c.core.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Core.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.core.CoreV1().Nodes().Delete(context.Background(), node, metav1.DeleteOptions{}); err != nil {
+		if err := c.Core.CoreV1().Nodes().Delete(context.Background(), node, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
 	grace := int64(1)
-	eventually(t, "a pod is created", func(ctx context.Context) error {
-		_, err := c.core.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+	framework.Eventually(t, "a pod is created", func(ctx context.Context) error {
+		_, err := c.Core.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "app"},
 			Spec:       corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 		}, metav1.CreateOptions{})
@@ -656,15 +592,15 @@ func (c *cluster) startPod(t *testing.T, namespace, node string) {
 }
 
 // setFinalizers sets spec.finalizers of a namespace.
-func (c *cluster) setFinalizers(t *testing.T, name string, finalizers ...corev1.FinalizerName) {
+func setFinalizers(t *testing.T, c *framework.Cluster, name string, finalizers ...corev1.FinalizerName) {
 	t.Helper()
-	eventually(t, "the finalizers are set", func(ctx context.Context) error {
-		namespace, err := c.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	framework.Eventually(t, "the finalizers are set", func(ctx context.Context) error {
+		namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		namespace.Spec.Finalizers = finalizers
-		_, err = c.core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+		_, err = c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -687,10 +623,10 @@ func refusingServer(t *testing.T) *httptest.Server {
 
 // refuseDeletions has a server asked about the deletion of ConfigMaps in a namespace, until
 // the test ends.
-func (c *cluster) refuseDeletions(t *testing.T, namespace string, server *httptest.Server) {
+func refuseDeletions(t *testing.T, c *framework.Cluster, namespace string, server *httptest.Server) {
 	t.Helper()
 	name, none := "keep-"+namespace, admissionregistrationv1.SideEffectClassNone
-	webhooks := c.core.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	webhooks := c.Core.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	if _, err := webhooks.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
@@ -710,15 +646,15 @@ func (c *cluster) refuseDeletions(t *testing.T, namespace string, server *httpte
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = webhooks.Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	c.waitKept(t, namespace)
+	waitKept(t, c, namespace)
 }
 
 // keepByPolicy has a policy refuse the deletion of ConfigMaps in a namespace unless an
 // expression holds, until the test ends.
-func (c *cluster) keepByPolicy(t *testing.T, namespace, expression string) {
+func keepByPolicy(t *testing.T, c *framework.Cluster, namespace, expression string) {
 	t.Helper()
 	name := "keep-" + namespace
-	c.applyInput(t, fmt.Sprintf(`
+	c.ApplyInput(t, fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: %[1]s}
@@ -733,16 +669,16 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: %[1]s}
 spec: {policyName: %[1]s, validationActions: [Deny]}
 `, name, namespace, expression))
-	c.waitKept(t, namespace)
+	waitKept(t, c, namespace)
 }
 
 // waitKept waits until the namespace controller could not delete the ConfigMaps in a namespace.
-func (c *cluster) waitKept(t *testing.T, namespace string) {
+func waitKept(t *testing.T, c *framework.Cluster, namespace string) {
 	t.Helper()
-	client := c.core.CoreV1()
-	config := c.as("system:serviceaccount:kube-system:namespace-controller", "system:masters")
+	client := c.Core.CoreV1()
+	config := c.As("system:serviceaccount:kube-system:namespace-controller", "system:masters")
 	controller := kubernetes.NewForConfigOrDie(config).CoreV1()
-	eventually(t, "deletions are refused", func(ctx context.Context) error {
+	framework.Eventually(t, "deletions are refused", func(ctx context.Context) error {
 		list, err := client.ConfigMaps(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil || len(list.Items) == 0 {
 			return errors.Join(err, errors.New("there is no ConfigMap"))

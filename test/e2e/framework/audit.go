@@ -1,0 +1,53 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package framework
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// AuditEvent is what is read of an event of the audit log.
+type AuditEvent struct {
+	Verb      string
+	User      struct{ Username string }
+	ObjectRef struct{ Resource, Subresource, Namespace, Name string }
+
+	ResponseStatus struct{ Code int }
+	Annotations    map[string]string
+}
+
+// AuditSince returns the events of the audit log from a position on, and the position after them.
+func (c *Cluster) AuditSince(t *testing.T, from int64) ([]AuditEvent, int64) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(c.Dir, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = data[:bytes.LastIndexByte(data, '\n')+1] // the last line may be under way
+	var events []AuditEvent
+	for line := range bytes.Lines(data) {
+		var event AuditEvent
+		if err := json.Unmarshal(line, &event); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, event)
+	}
+	return events, from + int64(len(data))
+}

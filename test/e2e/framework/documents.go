@@ -1,0 +1,74 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package framework
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Documents in docs whose commands tests run.
+const (
+	InstallGuide = "install.md"
+	OperateGuide = "operate.md"
+)
+
+// Documented returns all commands under a heading of a document.
+func (c *Cluster) Documented(t *testing.T, document, heading string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.Root, "docs", document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "# "+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n#")
+	var all []string
+	for {
+		_, rest, fenced := strings.Cut(section, "```console\n")
+		commands, rest, closed := strings.Cut(rest, "```")
+		if !fenced || !closed {
+			break
+		}
+		all, section = append(all, commands), rest
+	}
+	if !found || len(all) == 0 {
+		t.Fatalf("docs/%s has no commands under %q", document, heading)
+	}
+	return all
+}
+
+// RunDocumented runs the commands under a heading of docs/operate.md as they stand there, but
+// for the words in capitals, and returns what they print.
+func (c *Cluster) RunDocumented(t *testing.T, heading string, words map[string]string) string {
+	t.Helper()
+	out, err := c.TryDocumented(t, heading, words)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", heading, err, out)
+	}
+	return out
+}
+
+func (c *Cluster) TryDocumented(t *testing.T, heading string, words map[string]string) (string, error) {
+	t.Helper()
+	return c.Shell(t, c.Documented(t, OperateGuide, heading)[0], words)
+}
+
+// Shell runs commands in the folder of the project.
+func (c *Cluster) Shell(t *testing.T, commands string, words map[string]string) (string, error) {
+	t.Helper()
+	for word, value := range words {
+		commands = strings.ReplaceAll(commands, word, value)
+	}
+	command := exec.CommandContext(t.Context(), "bash", "-o", "errexit", "-o", "pipefail", "-c", commands)
+	command.Dir = c.Root
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir, "PATH="+filepath.Join(c.Root, "_output", "bin")+":"+os.Getenv("PATH"))
+	out, err := command.CombinedOutput()
+	return string(out), err
+}

@@ -1,0 +1,175 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+func (c *Cluster) WaitTerminating(t *testing.T, namespace string) *v1alpha1.NamespaceLifecycle {
+	t.Helper()
+	var record *v1alpha1.NamespaceLifecycle
+	Eventually(t, "the record is being deleted", func(ctx context.Context) (err error) {
+		record, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && record.Status.Phase != v1alpha1.LifecycleTerminating {
+			err = fmt.Errorf("its phase is %s", record.Status.Phase)
+		}
+		return err
+	})
+	return record
+}
+
+// Configure registers initializers, waits until they are in force, and takes them away when
+// the test ends. Tests run one after the other, so that each has the configurations that it
+// makes.
+func (c *Cluster) Configure(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
+	t.Helper()
+	configuration := c.Register(t, initializers...)
+	c.WaitInForce(t)
+	return configuration
+}
+
+// Register registers initializers, and takes them away when the test ends.
+func (c *Cluster) Register(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
+	t.Helper()
+	client := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	configuration, err := client.Create(context.Background(), &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: UniqueName("configuration")}, Initializers: initializers,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Delete(context.Background(), configuration.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+		c.WaitInForce(t)
+	})
+	return configuration
+}
+
+// WaitInForce waits until every change of the configurations that was acknowledged before is
+// in force: until the server's last list began later.
+func (c *Cluster) WaitInForce(t *testing.T) {
+	t.Helper()
+	changed := time.Now()
+	Eventually(t, "the configurations are in force", func(context.Context) error {
+		asked := time.Now()
+		metrics, err := c.Metrics(t)
+		if err != nil {
+			return err
+		}
+		age, err := listAge(metrics)
+		if err == nil && !asked.Add(-age).After(changed) {
+			err = fmt.Errorf("the last list is %s old", age)
+		}
+		return err
+	})
+}
+
+func Initializers(names ...string) []v1alpha1.RegisteredInitializer {
+	var all []v1alpha1.RegisteredInitializer
+	for _, name := range names {
+		all = append(all, v1alpha1.RegisteredInitializer{Name: name})
+	}
+	return all
+}
+
+// WaitCurrent waits until it is an initializer's turn, and returns the record. An empty
+// name waits until the record is complete.
+func (c *Cluster) WaitCurrent(t *testing.T, namespace, initializer string) *v1alpha1.NamespaceLifecycle {
+	t.Helper()
+	var record *v1alpha1.NamespaceLifecycle
+	Eventually(t, fmt.Sprintf("the turn of %q in %s", initializer, namespace), func(ctx context.Context) (err error) {
+		record, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && record.Status.CurrentInitializer != initializer {
+			err = fmt.Errorf("it is the turn of %q", record.Status.CurrentInitializer)
+		}
+		return err
+	})
+	return record
+}
+
+// RemoveFirst removes the first pending initializer, as an administrator.
+func (c *Cluster) RemoveFirst(t *testing.T, namespace string) {
+	t.Helper()
+	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	Eventually(t, "removing the first initializer", func(ctx context.Context) error {
+		record, err := client.Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
+		_, err = client.Initialize(ctx, namespace, record, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func (c *Cluster) WaitNoRecord(t *testing.T, namespace string) {
+	t.Helper()
+	Eventually(t, "the record has left", func(ctx context.Context) error {
+		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is still there: %v %w", record.Spec.Finalizers, errors.Join(err, errors.New("(no error)")))
+	})
+}
+
+// ReleaseParticipant drops a participant's name from a record, as an administrator.
+func (c *Cluster) ReleaseParticipant(t *testing.T, namespace string, participant v1alpha1.FinalizerName) {
+	t.Helper()
+	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	Eventually(t, "releasing the participant", func(ctx context.Context) error {
+		record, err := client.Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if record.DeletionTimestamp == nil {
+			return errors.New("the record is not being deleted")
+		}
+		record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
+		_, err = client.Finalize(ctx, namespace, record, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// ActAs removes initializers whenever it is their turn, until the test ends.
+func (c *Cluster) ActAs(t *testing.T, names ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	config := rest.CopyConfig(c.Admin)
+	config.Timeout = 5 * time.Second
+	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles()
+	for _, name := range names {
+		go func() {
+			for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+				list, err := client.List(ctx, metav1.ListOptions{FieldSelector: "status.currentInitializer=" + name})
+				if err != nil {
+					continue
+				}
+				for _, record := range list.Items {
+					record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
+					_, _ = client.Initialize(ctx, record.Name, &record, metav1.UpdateOptions{})
+				}
+			}
+		}()
+	}
+}

@@ -1,0 +1,201 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package framework
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	logStorePassword = "e2e-password"
+)
+
+// LogStore is a log store: a PostgreSQL server behind a small HTTP front.
+type LogStore struct {
+	c       *Cluster
+	t       *testing.T
+	dir, ca string
+	args    []string
+	mu      sync.Mutex
+	command *exec.Cmd
+	URL     string
+	client  *http.Client
+}
+
+// StartLogStore starts a log store, whose operations take a time.
+func (c *Cluster) StartLogStore(t *testing.T, takes time.Duration) *LogStore {
+	t.Helper()
+	// Another user than the one that runs the tests has to reach it, by a short path.
+	dir, err := os.MkdirTemp("", "nsinit-ls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as said
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(c.Dir, "pki", "nsinit-ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	s := &LogStore{c: c, t: t, dir: dir, ca: string(ca), client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}}
+	s.args = []string{"--data-dir=" + filepath.Join(dir, "pg"), "--password=" + logStorePassword, "--takes=" + takes.String(),
+		"--tls-cert-file=" + filepath.Join(c.Dir, "pki", "logstore.crt"), "--tls-private-key-file=" + filepath.Join(c.Dir, "pki", "logstore.key")}
+	address := s.Start("127.0.0.1:0")
+	_, port, _ := strings.Cut(address, ":")
+	s.args, s.URL = append(s.args, "--listen="+address), "https://localhost:"+port
+	t.Cleanup(func() {
+		s.Kill()
+		_ = os.RemoveAll(dir)
+	})
+
+	secrets := c.Core.CoreV1().Secrets("nsinit-system")
+	_ = secrets.Delete(t.Context(), "log-store", metav1.DeleteOptions{})
+	s.WriteCredentials(t)
+	t.Cleanup(func() { _ = secrets.Delete(context.Background(), "log-store", metav1.DeleteOptions{}) })
+	return s
+}
+
+// WriteCredentials writes its credentials where http-provisioner expects them.
+func (s *LogStore) WriteCredentials(t *testing.T) {
+	t.Helper()
+	if _, err := s.c.Core.CoreV1().Secrets("nsinit-system").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "log-store"},
+		StringData: map[string]string{"username": "elastic", "password": logStorePassword, "ca.crt": s.ca}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Start starts it, and returns where it listens once it does.
+func (s *LogStore) Start(listen string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	args := s.args
+	if listen != "" {
+		args = append(slices.Clone(args), "--listen="+listen)
+	}
+	s.command = exec.Command(filepath.Join(s.c.Root, "_output", "bin", "logstore"), args...)
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Error(err)
+		return ""
+	}
+	s.command.Stderr = log
+	out, err := s.command.StdoutPipe()
+	if err == nil {
+		err = s.command.Start()
+	}
+	_ = log.Close()
+	if err != nil {
+		s.t.Error(err)
+		return ""
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		s.t.Errorf("the log store does not start: %v\n%s", err, said)
+	}
+	return strings.TrimSpace(line)
+}
+
+// Kill ends it at once, and its database with it.
+func (s *LogStore) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.command.Process.Kill()
+	_ = s.command.Wait()
+}
+
+// List returns a list of the log store: owners by name.
+func (s *LogStore) List(ctx context.Context, path, key string) (map[string]string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.SetBasicAuth("elastic", logStorePassword)
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var rows []map[string]string
+	if err := json.NewDecoder(response.Body).Decode(&rows); err != nil {
+		return nil, fmt.Errorf("%s: %w", response.Status, err)
+	}
+	owners := map[string]string{}
+	for _, row := range rows {
+		owners[row[key]] = row["owner"]
+	}
+	return owners, nil
+}
+
+func (s *LogStore) Indices(ctx context.Context) (map[string]string, error) {
+	return s.List(ctx, "/_cat/indices", "index")
+}
+
+// Provision prepares a configuration of http-provisioner, which is the documented one unless it
+// is changed, and the rights that it is delivered with. It returns what starts the program.
+func (s *LogStore) Provision(t *testing.T, change func(string) string) func() *os.Process {
+	t.Helper()
+	manifests := filepath.Join(s.c.Root, "vendor-hooks", "http-provisioner", "manifests")
+	if out, err := s.c.Kubectl("apply", "-f", filepath.Join(manifests, "rbac.yaml")); err != nil {
+		t.Fatal(err, out)
+	}
+	data, err := os.ReadFile(filepath.Join(manifests, "log-index.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(data), "https://logs.example.com:9200", s.URL, 1)
+	if change != nil {
+		text = change(text)
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	configurations := s.c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	t.Cleanup(func() {
+		if err := configurations.Delete(context.Background(), "20-log-index", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		s.c.WaitInForce(t)
+	})
+	return func() *os.Process {
+		return s.c.Run(t, "http-provisioner", "--kubeconfig="+filepath.Join(s.c.Dir, "http-provisioner.kubeconfig"), "--config="+file, "--v=2")
+	}
+}
+
+// WaitRegistered waits until http-provisioner has registered itself, and that is in force.
+func (c *Cluster) WaitRegistered(t *testing.T) {
+	t.Helper()
+	Eventually(t, "http-provisioner has registered itself", func(ctx context.Context) error {
+		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, "20-log-index", metav1.GetOptions{})
+		if err == nil && configuration.DeletionTimestamp != nil {
+			err = errors.New("the former configuration has not left yet")
+		}
+		return err
+	})
+	c.WaitInForce(t)
+}

@@ -1,0 +1,186 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// condition returns what a condition of a core namespace says, as STATUS/REASON MESSAGE.
+func (c *Cluster) condition(ctx context.Context, namespace string, kind corev1.NamespaceConditionType) (string, error) {
+	n, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == kind {
+			return fmt.Sprintf("%s/%s %s", condition.Status, condition.Reason, condition.Message), nil
+		}
+	}
+	return "", nil
+}
+
+// WaitCondition waits until a condition of a core namespace says something.
+func (c *Cluster) WaitCondition(t *testing.T, namespace string, kind corev1.NamespaceConditionType, parts ...string) {
+	t.Helper()
+	Eventually(t, fmt.Sprintf("condition %s of namespace %s", kind, namespace), func(ctx context.Context) error {
+		said, err := c.condition(ctx, namespace, kind)
+		if err != nil {
+			return err
+		}
+		for _, part := range parts {
+			if !strings.Contains(said, part) {
+				return fmt.Errorf("%q is missing in: %s", part, said)
+			}
+		}
+		return nil
+	})
+}
+
+const Holder = "e2e.example.com/hold"
+
+// Hold puts a finalizer on a namespace, which stays until release.
+func (c *Cluster) Hold(t *testing.T, namespace *corev1.Namespace) {
+	t.Helper()
+	if _, err := c.Core.CoreV1().Namespaces().Patch(context.Background(), namespace.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":["`+Holder+`"]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Release(t, namespace.Name) })
+}
+
+func (c *Cluster) Release(t *testing.T, namespace string) {
+	t.Helper()
+	if _, err := c.Core.CoreV1().Namespaces().Patch(context.Background(), namespace, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+// CreateNamespace creates a namespace as a user, and deletes it when the test ends.
+func (c *Cluster) CreateNamespace(t *testing.T, config *rest.Config) *corev1.Namespace {
+	t.Helper()
+	namespace, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(context.Background(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: UniqueName("ns")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	return namespace
+}
+
+// WaitReady waits until a namespace is open.
+func (c *Cluster) WaitReady(t *testing.T, namespace string) {
+	t.Helper()
+	if out, err := c.Kubectl("wait", "--for=condition=Ready", "namespace/"+namespace, "--timeout="+Patience.String()); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+}
+
+// IsClosed says whether a namespace's gate is closed.
+func (c *Cluster) IsClosed(t *testing.T, namespace string) bool {
+	t.Helper()
+	n, err := c.Core.CoreV1().Namespaces().Get(context.Background(), namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, closed := n.Labels[v1alpha1.LabelInitializing]
+	return closed
+}
+
+func WriteConfigMap(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
+	return err
+}
+
+// WaitEvents waits until the events on a namespace have these reasons, in this order. They are
+// in the namespace default.
+func (c *Cluster) WaitEvents(t *testing.T, namespace string, want ...string) []corev1.Event {
+	t.Helper()
+	var list *corev1.EventList
+	Eventually(t, "the events of namespace "+namespace, func(ctx context.Context) (err error) {
+		list, err = c.Core.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,involvedObject.name=" + namespace})
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(list.Items, func(a, b corev1.Event) int { return int(Revision(a.ResourceVersion) - Revision(b.ResourceVersion)) })
+		var reasons []string
+		for _, event := range list.Items {
+			reasons = append(reasons, event.Reason)
+		}
+		if !slices.Equal(reasons, want) {
+			err = fmt.Errorf("their reasons are %q, want %q", reasons, want)
+		}
+		return err
+	})
+	return list.Items
+}
+
+func (c *Cluster) WaitNoNamespace(t *testing.T, name string) {
+	t.Helper()
+	Eventually(t, "the namespace is gone", func(ctx context.Context) error {
+		_, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is still there"))
+	})
+}
+
+func (c *Cluster) DeleteLater(t *testing.T, namespace string) {
+	t.Cleanup(func() {
+		_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+	})
+}
+
+func (c *Cluster) DeleteNamespace(t *testing.T, namespace string) {
+	t.Helper()
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// CreateHeld creates a namespace that stays closed until the test ends, because nobody acts as
+// the initializer that it waits for.
+func (c *Cluster) CreateHeld(t *testing.T, config *rest.Config) *corev1.Namespace {
+	t.Helper()
+	const initializer = "hold.example.com"
+	c.Configure(t, Initializers(initializer)...)
+	namespace := c.CreateNamespace(t, config)
+	c.WaitCurrent(t, namespace.Name, initializer)
+	Eventually(t, "the namespace says what it waits for", func(ctx context.Context) (err error) {
+		namespace, err = c.Core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range namespace.Status.Conditions {
+			if condition.Type == v1alpha1.ConditionInitializing && strings.Contains(condition.Message, initializer) {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions: %v", namespace.Status.Conditions)
+	})
+	return namespace
+}

@@ -1,0 +1,134 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+const APIService = "v1alpha1.nsinit.dev"
+
+// Available says whether nsinit's API is available, as kube-apiserver sees it.
+func (c *Cluster) Available(ctx context.Context, t *testing.T) error {
+	service, err := aggregator.NewForConfigOrDie(c.Admin).ApiregistrationV1().APIServices().Get(ctx, APIService, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if !helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available) {
+		return fmt.Errorf("conditions: %s", JSON(t, service.Status.Conditions))
+	}
+	return nil
+}
+
+// Metrics returns the metrics of nsinit-apiserver.
+func (c *Cluster) Metrics(t *testing.T) ([]byte, error) {
+	t.Helper()
+	return Scrape(context.Background(), c.Direct(t))
+}
+
+// Scrape returns the metrics of a program.
+func Scrape(ctx context.Context, config *rest.Config) ([]byte, error) {
+	return versioned.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/metrics").MaxRetries(0).DoRaw(ctx)
+}
+
+// listAge returns the age of the last list of the configurations, of which a server's metrics
+// tell.
+func listAge(metrics []byte) (time.Duration, error) {
+	for line := range strings.SplitSeq(string(metrics), "\n") {
+		if value, ok := strings.CutPrefix(line, "nsinit_configurations_list_age_seconds "); ok {
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, err
+			}
+			return time.Duration(min(seconds, 3600) * float64(time.Second)), nil
+		}
+	}
+	return 0, errors.New("the metrics do not tell the age of the last list")
+}
+
+// Overlay writes a kustomization of what is delivered in artifacts/deploy/overlays, reached on
+// loopback, and returns its folder.
+func (c *Cluster) Overlay(t *testing.T, name, more string, components ...string) string {
+	t.Helper()
+	if !c.StampsByPolicy(t) {
+		components = append(components, "../../components/stamp-webhook")
+	}
+	copied, err := os.MkdirTemp(c.Dir, "artifacts") // as long as the control plane
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(copied, os.DirFS(filepath.Join(c.Root, "artifacts"))); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(copied, "deploy", "overlays", "e2e")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	kustomization := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+sortOptions: {order: fifo}
+resources: [../%s]
+components: [%s]
+patches:
+- patch: |-
+    apiVersion: apiregistration.k8s.io/v1
+    kind: APIService
+    metadata: {name: v1alpha1.nsinit.dev}
+    spec: {service: {port: %d}}
+- patch: |-
+    apiVersion: v1
+    kind: Service
+    metadata: {name: nsinit-apiserver, namespace: nsinit-system}
+    spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
+%s`, name, strings.Join(components, ", "), c.Ports(t)["nsinit-apiserver"], more)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// WaitServing waits until nsinit-apiserver is ready and reached through the aggregator.
+func (c *Cluster) WaitServing(t *testing.T) {
+	t.Helper()
+	Eventually(t, "nsinit-apiserver serves", func(ctx context.Context) error {
+		direct := versioned.NewForConfigOrDie(c.Direct(t)).Discovery().RESTClient()
+		said, err := direct.Get().AbsPath("/readyz").Param("verbose", "true").DoRaw(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, said)
+		}
+		_, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	})
+}
+
+// StampsByPolicy says whether the stamp is a policy. Where Kubernetes has no such policies, it is a
+// webhook.
+func (c *Cluster) StampsByPolicy(t *testing.T) bool {
+	t.Helper()
+	served, err := c.Core.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == "mutatingadmissionpolicies" })
+}

@@ -1,0 +1,90 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package framework
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// Observer follows one namespace: at which revision it opened, and at which a tenant's
+// first object was stored.
+type Observer struct {
+	Opened  chan int64
+	Written chan int64
+}
+
+// Observe starts to follow a namespace. A tenant writes into it as often as it can, until
+// the first write passes.
+func (c *Cluster) Observe(t *testing.T, tenant kubernetes.Interface, namespace *corev1.Namespace) *Observer {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	o := &Observer{Opened: make(chan int64, 1), Written: make(chan int64, 1)}
+	lw := cache.NewListWatchFromClient(c.Core.CoreV1().RESTClient(), "namespaces", "", fields.OneTermEqualSelector("metadata.name", namespace.Name))
+	go func() {
+		_, _ = watchtools.Until(ctx, namespace.ResourceVersion, lw, func(event watch.Event) (bool, error) {
+			n, ok := event.Object.(*corev1.Namespace)
+			if !ok || n.UID != namespace.UID {
+				return false, nil
+			}
+			if _, closed := n.Labels[v1alpha1.LabelInitializing]; closed {
+				return false, nil
+			}
+			o.Opened <- Revision(n.ResourceVersion)
+			return true, nil
+		})
+	}()
+	go func() {
+		for ctx.Err() == nil {
+			object, err := tenant.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}, metav1.CreateOptions{})
+			if err == nil {
+				o.Written <- Revision(object.ResourceVersion)
+				return
+			}
+		}
+	}()
+	return o
+}
+
+// Check waits for both, and compares them: no tenant's object is stored before the
+// revision that opened the gate.
+func (o *Observer) Check(t *testing.T) {
+	t.Helper()
+	var opened, written int64
+	for range 2 {
+		select {
+		case opened = <-o.Opened:
+		case written = <-o.Written:
+		case <-t.Context().Done():
+			t.Fatal("the test was ended")
+		}
+	}
+	if opened == 0 || written <= opened {
+		t.Errorf("the gate opened at revision %d, the tenant's first object is of revision %d", opened, written)
+	}
+}
+
+func Revision(resourceVersion string) int64 {
+	r, err := strconv.ParseInt(resourceVersion, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return r
+}

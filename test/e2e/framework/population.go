@@ -1,0 +1,82 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package framework
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+const PopulationInitializer = "policy-population.nsinit.dev"
+
+// StartPopulation starts policy-population with the rights that it is delivered with.
+func (c *Cluster) StartPopulation(t *testing.T, args ...string) *os.Process {
+	t.Helper()
+	return c.Run(t, "policy-population", append([]string{"--kubeconfig=" + filepath.Join(c.Dir, "policy-population.kubeconfig"), "--v=2"}, args...)...)
+}
+
+// GrantPopulation gives policy-population more rights.
+func (c *Cluster) GrantPopulation(t *testing.T, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	const user = "system:serviceaccount:nsinit-system:policy-population"
+	c.Grant(t, user, kubernetes.NewForConfigOrDie(c.As(user)), rules...)
+}
+
+func ConfigMapRule() rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}}
+}
+
+// Populate makes a NamespacePopulation, and removes it when the test ends.
+func (c *Cluster) Populate(t *testing.T, name string, manifests ...v1alpha1.PopulationManifest) *v1alpha1.NamespacePopulation {
+	t.Helper()
+	populations := c.Nsinit.NsinitV1alpha1().NamespacePopulations()
+	population, err := populations.Create(t.Context(), &v1alpha1.NamespacePopulation{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NamespacePopulationSpec{Manifests: manifests},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := populations.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	return population
+}
+
+// PopulateAsInExample registers policy-population and populates namespaces as the example does, until the
+// test ends.
+func (c *Cluster) PopulateAsInExample(t *testing.T) {
+	t.Helper()
+	example := filepath.Join(c.Root, "artifacts", "examples", "policy-population.yaml")
+	if out, err := c.Kubectl("apply", "-f", example); err != nil {
+		t.Fatal(err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := c.Kubectl("delete", "-f", example); err != nil {
+			t.Error(err, out)
+		}
+		c.WaitInForce(t)
+	})
+}
+
+// ConfigMapManifest is a manifest of a ConfigMap whose key "value" holds a value.
+func ConfigMapManifest(name, value string) v1alpha1.PopulationManifest {
+	return v1alpha1.PopulationManifest{Name: name, Template: runtime.RawExtension{Raw: fmt.Appendf(nil,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"value":%q}}`, name, value)}}
+}

@@ -1,0 +1,165 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// Tenant writes ConfigMaps into a namespace with all rights that RBAC can give for it and
+// no verb of nsinit.
+func (c *Cluster) Tenant(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	const manifest = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: e2e-tenant}
+rules:
+- {apiGroups: [""], resources: ["namespaces"], verbs: ["create", "get"]}
+- {apiGroups: [""], resources: ["configmaps"], verbs: ["*"]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: e2e-tenant}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: e2e-tenant}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: e2e-tenant}]
+`
+	if _, err := c.KubectlInput(manifest, "apply", "--server-side"); err != nil {
+		t.Fatal(err)
+	}
+	return kubernetes.NewForConfigOrDie(c.As("e2e-tenant"))
+}
+
+// Refused checks that the gate refuses a write, and says why.
+func Refused(err error, parts ...string) error { return RefusedBy("nsinit-gate", err, parts...) }
+
+// Everything allows all that RBAC can allow by Kubernetes' own verbs, and so none of
+// nsinit's. What refuses a holder is a policy.
+func Everything() rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{"*"}, Resources: []string{"*"},
+		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
+	}
+}
+
+// Initialize allows to write into initializing namespaces, all of them if none is named.
+func Initialize(namespaces ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: namespaces,
+		Verbs: []string{v1alpha1.VerbInitialize},
+	}
+}
+
+// User makes a user who has these rights in the whole cluster, and returns the
+// configuration of its client once they are in force.
+func (c *Cluster) User(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	config := c.As(name)
+	c.Grant(t, name, kubernetes.NewForConfigOrDie(config), rules...)
+	return config
+}
+
+// Grant gives a user rights in the whole cluster until the test ends, and waits until they
+// are in force.
+func (c *Cluster) Grant(t *testing.T, user string, client kubernetes.Interface, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	ctx := context.Background()
+	meta := metav1.ObjectMeta{Name: UniqueName("e2e")}
+	if _, err := c.Core.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Core.RbacV1().ClusterRoles().Delete(ctx, meta.Name, metav1.DeleteOptions{}) })
+	if _, err := c.Core.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Core.RbacV1().ClusterRoleBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}) })
+	for _, rule := range rules {
+		question := authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]}
+		if len(rule.ResourceNames) > 0 {
+			question.Name = rule.ResourceNames[0]
+		}
+		Eventually(t, fmt.Sprintf("%s has the right to %s %s", user, question.Verb, question.Resource), func(ctx context.Context) error {
+			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &question},
+			}, metav1.CreateOptions{})
+			if err == nil && !answer.Status.Allowed {
+				err = errors.New("not yet")
+			}
+			return err
+		})
+	}
+}
+
+// WaitMay waits until a user has a right, in the whole cluster or in a namespace.
+func (c *Cluster) WaitMay(t *testing.T, config *rest.Config, resource, verb string, namespace ...string) {
+	t.Helper()
+	question := authorizationv1.ResourceAttributes{Resource: resource, Verb: verb, Namespace: strings.Join(namespace, "")}
+	client := kubernetes.NewForConfigOrDie(config)
+	Eventually(t, fmt.Sprintf("%s has the right to %s %s", config.Impersonate.UserName, verb, resource), func(ctx context.Context) error {
+		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &question},
+		}, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+}
+
+// ServiceAccount makes a service account with rights in the whole cluster, and returns its
+// user name and the configuration of a client that has its token.
+func (c *Cluster) ServiceAccount(t *testing.T, rules ...rbacv1.PolicyRule) (string, *rest.Config) {
+	t.Helper()
+	ctx := context.Background()
+	accounts := c.Core.CoreV1().ServiceAccounts(metav1.NamespaceDefault)
+	account, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: UniqueName("e2e")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = accounts.Delete(ctx, account.Name, metav1.DeleteOptions{}) })
+	token, err := accounts.CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(c.Admin)
+	config.BearerToken = token.Status.Token
+	name := "system:serviceaccount:" + account.Namespace + ":" + account.Name
+	c.Grant(t, name, kubernetes.NewForConfigOrDie(config), rules...)
+	return name, config
+}
+
+// RefusedBy checks that a policy refuses a request, and what it says.
+func RefusedBy(policy string, err error, parts ...string) error {
+	if !apierrors.IsForbidden(err) {
+		return fmt.Errorf("want a refusal by %s, got %w", policy, errors.Join(err, errors.New("(no other error)")))
+	}
+	for _, part := range append(parts, "'"+policy+"'") {
+		if !strings.Contains(err.Error(), part) {
+			return fmt.Errorf("the refusal does not say %q: %w", part, err)
+		}
+	}
+	return nil
+}
