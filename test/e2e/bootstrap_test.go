@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"fmt"
 	"testing"
@@ -25,6 +23,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // deployment is an initializer as an administrator deploys it.

@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -30,6 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/cert"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // mount keeps files as a Secret is, as the kubelet does for a pod.

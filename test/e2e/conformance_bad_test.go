@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"errors"
 	"os"
@@ -29,6 +27,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/initializer/conformance"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 const (

@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"testing"
 
@@ -18,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/initializer/conformance"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // TestConformance runs the suite for authors of initializers on policy-population.

@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +26,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // reportedWithin is how soon a closed namespace reports that NamespaceLifecycles cannot be read.

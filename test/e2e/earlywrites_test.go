@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"cmp"
 	"context"
 	"errors"
@@ -26,6 +24,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // kepManifest is the manifest of which the KEP says that kubectl apply fails on it.

@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"bytes"
 	"context"
 	"fmt"
@@ -24,6 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // TestEtcdCluster runs a second nsinit-apiserver on an etcd of its own kind: over TLS, with

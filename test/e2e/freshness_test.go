@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -26,6 +24,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/timing"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // committed is one committed state of both configurations, and when its write was

@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"fmt"
 	"maps"
@@ -28,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // TestGate: while a namespace is initializing, kube-apiserver refuses every verb that discovery shows for every namespaced

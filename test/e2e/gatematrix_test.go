@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +26,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // customGroup is in the name of each group of custom resources of these tests.

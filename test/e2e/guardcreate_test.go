@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -24,6 +22,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 const guardCreate = "nsinit-guard-create"

@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +33,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // rollout restarts a Deployment, and waits until all of its pods are new.

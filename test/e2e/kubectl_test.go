@@ -9,13 +9,13 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"bufio"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // TestKubectl reads and writes nsinit's kinds with the stock kubectl, through the

@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // scraper scrapes the programs as Prometheus does, and has Prometheus' libraries evaluate the alerts and

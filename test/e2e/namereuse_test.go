@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +35,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	installed "github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 	"github.com/nsinit/nsinit/test/faults/proxy"
 )
 

@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"fmt"
 	"strings"
@@ -20,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 const gateOfNamesakes = "nsinit-gate-namesakes"

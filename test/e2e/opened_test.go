@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"fmt"
 	"strings"
@@ -23,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // TestOpenedByHand: what is said of a namespace that an administrator opens agrees soon after: on the

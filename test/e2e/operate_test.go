@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"fmt"
 	"strings"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // TestOperate: the commands by which an administrator takes a broken initializer out of the

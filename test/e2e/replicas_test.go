@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // replicas is an installation of overlays/ha on an etcd cluster of three members, and a load on it.

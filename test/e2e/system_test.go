@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"bufio"
 	"context"
 	"encoding/json"
@@ -28,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // workloads give every controller of Kubernetes something to do that needs no node.

@@ -9,8 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"github.com/nsinit/nsinit/test/e2e/framework"
-
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -31,6 +29,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
+	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
 // cure runs the command of the remedy that is described so.
