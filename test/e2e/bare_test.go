@@ -226,7 +226,7 @@ func TestNamespaceTermination(t *testing.T) {
 		}
 		remove(name)
 		c.ReleaseParticipant(t, name, "one.example.com")
-		c.WaitNoRecord(t, name)
+		c.WaitNoLifecycle(t, name)
 		framework.Eventually(t, "only the other is left", func(ctx context.Context) error {
 			namespace, err := namespaces.Get(ctx, name, metav1.GetOptions{})
 			if err == nil && fmt.Sprint(namespace.Spec.Finalizers) != "["+origin+"]" {

@@ -93,7 +93,7 @@ func TestFailAtDeadline(t *testing.T) {
 	}
 	c.Release(t, namespace.Name)
 	c.WaitNoNamespace(t, namespace.Name)
-	c.WaitNoRecord(t, namespace.Name)
+	c.WaitNoLifecycle(t, namespace.Name)
 }
 
 // TestStalled: a turn that lasts for long is reported on the record, on the namespace and in

@@ -96,7 +96,7 @@ func TestDeleteWhileInitializing(t *testing.T) {
 				c.ReleaseParticipant(t, namespace.Name, "one.example.com")
 			}
 			c.WaitNoNamespace(t, namespace.Name)
-			c.WaitNoRecord(t, namespace.Name)
+			c.WaitNoLifecycle(t, namespace.Name)
 			if len(observer.Written) > 0 {
 				t.Error("a tenant's object was stored")
 			}

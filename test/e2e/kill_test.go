@@ -56,7 +56,7 @@ func TestKill(t *testing.T) {
 				}
 				at(4)
 				c.ReleaseParticipant(t, namespace.Name, "one.example.com")
-				c.WaitNoRecord(t, namespace.Name)
+				c.WaitNoLifecycle(t, namespace.Name)
 				c.WaitNoNamespace(t, namespace.Name)
 			})
 		}

@@ -50,7 +50,7 @@ func TestStory(t *testing.T) {
 	if _, err := c.Kubectl("delete", "namespace", namespace, "--timeout="+framework.Patience.String()); err != nil {
 		t.Fatal(err)
 	}
-	c.WaitNoRecord(t, namespace)
+	c.WaitNoLifecycle(t, namespace)
 }
 
 // TestNoInitializers: without configurations a namespace opens at once.
@@ -95,7 +95,7 @@ func TestFailure(t *testing.T) {
 		return err
 	})
 	c.WaitNoNamespace(t, namespace.Name)
-	c.WaitNoRecord(t, namespace.Name)
+	c.WaitNoLifecycle(t, namespace.Name)
 	framework.Eventually(t, "an event tells why", func(ctx context.Context) error {
 		events, err := c.Core.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + namespace.Name})
 		if err != nil {
@@ -148,7 +148,7 @@ func TestParticipant(t *testing.T) {
 	if _, err := c.KubectlInput(string(body), "replace", "--raw", "/apis/nsinit.dev/v1alpha1/namespacelifecycles/"+namespace.Name+"/finalize"); err != nil {
 		t.Fatal(err)
 	}
-	c.WaitNoRecord(t, namespace.Name)
+	c.WaitNoLifecycle(t, namespace.Name)
 	c.WaitNoNamespace(t, namespace.Name)
 }
 

@@ -106,7 +106,7 @@ func TestOpenShiftExample(t *testing.T) {
 			}
 			t.Logf("state 4: %s", summary(t, object))
 			c.WaitNoNamespace(t, namespace)
-			c.WaitNoRecord(t, namespace)
+			c.WaitNoLifecycle(t, namespace)
 		})
 	}
 }
@@ -244,6 +244,6 @@ func TestFinalizeKeepsOrder(t *testing.T) {
 	c.ReleaseParticipant(t, namespace, "three.example.com")
 	finalizers("[one.example.com]")
 	c.ReleaseParticipant(t, namespace, "one.example.com")
-	c.WaitNoRecord(t, namespace)
+	c.WaitNoLifecycle(t, namespace)
 	c.WaitNoNamespace(t, namespace)
 }

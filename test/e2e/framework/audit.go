@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// AuditEvent is what is read of an event of the audit log.
+// AuditEvent has those fields of an event of the audit log that tests read.
 type AuditEvent struct {
 	Verb      string
 	User      struct{ Username string }
@@ -25,7 +25,7 @@ type AuditEvent struct {
 	Annotations    map[string]string
 }
 
-// AuditSince returns the events of the audit log from a position on, and the position after them.
+// AuditSince returns the events of the audit log after a position, and the position after them. 0 is the beginning.
 func (c *Cluster) AuditSince(t *testing.T, from int64) ([]AuditEvent, int64) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(c.Dir, "audit.log"))
@@ -40,7 +40,7 @@ func (c *Cluster) AuditSince(t *testing.T, from int64) ([]AuditEvent, int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data = data[:bytes.LastIndexByte(data, '\n')+1] // the last line may be under way
+	data = data[:bytes.LastIndexByte(data, '\n')+1] // kube-apiserver may be writing the last line
 	var events []AuditEvent
 	for line := range bytes.Lines(data) {
 		var event AuditEvent

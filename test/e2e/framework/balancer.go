@@ -16,15 +16,15 @@ import (
 	"testing"
 )
 
-// balancer does for one service what kube-proxy does: it passes new connections on to the
-// replicas that are ready, one after the other, and leaves those that exist alone.
+// balancer does for one service what kube-proxy does: it forwards each new connection to the next replica that is ready.
+// Connections that exist stay.
 type balancer struct {
 	listener net.Listener
 	ready    func() []string
 	next     atomic.Int64
 }
 
-// Balance listens where the service of nsinit-apiserver is, until the test ends.
+// Balance forwards connections to the service of nsinit-apiserver to the ready addresses, until the test ends.
 func (c *Cluster) Balance(t *testing.T, ready func() []string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", c.Ports(t)["nsinit-apiserver"]))
@@ -66,7 +66,7 @@ func (b *balancer) serve(ctx context.Context) {
 			defer func() { _ = to.Close() }()
 			stop := context.AfterFunc(ctx, func() { _ = from.Close(); _ = to.Close() })
 			defer stop()
-			go func() { // what ends on one side ends on the other
+			go func() { // when one side ends, the other does
 				_, _ = io.Copy(to, from)
 				_ = to.Close()
 			}()

@@ -21,42 +21,49 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
-// Cluster is the control plane that the tests run on.
+// Cluster is a control plane on which a test runs.
 type Cluster struct {
+	// Root is the folder of the project, and Dir the state directory of the control plane. hack/dev/README.md describes it.
 	Root, Dir string
-	Admin     *rest.Config
-	Core      kubernetes.Interface
-	Nsinit    versioned.Interface
+	// Admin is the configuration of a cluster administrator's clients. Core and Nsinit are such clients.
+	Admin  *rest.Config
+	Core   kubernetes.Interface
+	Nsinit versioned.Interface
 }
 
-// load makes the clients of the control plane in the cluster's folder.
+// load makes the clients.
 func (c *Cluster) load(t *testing.T) {
 	t.Helper()
 	var err error
 	c.Admin, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
-		t.Fatalf("there is no control plane in %s, run make e2e or make dev-up: %v", c.Dir, err)
+		t.Fatalf("there is no control plane in %s: run make e2e or make dev-up: %v", c.Dir, err)
 	}
 	c.Admin.QPS = -1
 	c.Core, c.Nsinit = kubernetes.NewForConfigOrDie(c.Admin), versioned.NewForConfigOrDie(c.Admin)
 	if _, err := c.Core.Discovery().ServerVersion(); err != nil {
-		t.Fatalf("the control plane in %s does not answer, run make e2e or make dev-up: %v", c.Dir, err)
+		t.Fatalf("the control plane in %s does not answer: run make e2e or make dev-up: %v", c.Dir, err)
 	}
 }
 
+// Kubeconfig returns the path of the kubeconfig of a cluster administrator.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "admin.kubeconfig") }
 
-// As returns the configuration of a user, who has what RBAC gives the name and the groups.
+// Environ returns the environment of a process that uses the control plane: kubectl, a shell or a test.
+func (c *Cluster) Environ() []string {
+	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir, "PATH="+BinDir()+":"+os.Getenv("PATH"), dirVariable+"="+c.Dir)
+}
+
+// As returns the configuration of a user's clients. The user has the rights that RBAC grants to the name and the groups.
 func (c *Cluster) As(user string, groups ...string) *rest.Config {
 	config := rest.CopyConfig(c.Admin)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
 	return config
 }
 
-// Direct returns the configuration of an administrator's client that reaches nsinit-apiserver
-// itself, not through the aggregator. A server asks for client certificates once it has read
-// which authority signs them, and a connection from before stays anonymous, so each request
-// makes its own.
+// Direct returns the configuration of an administrator's client that connects to nsinit-apiserver itself, not through the
+// aggregator. nsinit-apiserver asks for client certificates once it has read their CA. A connection that was made before
+// stays anonymous, so each request makes a connection.
 func (c *Cluster) Direct(t *testing.T) *rest.Config {
 	t.Helper()
 	config := rest.CopyConfig(c.Admin)
@@ -66,7 +73,7 @@ func (c *Cluster) Direct(t *testing.T) *rest.Config {
 	return config
 }
 
-// Ports returns the ports of the control plane, by program.
+// Ports returns the ports of the control plane by program.
 func (c *Cluster) Ports(t *testing.T) map[string]int {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(c.Dir, "ports.json"))

@@ -14,13 +14,13 @@ import (
 	"testing"
 )
 
-// Documents in docs whose commands tests run.
+// InstallGuide and OperateGuide are documents in docs with commands for administrators.
 const (
 	InstallGuide = "install.md"
 	OperateGuide = "operate.md"
 )
 
-// Documented returns all commands under a heading of a document.
+// Documented returns the blocks of commands under a heading of a document.
 func (c *Cluster) Documented(t *testing.T, document, heading string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.Root, "docs", document))
@@ -44,8 +44,8 @@ func (c *Cluster) Documented(t *testing.T, document, heading string) []string {
 	return all
 }
 
-// RunDocumented runs the commands under a heading of docs/operate.md as they stand there, but
-// for the words in capitals, and returns what they print.
+// RunDocumented runs the first block of commands under a heading of OperateGuide, and returns their output. It replaces words
+// in capitals by values.
 func (c *Cluster) RunDocumented(t *testing.T, heading string, words map[string]string) string {
 	t.Helper()
 	out, err := c.TryDocumented(t, heading, words)
@@ -55,12 +55,13 @@ func (c *Cluster) RunDocumented(t *testing.T, heading string, words map[string]s
 	return out
 }
 
+// TryDocumented is RunDocumented for commands that may fail.
 func (c *Cluster) TryDocumented(t *testing.T, heading string, words map[string]string) (string, error) {
 	t.Helper()
 	return c.Shell(t, c.Documented(t, OperateGuide, heading)[0], words)
 }
 
-// Shell runs commands in the folder of the project.
+// Shell runs commands in the folder of the project, after replacing words by values. It returns their output.
 func (c *Cluster) Shell(t *testing.T, commands string, words map[string]string) (string, error) {
 	t.Helper()
 	for word, value := range words {
@@ -68,7 +69,7 @@ func (c *Cluster) Shell(t *testing.T, commands string, words map[string]string) 
 	}
 	command := exec.CommandContext(t.Context(), "bash", "-o", "errexit", "-o", "pipefail", "-c", commands)
 	command.Dir = c.Root
-	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir, "PATH="+filepath.Join(c.Root, "_output", "bin")+":"+os.Getenv("PATH"))
+	command.Env = c.Environ()
 	out, err := command.CombinedOutput()
 	return string(out), err
 }

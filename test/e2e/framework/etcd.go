@@ -20,8 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GrantStorageIdentity lets nsinit-apiserver name its storage in another ConfigMap than that
-// of the installation, until the test ends.
+// GrantStorageIdentity lets nsinit-apiserver store the identity of its storage in another ConfigMap until the test ends.
 func (c *Cluster) GrantStorageIdentity(t *testing.T, configMap string) {
 	t.Helper()
 	ctx := context.Background()
@@ -45,7 +44,7 @@ func (c *Cluster) GrantStorageIdentity(t *testing.T, configMap string) {
 	})
 }
 
-// EtcdClient returns a client of an etcd that trusts the certificates of the control plane.
+// EtcdClient returns a client of an etcd that trusts the certificates of the control plane. The test closes it.
 func (c *Cluster) EtcdClient(t *testing.T, url string) *clientv3.Client {
 	t.Helper()
 	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
@@ -60,8 +59,7 @@ func (c *Cluster) EtcdClient(t *testing.T, url string) *clientv3.Client {
 	return client
 }
 
-// StartEtcd runs an etcd process for the test, with more arguments if need be, and returns where it
-// listens.
+// StartEtcd runs an etcd until the test ends. It returns the URL for clients, and the process.
 func (c *Cluster) StartEtcd(t *testing.T, more ...string) (string, *os.Process) {
 	t.Helper()
 	client, peer := "http://127.0.0.1:"+FreePort(t), "http://127.0.0.1:"+FreePort(t)
@@ -69,8 +67,7 @@ func (c *Cluster) StartEtcd(t *testing.T, more ...string) (string, *os.Process) 
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=e2e="+peer, "--log-level=warn")...)
 }
 
-// OnEtcd returns the arguments with which nsinit-apiserver runs on an etcd of the test's, with
-// an identity of its own.
+// OnEtcd returns the arguments for nsinit-apiserver on another etcd, with another storage identity. See ReplaceServer.
 func (c *Cluster) OnEtcd(t *testing.T, etcd string) []string {
 	t.Helper()
 	args := c.Arguments(t, "nsinit-apiserver")
@@ -82,7 +79,7 @@ func (c *Cluster) OnEtcd(t *testing.T, etcd string) []string {
 	return append(args, "--storage-identity-configmap=nsinit-system/nsinit-storage-e2e")
 }
 
-// ReplaceServer stops the control plane's own nsinit-apiserver until the test ends.
+// ReplaceServer stops nsinit-apiserver of the control plane until the test ends. The test runs another one in its place.
 func (c *Cluster) ReplaceServer(t *testing.T) {
 	t.Helper()
 	c.GrantStorageIdentity(t, "nsinit-storage-e2e")
@@ -90,7 +87,7 @@ func (c *Cluster) ReplaceServer(t *testing.T) {
 	t.Cleanup(func() {
 		c.Dev(t, "start", "nsinit-apiserver")
 		c.WaitServing(t)
-		c.Dev(t, "kill", "nsinit-controller-manager") // what it knows is of the other storage
+		c.Dev(t, "kill", "nsinit-controller-manager") // its caches are of the other storage
 		c.Dev(t, "start", "nsinit-controller-manager")
 	})
 }

@@ -19,14 +19,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Failures counts what went wrong, and keeps what and when.
+// repeatInterval is how long Repeat waits between two tries.
+const repeatInterval = 20 * time.Millisecond
+
+// Failures counts tries, and keeps what failed.
 type Failures struct {
 	tried atomic.Int64
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// Errors are what failed. Read it when the tries have ended.
 	Errors []Failure
 }
 
+// Failure is a try that failed.
 type Failure struct {
 	At  time.Time
 	Err error
@@ -41,7 +46,7 @@ func (f *Failures) count(err error) {
 	}
 }
 
-// answered adds what the server said to an error, where client-go keeps that to itself.
+// answered adds the body of the response to an error, which client-go omits.
 func answered(err error) error {
 	if status, is := errors.AsType[*apierrors.StatusError](err); is && status.ErrStatus.Details != nil {
 		for _, cause := range status.ErrStatus.Details.Causes {
@@ -53,7 +58,7 @@ func answered(err error) error {
 	return err
 }
 
-// String says how often it was tried, how often it failed, and why at first.
+// String returns the number of tries and of failures, and the first error.
 func (f *Failures) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +69,7 @@ func (f *Failures) String() string {
 	return text
 }
 
-// None checks that nothing failed, and that it was tried often enough.
+// None checks that no try failed, and that there were at least so many.
 func (f *Failures) None(t *testing.T, what string, least int64) {
 	t.Helper()
 	t.Logf("%s: %s", what, f)
@@ -73,14 +78,14 @@ func (f *Failures) None(t *testing.T, what string, least int64) {
 	}
 }
 
-// Repeat does something again and again until the context ends.
+// Repeat tries something again and again until the context ends.
 func Repeat(ctx context.Context, work *sync.WaitGroup, what func(ctx context.Context) error) *Failures {
 	f := &Failures{}
 	work.Go(func() {
-		for ctx.Err() == nil {
+		for ; ctx.Err() == nil; time.Sleep(repeatInterval) {
 			err := what(ctx)
 			if ctx.Err() != nil {
-				return // the end says nothing
+				return // the error is of the end
 			}
 			f.count(err)
 		}

@@ -22,22 +22,17 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
-func (c *Cluster) WaitTerminating(t *testing.T, namespace string) *v1alpha1.NamespaceLifecycle {
-	t.Helper()
-	var record *v1alpha1.NamespaceLifecycle
-	Eventually(t, "the record is being deleted", func(ctx context.Context) (err error) {
-		record, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && record.Status.Phase != v1alpha1.LifecycleTerminating {
-			err = fmt.Errorf("its phase is %s", record.Status.Phase)
-		}
-		return err
-	})
-	return record
+// Initializers returns initializers with these names, for Configure.
+func Initializers(names ...string) []v1alpha1.RegisteredInitializer {
+	var all []v1alpha1.RegisteredInitializer
+	for _, name := range names {
+		all = append(all, v1alpha1.RegisteredInitializer{Name: name})
+	}
+	return all
 }
 
-// Configure registers initializers, waits until they are in force, and takes them away when
-// the test ends. Tests run one after the other, so that each has the configurations that it
-// makes.
+// Configure registers initializers until the test ends. It waits until new namespaces get them. They apply to every namespace
+// of the control plane, also to those that the test does not create.
 func (c *Cluster) Configure(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
 	t.Helper()
 	configuration := c.Register(t, initializers...)
@@ -45,7 +40,7 @@ func (c *Cluster) Configure(t *testing.T, initializers ...v1alpha1.RegisteredIni
 	return configuration
 }
 
-// Register registers initializers, and takes them away when the test ends.
+// Register registers initializers until the test ends, and does not wait until new namespaces get them.
 func (c *Cluster) Register(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
 	t.Helper()
 	client := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
@@ -64,8 +59,8 @@ func (c *Cluster) Register(t *testing.T, initializers ...v1alpha1.RegisteredInit
 	return configuration
 }
 
-// WaitInForce waits until every change of the configurations that was acknowledged before is
-// in force: until the server's last list began later.
+// WaitInForce waits until every acknowledged change of the configurations applies to new namespaces: until
+// nsinit-apiserver has listed them since.
 func (c *Cluster) WaitInForce(t *testing.T) {
 	t.Helper()
 	changed := time.Now()
@@ -83,16 +78,8 @@ func (c *Cluster) WaitInForce(t *testing.T) {
 	})
 }
 
-func Initializers(names ...string) []v1alpha1.RegisteredInitializer {
-	var all []v1alpha1.RegisteredInitializer
-	for _, name := range names {
-		all = append(all, v1alpha1.RegisteredInitializer{Name: name})
-	}
-	return all
-}
-
-// WaitCurrent waits until it is an initializer's turn, and returns the record. An empty
-// name waits until the record is complete.
+// WaitCurrent waits until it is an initializer's turn, and returns the NamespaceLifecycle. An empty name waits until every
+// initializer is done.
 func (c *Cluster) WaitCurrent(t *testing.T, namespace, initializer string) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
 	var record *v1alpha1.NamespaceLifecycle
@@ -106,7 +93,7 @@ func (c *Cluster) WaitCurrent(t *testing.T, namespace, initializer string) *v1al
 	return record
 }
 
-// RemoveFirst removes the first pending initializer, as an administrator.
+// RemoveFirst removes the first pending initializer as an administrator.
 func (c *Cluster) RemoveFirst(t *testing.T, namespace string) {
 	t.Helper()
 	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
@@ -121,36 +108,7 @@ func (c *Cluster) RemoveFirst(t *testing.T, namespace string) {
 	})
 }
 
-func (c *Cluster) WaitNoRecord(t *testing.T, namespace string) {
-	t.Helper()
-	Eventually(t, "the record has left", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("it is still there: %v %w", record.Spec.Finalizers, errors.Join(err, errors.New("(no error)")))
-	})
-}
-
-// ReleaseParticipant drops a participant's name from a record, as an administrator.
-func (c *Cluster) ReleaseParticipant(t *testing.T, namespace string, participant v1alpha1.FinalizerName) {
-	t.Helper()
-	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
-	Eventually(t, "releasing the participant", func(ctx context.Context) error {
-		record, err := client.Get(ctx, namespace, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if record.DeletionTimestamp == nil {
-			return errors.New("the record is not being deleted")
-		}
-		record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
-		_, err = client.Finalize(ctx, namespace, record, metav1.UpdateOptions{})
-		return err
-	})
-}
-
-// ActAs removes initializers whenever it is their turn, until the test ends.
+// ActAs removes initializers in their turns until the test ends.
 func (c *Cluster) ActAs(t *testing.T, names ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,4 +130,48 @@ func (c *Cluster) ActAs(t *testing.T, names ...string) {
 			}
 		}()
 	}
+}
+
+// WaitTerminating waits until a NamespaceLifecycle is being deleted, and returns it.
+func (c *Cluster) WaitTerminating(t *testing.T, namespace string) *v1alpha1.NamespaceLifecycle {
+	t.Helper()
+	var record *v1alpha1.NamespaceLifecycle
+	Eventually(t, "the record is being deleted", func(ctx context.Context) (err error) {
+		record, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && record.Status.Phase != v1alpha1.LifecycleTerminating {
+			err = fmt.Errorf("its phase is %s", record.Status.Phase)
+		}
+		return err
+	})
+	return record
+}
+
+// ReleaseParticipant removes a participant from a NamespaceLifecycle as an administrator.
+func (c *Cluster) ReleaseParticipant(t *testing.T, namespace string, participant v1alpha1.FinalizerName) {
+	t.Helper()
+	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	Eventually(t, "releasing the participant", func(ctx context.Context) error {
+		record, err := client.Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if record.DeletionTimestamp == nil {
+			return errors.New("the record is not being deleted")
+		}
+		record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
+		_, err = client.Finalize(ctx, namespace, record, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// WaitNoLifecycle waits until the NamespaceLifecycle of a namespace is deleted.
+func (c *Cluster) WaitNoLifecycle(t *testing.T, namespace string) {
+	t.Helper()
+	Eventually(t, "the record has left", func(ctx context.Context) error {
+		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is still there: %v %w", record.Spec.Finalizers, errors.Join(err, errors.New("(no error)")))
+	})
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 )
 
-// Kubectl runs the real kubectl, and returns what it prints and what it says of an error.
+// Kubectl runs kubectl as an administrator. It returns the standard output, and the standard error as part of the error.
 func (c *Cluster) Kubectl(args ...string) (string, error) {
-	command := exec.Command(filepath.Join(c.Root, "_output", "bin", "kubectl"), append([]string{"--kubeconfig", c.Kubeconfig()}, args...)...)
-	command.Env = append(os.Environ(), "HOME="+c.Dir)
+	command := exec.Command(filepath.Join(BinDir(), "kubectl"), args...)
+	command.Env = c.Environ()
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
@@ -33,7 +33,7 @@ func (c *Cluster) Kubectl(args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// KubectlInput runs kubectl with something on its standard input.
+// KubectlInput runs kubectl with a file of this content as its argument -f.
 func (c *Cluster) KubectlInput(input string, args ...string) (string, error) {
 	file, err := os.CreateTemp("", "nsinit-e2e-*.yaml")
 	if err != nil {
@@ -49,32 +49,20 @@ func (c *Cluster) KubectlInput(input string, args ...string) (string, error) {
 	return c.Kubectl(append(args, "-f", file.Name())...)
 }
 
-// MustPlugin runs the plugin, which has to succeed.
-func (c *Cluster) MustPlugin(t *testing.T, args ...string) string {
+// ApplyInput applies manifests until the test ends.
+func (c *Cluster) ApplyInput(t *testing.T, manifests string) {
 	t.Helper()
-	stdout, stderr, code := c.Plugin(t, args...)
-	if code != 0 {
-		t.Fatalf("kubectl nsinit %s: exit code %d\n%s%s", strings.Join(args, " "), code, stdout, stderr)
+	if _, err := c.KubectlInput(manifests, "apply", "--server-side"); err != nil {
+		t.Fatal(err)
 	}
-	return stdout
+	t.Cleanup(func() { _, _ = c.KubectlInput(manifests, "delete", "--ignore-not-found") })
 }
 
-// RefusedPlugin runs the plugin, which has to fail, say so, and print nothing.
-func (c *Cluster) RefusedPlugin(t *testing.T, says string, args ...string) {
-	t.Helper()
-	stdout, stderr, code := c.Plugin(t, args...)
-	if code != 1 || !strings.HasPrefix(stderr, "error: ") || !strings.Contains(stderr, says) || stdout != "" {
-		t.Errorf("kubectl nsinit %s: exit code %d, want it to say %q\n%s%s", strings.Join(args, " "), code, says, stdout, stderr)
-	}
-}
-
-// Plugin runs kubectl-nsinit by the real kubectl, and returns what it prints, what it says of
-// errors, and its exit code.
+// Plugin runs kubectl nsinit as an administrator. It returns the standard output, the standard error and the exit code.
 func (c *Cluster) Plugin(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	bin := filepath.Join(c.Root, "_output", "bin")
-	command := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), append([]string{"nsinit"}, args...)...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir, "PATH="+bin+":"+os.Getenv("PATH"))
+	command := exec.CommandContext(t.Context(), filepath.Join(BinDir(), "kubectl"), append([]string{"nsinit"}, args...)...)
+	command.Env = c.Environ()
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	var exit *exec.ExitError
@@ -84,7 +72,26 @@ func (c *Cluster) Plugin(t *testing.T, args ...string) (stdout, stderr string, c
 	return out.String(), errs.String(), command.ProcessState.ExitCode()
 }
 
-// Why returns the diagnosis of a namespace, after comparing the exit code with it.
+// MustPlugin runs kubectl nsinit, which must succeed, and returns the standard output.
+func (c *Cluster) MustPlugin(t *testing.T, args ...string) string {
+	t.Helper()
+	stdout, stderr, code := c.Plugin(t, args...)
+	if code != 0 {
+		t.Fatalf("kubectl nsinit %s: exit code %d\n%s%s", strings.Join(args, " "), code, stdout, stderr)
+	}
+	return stdout
+}
+
+// RefusedPlugin runs kubectl nsinit, which must fail with a message and print nothing else.
+func (c *Cluster) RefusedPlugin(t *testing.T, says string, args ...string) {
+	t.Helper()
+	stdout, stderr, code := c.Plugin(t, args...)
+	if code != 1 || !strings.HasPrefix(stderr, "error: ") || !strings.Contains(stderr, says) || stdout != "" {
+		t.Errorf("kubectl nsinit %s: exit code %d, want it to say %q\n%s%s", strings.Join(args, " "), code, says, stdout, stderr)
+	}
+}
+
+// Why returns the diagnosis of a namespace by kubectl nsinit why, and checks that the exit code matches it.
 func (c *Cluster) Why(t *testing.T, namespace string, args ...string) (*diagnosis.Diagnosis, error) {
 	t.Helper()
 	stdout, stderr, code := c.Plugin(t, append([]string{"why", namespace, "--output=json"}, args...)...)
@@ -101,7 +108,7 @@ func (c *Cluster) Why(t *testing.T, namespace string, args ...string) (*diagnosi
 	return &found, nil
 }
 
-// WaitWhy waits until a cause is found in a namespace.
+// WaitWhy waits until kubectl nsinit why finds a cause in a namespace.
 func (c *Cluster) WaitWhy(t *testing.T, namespace string, cause diagnosis.Cause, state diagnosis.State, args ...string) diagnosis.Finding {
 	t.Helper()
 	var finding diagnosis.Finding
@@ -119,13 +126,4 @@ func (c *Cluster) WaitWhy(t *testing.T, namespace string, cause diagnosis.Cause,
 	})
 	t.Logf("| %s | %s |", cause, finding.Message)
 	return finding
-}
-
-// ApplyInput applies a manifest until the test ends.
-func (c *Cluster) ApplyInput(t *testing.T, manifest string) {
-	t.Helper()
-	if _, err := c.KubectlInput(manifest, "apply", "--server-side"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = c.KubectlInput(manifest, "delete", "--ignore-not-found") })
 }

@@ -24,7 +24,91 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// condition returns what a condition of a core namespace says, as STATUS/REASON MESSAGE.
+// CreateNamespace creates a namespace as a user until the test ends.
+func (c *Cluster) CreateNamespace(t *testing.T, config *rest.Config) *corev1.Namespace {
+	t.Helper()
+	namespace, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(context.Background(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: UniqueName("ns")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	return namespace
+}
+
+// CreateHeld creates a namespace that stays closed until the test ends: no program acts as the initializer that it waits for.
+func (c *Cluster) CreateHeld(t *testing.T, config *rest.Config) *corev1.Namespace {
+	t.Helper()
+	const initializer = "hold.example.com"
+	c.Configure(t, Initializers(initializer)...)
+	namespace := c.CreateNamespace(t, config)
+	c.WaitCurrent(t, namespace.Name, initializer)
+	Eventually(t, "the namespace says what it waits for", func(ctx context.Context) (err error) {
+		namespace, err = c.Core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range namespace.Status.Conditions {
+			if condition.Type == v1alpha1.ConditionInitializing && strings.Contains(condition.Message, initializer) {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions: %v", namespace.Status.Conditions)
+	})
+	return namespace
+}
+
+// DeleteNamespace deletes a namespace, and does not wait until it is gone.
+func (c *Cluster) DeleteNamespace(t *testing.T, namespace string) {
+	t.Helper()
+	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// DeleteLater deletes a namespace when the test ends.
+func (c *Cluster) DeleteLater(t *testing.T, namespace string) {
+	t.Cleanup(func() {
+		_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+	})
+}
+
+// WaitReady waits until a namespace is open.
+func (c *Cluster) WaitReady(t *testing.T, namespace string) {
+	t.Helper()
+	if out, err := c.Kubectl("wait", "--for=condition=Ready", "namespace/"+namespace, "--timeout="+Patience.String()); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+}
+
+// WaitNoNamespace waits until a namespace is gone.
+func (c *Cluster) WaitNoNamespace(t *testing.T, name string) {
+	t.Helper()
+	Eventually(t, "the namespace is gone", func(ctx context.Context) error {
+		_, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is still there"))
+	})
+}
+
+// IsClosed reports whether a namespace is closed.
+func (c *Cluster) IsClosed(t *testing.T, namespace string) bool {
+	t.Helper()
+	n, err := c.Core.CoreV1().Namespaces().Get(context.Background(), namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, closed := n.Labels[v1alpha1.LabelInitializing]
+	return closed
+}
+
+// condition returns a condition of a namespace in the form STATUS/REASON MESSAGE.
 func (c *Cluster) condition(ctx context.Context, namespace string, kind corev1.NamespaceConditionType) (string, error) {
 	n, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {
@@ -38,7 +122,7 @@ func (c *Cluster) condition(ctx context.Context, namespace string, kind corev1.N
 	return "", nil
 }
 
-// WaitCondition waits until a condition of a core namespace says something.
+// WaitCondition waits until a condition of a namespace contains all parts. Its form is STATUS/REASON MESSAGE.
 func (c *Cluster) WaitCondition(t *testing.T, namespace string, kind corev1.NamespaceConditionType, parts ...string) {
 	t.Helper()
 	Eventually(t, fmt.Sprintf("condition %s of namespace %s", kind, namespace), func(ctx context.Context) error {
@@ -55,68 +139,7 @@ func (c *Cluster) WaitCondition(t *testing.T, namespace string, kind corev1.Name
 	})
 }
 
-const Holder = "e2e.example.com/hold"
-
-// Hold puts a finalizer on a namespace, which stays until release.
-func (c *Cluster) Hold(t *testing.T, namespace *corev1.Namespace) {
-	t.Helper()
-	if _, err := c.Core.CoreV1().Namespaces().Patch(context.Background(), namespace.Name, types.MergePatchType,
-		[]byte(`{"metadata":{"finalizers":["`+Holder+`"]}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Release(t, namespace.Name) })
-}
-
-func (c *Cluster) Release(t *testing.T, namespace string) {
-	t.Helper()
-	if _, err := c.Core.CoreV1().Namespaces().Patch(context.Background(), namespace, types.MergePatchType,
-		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		t.Error(err)
-	}
-}
-
-// CreateNamespace creates a namespace as a user, and deletes it when the test ends.
-func (c *Cluster) CreateNamespace(t *testing.T, config *rest.Config) *corev1.Namespace {
-	t.Helper()
-	namespace, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(context.Background(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: UniqueName("ns")}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
-	return namespace
-}
-
-// WaitReady waits until a namespace is open.
-func (c *Cluster) WaitReady(t *testing.T, namespace string) {
-	t.Helper()
-	if out, err := c.Kubectl("wait", "--for=condition=Ready", "namespace/"+namespace, "--timeout="+Patience.String()); err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
-}
-
-// IsClosed says whether a namespace's gate is closed.
-func (c *Cluster) IsClosed(t *testing.T, namespace string) bool {
-	t.Helper()
-	n, err := c.Core.CoreV1().Namespaces().Get(context.Background(), namespace, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, closed := n.Labels[v1alpha1.LabelInitializing]
-	return closed
-}
-
-func WriteConfigMap(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
-	return err
-}
-
-// WaitEvents waits until the events on a namespace have these reasons, in this order. They are
-// in the namespace default.
+// WaitEvents waits until the events of a namespace have these reasons in this order. They are in the namespace default.
 func (c *Cluster) WaitEvents(t *testing.T, namespace string, want ...string) []corev1.Event {
 	t.Helper()
 	var list *corev1.EventList
@@ -138,49 +161,30 @@ func (c *Cluster) WaitEvents(t *testing.T, namespace string, want ...string) []c
 	return list.Items
 }
 
-func (c *Cluster) WaitNoNamespace(t *testing.T, name string) {
-	t.Helper()
-	Eventually(t, "the namespace is gone", func(ctx context.Context) error {
-		_, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, errors.New("it is still there"))
-	})
-}
+// Holder is a finalizer that no program removes.
+const Holder = "e2e.example.com/hold"
 
-func (c *Cluster) DeleteLater(t *testing.T, namespace string) {
-	t.Cleanup(func() {
-		_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
-	})
-}
-
-func (c *Cluster) DeleteNamespace(t *testing.T, namespace string) {
+// Hold sets the finalizer Holder on a namespace until Release or the end of the test.
+func (c *Cluster) Hold(t *testing.T, namespace *corev1.Namespace) {
 	t.Helper()
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+	if _, err := c.Core.CoreV1().Namespaces().Patch(context.Background(), namespace.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":["`+Holder+`"]}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Release(t, namespace.Name) })
+}
+
+// Release removes the finalizers of a namespace, if it exists.
+func (c *Cluster) Release(t *testing.T, namespace string) {
+	t.Helper()
+	if _, err := c.Core.CoreV1().Namespaces().Patch(context.Background(), namespace, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
 	}
 }
 
-// CreateHeld creates a namespace that stays closed until the test ends, because nobody acts as
-// the initializer that it waits for.
-func (c *Cluster) CreateHeld(t *testing.T, config *rest.Config) *corev1.Namespace {
-	t.Helper()
-	const initializer = "hold.example.com"
-	c.Configure(t, Initializers(initializer)...)
-	namespace := c.CreateNamespace(t, config)
-	c.WaitCurrent(t, namespace.Name, initializer)
-	Eventually(t, "the namespace says what it waits for", func(ctx context.Context) (err error) {
-		namespace, err = c.Core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, condition := range namespace.Status.Conditions {
-			if condition.Type == v1alpha1.ConditionInitializing && strings.Contains(condition.Message, initializer) {
-				return nil
-			}
-		}
-		return fmt.Errorf("conditions: %v", namespace.Status.Conditions)
-	})
-	return namespace
+// WriteConfigMap creates a ConfigMap in a namespace.
+func WriteConfigMap(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
+	return err
 }

@@ -25,34 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// WaitReady waits until so many pods of an app are ready here.
-func (n *Node) WaitReady(t *testing.T, app string, count int) {
-	t.Helper()
-	Eventually(t, fmt.Sprintf("%d pods of %s are ready", count, app), func(context.Context) error {
-		if ready := n.Addresses(app); len(ready) != count {
-			return fmt.Errorf("%d are", len(ready))
-		}
-		return nil
-	})
-}
-
-// WaitEnded waits until the pods of an app that are being deleted have ended, each within its grace period.
-func (n *Node) WaitEnded(t *testing.T, app string) {
-	t.Helper()
-	pods, err := n.c.Core.CoreV1().Pods("nsinit-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + app})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range pods.Items {
-		if p.DeletionTimestamp == nil {
-			continue
-		}
-		if out, err := n.c.Kubectl("-n", p.Namespace, "wait", "--for=delete", "pod/"+p.Name, fmt.Sprintf("--timeout=%ds", *p.DeletionGracePeriodSeconds)); err != nil {
-			t.Fatal(err, out)
-		}
-	}
-}
-
 const nodeName = "loopback"
 
 // Node runs the pods of nsinit-system as processes on loopback. It is their scheduler and their
@@ -191,6 +163,34 @@ func (n *Node) Addresses(app string) []string {
 		p.mu.Unlock()
 	}
 	return all
+}
+
+// WaitReady waits until so many pods of an app are ready here.
+func (n *Node) WaitReady(t *testing.T, app string, count int) {
+	t.Helper()
+	Eventually(t, fmt.Sprintf("%d pods of %s are ready", count, app), func(context.Context) error {
+		if ready := n.Addresses(app); len(ready) != count {
+			return fmt.Errorf("%d are", len(ready))
+		}
+		return nil
+	})
+}
+
+// WaitEnded waits until the pods of an app that are being deleted have ended, each within its grace period.
+func (n *Node) WaitEnded(t *testing.T, app string) {
+	t.Helper()
+	pods, err := n.c.Core.CoreV1().Pods("nsinit-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + app})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		if out, err := n.c.Kubectl("-n", p.Namespace, "wait", "--for=delete", "pod/"+p.Name, fmt.Sprintf("--timeout=%ds", *p.DeletionGracePeriodSeconds)); err != nil {
+			t.Fatal(err, out)
+		}
+	}
 }
 
 // printLogs prints the end of each log.

@@ -27,9 +27,10 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
+// APIService is the name of nsinit's APIService.
 const APIService = "v1alpha1.nsinit.dev"
 
-// Available says whether nsinit's API is available, as kube-apiserver sees it.
+// Available returns an error unless kube-apiserver reports that nsinit's API is available.
 func (c *Cluster) Available(ctx context.Context, t *testing.T) error {
 	service, err := aggregator.NewForConfigOrDie(c.Admin).ApiregistrationV1().APIServices().Get(ctx, APIService, metav1.GetOptions{})
 	if err != nil {
@@ -47,13 +48,12 @@ func (c *Cluster) Metrics(t *testing.T) ([]byte, error) {
 	return Scrape(context.Background(), c.Direct(t))
 }
 
-// Scrape returns the metrics of a program.
+// Scrape returns the metrics of the program that a client configuration is for.
 func Scrape(ctx context.Context, config *rest.Config) ([]byte, error) {
 	return versioned.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/metrics").MaxRetries(0).DoRaw(ctx)
 }
 
-// listAge returns the age of the last list of the configurations, of which a server's metrics
-// tell.
+// listAge returns the age of nsinit-apiserver's last list of the configurations from its metrics.
 func listAge(metrics []byte) (time.Duration, error) {
 	for line := range strings.SplitSeq(string(metrics), "\n") {
 		if value, ok := strings.CutPrefix(line, "nsinit_configurations_list_age_seconds "); ok {
@@ -64,17 +64,17 @@ func listAge(metrics []byte) (time.Duration, error) {
 			return time.Duration(min(seconds, 3600) * float64(time.Second)), nil
 		}
 	}
-	return 0, errors.New("the metrics do not tell the age of the last list")
+	return 0, errors.New("the metrics do not contain the age of the last list")
 }
 
-// Overlay writes a kustomization of what is delivered in artifacts/deploy/overlays, reached on
-// loopback, and returns its folder.
+// Overlay writes a kustomization of an overlay in artifacts/deploy/overlays whose service is on loopback. It returns the
+// folder. more continues the list of patches, or adds fields.
 func (c *Cluster) Overlay(t *testing.T, name, more string, components ...string) string {
 	t.Helper()
 	if !c.StampsByPolicy(t) {
 		components = append(components, "../../components/stamp-webhook")
 	}
-	copied, err := os.MkdirTemp(c.Dir, "artifacts") // as long as the control plane
+	copied, err := os.MkdirTemp(c.Dir, "artifacts") // removed with the control plane
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ patches:
 	return dir
 }
 
-// WaitServing waits until nsinit-apiserver is ready and reached through the aggregator.
+// WaitServing waits until nsinit-apiserver is ready and answers through the aggregator.
 func (c *Cluster) WaitServing(t *testing.T) {
 	t.Helper()
 	Eventually(t, "nsinit-apiserver serves", func(ctx context.Context) error {
@@ -122,8 +122,7 @@ func (c *Cluster) WaitServing(t *testing.T) {
 	})
 }
 
-// StampsByPolicy says whether the stamp is a policy. Where Kubernetes has no such policies, it is a
-// webhook.
+// StampsByPolicy reports whether the stamp is a policy. Before Kubernetes 1.36 it is a webhook.
 func (c *Cluster) StampsByPolicy(t *testing.T) bool {
 	t.Helper()
 	served, err := c.Core.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")

@@ -10,6 +10,7 @@ import (
 	"context"
 	"strconv"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,15 +23,16 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// Observer follows one namespace: at which revision it opened, and at which a tenant's
-// first object was stored.
+// writeInterval is how long a tenant waits between two writes into a closed namespace.
+const writeInterval = 10 * time.Millisecond
+
+// Observer observes one namespace.
 type Observer struct {
-	Opened  chan int64
-	Written chan int64
+	// Opened receives the revision at which the namespace opened, and Written that of the tenant's first object.
+	Opened, Written chan int64
 }
 
-// Observe starts to follow a namespace. A tenant writes into it as often as it can, until
-// the first write passes.
+// Observe starts to observe a namespace. A tenant writes into it again and again until a write succeeds.
 func (c *Cluster) Observe(t *testing.T, tenant kubernetes.Interface, namespace *corev1.Namespace) *Observer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,7 +53,7 @@ func (c *Cluster) Observe(t *testing.T, tenant kubernetes.Interface, namespace *
 		})
 	}()
 	go func() {
-		for ctx.Err() == nil {
+		for ; ctx.Err() == nil; time.Sleep(writeInterval) {
 			object, err := tenant.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}, metav1.CreateOptions{})
 			if err == nil {
@@ -63,8 +65,7 @@ func (c *Cluster) Observe(t *testing.T, tenant kubernetes.Interface, namespace *
 	return o
 }
 
-// Check waits for both, and compares them: no tenant's object is stored before the
-// revision that opened the gate.
+// Check waits for both revisions, and checks that the namespace opened first.
 func (o *Observer) Check(t *testing.T) {
 	t.Helper()
 	var opened, written int64
@@ -81,6 +82,7 @@ func (o *Observer) Check(t *testing.T) {
 	}
 }
 
+// Revision returns a resourceVersion as a number, or -1.
 func Revision(resourceVersion string) int64 {
 	r, err := strconv.ParseInt(resourceVersion, 10, 64)
 	if err != nil {

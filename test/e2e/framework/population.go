@@ -22,26 +22,28 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
+// PopulationInitializer is the initializer that policy-population acts as.
 const PopulationInitializer = "policy-population.nsinit.dev"
 
-// StartPopulation starts policy-population with the rights that it is delivered with.
+// StartPopulation runs policy-population with the rights that nsinit installs for it, until the test ends.
 func (c *Cluster) StartPopulation(t *testing.T, args ...string) *os.Process {
 	t.Helper()
 	return c.Run(t, "policy-population", append([]string{"--kubeconfig=" + filepath.Join(c.Dir, "policy-population.kubeconfig"), "--v=2"}, args...)...)
 }
 
-// GrantPopulation gives policy-population more rights.
+// GrantPopulation grants rights to policy-population until the test ends.
 func (c *Cluster) GrantPopulation(t *testing.T, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	const user = "system:serviceaccount:nsinit-system:policy-population"
 	c.Grant(t, user, kubernetes.NewForConfigOrDie(c.As(user)), rules...)
 }
 
+// ConfigMapRule allows what policy-population needs for ConfigMaps.
 func ConfigMapRule() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}}
 }
 
-// Populate makes a NamespacePopulation, and removes it when the test ends.
+// Populate creates a NamespacePopulation until the test ends.
 func (c *Cluster) Populate(t *testing.T, name string, manifests ...v1alpha1.PopulationManifest) *v1alpha1.NamespacePopulation {
 	t.Helper()
 	populations := c.Nsinit.NsinitV1alpha1().NamespacePopulations()
@@ -59,8 +61,7 @@ func (c *Cluster) Populate(t *testing.T, name string, manifests ...v1alpha1.Popu
 	return population
 }
 
-// PopulateAsInExample registers policy-population and populates namespaces as the example does, until the
-// test ends.
+// PopulateAsInExample applies artifacts/examples/policy-population.yaml until the test ends.
 func (c *Cluster) PopulateAsInExample(t *testing.T) {
 	t.Helper()
 	example := filepath.Join(c.Root, "artifacts", "examples", "policy-population.yaml")
@@ -68,14 +69,14 @@ func (c *Cluster) PopulateAsInExample(t *testing.T) {
 		t.Fatal(err, out)
 	}
 	t.Cleanup(func() {
-		if out, err := c.Kubectl("delete", "-f", example); err != nil {
+		if out, err := c.Kubectl("delete", "--wait=false", "-f", example); err != nil {
 			t.Error(err, out)
 		}
 		c.WaitInForce(t)
 	})
 }
 
-// ConfigMapManifest is a manifest of a ConfigMap whose key "value" holds a value.
+// ConfigMapManifest returns a manifest of a ConfigMap with a value under the key "value".
 func ConfigMapManifest(name, value string) v1alpha1.PopulationManifest {
 	return v1alpha1.PopulationManifest{Name: name, Template: runtime.RawExtension{Raw: fmt.Appendf(nil,
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"value":%q}}`, name, value)}}

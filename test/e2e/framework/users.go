@@ -25,8 +25,43 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// Tenant writes ConfigMaps into a namespace with all rights that RBAC can give for it and
-// no verb of nsinit.
+// User grants rights to a user in the whole cluster until the test ends. It returns the configuration of the user's clients
+// when the rights are in force.
+func (c *Cluster) User(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	config := c.As(name)
+	c.Grant(t, name, kubernetes.NewForConfigOrDie(config), rules...)
+	return config
+}
+
+// Grant grants rights to a user in the whole cluster until the test ends. It waits until the user's client has them.
+func (c *Cluster) Grant(t *testing.T, user string, client kubernetes.Interface, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	ctx := context.Background()
+	meta := metav1.ObjectMeta{Name: UniqueName("e2e")}
+	if _, err := c.Core.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Core.RbacV1().ClusterRoles().Delete(ctx, meta.Name, metav1.DeleteOptions{}) })
+	if _, err := c.Core.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Core.RbacV1().ClusterRoleBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}) })
+	for _, rule := range rules {
+		question := authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]}
+		if len(rule.ResourceNames) > 0 {
+			question.Name = rule.ResourceNames[0]
+		}
+		waitAllowed(t, user, client, question)
+	}
+}
+
+// Tenant returns the clients of the user e2e-tenant, who may create namespaces and write ConfigMaps, and has no verb of
+// nsinit.
 func (c *Cluster) Tenant(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	const manifest = `
@@ -49,88 +84,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: e2e-tenant}]
 	return kubernetes.NewForConfigOrDie(c.As("e2e-tenant"))
 }
 
-// Refused checks that the gate refuses a write, and says why.
-func Refused(err error, parts ...string) error { return RefusedBy("nsinit-gate", err, parts...) }
-
-// Everything allows all that RBAC can allow by Kubernetes' own verbs, and so none of
-// nsinit's. What refuses a holder is a policy.
-func Everything() rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{
-		APIGroups: []string{"*"}, Resources: []string{"*"},
-		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
-	}
-}
-
-// Initialize allows to write into initializing namespaces, all of them if none is named.
-func Initialize(namespaces ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{
-		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: namespaces,
-		Verbs: []string{v1alpha1.VerbInitialize},
-	}
-}
-
-// User makes a user who has these rights in the whole cluster, and returns the
-// configuration of its client once they are in force.
-func (c *Cluster) User(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
-	t.Helper()
-	config := c.As(name)
-	c.Grant(t, name, kubernetes.NewForConfigOrDie(config), rules...)
-	return config
-}
-
-// Grant gives a user rights in the whole cluster until the test ends, and waits until they
-// are in force.
-func (c *Cluster) Grant(t *testing.T, user string, client kubernetes.Interface, rules ...rbacv1.PolicyRule) {
-	t.Helper()
-	ctx := context.Background()
-	meta := metav1.ObjectMeta{Name: UniqueName("e2e")}
-	if _, err := c.Core.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Core.RbacV1().ClusterRoles().Delete(ctx, meta.Name, metav1.DeleteOptions{}) })
-	if _, err := c.Core.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Core.RbacV1().ClusterRoleBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}) })
-	for _, rule := range rules {
-		question := authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]}
-		if len(rule.ResourceNames) > 0 {
-			question.Name = rule.ResourceNames[0]
-		}
-		Eventually(t, fmt.Sprintf("%s has the right to %s %s", user, question.Verb, question.Resource), func(ctx context.Context) error {
-			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &question},
-			}, metav1.CreateOptions{})
-			if err == nil && !answer.Status.Allowed {
-				err = errors.New("not yet")
-			}
-			return err
-		})
-	}
-}
-
-// WaitMay waits until a user has a right, in the whole cluster or in a namespace.
-func (c *Cluster) WaitMay(t *testing.T, config *rest.Config, resource, verb string, namespace ...string) {
-	t.Helper()
-	question := authorizationv1.ResourceAttributes{Resource: resource, Verb: verb, Namespace: strings.Join(namespace, "")}
-	client := kubernetes.NewForConfigOrDie(config)
-	Eventually(t, fmt.Sprintf("%s has the right to %s %s", config.Impersonate.UserName, verb, resource), func(ctx context.Context) error {
-		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &question},
-		}, metav1.CreateOptions{})
-		if err == nil && !answer.Status.Allowed {
-			err = errors.New("not yet")
-		}
-		return err
-	})
-}
-
-// ServiceAccount makes a service account with rights in the whole cluster, and returns its
-// user name and the configuration of a client that has its token.
+// ServiceAccount creates a service account with rights in the whole cluster, until the test ends. It returns the user name,
+// and the configuration of a client with its token.
 func (c *Cluster) ServiceAccount(t *testing.T, rules ...rbacv1.PolicyRule) (string, *rest.Config) {
 	t.Helper()
 	ctx := context.Background()
@@ -151,7 +106,48 @@ func (c *Cluster) ServiceAccount(t *testing.T, rules ...rbacv1.PolicyRule) (stri
 	return name, config
 }
 
-// RefusedBy checks that a policy refuses a request, and what it says.
+// WaitMay waits until a user has a right, in the whole cluster or in a namespace.
+func (c *Cluster) WaitMay(t *testing.T, config *rest.Config, resource, verb string, namespace ...string) {
+	t.Helper()
+	waitAllowed(t, config.Impersonate.UserName, kubernetes.NewForConfigOrDie(config),
+		authorizationv1.ResourceAttributes{Resource: resource, Verb: verb, Namespace: strings.Join(namespace, "")})
+}
+
+// waitAllowed waits until kube-apiserver allows something to a user.
+func waitAllowed(t *testing.T, user string, client kubernetes.Interface, question authorizationv1.ResourceAttributes) {
+	t.Helper()
+	Eventually(t, fmt.Sprintf("%s may %s %s", user, question.Verb, question.Resource), func(ctx context.Context) error {
+		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &question},
+		}, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = errors.New("the user may not")
+		}
+		return err
+	})
+}
+
+// Everything allows every verb of Kubernetes on every resource, and no verb of nsinit. Only a policy can refuse a user with
+// it.
+func Everything() rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{"*"}, Resources: []string{"*"},
+		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
+	}
+}
+
+// Initialize allows writes into these namespaces while they are closed. Without names it allows them in every namespace.
+func Initialize(namespaces ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: namespaces,
+		Verbs: []string{v1alpha1.VerbInitialize},
+	}
+}
+
+// Refused returns an error unless the gate refused a write with a message that contains all parts.
+func Refused(err error, parts ...string) error { return RefusedBy("nsinit-gate", err, parts...) }
+
+// RefusedBy returns an error unless a policy refused a request with a message that contains all parts.
 func RefusedBy(policy string, err error, parts ...string) error {
 	if !apierrors.IsForbidden(err) {
 		return fmt.Errorf("want a refusal by %s, got %w", policy, errors.Join(err, errors.New("(no other error)")))

@@ -14,34 +14,44 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Patience is how long a condition may take to hold: much longer than it takes.
+// Patience is how long a condition may take to hold: much longer than it usually takes.
 const Patience = 90 * time.Second
+
+// Eventually waits between two checks as long as a check takes, within these limits. So an expensive check leaves CPU time
+// to what it waits for.
+const minInterval, maxInterval = 50 * time.Millisecond, time.Second
+
+// Eventually waits until a check returns nil. If it does not within Patience, the test fails with the last error.
+func Eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	var last error
+	for interval := time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, last)
+		case <-time.After(interval):
+		}
+		began := time.Now()
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil || last == nil { // an error after the end of Patience hides the cause
+			last = err
+		}
+		interval = min(max(minInterval, time.Since(began)), maxInterval)
+	}
+}
 
 var serial atomic.Int64 //nolint:gochecknoglobals // makes names unique
 
 // UniqueName returns a name that no other test uses.
 func UniqueName(prefix string) string {
 	return fmt.Sprintf("%s-%d-%d", prefix, os.Getpid(), serial.Add(1))
-}
-
-// Eventually waits until a check returns nil, and fails with its last error.
-func Eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err == nil || ctx.Err() == nil { // the end of patience says nothing of the condition
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", what, last)
-	}
 }
 
 // JSON returns an object in JSON.
