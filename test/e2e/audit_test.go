@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
@@ -30,9 +28,7 @@ func TestAudit(t *testing.T) {
 	c.WaitCurrent(t, namespace.Name, "one.example.com")
 	c.RemoveFirst(t, namespace.Name)
 	c.WaitReady(t, namespace.Name)
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, namespace.Name)
 	c.ReleaseParticipant(t, namespace.Name, "one.example.com")
 	c.WaitNoNamespace(t, namespace.Name)
 

@@ -55,10 +55,7 @@ func askAlways(ctx context.Context, t *testing.T, c *framework.Cluster) (noneFai
 	t.Helper()
 	var work sync.WaitGroup
 	counted := map[string]*framework.Failures{
-		"condition Available": framework.Repeat(ctx, &work, func(ctx context.Context) error {
-			time.Sleep(20 * time.Millisecond)
-			return c.Available(ctx, t)
-		}),
+		"condition Available": framework.Repeat(ctx, &work, func(ctx context.Context) error { return c.Available(ctx, t) }),
 		"discovery of the group": framework.Repeat(ctx, &work, func(ctx context.Context) error {
 			return c.Core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
 		}),
@@ -176,7 +173,7 @@ func TestCertManager(t *testing.T) {
 	i.Build(t, "test/certmanager", "certmanager", ".")
 	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
 	i.Run(t, "certmanager", "--kubeconfig="+i.Kubeconfig())
-	i.node = i.StartNode(t, map[string]string{"nsinit:dev": filepath.Join(i.Root, "_output", "bin")})
+	i.node = i.StartNode(t, map[string]string{"nsinit:dev": framework.BinDir()})
 	i.Balance(t, func() []string { return i.node.Addresses("nsinit-apiserver") })
 	i.words = map[string]string{overlayEmbedded: i.Overlay(t, "embedded-cert-manager", "")}
 	i.install(t)

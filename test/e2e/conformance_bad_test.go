@@ -40,8 +40,16 @@ const (
 // TestConformanceFindsFaults: the suite fails for initializers that are wrong, in the test that is
 // there for it. It fails in a process of its own.
 func TestConformanceFindsFaults(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: badInitializerName, Finalizer: true})
+	t.Parallel()
+	run := func(t *testing.T, fault, tests string) (string, error) {
+		t.Helper()
+		c := framework.Connect(t)
+		c.Configure(t, v1alpha1.RegisteredInitializer{Name: badInitializerName, Finalizer: true})
+		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+tests, "-test.v")
+		command.Env = append(c.Environ(), badInitializer+"="+fault)
+		out, err := command.CombinedOutput()
+		return string(out), err
+	}
 	for fault, test := range map[string]string{
 		"does nothing":         "Order",
 		"acts before its turn": "Order",
@@ -49,21 +57,20 @@ func TestConformanceFindsFaults(t *testing.T) {
 		"leaves things behind": "DeletionWhileInitializing",
 	} {
 		t.Run(fault, func(t *testing.T) {
-			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperBadInitializer$/^"+test+"$", "-test.v")
-			command.Env = append(os.Environ(), badInitializer+"="+fault)
-			out, err := command.CombinedOutput()
+			out, err := run(t, fault, "^TestHelperBadInitializer$/^"+test+"$")
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || !strings.Contains(string(out), "--- FAIL: TestHelperBadInitializer/"+test) {
+			if !errors.As(err, &exit) || !strings.Contains(out, "--- FAIL: TestHelperBadInitializer/"+test) {
 				t.Errorf("%v, want test %s to fail\n%s", err, test, out)
 			}
 		})
 	}
-	// The same without a fault passes, so it is not the helper that fails.
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperBadInitializer$", "-test.v")
-	command.Env = append(os.Environ(), badInitializer+"=none")
-	if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestHelperBadInitializer/SameNameAgain") {
-		t.Errorf("without a fault: %v\n%s", err, out)
-	}
+	// Without a fault the suite passes, so the faults are what fails.
+	t.Run("none", func(t *testing.T) {
+		out, err := run(t, "none", "^TestHelperBadInitializer$")
+		if err != nil || !strings.Contains(out, "--- PASS: TestHelperBadInitializer/SameNameAgain") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
 }
 
 // outside is what an initializer makes outside of the cluster.

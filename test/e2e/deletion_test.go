@@ -66,6 +66,8 @@ func TestDeleteWhileInitializing(t *testing.T) {
 			})
 		}), func(t *testing.T) { c.Dev(t, "start", controller) }, true},
 	}
+	deleted := map[string]*framework.Observer{}
+	whole := t
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			t.Cleanup(func() { c.Dev(t, "start", controller) })
@@ -73,11 +75,9 @@ func TestDeleteWhileInitializing(t *testing.T) {
 				c.Dev(t, "stop", controller)
 			}
 			namespace := c.CreateNamespace(t, c.Admin)
-			observer := c.Observe(t, tenant, namespace)
+			deleted[namespace.Name] = c.Observe(whole, tenant, namespace)
 			step.before(t, namespace)
-			if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace.Name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			c.DeleteNamespace(t, namespace.Name)
 			if step.after != nil {
 				step.after(t)
 			}
@@ -95,15 +95,17 @@ func TestDeleteWhileInitializing(t *testing.T) {
 				}
 				c.ReleaseParticipant(t, namespace.Name, "one.example.com")
 			}
-			c.WaitNoNamespace(t, namespace.Name)
-			c.WaitNoLifecycle(t, namespace.Name)
-			if len(observer.Written) > 0 {
-				t.Error("a tenant's object was stored")
-			}
-			if len(observer.Opened) > 0 {
-				t.Error("the gate was opened")
-			}
 		})
+	}
+	for namespace, observer := range deleted {
+		c.WaitNoNamespace(t, namespace)
+		c.WaitNoLifecycle(t, namespace)
+		if len(observer.Written) > 0 {
+			t.Errorf("a tenant's object was stored in %s", namespace)
+		}
+		if len(observer.Opened) > 0 {
+			t.Errorf("the gate of %s was opened", namespace)
+		}
 	}
 }
 

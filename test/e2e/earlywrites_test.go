@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,6 +120,7 @@ func TestApplyJustWorks(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"edit"}, Verbs: []string{"bind"}})
 	askToRetry(t, c, team)
 
+	var together sync.WaitGroup
 	for _, takes := range []time.Duration{200 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
 		for name, apply := range map[string]func(namespace string) (string, error){
 			"kubectl": func(namespace string) (string, error) {
@@ -129,43 +131,45 @@ func TestApplyJustWorks(t *testing.T) {
 			},
 			"client-go": func(namespace string) (string, error) { return "", program(t.Context(), team, namespace) },
 		} {
-			t.Run(fmt.Sprintf("%s in %s", name, takes), func(t *testing.T) {
-				t.Parallel()
-				namespace := framework.UniqueName("apply")
-				t.Cleanup(func() {
-					_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
-				})
-				before := earlyWrites(t, c)
-				began, applied := time.Now(), make(chan error, 1)
-				go func() {
-					out, err := apply(namespace)
+			together.Go(func() {
+				t.Run(fmt.Sprintf("%s in %s", name, takes), func(t *testing.T) {
+					namespace := framework.UniqueName("apply")
+					t.Cleanup(func() {
+						_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+					})
+					before := earlyWrites(t, c)
+					began, applied := time.Now(), make(chan error, 1)
+					go func() {
+						out, err := apply(namespace)
+						if err != nil {
+							err = fmt.Errorf("%w\n%s", err, out)
+						}
+						applied <- err
+					}()
+					c.WaitCurrent(t, namespace, "waits.example.com")
+					time.Sleep(takes) // this is the work of the initializer
+					c.RemoveFirst(t, namespace)
+					err := <-applied
+					took := time.Since(began)
 					if err != nil {
-						err = fmt.Errorf("%w\n%s", err, out)
+						t.Fatalf("after %s: %v", took, err)
 					}
-					applied <- err
-				}()
-				c.WaitCurrent(t, namespace, "waits.example.com")
-				time.Sleep(takes) // this is the work of the initializer
-				c.RemoveFirst(t, namespace)
-				err := <-applied
-				took := time.Since(began)
-				if err != nil {
-					t.Fatalf("after %s: %v", took, err)
-				}
-				if took < takes {
-					t.Errorf("it took %s, and the initialization %s", took, takes)
-				}
-				binding, err := c.Core.RbacV1().RoleBindings(namespace).Get(t.Context(), "namespace-editors", metav1.GetOptions{})
-				if err != nil || c.IsClosed(t, namespace) {
-					t.Errorf("closed: %v, the role binding: %v", c.IsClosed(t, namespace), err)
-				}
-				if earlyWrites(t, c) == before {
-					t.Error("no write came too early, so the test shows nothing")
-				}
-				t.Logf("initialization %s: written after %s (%s)", takes, took.Round(10*time.Millisecond), binding.CreationTimestamp.UTC().Format(time.TimeOnly))
+					if took < takes {
+						t.Errorf("it took %s, and the initialization %s", took, takes)
+					}
+					binding, err := c.Core.RbacV1().RoleBindings(namespace).Get(t.Context(), "namespace-editors", metav1.GetOptions{})
+					if err != nil || c.IsClosed(t, namespace) {
+						t.Errorf("closed: %v, the role binding: %v", c.IsClosed(t, namespace), err)
+					}
+					if earlyWrites(t, c) == before {
+						t.Error("no write came too early, so the test shows nothing")
+					}
+					t.Logf("initialization %s: written after %s (%s)", takes, took.Round(10*time.Millisecond), binding.CreationTimestamp.UTC().Format(time.TimeOnly))
+				})
 			})
 		}
 	}
+	together.Wait()
 }
 
 // program does what the manifest says, with the typed client, and nothing to make it wait.

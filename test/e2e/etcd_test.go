@@ -36,7 +36,7 @@ func TestEtcdCluster(t *testing.T) {
 	c.GrantStorageIdentity(t, "nsinit-storage-second")
 
 	var log bytes.Buffer
-	server := exec.CommandContext(t.Context(), filepath.Join(c.Root, "_output", "bin", "nsinit-apiserver"),
+	server := exec.CommandContext(t.Context(), filepath.Join(framework.BinDir(), "nsinit-apiserver"),
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--kubeconfig="+filepath.Join(c.Dir, "nsinit-apiserver.kubeconfig"),
 		"--tls-cert-file="+pki("nsinit-apiserver.crt"), "--tls-private-key-file="+pki("nsinit-apiserver.key"),
 		"--etcd-servers="+etcd, "--etcd-cafile="+pki("etcd-ca.crt"), "--etcd-certfile="+pki("etcd.crt"), "--etcd-keyfile="+pki("etcd.key"),

@@ -103,7 +103,7 @@ func TestInstallation(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	i.node = i.StartNode(t, map[string]string{"nsinit:dev": filepath.Join(i.Root, "_output", "bin"), "nsinit:" + nextVersion: next})
+	i.node = i.StartNode(t, map[string]string{"nsinit:dev": framework.BinDir(), "nsinit:" + nextVersion: next})
 	i.words = map[string]string{overlayEmbedded: i.Overlay(t, "embedded", "")}
 	if !i.StampsByPolicy(t) {
 		i.words["artifacts/policies/stamp.yaml"] = "artifacts/deploy/components/stamp-webhook/webhook.yaml"
@@ -190,9 +190,7 @@ func (i *installation) work(t *testing.T) {
 		t.Errorf("policy-population has put no ResourceQuota into it: %v", err)
 	}
 	framework.Eventually(t, "a tenant writes into it", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
-	if err := i.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	i.DeleteNamespace(t, namespace)
 	i.WaitNoNamespace(t, namespace)
 }
 
@@ -312,7 +310,7 @@ func (i *installation) restore(t *testing.T) {
 	snapshot := filepath.Join(t.TempDir(), "nsinit.db")
 	storage := func(args ...string) {
 		t.Helper()
-		command := exec.CommandContext(t.Context(), filepath.Join(i.Root, "_output", "bin", "nsinit-apiserver"), append([]string{"storage", "--embedded-etcd-dir=" + volume + "/etcd"}, args...)...)
+		command := exec.CommandContext(t.Context(), filepath.Join(framework.BinDir(), "nsinit-apiserver"), append([]string{"storage", "--embedded-etcd-dir=" + volume + "/etcd"}, args...)...)
 		if out, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", args, err, out)
 		}
@@ -425,9 +423,7 @@ func (i *installation) uninstall(t *testing.T) {
 		i.RemoveFirst(t, namespace)
 		i.WaitReady(t, namespace)
 	}
-	if err := i.Core.CoreV1().Namespaces().Delete(t.Context(), leaving, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	i.DeleteNamespace(t, leaving)
 
 	steps := i.Documented(t, framework.OperateGuide, "Uninstall")
 	if len(steps) != 4 {
@@ -456,9 +452,7 @@ func (i *installation) uninstall(t *testing.T) {
 	i.WaitNoNamespace(t, leaving)
 	for _, namespace := range []string{open, waiting} {
 		framework.Eventually(t, "a tenant writes into "+namespace, func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
-		if err := i.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		i.DeleteNamespace(t, namespace)
 	}
 	for _, namespace := range []string{open, waiting, "nsinit-system"} {
 		i.WaitNoNamespace(t, namespace)

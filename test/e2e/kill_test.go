@@ -9,11 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
@@ -22,43 +18,50 @@ import (
 // TestKill kills either program of nsinit at every step of the story, and starts it again.
 // The gate never opens early, and the namespace becomes Ready.
 func TestKill(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"nsinit-apiserver", "nsinit-controller-manager"} {
+		t.Run(program, func(t *testing.T) { killAtEachStep(t, program) })
+	}
+}
+
+func killAtEachStep(t *testing.T, program string) {
+	t.Helper()
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
-	steps := []string{"after the creation", "in the turn of the first", "after the first", "after the last", "after the deletion"}
-	for _, program := range []string{"nsinit-apiserver", "nsinit-controller-manager"} {
-		for kill, step := range steps {
-			t.Run(fmt.Sprintf("%s %s", program, step), func(t *testing.T) {
-				at := func(now int) {
-					if now == kill {
-						c.Dev(t, "kill", program)
-						c.Dev(t, "start", program)
-					}
+	var deleted []string
+	for kill, step := range []string{"after the creation", "in the turn of the first", "after the first", "after the last", "after the deletion"} {
+		t.Run(step, func(t *testing.T) {
+			at := func(now int) {
+				if now == kill {
+					c.Dev(t, "kill", program)
+					c.Dev(t, "start", program)
 				}
-				namespace := c.CreateNamespace(t, c.Admin)
-				o := c.Observe(t, tenant, namespace)
-				at(0)
-				c.WaitCurrent(t, namespace.Name, "one.example.com")
-				at(1)
-				c.RemoveFirst(t, namespace.Name)
-				at(2)
-				c.WaitCurrent(t, namespace.Name, "two.example.com")
-				if !c.IsClosed(t, namespace.Name) {
-					t.Fatal("the gate is open although an initializer is pending")
-				}
-				c.RemoveFirst(t, namespace.Name)
-				at(3)
-				c.WaitReady(t, namespace.Name)
-				o.Check(t)
+			}
+			namespace := c.CreateNamespace(t, c.Admin)
+			o := c.Observe(t, tenant, namespace)
+			at(0)
+			c.WaitCurrent(t, namespace.Name, "one.example.com")
+			at(1)
+			c.RemoveFirst(t, namespace.Name)
+			at(2)
+			c.WaitCurrent(t, namespace.Name, "two.example.com")
+			if !c.IsClosed(t, namespace.Name) {
+				t.Fatal("the gate is open although an initializer is pending")
+			}
+			c.RemoveFirst(t, namespace.Name)
+			at(3)
+			c.WaitReady(t, namespace.Name)
+			o.Check(t)
 
-				if err := c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				at(4)
-				c.ReleaseParticipant(t, namespace.Name, "one.example.com")
-				c.WaitNoLifecycle(t, namespace.Name)
-				c.WaitNoNamespace(t, namespace.Name)
-			})
-		}
+			c.DeleteNamespace(t, namespace.Name)
+			deleted = append(deleted, namespace.Name)
+			at(4)
+		})
+	}
+	for _, namespace := range deleted {
+		c.ReleaseParticipant(t, namespace, "one.example.com")
+		c.WaitNoLifecycle(t, namespace)
+		c.WaitNoNamespace(t, namespace)
 	}
 }

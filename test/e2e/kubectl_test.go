@@ -59,7 +59,8 @@ func TestKubectl(t *testing.T) {
 	says(must("api-resources", "--api-group=nsinit.dev"), "nsic", "nsl", "NamespaceLifecycle")
 	says(must("get", "nsinit"), name)
 
-	watch := exec.CommandContext(t.Context(), filepath.Join(c.Root, "_output", "bin", "kubectl"), "--kubeconfig", c.Kubeconfig(), "get", "nsl", "--watch-only")
+	watch := exec.CommandContext(t.Context(), filepath.Join(framework.BinDir(), "kubectl"), "get", "nsl", "--watch-only")
+	watch.Env = c.Environ()
 	stdout, err := watch.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -124,9 +124,7 @@ func TestParticipant(t *testing.T) {
 	if got := fmt.Sprint(live.Spec.Finalizers, live.Finalizers); got != "[kubernetes] [nsinit.dev/lifecycle]" {
 		t.Errorf("before the participant's turn the namespace's finalizers are %s", got)
 	}
-	if err := c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, namespace.Name)
 	var record *v1alpha1.NamespaceLifecycle
 	framework.Eventually(t, "only the participant is left", func(ctx context.Context) (err error) {
 		record, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace.Name, metav1.GetOptions{})

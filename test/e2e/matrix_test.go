@@ -170,9 +170,7 @@ func newMatrix(t *testing.T) *matrix {
 		c.RemoveFirst(t, namespace)
 		c.WaitReady(t, namespace)
 	}
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), m.terminating, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, m.terminating)
 	framework.Eventually(t, "the content is being deleted", func(ctx context.Context) error {
 		// Pods go first, and nothing else before they are gone.
 		pod, err := c.Core.CoreV1().Pods(m.terminating).Get(ctx, "there", metav1.GetOptions{})

@@ -81,7 +81,7 @@ func (s *scraper) observe(t *testing.T) observed {
 func (s *scraper) evaluate(t *testing.T, more ...string) observed {
 	t.Helper()
 	monitoring := filepath.Join(s.c.Root, "artifacts", "deploy", "components", "service-monitor")
-	command := exec.CommandContext(t.Context(), filepath.Join(s.c.Root, "_output", "bin", "monitoring"),
+	command := exec.CommandContext(t.Context(), filepath.Join(framework.BinDir(), "monitoring"),
 		append([]string{"--rules=" + filepath.Join(monitoring, "alerts.yaml"), "--dashboard=" + filepath.Join(monitoring, "dashboard.json"), "--scrapes=" + s.dir}, more...)...)
 	command.Stderr = t.Output()
 	out, err := command.Output()

@@ -80,9 +80,7 @@ func TestOpenedByHand(t *testing.T) {
 	}
 
 	// The participant is asked, and the namespace is not ready meanwhile.
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", "")
 	c.ReleaseParticipant(t, namespace, "one.example.com")
 	c.WaitNoNamespace(t, namespace)
@@ -104,9 +102,7 @@ func TestTerminatingIsNotReady(t *testing.T) {
 	c.WaitCondition(t, waiting.Name, v1alpha1.ConditionInitializing, "True/InitializersPending", "")
 	for name, ready := range map[string]string{open.Name: "False/Terminating", waiting.Name: "False/Terminating"} {
 		_, from := c.AuditSince(t, 0)
-		if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		c.DeleteNamespace(t, name)
 		c.WaitCondition(t, name, v1alpha1.ConditionReady, ready, "the namespace is being deleted")
 		if out, err := c.Kubectl("wait", "--for=condition=Ready", "namespace/"+name, "--timeout=1s"); err == nil {
 			t.Errorf("it is ready while it is deleted: %s", out)

@@ -92,9 +92,7 @@ func TestOpenShiftExample(t *testing.T) {
 			}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			c.DeleteNamespace(t, namespace)
 			waitState(1)
 			if _, err := c.Core.CoreV1().ConfigMaps(namespace).Patch(t.Context(), "content", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
@@ -215,9 +213,7 @@ func TestFinalizeKeepsOrder(t *testing.T) {
 	c.WaitCurrent(t, namespace, names[0])
 	// It is deleted while it initializes: two participants were never asked to begin, and
 	// are waited for nevertheless, because they may have begun.
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, namespace)
 	c.WaitTerminating(t, namespace)
 	finalizers := func(want string) {
 		t.Helper()

@@ -73,9 +73,7 @@ func TestEtcdOutage(t *testing.T) {
 		return request.Do(t.Context()).Error()
 	}
 	leaving := c.CreateNamespace(t, c.Admin).Name
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), leaving, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, leaving)
 	var refusedAfter time.Duration
 	var last string
 	for time.Since(stopped) < outage {
@@ -190,9 +188,7 @@ func TestLostStorage(t *testing.T) {
 		c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "storage was lost", "delete configmap nsinit-storage")
 	}
 	// The participant cannot be asked, so it is waited for.
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), leaving.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, leaving.Name)
 	framework.Eventually(t, "the content of the namespace is gone", func(ctx context.Context) error {
 		namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, leaving.Name, metav1.GetOptions{})
 		if err == nil && len(namespace.Spec.Finalizers) > 0 {

@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -156,9 +155,7 @@ func TestPluginActs(t *testing.T) {
 	}
 	c.RefusedPlugin(t, "waits for no initializer", "skip", namespace, "two.example.com")
 
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, namespace)
 	c.WaitTerminating(t, namespace)
 	c.RefusedPlugin(t, `does not wait for participant "two.example.com", but for one.example.com`, "finalize", namespace, "two.example.com")
 	c.RefusedPlugin(t, "every initializer's turn is over", "done", namespace, "one.example.com")
@@ -314,8 +311,8 @@ func TestPluginCompletion(t *testing.T) {
 		"skip " + namespace + " one": "one.example.com",
 	} {
 		words := strings.Split(line, " ")
-		command := exec.CommandContext(t.Context(), filepath.Join(c.Root, "_output", "bin", "kubectl"), append([]string{"__complete", "nsinit"}, words...)...)
-		command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir, "PATH="+filepath.Join(c.Root, "_output", "bin")+":"+os.Getenv("PATH"))
+		command := exec.CommandContext(t.Context(), filepath.Join(framework.BinDir(), "kubectl"), append([]string{"__complete", "nsinit"}, words...)...)
+		command.Env = c.Environ()
 		out, err := command.Output()
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("kubectl nsinit %s: %v, %q is missing in:\n%s", line, err, want, out)

@@ -114,9 +114,7 @@ func TestDeletionProtection(t *testing.T) {
 	// One that is being deleted already is not held by it.
 	held := c.CreateNamespace(t, c.Admin)
 	c.Hold(t, held)
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), held.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, held.Name)
 	if out, err := c.Kubectl("annotate", "namespace", held.Name, protection+"="); err != nil {
 		t.Fatal(err, out)
 	}

@@ -109,7 +109,7 @@ func installHA(t *testing.T) *replicas {
     metadata: {name: nsinit-etcd, namespace: nsinit-system}
     data: {servers: %q}
 `, strings.Join(servers, ",")))
-	r.node = r.StartNode(t, map[string]string{"nsinit:dev": filepath.Join(r.Root, "_output", "bin")})
+	r.node = r.StartNode(t, map[string]string{"nsinit:dev": framework.BinDir()})
 	r.Balance(t, func() []string { return r.node.Addresses("nsinit-apiserver") })
 	words := map[string]string{"artifacts/deploy/overlays/ha": overlay}
 	for word, file := range map[string]string{"ETCD_CA": "etcd-ca.crt", "ETCD_CERTIFICATE": "etcd.crt", "ETCD_KEY": "etcd.key"} {

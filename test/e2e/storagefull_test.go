@@ -78,7 +78,7 @@ func keep(t *testing.T, c *framework.Cluster, program string, args ...string) (k
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			command := exec.CommandContext(ctx, filepath.Join(c.Root, "_output", "bin", program), args...)
+			command := exec.CommandContext(ctx, filepath.Join(framework.BinDir(), program), args...)
 			command.Stdout, command.Stderr = log, log
 			if err := command.Start(); err != nil {
 				t.Error(err)

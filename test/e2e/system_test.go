@@ -170,9 +170,7 @@ func TestSystemControllers(t *testing.T) {
 		t.Error("the gate has opened meanwhile, so this proves nothing")
 	}
 	// The namespace controller removes all of it while the gate is closed.
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, name)
 	if _, err := c.Kubectl("--namespace", name, "delete", "pods", "--all", "--force", "--grace-period=0"); err != nil && !strings.Contains(err.Error(), "not found") {
 		t.Error(err)
 	}

@@ -17,7 +17,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -68,6 +70,8 @@ func checkRemedies(t *testing.T, finding diagnosis.Finding) {
 // wedge brings a namespace, which is open, into a state that needs help.
 type wedge struct {
 	make func(t *testing.T, c *framework.Cluster, namespace string)
+	// alone says that it affects other namespaces, too.
+	alone bool
 	// says is what the finding tells.
 	says []string
 	// shows is what the text shows besides.
@@ -85,6 +89,7 @@ func wedges() map[diagnosis.Cause]wedge {
 				c.ApplyInput(t, brokenAPI)
 				waitUndiscovered(t, c, "broken.example.com")
 			},
+			alone: true,
 			says:  []string{"broken.example.com/v1", "APIService v1.broken.example.com, service default/nobody", "ServiceNotFound"},
 			cures: []string{"see what kube-apiserver says", "if nobody uses the API any more"},
 		},
@@ -93,6 +98,7 @@ func wedges() map[diagnosis.Cause]wedge {
 				c.ApplyInput(t, thingDefinition())
 				createThing(t, c, namespace, "held", `finalizers: [`+framework.Holder+`], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: 00000000-0000-0000-0000-000000000000}], `)
 			},
+			alone: true,
 			says:  []string{"things.e2e.example.com/held has the finalizer", framework.Holder, `put there by "kubectl"`},
 			shows: []string{"What is left in it", "ConfigMap/owner"},
 			cures: []string{"see what the object says", "take the finalizer off"},
@@ -164,6 +170,7 @@ func wedges() map[diagnosis.Cause]wedge {
 					t.Fatal(err, out)
 				}
 			},
+			alone: true,
 			says:  []string{"relics.converted.example.com", "cannot be listed", "conversion webhook", `service "nobody" not found`},
 			cures: []string{"if it is a conversion webhook"},
 			besides: func(t *testing.T, c *framework.Cluster, _ string) {
@@ -195,44 +202,55 @@ func wedges() map[diagnosis.Cause]wedge {
 // control plane, found and told, and cured by the commands that are offered.
 func TestWhyStuck(t *testing.T) {
 	c := framework.Connect(t)
+	var together sync.WaitGroup
 	for cause, w := range wedges() {
-		t.Run(string(cause), func(t *testing.T) {
-			namespace := c.CreateNamespace(t, c.Admin).Name
-			c.WaitReady(t, namespace)
-			if err := framework.WriteConfigMap(t.Context(), c.Core, namespace); err != nil {
-				t.Fatal(err)
-			}
-			w.make(t, c, namespace)
-			if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			finding := c.WaitWhy(t, namespace, cause, diagnosis.Stuck, "--patience=2s")
-			for _, part := range w.says {
-				if !strings.Contains(finding.Message, part) {
-					t.Errorf("%q does not say %q", finding.Message, part)
-				}
-			}
-			checkRemedies(t, finding)
-			text, _, code := c.Plugin(t, "why", namespace, "--patience=2s")
-			if code != 3 || !strings.Contains(text, "stuck: somebody has to do something") || !strings.Contains(text, finding.Message[:20]) {
-				t.Errorf("exit code %d:\n%s", code, text)
-			}
-			for _, part := range w.shows {
-				if !strings.Contains(text, part) {
-					t.Errorf("%q is missing in:\n%s", part, text)
-				}
-			}
-			for _, description := range w.cures {
-				cure(t, c, finding, description)
-			}
-			if w.besides != nil {
-				w.besides(t, c, namespace)
-			}
-			c.WaitNoNamespace(t, namespace)
-			if found, err := c.Why(t, namespace); err == nil || !strings.Contains(err.Error(), "not found") {
-				t.Errorf("of a namespace that is gone it says %v %v", found, err)
-			}
-		})
+		if !w.alone {
+			together.Go(func() { t.Run(string(cause), func(t *testing.T) { w.getStuck(t, c, cause) }) })
+		}
+	}
+	together.Wait()
+	for cause, w := range wedges() {
+		if w.alone {
+			t.Run(string(cause), func(t *testing.T) { w.getStuck(t, c, cause) })
+		}
+	}
+}
+
+// getStuck produces a cause in a namespace, and cures it.
+func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cause) {
+	t.Helper()
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
+	if err := framework.WriteConfigMap(t.Context(), c.Core, namespace); err != nil {
+		t.Fatal(err)
+	}
+	w.make(t, c, namespace)
+	c.DeleteNamespace(t, namespace)
+	finding := c.WaitWhy(t, namespace, cause, diagnosis.Stuck, "--patience=2s")
+	for _, part := range w.says {
+		if !strings.Contains(finding.Message, part) {
+			t.Errorf("%q does not say %q", finding.Message, part)
+		}
+	}
+	checkRemedies(t, finding)
+	text, _, code := c.Plugin(t, "why", namespace, "--patience=2s")
+	if code != 3 || !strings.Contains(text, "stuck: somebody has to do something") || !strings.Contains(text, finding.Message[:20]) {
+		t.Errorf("exit code %d:\n%s", code, text)
+	}
+	for _, part := range w.shows {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing in:\n%s", part, text)
+		}
+	}
+	for _, description := range w.cures {
+		cure(t, c, finding, description)
+	}
+	if w.besides != nil {
+		w.besides(t, c, namespace)
+	}
+	c.WaitNoNamespace(t, namespace)
+	if found, err := c.Why(t, namespace); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("of a namespace that is gone it says %v %v", found, err)
 	}
 }
 
@@ -244,9 +262,7 @@ func TestWhyOrphans(t *testing.T) {
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, namespace)
 	createThing(t, c, namespace, "held", `finalizers: [`+framework.Holder+`], `)
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, namespace)
 	c.WaitCondition(t, namespace, corev1.NamespaceFinalizersRemaining, "True/SomeFinalizersRemain")
 	setFinalizers(t, c, namespace)
 	c.WaitNoNamespace(t, namespace)
@@ -255,7 +271,7 @@ func TestWhyOrphans(t *testing.T) {
 		t.Errorf("it says %q", finding.Message)
 	}
 	go func() { // kubectl delete waits for the finalizer, too
-		for t.Context().Err() == nil {
+		for ; t.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
 			if _, err := c.Kubectl("--namespace", namespace, "patch", "thing/held", "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err == nil {
 				return
 			}
@@ -275,9 +291,7 @@ func TestWhyNobodyEmpties(t *testing.T) {
 	c.WaitReady(t, namespace)
 	c.Dev(t, "stop", "kube-controller-manager")
 	t.Cleanup(func() { c.Dev(t, "start", "kube-controller-manager") })
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, namespace)
 	finding := c.WaitWhy(t, namespace, diagnosis.NamespaceControllerSilent, diagnosis.Stuck, "--patience=2s")
 	checkRemedies(t, finding)
 	c.Dev(t, "start", "kube-controller-manager")
@@ -357,9 +371,7 @@ func TestWhyInitializing(t *testing.T) {
 	c.WaitReady(t, namespace)
 
 	// Its end waits for the participant, whatever the namespace is called afterwards.
-	if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.DeleteNamespace(t, namespace)
 	says(c.WaitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Waiting, "--patience=10m"), `participant "one.example.com"`, "the quota server is slow")
 	if _, err := c.Kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
 		t.Fatal(err)
@@ -422,9 +434,7 @@ func TestWhyNsinit(t *testing.T) {
 	c.WaitCurrent(t, closed, "one.example.com")
 	remove := func(namespace string) {
 		t.Helper()
-		if err := c.Core.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		c.DeleteNamespace(t, namespace)
 	}
 
 	c.Dev(t, "stop", "nsinit-apiserver")

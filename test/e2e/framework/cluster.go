@@ -49,9 +49,10 @@ func (c *Cluster) load(t *testing.T) {
 // Kubeconfig returns the path of the kubeconfig of a cluster administrator.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "admin.kubeconfig") }
 
-// Environ returns the environment of a process that uses the control plane: kubectl, a shell or a test.
+// Environ returns the environment of a process that uses this control plane only: kubectl, a shell or a test.
 func (c *Cluster) Environ() []string {
-	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir, "PATH="+BinDir()+":"+os.Getenv("PATH"), dirVariable+"="+c.Dir)
+	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir, "PATH="+BinDir()+":"+os.Getenv("PATH"),
+		dirVariable+"="+c.Dir, planesVariable+"=1")
 }
 
 // As returns the configuration of a user's clients. The user has the rights that RBAC grants to the name and the groups.

@@ -96,7 +96,7 @@ func (s *LogStore) Start(listen string) string {
 	if listen != "" {
 		args = append(slices.Clone(args), "--listen="+listen)
 	}
-	s.command = exec.Command(filepath.Join(s.c.Root, "_output", "bin", "logstore"), args...)
+	s.command = exec.Command(filepath.Join(BinDir(), "logstore"), args...)
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		s.t.Error(err)

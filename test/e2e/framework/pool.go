@@ -27,8 +27,9 @@ const (
 
 // plane is a control plane that one test after the other uses.
 type plane struct {
-	dir     string
-	started bool
+	dir string
+	// ours says that this process has tried to start it, and running that it runs.
+	ours, running bool
 }
 
 // pool holds the control planes that no test uses.
@@ -48,7 +49,7 @@ func newPool() *pool {
 	if first == "" {
 		first = filepath.Join(root(), "_output", "dev")
 	}
-	p := &pool{all: []*plane{{dir: first, started: true}}}
+	p := &pool{all: []*plane{{dir: first, running: true}}}
 	p.free = sync.NewCond(&p.mu)
 	planes, _ := strconv.Atoi(os.Getenv(planesVariable))
 	for n := 2; n <= planes; n++ {
@@ -65,7 +66,7 @@ func (p *pool) take() *plane {
 	for len(p.idle) == 0 {
 		p.free.Wait()
 	}
-	i := max(0, slices.IndexFunc(p.idle, func(one *plane) bool { return one.started }))
+	i := max(0, slices.IndexFunc(p.idle, func(one *plane) bool { return one.running }))
 	taken := p.idle[i]
 	p.idle = slices.Delete(p.idle, i, i+1)
 	return taken
@@ -82,8 +83,8 @@ func (p *pool) give(back *plane) {
 func Main(m *testing.M) {
 	code := m.Run()
 	var stopping sync.WaitGroup
-	for _, one := range shared().all[1:] {
-		if _, err := os.Stat(one.dir); err == nil {
+	for _, one := range shared().all {
+		if one.ours {
 			stopping.Go(func() { _ = exec.Command(filepath.Join(BinDir(), "dev"), "--dir", one.dir, "down").Run() })
 		}
 	}
@@ -99,9 +100,10 @@ func Connect(t *testing.T) *Cluster {
 	one := shared().take()
 	t.Cleanup(func() { shared().give(one) })
 	c := &Cluster{Root: root(), Dir: one.dir}
-	if !one.started {
+	if !one.running {
+		one.ours = true
 		c.Dev(t, "up")
-		one.started = true
+		one.running = true
 	}
 	c.load(t)
 	return c
