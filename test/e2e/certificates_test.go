@@ -169,13 +169,10 @@ func TestCertificates(t *testing.T) {
 // TestCertManager: with overlays/embedded-cert-manager, the controllers of cert-manager make CA and
 // certificate, and trust in them; a certificate is renewed five times, and no request fails.
 func TestCertManager(t *testing.T) {
-	i := &installation{Cluster: framework.Another(t, "--only-kube")}
+	i := newInstallation(t, "embedded-cert-manager", "", nil)
 	i.Build(t, "test/certmanager", "certmanager", ".")
 	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
 	i.Run(t, "certmanager", "--kubeconfig="+i.Kubeconfig())
-	i.node = i.StartNode(t, map[string]string{"nsinit:dev": framework.BinDir()})
-	i.Balance(t, func() []string { return i.node.Addresses("nsinit-apiserver") })
-	i.words = map[string]string{overlayEmbedded: i.Overlay(t, "embedded-cert-manager", "")}
 	i.install(t)
 
 	ctx, cancel := context.WithCancel(t.Context())

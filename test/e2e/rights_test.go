@@ -30,6 +30,28 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
+// shortCaches lets nsinit-apiserver ask kube-apiserver again about the rights of a user after a second.
+const shortCaches = `
+- target: {kind: StatefulSet, name: nsinit-apiserver}
+  patch: |-
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --authorization-webhook-cache-authorized-ttl=1s}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --authorization-webhook-cache-unauthorized-ttl=1s}
+`
+
+// TestLeastPrivilege takes every right of nsinit's programs away in turn. Each is missed.
+func TestLeastPrivilege(t *testing.T) {
+	i := newInstallation(t, "embedded", shortCaches, nil)
+	i.documents(t, "Install")
+	i.documents(t, "Register an initializer")
+	i.waitReadyPods(t)
+	defer i.useAll(t)()
+	all := i.rights(t)
+	t.Logf("%d rights", len(all))
+	for _, r := range all {
+		t.Run(r.String(), func(t *testing.T) { i.missed(t, r) })
+	}
+}
+
 // right is one rule of a role, or a binding to a role of Kubernetes, that a program of nsinit has.
 type right struct {
 	app, role  string
@@ -44,11 +66,10 @@ func (r right) String() string {
 	return fmt.Sprintf("%s: rule %d of %s (namespaced: %v)", r.app, r.rule+1, r.role, r.namespaced)
 }
 
-// everything does, again and again, what needs the programs' rights: namespaces come and go, with an
-// initializer that takes part in their end. It returns what ends it.
-func (i *installation) everything(t *testing.T) (end func()) {
+// useAll does again and again what needs the programs' rights, until the function that it returns ends it: namespaces are
+// created and deleted, with an initializer that takes part in their deletion.
+func (i *installation) useAll(t *testing.T) (end func()) {
 	t.Helper()
-	creating, stopCreating := context.WithCancel(t.Context())
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	const name = "rights.example.com"
 	lifecycles := i.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
@@ -57,8 +78,8 @@ func (i *installation) everything(t *testing.T) (end func()) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var creator, initializer sync.WaitGroup
-	initializer.Go(func() {
+	var work sync.WaitGroup
+	work.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 			records, err := lifecycles.List(ctx, metav1.ListOptions{})
 			if err != nil {
@@ -75,9 +96,9 @@ func (i *installation) everything(t *testing.T) (end func()) {
 			}
 		}
 	})
-	creator.Go(func() {
+	work.Go(func() {
 		var names []string
-		for ; creating.Err() == nil; time.Sleep(400 * time.Millisecond) {
+		for ; ctx.Err() == nil; time.Sleep(400 * time.Millisecond) {
 			namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("rights")}}, metav1.CreateOptions{})
 			if err == nil {
 				names = append(names, namespace.Name)
@@ -87,30 +108,10 @@ func (i *installation) everything(t *testing.T) (end func()) {
 				names = names[1:]
 			}
 		}
-		for _, name := range names {
-			_ = i.Core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
-		}
 	})
 	return func() {
-		stopCreating()
-		creator.Wait()
-		if out, err := i.Kubectl("delete", "nsic", "rights", "--timeout="+framework.Patience.String()); err != nil {
-			t.Error(err, out)
-		}
-		framework.Eventually(t, "every namespace of the test is gone", func(ctx context.Context) error {
-			records, err := lifecycles.List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return err
-			}
-			for _, record := range records.Items {
-				if record.DeletionTimestamp != nil {
-					return fmt.Errorf("%s is not", record.Name)
-				}
-			}
-			return nil
-		})
 		stop()
-		initializer.Wait()
+		work.Wait()
 	}
 }
 
@@ -300,16 +301,6 @@ func (i *installation) askForMetrics(t *testing.T, app string) {
 	}
 }
 
-// leastPrivilege takes every right away in turn. Each is missed.
-func (i *installation) leastPrivilege(t *testing.T) {
-	defer i.everything(t)()
-	all := i.rights(t)
-	t.Logf("%d rights", len(all))
-	for _, r := range all {
-		t.Run(r.String(), func(t *testing.T) { i.missed(t, r) })
-	}
-}
-
 // missed takes one right away, and waits until a request is refused for it, and, when it is back, until
 // everything works again.
 func (i *installation) missed(t *testing.T, r right) {
@@ -327,6 +318,10 @@ func (i *installation) missed(t *testing.T, r right) {
 				i.restart("nsinit-controller-manager")
 				i.restart("policy-population")
 			}
+		}
+		if slices.Contains(rule.Resources, "leases") {
+			// The leader could not release its Lease. Without one, its successor leads immediately.
+			_ = i.Core.CoordinationV1().Leases("nsinit-system").Delete(context.WithoutCancel(t.Context()), r.app, metav1.DeleteOptions{})
 		}
 		i.healthy(t)
 	}()
