@@ -47,25 +47,26 @@ dev-up: dev ## Start a control plane with nsinit in the background.
 dev-down: dev ## Stop what dev-up started.
 	@$(DEV) down
 
+.PHONY: test-quick
+test-quick: ## Run the checks and the unit tests that take seconds.
+	@hack/install-system-packages.sh
+	@hack/verify.sh --quick
+	@echo "==> quick unit tests"
+	@hack/test.sh quick hack/unit.sh -short
+
 .PHONY: unit
 unit: ## Run the tests that need no control plane.
 	@echo "==> unit tests"
-	@go test -timeout 15m ./...
-	@cd pkg/initializer/controllerruntime && go test -timeout 5m ./...
-	@cd test/logstore && go vet ./...
-	@cd test/monitoring && go test -count=1 ./... # what is outside of a module is not looked at when it is cached
-	@cd hack/chart && go test -count=1 ./...
+	@hack/test.sh unit hack/unit.sh
 
 RUN ?= .
+# The tests use this number of control planes at the same time. Each takes about half a processor, and 1.5 GB.
+PLANES ?= 3
 .PHONY: e2e
-e2e: dev ## Run the end-to-end tests, or those that match RUN, on a control plane of their own.
+e2e: dev ## Run the end-to-end tests, or those that match RUN, on PLANES control planes.
 	@hack/install-system-packages.sh
 	@echo "==> end-to-end tests"
-	@$(DEV) --dir $(OUTPUT)/e2e down
-	@rm -rf $(OUTPUT)/e2e
-	@trap 'status=$$?; $(DEV) --dir $(OUTPUT)/e2e down; exit $$status' EXIT; trap 'exit 130' INT TERM; \
-	  $(DEV) --dir $(OUTPUT)/e2e up; \
-	  NSINIT_DEV_DIR=$(OUTPUT)/e2e go test -tags e2e -count=1 -timeout 75m -parallel 1000 -v -run '$(RUN)' ./test/e2e/...
+	@hack/e2e.sh '$(RUN)' '$(PLANES)'
 
 # What depends on kube-apiserver: admission, audit, what is asked of it through the aggregation layer, and
 # the installation.
@@ -129,5 +130,5 @@ image: ## Build the container image.
 
 .PHONY: clean
 clean: ## Stop every control plane and remove all that was built.
-	@if [ -x $(DEV) ]; then for dir in dev e2e demo; do [ ! -d $(OUTPUT)/$$dir ] || $(DEV) --dir $(OUTPUT)/$$dir down; done; fi
+	@if [ -x $(DEV) ]; then for dir in $(OUTPUT)/dev* $(OUTPUT)/e2e* $(OUTPUT)/demo; do [ ! -d $$dir ] || $(DEV) --dir $$dir down; done; fi
 	@rm -rf $(OUTPUT)

@@ -3,6 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Lints Go code and shell scripts.
+#
+#     hack/lint.sh [--quick]
+#
+# --quick runs gofmt and go vet instead of golangci-lint.
 
 set -o errexit -o nounset -o pipefail
 
@@ -10,14 +14,21 @@ ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 cd "${ROOT}"
 TOOLS="${ROOT}/_output/tools"
 
-echo "==> building the linters (some minutes, the first time)"
-(cd hack/tools && GOBIN="${TOOLS}" go install -trimpath github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+if [[ ${1:-} == --quick ]]; then
+  echo "==> gofmt and go vet"
+  unformatted="$(git ls-files '*.go' | xargs gofmt -l)"
+  [[ -z ${unformatted} ]] || { echo "not formatted, run gofmt -w: ${unformatted}" >&2; exit 1; }
+  go vet -tags e2e ./...
+else
+  echo "==> building the linters (some minutes, the first time)"
+  (cd hack/tools && GOBIN="${TOOLS}" go install -trimpath github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 
-echo "==> golangci-lint"
-"${TOOLS}/golangci-lint" run ./...
-for module in hack/chart pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring; do
-  (cd "${module}" && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" ./...)
-done
+  echo "==> golangci-lint"
+  "${TOOLS}/golangci-lint" run ./...
+  for module in hack/chart pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring; do
+    (cd "${module}" && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" ./...)
+  done
+fi
 
 echo "==> shellcheck"
 git ls-files '*.sh' .ci/run | xargs shellcheck

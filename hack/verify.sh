@@ -2,13 +2,18 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Checks what tools can check. Each check that fails says what mends it.
+# Checks what tools can check. Each check that fails says what fixes it.
+#
+#     hack/verify.sh [--quick]
+#
+# --quick leaves out the checks that take minutes: the generated code and golangci-lint.
 
 set -o errexit -o nounset -o pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 cd "${ROOT}"
 failed=0
+quick="${1:-}"
 
 fail() {
   echo "FAILED: $1" >&2
@@ -23,22 +28,25 @@ while read -r file; do
 done < <(git ls-files '*.go' '*.sh' '*.yaml' Makefile Dockerfile .ci/run |
   grep -vE '/zz_generated\.|^pkg/generated/|/generated\.pb\.go$|/testdata/')
 
-echo "==> generated code"
-COPY="$(mktemp -d)"
-trap 'rm -rf "${COPY}"' EXIT
-git ls-files -z --cached --others --exclude-standard --deduplicate |
-  tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="${COPY}"
-if ! NSINIT_TOOLS_DIR="${ROOT}/_output/tools" bash "${COPY}/hack/update-codegen.sh" >"${COPY}.log" 2>&1; then
-  cat "${COPY}.log" >&2
-  fail "the generators failed" "what they say above"
-fi
-rm -f "${COPY}.log"
-while read -r file; do
-  cmp -s "${file}" "${COPY}/${file}" || fail "${file} is not what the generators write" "make generate"
-done < <(git ls-files pkg docs artifacts | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$|^docs/metrics.md$|^artifacts/helm/nsinit/templates/')
-while read -r file; do
-  [[ -f ${file} ]] || fail "${file} is missing" "make generate"
-done < <(cd "${COPY}" && find pkg -name 'zz_generated.*' -o -name 'generated.pb.go' && find artifacts/helm/nsinit/templates -type f)
+generated() {
+  echo "==> generated code"
+  COPY="$(mktemp -d)"
+  trap 'rm -rf "${COPY}"' EXIT
+  git ls-files -z --cached --others --exclude-standard --deduplicate |
+    tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="${COPY}"
+  if ! NSINIT_TOOLS_DIR="${ROOT}/_output/tools" bash "${COPY}/hack/update-codegen.sh" >"${COPY}.log" 2>&1; then
+    cat "${COPY}.log" >&2
+    fail "the generators failed" "what they say above"
+  fi
+  rm -f "${COPY}.log"
+  while read -r file; do
+    cmp -s "${file}" "${COPY}/${file}" || fail "${file} is not what the generators write" "make generate"
+  done < <(git ls-files pkg docs artifacts | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$|^docs/metrics.md$|^artifacts/helm/nsinit/templates/')
+  while read -r file; do
+    [[ -f ${file} ]] || fail "${file} is missing" "make generate"
+  done < <(cd "${COPY}" && find pkg -name 'zz_generated.*' -o -name 'generated.pb.go' && find artifacts/helm/nsinit/templates -type f)
+}
+[[ ${quick} == --quick ]] || generated
 
 echo "==> modules"
 for module in . hack/chart hack/dev/kubernetes/v1.37 hack/tools pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring; do
@@ -65,8 +73,7 @@ done < <({
   (cd pkg/initializer/controllerruntime && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./...)
 } | sort -u)
 
-
-hack/lint.sh || fail "the linters found something" "what they say above"
+hack/lint.sh "${quick}" || fail "the linters found something" "what they say above"
 
 if [[ ${failed} -ne 0 ]]; then
   exit 1

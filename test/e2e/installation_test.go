@@ -115,7 +115,7 @@ func TestExamples(t *testing.T) {
 func TestInstallation(t *testing.T) {
 	next := t.TempDir()
 	i := newInstallation(t, "embedded", "", map[string]string{"nsinit:" + nextVersion: next})
-	build := exec.CommandContext(t.Context(), filepath.Join(i.Root, "hack", "build.sh"), next, "./cmd/nsinit-apiserver", "./cmd/nsinit-controller-manager", "./cmd/policy-population")
+	build := exec.CommandContext(t.Context(), "nice", "-n", "19", filepath.Join(i.Root, "hack", "build.sh"), next, "./cmd/nsinit-apiserver", "./cmd/nsinit-controller-manager", "./cmd/policy-population")
 	build.Env = append(os.Environ(), "VERSION="+nextVersion)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

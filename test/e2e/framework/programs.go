@@ -29,11 +29,12 @@ func (c *Cluster) Dev(t *testing.T, command ...string) string {
 
 var builds sync.Map //nolint:gochecknoglobals // each program is built once in a process
 
-// Build builds a program from a package of a module of this project. Run finds it.
+// Build builds a program from a package of a module of this project. Run finds it. The tests that run meanwhile have
+// priority.
 func (c *Cluster) Build(t *testing.T, module, program, pkg string) {
 	t.Helper()
 	build, _ := builds.LoadOrStore(program, sync.OnceValue(func() error {
-		command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(BinDir(), program), pkg)
+		command := exec.Command("nice", "-n", "19", "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(BinDir(), program), pkg)
 		command.Dir = filepath.Join(c.Root, module)
 		if out, err := command.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w\n%s", err, out)

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Copyright The nsinit Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# Runs tests, and ends with the ten slowest tests, the ten slowest packages and the failed tests.
+#
+#     hack/test.sh NAME COMMAND [ARGUMENT...]
+#
+# COMMAND prints what go test -json prints. The output of a failed test is printed in full, that of the others is in
+# _output/tests/NAME.json. FORMAT is a format of gotestsum, such as standard-verbose.
+
+set -o errexit -o nounset -o pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+gotestsum="${ROOT}/_output/tools/gotestsum"
+events="${ROOT}/_output/tests/$1.json"
+shift
+
+mkdir -p "${ROOT}/_output/tests"
+(cd "${ROOT}/hack/tools" && GOBIN="${ROOT}/_output/tools" go install -trimpath gotest.tools/gotestsum)
+
+status=0
+"${gotestsum}" --format "${FORMAT:-pkgname}" --jsonfile "${events}" --raw-command -- "$@" || status=$?
+
+# elapsed prints the seconds and the name of what passed or failed, without this project's path.
+elapsed() {
+  sed -nE 's/^\{.*"Action":"('"$1"')","Package":"(github\.com\/nsinit\/nsinit\/)?([^"]*)"(,"Test":"([^"]*)")?,"Elapsed":([0-9.e+-]+)(,"FailedBuild":"[^"]*")?\}$/\6 \3 \5/p' "${events}"
+}
+echo
+echo "==> the slowest tests"
+elapsed 'pass|fail' | awk 'NF == 3' | sort -k1,1gr | head -n 10 | awk '{printf "%8.1fs  %s %s\n", $1, $2, $3}'
+echo "==> the slowest packages"
+elapsed 'pass|fail' | awk 'NF == 2' | sort -k1,1gr | head -n 10 | awk '{printf "%8.1fs  %s\n", $1, $2}'
+echo "==> failed tests"
+elapsed fail | awk '{printf "%8.1fs  %s %s\n", $1, $2, $3}' | grep . || echo "none"
+exit "${status}"
