@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,12 +52,14 @@ func causes(err error) (keys []string) {
 // TestCorruptObject: an object of any kind that cannot be decoded is named by a LIST, can be deleted
 // with the verb unsafe-delete-ignore-read-errors, and everything that watches goes on afterwards.
 func TestCorruptObject(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	etcd := etcdClient(t, server.EtcdEndpoint)
 	server.Core.Allow("deleter", testserver.Rule{Verb: "delete", Group: "*", Resource: "*", Name: "*"})
 	admin := server.Client(t, "admin").NsinitV1alpha1()
 	factory := externalversions.NewSharedInformerFactory(server.Client(t, "admin"), 0)
 	informers := factory.Nsinit().V1alpha1()
+	var together sync.WaitGroup // a watch cache waits half a minute until it gives up its watch of etcd and lists
 	for resource, kind := range map[string]struct {
 		informer cache.SharedIndexInformer
 		create   func(name string) error
@@ -80,71 +83,74 @@ func TestCorruptObject(t *testing.T) {
 			return err
 		}},
 	} {
-		t.Run(resource, func(t *testing.T) {
-			t.Parallel() // a watch cache gives up its watch of etcd after half a minute, and lists
-			client := admin.RESTClient()
-			remove := func(user, name, unsafe, dryRun string) error {
-				request := server.Client(t, user).NsinitV1alpha1().RESTClient().Delete().Resource(resource).Name(name).Param(unsafely, unsafe)
-				if dryRun != "" {
-					request = request.Param("dryRun", dryRun)
+		together.Go(func() {
+			t.Run(resource, func(t *testing.T) {
+				client := admin.RESTClient()
+				remove := func(user, name, unsafe, dryRun string) error {
+					request := server.Client(t, user).NsinitV1alpha1().RESTClient().Delete().Resource(resource).Name(name).Param(unsafely, unsafe)
+					if dryRun != "" {
+						request = request.Param("dryRun", dryRun)
+					}
+					return request.Do(t.Context()).Error()
 				}
-				return request.Do(t.Context()).Error()
-			}
-			broken, sound, later := uniqueName(), uniqueName(), uniqueName()
-			for _, name := range []string{broken, sound} {
-				if err := kind.create(name); err != nil {
+				broken, sound, later := uniqueName(), uniqueName(), uniqueName()
+				for _, name := range []string{broken, sound} {
+					if err := kind.create(name); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go kind.informer.RunWithContext(ctx)
+				eventually(t, "the informer knows both", func(context.Context) bool { return len(kind.informer.GetStore().ListKeys()) >= 2 })
+
+				if _, err := etcd.Put(t.Context(), storedKey(resource, broken), "garbage"); err != nil {
 					t.Fatal(err)
 				}
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			go kind.informer.RunWithContext(ctx)
-			eventually(t, "the informer knows both", func(context.Context) bool { return len(kind.informer.GetStore().ListKeys()) >= 2 })
-
-			if _, err := etcd.Put(t.Context(), storedKey(resource, broken), "garbage"); err != nil {
-				t.Fatal(err)
-			}
-			if err := list(client, resource); !apierrors.IsStoreReadError(err) || !strings.Contains(err.Error(), storedKey(resource, broken)) {
-				t.Errorf("LIST: %v", err)
-			} else if keys := causes(err); len(keys) != 1 || keys[0] != storedKey(resource, broken) {
-				t.Errorf("LIST names %q", keys)
-			}
-			if err := remove("admin", broken, "false", ""); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), broken) {
-				t.Errorf("DELETE: %v", err)
-			}
-			if err := remove("deleter", broken, "true", ""); !apierrors.IsForbidden(err) {
-				t.Errorf("DELETE without the verb: %v", err)
-			}
-			if err := remove("admin", sound, "true", ""); err == nil {
-				t.Error("DELETE of an object that can be decoded succeeds, past its finalizers")
-			}
-			if err := remove("admin", broken, "true", metav1.DryRunAll); err != nil {
-				t.Errorf("DELETE with dryRun: %v", err)
-			}
-			if err := list(client, resource); err == nil {
-				t.Error("a dry run deleted the object")
-			}
-			if err := remove("admin", broken, "true", ""); err != nil {
-				t.Fatalf("DELETE: %v", err)
-			}
-			eventually(t, "LIST", func(context.Context) bool { return list(client, resource) == nil })
-			if err := kind.create(later); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "the informer is up to date", func(context.Context) bool {
-				store := kind.informer.GetStore()
-				_, gone, _ := store.GetByKey(broken)
-				_, kept, _ := store.GetByKey(sound)
-				_, added, _ := store.GetByKey(later)
-				return !gone && kept && added
+				if err := list(client, resource); !apierrors.IsStoreReadError(err) || !strings.Contains(err.Error(), storedKey(resource, broken)) {
+					t.Errorf("LIST: %v", err)
+				} else if keys := causes(err); len(keys) != 1 || keys[0] != storedKey(resource, broken) {
+					t.Errorf("LIST names %q", keys)
+				}
+				if err := remove("admin", broken, "false", ""); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), broken) {
+					t.Errorf("DELETE: %v", err)
+				}
+				if err := remove("deleter", broken, "true", ""); !apierrors.IsForbidden(err) {
+					t.Errorf("DELETE without the verb: %v", err)
+				}
+				if err := remove("admin", sound, "true", ""); err == nil {
+					t.Error("DELETE of an object that can be decoded succeeds, past its finalizers")
+				}
+				if err := remove("admin", broken, "true", metav1.DryRunAll); err != nil {
+					t.Errorf("DELETE with dryRun: %v", err)
+				}
+				if err := list(client, resource); err == nil {
+					t.Error("a dry run deleted the object")
+				}
+				if err := remove("admin", broken, "true", ""); err != nil {
+					t.Fatalf("DELETE: %v", err)
+				}
+				eventually(t, "LIST", func(context.Context) bool { return list(client, resource) == nil })
+				if err := kind.create(later); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the informer is up to date", func(context.Context) bool {
+					store := kind.informer.GetStore()
+					_, gone, _ := store.GetByKey(broken)
+					_, kept, _ := store.GetByKey(sound)
+					_, added, _ := store.GetByKey(later)
+					return !gone && kept && added
+				})
 			})
 		})
 	}
+	together.Wait()
 }
 
 // TestCorruptConfiguration: while a configuration cannot be decoded, no record is created, and the
 // refusal names the configuration.
 func TestCorruptConfiguration(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	server.MustRecord(t, uniqueName())
@@ -172,6 +178,7 @@ func TestCorruptConfiguration(t *testing.T) {
 // exists that encrypted them. Without it, LIST names them, nothing is treated as absent, and they
 // are back with the key.
 func TestLostEncryptionKey(t *testing.T) {
+	t.Parallel()
 	core, dir := testserver.NewCoreAPI(t), testserver.Dir(t)
 	start := func(keys ...string) *testserver.Server {
 		file := filepath.Join(dir, "encryption.yaml")

@@ -60,6 +60,7 @@ func send(t *testing.T, client rest.Interface, verb, mediaType string, body []by
 
 // TestDamagedBodies: what a client damaged is the client's error, in whatever format it comes.
 func TestDamagedBodies(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	admin := server.Client(t, "admin").NsinitV1alpha1()
 	configuration := server.MustConfigure(t, testserver.Configuration("damaged", "a.example.com"))

@@ -22,6 +22,7 @@ import (
 // TestDeleteInTwoSteps: a record becomes Terminating first, and leaves with the last of
 // its finalizers.
 func TestDeleteInTwoSteps(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
@@ -63,6 +64,7 @@ func TestDeleteInTwoSteps(t *testing.T) {
 // TestDeleteWithoutFinalizers: where the finalizers left before the deletion, it takes a
 // second request, as for core namespaces.
 func TestDeleteWithoutFinalizers(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations()
@@ -87,6 +89,7 @@ func TestDeleteWithoutFinalizers(t *testing.T) {
 
 // TestMetadataFinalizersHold: a record leaves only when metadata.finalizers are empty, too.
 func TestMetadataFinalizersHold(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations()
@@ -118,6 +121,7 @@ func TestMetadataFinalizersHold(t *testing.T) {
 
 // TestFinalizeAuthority shows who may change spec.finalizers, by each verb.
 func TestFinalizeAuthority(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	configuration := testserver.Configuration("c", "a.example.com", "b.example.com")
 	for i := range configuration.Initializers {
@@ -150,6 +154,7 @@ func TestFinalizeAuthority(t *testing.T) {
 // TestPostFinalize: a POST is bound to the object that the URL names, in the incarnation
 // and the version that the body carries, and takes no field of others.
 func TestPostFinalize(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
@@ -196,6 +201,7 @@ func TestPostFinalize(t *testing.T) {
 
 // TestRecordsOfLiveNamespacesStay: only the privileged delete them.
 func TestRecordsOfLiveNamespacesStay(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	server.Core.Allow("user", testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"})
@@ -219,6 +225,7 @@ func TestRecordsOfLiveNamespacesStay(t *testing.T) {
 // TestImmortalRecords: the record of an immortal namespace that has a plan cannot be deleted by
 // any client. One without a plan, as of a namespace that was open before, can.
 func TestImmortalRecords(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	server.Core.SetNamespace(testserver.Namespace(metav1.NamespacePublic, "open", false))

@@ -21,6 +21,7 @@ import (
 // TestEarlyWrites: whoever may ask is told to come later, in the words of admission webhooks; the
 // endpoint admits nothing, and nobody else may ask.
 func TestEarlyWrites(t *testing.T) {
+	t.Parallel()
 	s := testserver.Start(t)
 	const endpoint = "/apis/nsinit.dev/v1alpha1/admissionreviews/early-writes"
 	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","namespace":"shop","name":"x","resource":{"version":"v1","resource":"configmaps"}}}`

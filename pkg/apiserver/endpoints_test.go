@@ -71,6 +71,7 @@ func owner() []metav1.OwnerReference {
 // TestRecordEndpoints shows, for each endpoint and each part of a record, whether a
 // caller who may do everything can change that part there.
 func TestRecordEndpoints(t *testing.T) {
+	t.Parallel()
 	metadata := map[string]outcome{"labels": changed, "annotations": changed, "metadata.finalizers": changed, "ownerReferences": changed}
 	endpoints := map[string]map[string]outcome{
 		"":           merge(metadata, map[string]outcome{"spec.namespaceUID": refused}),
@@ -117,6 +118,7 @@ func configurationParts() map[string]part[*v1alpha1.NamespaceInitializerConfigur
 
 // TestConfigurationEndpoints is the same matrix for configurations.
 func TestConfigurationEndpoints(t *testing.T) {
+	t.Parallel()
 	endpoints := map[string]map[string]outcome{
 		"":         {"labels": changed, "annotations": changed, "metadata.finalizers": changed, "initializers": changed},
 		"status":   {"status.pending": changed},

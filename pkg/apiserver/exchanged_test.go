@@ -27,6 +27,7 @@ const identityKey = "/registry/nsinit.dev/storage-identity"
 // or in the ConfigMap, is refused. Within seconds no kind can be listed or watched, and watches that
 // ran have ended. When the change is undone, records are served again.
 func TestChangedIdentity(t *testing.T) {
+	t.Parallel()
 	put := func(t *testing.T, server *testserver.Server, value string) {
 		t.Helper()
 		if _, err := etcdClient(t, server.EtcdEndpoint).Put(t.Context(), identityKey, value); err != nil {
@@ -54,6 +55,7 @@ func TestChangedIdentity(t *testing.T) {
 		}, false, `but "another" is in use`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			core, dir := testserver.NewCoreAPI(t), testserver.Dir(t)
 			server := testserver.StartWith(t, dir, core, func(*options.Options) {})
 			server.WaitReady(t)
@@ -116,6 +118,7 @@ func TestChangedIdentity(t *testing.T) {
 // back. Neither what the other one stores nor a mixture of both is served, and after the return the
 // server ends, and its successor serves what was stored at first.
 func TestReplacedEtcd(t *testing.T) {
+	t.Parallel()
 	core, dir := testserver.NewCoreAPI(t), testserver.Dir(t)
 	const ours, theirs = "/ours", "/theirs"
 	var etcd *embeddedetcd.Server

@@ -74,6 +74,7 @@ func checkAuthority(t *testing.T, server *testserver.Server, endpoint string, at
 // TestInitializeAuthority shows who may remove what from the pending list, by PUT and by
 // each kind of patch.
 func TestInitializeAuthority(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
 	asInitializer(server.Core, "hook-a", "a.example.com")
@@ -120,6 +121,7 @@ func TestInitializeAuthority(t *testing.T) {
 
 // TestInitializeToTheEnd walks through an initialization as initializers see it.
 func TestInitializeToTheEnd(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
@@ -181,6 +183,7 @@ func TestInitializeToTheEnd(t *testing.T) {
 // TestServerSideApplyRemovesNothing: an applied list without others' entries does not
 // remove them.
 func TestServerSideApplyRemovesNothing(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
@@ -199,6 +202,7 @@ func TestServerSideApplyRemovesNothing(t *testing.T) {
 
 // TestStatusAuthority shows who may write which part of status.
 func TestStatusAuthority(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
 	asInitializer(server.Core, "hook-a", "a.example.com")
@@ -223,6 +227,7 @@ func stalled(r *v1alpha1.NamespaceLifecycle) {
 // TestStatusDerivesConditions: the report of the current initializer is part of what the server says, and nobody can
 // write that, neither an initializer nor the privileged.
 func TestStatusDerivesConditions(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
 	asInitializer(server.Core, "hook-a", "a.example.com")
@@ -251,6 +256,7 @@ func TestStatusDerivesConditions(t *testing.T) {
 
 // TestCreateRecord shows what the admission plugin makes of a new record.
 func TestCreateRecord(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	configuration := testserver.Configuration("one", "a.example.com", "openshift.com/origin")
@@ -336,6 +342,7 @@ func TestCreateRecord(t *testing.T) {
 // TestSkippedRules: only what the same request removes can be skipped, and what was skipped
 // stays so.
 func TestSkippedRules(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("three", "a.example.com", "b.example.com", "c.example.com"))
@@ -390,6 +397,7 @@ func TestSkippedRules(t *testing.T) {
 
 // TestReadRepair: a GET drops an initializer whose deadline is long past, and only that one.
 func TestReadRepair(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	clock := testingclock.NewFakePassiveClock(time.Now())
 	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) { o.Clock = clock })
@@ -435,6 +443,7 @@ func TestReadRepair(t *testing.T) {
 // TestAuthorityUnknown: where nobody can tell whether a caller has the right, the answer is to
 // try again, and nothing is changed.
 func TestAuthorityUnknown(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 	asInitializer(server.Core, "hook-a", "a.example.com")

@@ -35,6 +35,7 @@ func pendingNames(record *v1alpha1.NamespaceLifecycle) []string {
 // and looks at the record after each. Whatever is written: entries leave from the front alone,
 // each by the hand of its own initializer, or skipped by the privileged.
 func TestInterleavings(t *testing.T) {
+	t.Parallel()
 	const runs, steps = 15, 50
 	server := testserver.Start(t)
 	names := []string{"a.example.com", "b.example.com", "c.example.com", "d.example.com"}

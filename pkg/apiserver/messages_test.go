@@ -26,6 +26,7 @@ const (
 // TestMessagesArePrintable: what an initializer says cannot change what a terminal shows, by
 // whatever verb it comes. The longest message is taken, too.
 func TestMessagesArePrintable(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
@@ -73,6 +74,7 @@ func TestMessagesArePrintable(t *testing.T) {
 // TestWrongNames: what is wrong with the name or the UID of a record is reported, and is no reason
 // to try again.
 func TestWrongNames(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.Core.SetNamespace(testserver.Namespace("names", "right", true))
 	client := server.Client(t, "admin").NsinitV1alpha1()
@@ -106,6 +108,7 @@ func TestWrongNames(t *testing.T) {
 // TestFailByUpdate: an initializer that is added with failurePolicy Fail is refused, by whatever
 // verb it comes; one that is known may take it, and stays what it is in every other write.
 func TestFailByUpdate(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configuration := server.MustConfigure(t, testserver.Configuration("fail", "a.example.com"))

@@ -40,6 +40,7 @@ func written(t *testing.T, name, text string) string {
 // TestAuditAnnotations: the audit log tells who removed which initializer or participant, and of whom an
 // initialization failed; not of what was tried, refused, or changed something else.
 func TestAuditAnnotations(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	log := filepath.Join(t.TempDir(), "audit.log")
 	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) {
@@ -135,6 +136,7 @@ func (c *collector) Export(_ context.Context, request *tracev1.ExportTraceServic
 
 // TestTracing: with --tracing-config-file, a collector gets the spans of requests.
 func TestTracing(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +164,7 @@ func TestTracing(t *testing.T) {
 
 // TestProfiling: profiles are for those who may read them.
 func TestProfiling(t *testing.T) {
+	t.Parallel()
 	s := testserver.Start(t)
 	get := func(user string) error {
 		return s.Client(t, user).Discovery().RESTClient().Get().AbsPath("/debug/pprof/heap").Do(context.Background()).Error()

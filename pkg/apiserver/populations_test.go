@@ -31,6 +31,7 @@ func manifestOf(name, template string) v1alpha1.PopulationManifest {
 
 // TestPopulationErrors: what is wrong is said when it is written, with its field.
 func TestPopulationErrors(t *testing.T) {
+	t.Parallel()
 	populations := testserver.Start(t).Client(t, "admin").NsinitV1alpha1().NamespacePopulations()
 	ctx := t.Context()
 	conditional := manifestOf("a", configMapTemplate)
@@ -92,6 +93,7 @@ func fieldsOf(err error) []string {
 
 // TestPopulationEndpoints: the main endpoint writes the spec alone, and status the status.
 func TestPopulationEndpoints(t *testing.T) {
+	t.Parallel()
 	client := testserver.Start(t).Client(t, "admin").NsinitV1alpha1()
 	populations, populated, ctx := client.NamespacePopulations(), client.PopulatedNamespaces(), t.Context()
 

@@ -38,6 +38,7 @@ import (
 
 // TestStoredAsProtobuf reads etcd itself.
 func TestStoredAsProtobuf(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	server.MustRecord(t, "ns")
@@ -61,6 +62,7 @@ func TestStoredAsProtobuf(t *testing.T) {
 
 // TestMalformedConfiguration names every field that is wrong, in one answer.
 func TestMalformedConfiguration(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	body := []byte(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceInitializerConfiguration","metadata":{"name":"bad"},"initializers":[
 		{"name":"a.example.com"},{"name":"a.example.com"},{"name":"unqualified"},
@@ -89,6 +91,7 @@ func TestMalformedConfiguration(t *testing.T) {
 
 // TestDefaults: a policy without a deadline gets one, and nothing else does.
 func TestDefaults(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	ignore := v1alpha1.Ignore
 	configuration := testserver.Configuration("c", "a.example.com", "b.example.com")
@@ -116,6 +119,7 @@ func TestDefaults(t *testing.T) {
 // TestWatchOwnTurn: a watch on the current initializer begins a turn with ADDED and ends
 // it with DELETED.
 func TestWatchOwnTurn(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
@@ -154,6 +158,7 @@ func TestWatchOwnTurn(t *testing.T) {
 
 // TestLegacyWatch serves the watch paths of the namespaces design.
 func TestLegacyWatch(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	ctx := t.Context()
@@ -174,6 +179,7 @@ func TestLegacyWatch(t *testing.T) {
 
 // TestPages lists in pages.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	for i := range 5 {
 		server.MustConfigure(t, testserver.Configuration(fmt.Sprintf("c%d", i), "a.example.com"))
@@ -203,6 +209,7 @@ func TestPages(t *testing.T) {
 
 // TestTables prints what kubectl get shows.
 func TestTables(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("10-policy", "a.example.com", "b.example.com"))
 	server.MustRecord(t, "ns")
@@ -240,6 +247,7 @@ func TestTables(t *testing.T) {
 
 // TestServerSideApply applies a configuration in the shape of the KEP, twice.
 func TestServerSideApply(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations()
 	apply := func(names ...string) *v1alpha1.NamespaceInitializerConfiguration {
@@ -265,6 +273,7 @@ func TestServerSideApply(t *testing.T) {
 // TestDocumentation serves both forms of OpenAPI, with the words that kubectl explain
 // prints.
 func TestDocumentation(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	client := server.Client(t, "admin").Discovery().RESTClient()
 	for _, path := range []string{"/openapi/v2", "/openapi/v3/apis/nsinit.dev/v1alpha1"} {
@@ -283,6 +292,7 @@ func TestDocumentation(t *testing.T) {
 // TestAggregatedDiscovery: one request tells of every resource, as kube-apiserver asks for it,
 // subresources included. Nobody has to be known for it, nor is the storage asked.
 func TestAggregatedDiscovery(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	groups, resources, failed, err := server.Client(t, "admin").Discovery().(discovery.AggregatedDiscoveryInterface).GroupsAndMaybeResources()
 	if err != nil || len(failed) > 0 {
@@ -315,6 +325,7 @@ func TestAggregatedDiscovery(t *testing.T) {
 // TestHandover: a server that has been told to stop still answers, is not ready any more, and
 // has its clients connect anew.
 func TestHandover(t *testing.T) {
+	t.Parallel()
 	server := testserver.StartWith(t, testserver.Dir(t), testserver.NewCoreAPI(t), func(o *options.Options) { o.Run.ShutdownDelayDuration = 5 * time.Second })
 	server.WaitReady(t)
 	client, err := rest.HTTPClientFor(server.Config("admin"))
@@ -377,6 +388,7 @@ func TestHandover(t *testing.T) {
 
 // TestServedAsProtobuf: clients may ask for protobuf.
 func TestServedAsProtobuf(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	data, err := server.Client(t, "admin").NsinitV1alpha1().RESTClient().Get().Resource("namespaceinitializerconfigurations").
@@ -391,6 +403,7 @@ func TestServedAsProtobuf(t *testing.T) {
 
 // TestRestart: what was acknowledged is there after a restart.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	dir := testserver.Dir(t)
 	server := testserver.StartIn(t, dir)
 	stored := server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))

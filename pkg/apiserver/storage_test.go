@@ -55,6 +55,7 @@ func emptyEtcd(t *testing.T, server *testserver.Server) {
 // answered by what is in it, whether it was lost while the server was down or while it ran.
 // Configurations can be created again. After the acknowledgement records are served.
 func TestLostStorage(t *testing.T) {
+	t.Parallel()
 	const configMap = "nsinit-storage"
 	for name, test := range map[string]struct {
 		lose func(*testing.T, string, *testserver.CoreAPI) *testserver.Server
@@ -84,6 +85,7 @@ func TestLostStorage(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			core, dir := testserver.NewCoreAPI(t), testserver.Dir(t)
 			server := test.lose(t, dir, core)
 			client := server.Client(t, "admin").NsinitV1alpha1()
@@ -124,6 +126,7 @@ func TestLostStorage(t *testing.T) {
 // TestOtherStorage: a storage that is not the one in use is refused, too, and a ConfigMap
 // that somebody deleted comes back.
 func TestOtherStorage(t *testing.T) {
+	t.Parallel()
 	core, dir := testserver.NewCoreAPI(t), testserver.Dir(t)
 	server := testserver.StartWith(t, dir, core, func(*options.Options) {})
 	server.WaitReady(t)
@@ -156,6 +159,7 @@ func TestOtherStorage(t *testing.T) {
 // TestConfigurationsInForce: a record takes the configurations of one committed state. How
 // soon a change is in force is seen end to end.
 func TestConfigurationsInForce(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	stored := server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	if got := server.MustRecord(t, uniqueName()).Status.CurrentInitializer; got != "a.example.com" {
@@ -173,6 +177,7 @@ func TestConfigurationsInForce(t *testing.T) {
 // TestTwoReplicas: a change that one replica took is in force in the other, and both serve the
 // same storage, which is named once.
 func TestTwoReplicas(t *testing.T) {
+	t.Parallel()
 	core := testserver.NewCoreAPI(t)
 	first := testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
 	second := testserver.StartWith(t, testserver.Dir(t), core, func(o *options.Options) {

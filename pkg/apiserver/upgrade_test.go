@@ -59,6 +59,7 @@ func storeFormer(t *testing.T, dir, version string) {
 // there. v0.0 wrote these records before turns had a start of their own, and before the storage had
 // an identity.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	const quota, network = "quota.example.com", "network.example.com"
 	dir := testserver.Dir(t)
 	storeFormer(t, dir, "v0.0")

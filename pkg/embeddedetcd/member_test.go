@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 // TestMember: etcd is started again when its process has ended, with what was written. Meanwhile calls
 // are answered with the reason.
 func TestMember(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for many seconds")
+	}
 	dir := temporary(t)
 	var mu sync.Mutex
 	var process *exec.Cmd

@@ -26,6 +26,7 @@ import (
 // TestRetryAfter: an error that names a delay is tried again then, and not earlier; Retry tries
 // again at once.
 func TestRetryAfter(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 	var calls atomic.Int32
@@ -59,6 +60,7 @@ func TestRetryAfter(t *testing.T) {
 
 // TestAlongside: what runs alongside ends with the Runner, and its error ends the Runner.
 func TestAlongside(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	began, ended := make(chan struct{}), make(chan struct{})
 	_, stop := startWith(t, server, initializer.Options{Name: "a.example.com", Initialize: nothing, Alongside: func(ctx context.Context, _ *initializer.Runner) error {

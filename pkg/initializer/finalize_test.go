@@ -65,6 +65,7 @@ func released(r *v1alpha1.NamespaceLifecycle) bool {
 // TestFinalize: the participant acts once more when the namespace is deleted, and lets go of
 // it by its own name alone.
 func TestFinalize(t *testing.T) {
+	t.Parallel()
 	server := participating(t)
 	calls := make(chan string, 10)
 	startWith(t, server, initializer.Options{
@@ -95,6 +96,7 @@ func TestFinalize(t *testing.T) {
 // TestFinalizeWaitsForInitialize: a deletion ends the call of Initialize, and Finalize is not
 // called before that has returned.
 func TestFinalizeWaitsForInitialize(t *testing.T) {
+	t.Parallel()
 	server := participating(t)
 	called, ended := make(chan struct{}, 10), make(chan struct{})
 	var running atomic.Bool
@@ -129,6 +131,7 @@ func TestFinalizeWaitsForInitialize(t *testing.T) {
 // TestNeverInitialized: a namespace is deleted before the participant had its turn, and is gone
 // by force before it could act.
 func TestNeverInitialized(t *testing.T) {
+	t.Parallel()
 	server := participating(t)
 	server.MustRecord(t, "ns")
 	remove(t, server, "ns")
@@ -151,6 +154,7 @@ func TestNeverInitialized(t *testing.T) {
 // TestFinalizeError is reported in the record and in an event, and tried again, also where it
 // says that it is for good.
 func TestFinalizeError(t *testing.T) {
+	t.Parallel()
 	server := participating(t)
 	var mended atomic.Bool
 	events := record.NewFakeRecorder(1000)
@@ -182,6 +186,7 @@ func TestFinalizeError(t *testing.T) {
 
 // TestNoPart: an initializer without Finalize leaves deletions alone.
 func TestNoPart(t *testing.T) {
+	t.Parallel()
 	server := participating(t)
 	start(t, server, participant, func(context.Context, *corev1.Namespace) error { return nil })
 	server.MustRecord(t, "ns")
@@ -200,6 +205,7 @@ func TestNoPart(t *testing.T) {
 
 // TestErrorIsAnEvent: what went wrong is told on the namespace.
 func TestErrorIsAnEvent(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", participant))
 	events := record.NewFakeRecorder(1000)

@@ -106,6 +106,7 @@ func isActive(r *v1alpha1.NamespaceLifecycle) bool { return r.Status.Phase == v1
 
 // TestInTurn: initializers act one after the other, each once.
 func TestInTurn(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
 	calls := make(chan string, 10)
@@ -124,12 +125,14 @@ func TestInTurn(t *testing.T) {
 
 // TestErrorIsReportedAndRetried, and so is a panic.
 func TestErrorIsReportedAndRetried(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func() error{
 		"the log store does not answer":   func() error { return errors.New("the log store does not answer") },
 		"the initializer panicked: boom":  func() error { panic("boom") },
 		strings.Repeat("ä", 2046) + "...": func() error { return errors.New(strings.Repeat("ä", 5000)) },
 	} {
 		t.Run(name[:10], func(t *testing.T) {
+			t.Parallel()
 			server := testserver.Start(t)
 			server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 			var mended atomic.Bool
@@ -155,6 +158,7 @@ func TestErrorIsReportedAndRetried(t *testing.T) {
 
 // TestFail ends the initialization.
 func TestFail(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 	start(t, server, "a.example.com", func(context.Context, *corev1.Namespace) error {
@@ -172,6 +176,7 @@ func TestFail(t *testing.T) {
 // TestTurnEnds: the context of a call ends when the record is deleted, and when the
 // process stops.
 func TestTurnEnds(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *testserver.Server, func()){
 		"deletion": func(t *testing.T, server *testserver.Server, _ func()) {
 			if err := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Delete(context.Background(), "ns", metav1.DeleteOptions{}); err != nil {
@@ -181,6 +186,7 @@ func TestTurnEnds(t *testing.T) {
 		"stop": func(_ *testing.T, _ *testserver.Server, stop func()) { stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := testserver.Start(t)
 			server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 			called, ended := make(chan struct{}, 1), make(chan struct{})
@@ -209,6 +215,7 @@ func TestTurnEnds(t *testing.T) {
 // TestOtherIncarnation: a record that describes another namespace than the live one is
 // none of the initializer's business.
 func TestOtherIncarnation(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 	server.MustRecord(t, "former")
@@ -228,6 +235,7 @@ func TestOtherIncarnation(t *testing.T) {
 // TestRemovalAfterConflict: somebody else writes into the record during the call, and the
 // initializer removes itself all the same.
 func TestRemovalAfterConflict(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 	calls := 0
@@ -249,6 +257,7 @@ func TestRemovalAfterConflict(t *testing.T) {
 // before the initializer removes itself. The retry leaves the new record alone, and the initializer acts
 // for the new namespace.
 func TestRetryMeetsNextIncarnation(t *testing.T) {
+	t.Parallel()
 	const name = "a.example.com"
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", name))

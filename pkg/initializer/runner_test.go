@@ -46,6 +46,7 @@ func registered(t *testing.T, server *testserver.Server, name string) []v1alpha1
 
 // TestRegistration: a configuration is created or adopted, and what others wrote into it stays.
 func TestRegistration(t *testing.T) {
+	t.Parallel()
 	ignore, seconds := v1alpha1.Ignore, int32(7)
 	mine := v1alpha1.RegisteredInitializer{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: &seconds, Finalizer: true}
 	other := v1alpha1.RegisteredInitializer{Name: "other.example.com"}
@@ -60,6 +61,7 @@ func TestRegistration(t *testing.T) {
 		"with another deadline,": {[]v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true}}, []v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := testserver.Start(t)
 			server.Core.Allow(participant, testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespaceinitializerconfigurations", Name: "*"})
 			if test.exists != nil {
@@ -78,6 +80,7 @@ func TestRegistration(t *testing.T) {
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
 		server := testserver.Start(t)
 		server.Core.Allow(participant, testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespaceinitializerconfigurations", Name: "*"})
 		runner, err := initializer.New(initializer.Options{Name: participant, Initialize: nothing, Core: server.Core.Client(t), Nsinit: server.Client(t, participant),
@@ -90,6 +93,7 @@ func TestRegistration(t *testing.T) {
 		}
 	})
 	t.Run("when nsinit is there", func(t *testing.T) {
+		t.Parallel()
 		server := testserver.Start(t)
 		server.Core.Allow(participant, testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespaceinitializerconfigurations", Name: "*"})
 		config := server.Config(participant)
@@ -126,6 +130,7 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 
 // TestElection: of two replicas one acts. When it stops, the other one does.
 func TestElection(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", participant))
 	leases := fake.NewClientset(testserver.Namespace("first", "uid-of-first", true), testserver.Namespace("second", "uid-of-second", true))
@@ -162,6 +167,7 @@ func TestElection(t *testing.T) {
 
 // TestDeadline: the context of the call ends at the initializer's deadline.
 func TestDeadline(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	configuration := testserver.Configuration("one", participant)
 	ignore := v1alpha1.Ignore
@@ -184,6 +190,7 @@ func TestDeadline(t *testing.T) {
 
 // TestDryRun: the function is called once for each namespace, and nothing changes.
 func TestDryRun(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", participant))
 	calls := make(chan bool, 10)
@@ -232,6 +239,7 @@ func TestDryRunConfig(t *testing.T) {
 
 // TestHandler answers probes, and tells what came of the calls.
 func TestHandler(t *testing.T) {
+	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", participant))
 	runner, err := initializer.New(initializer.Options{Name: participant, Initialize: nothing, Core: server.Core.Client(t), Nsinit: server.Client(t, participant)})

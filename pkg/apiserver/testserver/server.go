@@ -68,9 +68,12 @@ func StartIn(t testing.TB, dir string) *Server {
 }
 
 // StartWith starts a server on a directory and a core API, either of which may hold what an
-// earlier one left, and lets the test change its options. It does not wait.
+// earlier one left, and lets the test change its options. It does not wait. With -short, it skips the test.
 func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Options)) *Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a server")
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -112,6 +112,7 @@ const configMapA = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"
 // TestRecordedFirst: what is applied is recorded before, so that a crash in between leaves nothing
 // that nobody knows of.
 func TestRecordedFirst(t *testing.T) {
+	t.Parallel()
 	p, core, client := setUp(t)
 	populate(t, client, configMapA, strings.Replace(configMapA, `"a"`, `"b"`, 1))
 	core.applying = func(path string) {
@@ -138,6 +139,7 @@ func TestRecordedFirst(t *testing.T) {
 
 // TestFormerNamespace: the record of a former namespace of the same name says nothing of this one.
 func TestFormerNamespace(t *testing.T) {
+	t.Parallel()
 	p, core, client := setUp(t)
 	population := populate(t, client, configMapA)
 	if err := p.Initialize(t.Context(), namespaceWith("former")); err != nil {
@@ -162,6 +164,7 @@ func TestFormerNamespace(t *testing.T) {
 
 // TestPruneOwn: what is pruned is what was applied, and nothing that took its place.
 func TestPruneOwn(t *testing.T) {
+	t.Parallel()
 	const path = "/api/v1/namespaces/shop/configmaps/a"
 	labelled := func(uid, population string) map[string]any {
 		return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "uid": uid, "labels": map[string]any{v1alpha1.LabelPopulation: population}}}
@@ -192,6 +195,7 @@ func TestPruneOwn(t *testing.T) {
 // TestPruneClusterScoped: whatever is recorded, an object outside of namespaces is pruned if it
 // belongs to the namespace.
 func TestPruneClusterScoped(t *testing.T) {
+	t.Parallel()
 	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin"
 	p, core, _ := setUp(t)
 	for owner, pruned := range map[string]bool{"n": true, "another": false, "": false} {
@@ -209,6 +213,7 @@ func TestPruneClusterScoped(t *testing.T) {
 
 // TestClusterScoped: an object outside of namespaces is the namespace's, or is left alone.
 func TestClusterScoped(t *testing.T) {
+	t.Parallel()
 	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/r"
 	const template = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"r"}}`
 	owned := func(name, uid string) map[string]any {

@@ -153,6 +153,9 @@ func TestFollow(t *testing.T) {
 
 // TestReplaced: after a store was replaced by an empty one, the history goes on with its first revision.
 func TestReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for many seconds")
+	}
 	store := startEtcd(t)
 	r := NewRecorder()
 	follow(t, r, Nsinit, store)

@@ -29,6 +29,9 @@ func root(t *testing.T) string {
 
 // TestBugsCompile: each bug compiles. Those that change different files are compiled together.
 func TestBugsCompile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles for many seconds")
+	}
 	for rest := Bugs(); len(rest) > 0; {
 		var batch, later []Bug
 		files := map[string]bool{}

@@ -120,7 +120,7 @@ func TestAdmittedPlan(t *testing.T) {
 			checkPlan(t, c, record)
 		}
 	})
-	if admitted == 0 {
+	if admitted == 0 && !testing.Short() { // with -short, rapid tries too little
 		t.Error("no record was admitted")
 	}
 }
