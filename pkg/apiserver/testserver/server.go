@@ -72,7 +72,7 @@ func StartIn(t testing.TB, dir string) *Server {
 func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Options)) *Server {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("starts a server")
+		t.Skip("it starts a server")
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
