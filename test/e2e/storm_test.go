@@ -74,14 +74,6 @@ func TestDeletionStorm(t *testing.T) {
 		}
 	}
 	all := create()
-	t.Cleanup(func() {
-		for _, namespace := range all {
-			_ = namespaces.Delete(context.Background(), namespace.Name, metav1.DeleteOptions{})
-		}
-		for _, namespace := range all {
-			c.WaitNoNamespace(t, namespace.Name)
-		}
-	})
 	fill(all)
 
 	storm, calm := context.WithCancel(t.Context())
