@@ -30,29 +30,33 @@ import (
 
 const (
 	logStorePassword = "e2e-password"
+	// logIndexConfiguration is the configuration with which http-provisioner registers itself.
+	logIndexConfiguration = "20-log-index"
 )
 
-// LogStore is a log store: a PostgreSQL server behind a small HTTP front.
+// LogStore is a log store: a PostgreSQL server behind the HTTP API of test/logstore.
 type LogStore struct {
+	URL string
+
 	c       *Cluster
 	t       *testing.T
 	dir, ca string
 	args    []string
+	client  *http.Client
+
 	mu      sync.Mutex
 	command *exec.Cmd
-	URL     string
-	client  *http.Client
 }
 
-// StartLogStore starts a log store, whose operations take a time.
+// StartLogStore runs a log store until the test ends. Each of its operations takes some time.
 func (c *Cluster) StartLogStore(t *testing.T, takes time.Duration) *LogStore {
 	t.Helper()
-	// Another user than the one that runs the tests has to reach it, by a short path.
+	// PostgreSQL runs as another user than the tests, and needs a short path.
 	dir, err := os.MkdirTemp("", "nsinit-ls")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as said
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // for another user
 		t.Fatal(err)
 	}
 	ca, err := os.ReadFile(filepath.Join(c.Dir, "pki", "nsinit-ca.crt"))
@@ -79,7 +83,7 @@ func (c *Cluster) StartLogStore(t *testing.T, takes time.Duration) *LogStore {
 	return s
 }
 
-// WriteCredentials writes its credentials where http-provisioner expects them.
+// WriteCredentials creates the Secret with the credentials of the log store, which http-provisioner reads.
 func (s *LogStore) WriteCredentials(t *testing.T) {
 	t.Helper()
 	if _, err := s.c.Core.CoreV1().Secrets("nsinit-system").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "log-store"},
@@ -88,7 +92,7 @@ func (s *LogStore) WriteCredentials(t *testing.T) {
 	}
 }
 
-// Start starts it, and returns where it listens once it does.
+// Start starts the log store, and returns its address. An empty address to listen on is that of before.
 func (s *LogStore) Start(listen string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +124,7 @@ func (s *LogStore) Start(listen string) string {
 	return strings.TrimSpace(line)
 }
 
-// Kill ends it at once, and its database with it.
+// Kill kills the log store and its database.
 func (s *LogStore) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +132,7 @@ func (s *LogStore) Kill() {
 	_ = s.command.Wait()
 }
 
-// List returns a list of the log store: owners by name.
+// List requests a list from the log store. It returns the owner of each entry by the value of a key.
 func (s *LogStore) List(ctx context.Context, path, key string) (map[string]string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
 	if err != nil {
@@ -151,12 +155,13 @@ func (s *LogStore) List(ctx context.Context, path, key string) (map[string]strin
 	return owners, nil
 }
 
+// Indices returns the owner of each index.
 func (s *LogStore) Indices(ctx context.Context) (map[string]string, error) {
 	return s.List(ctx, "/_cat/indices", "index")
 }
 
-// Provision prepares a configuration of http-provisioner, which is the documented one unless it
-// is changed, and the rights that it is delivered with. It returns what starts the program.
+// Provision prepares http-provisioner for the log store, with the configuration and the rights in its folder manifests. change
+// may change the configuration. Provision returns a function that starts the program.
 func (s *LogStore) Provision(t *testing.T, change func(string) string) func() *os.Process {
 	t.Helper()
 	manifests := filepath.Join(s.c.Root, "vendor-hooks", "http-provisioner", "manifests")
@@ -177,7 +182,7 @@ func (s *LogStore) Provision(t *testing.T, change func(string) string) func() *o
 	}
 	configurations := s.c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	t.Cleanup(func() {
-		if err := configurations.Delete(context.Background(), "20-log-index", metav1.DeleteOptions{}); err != nil {
+		if err := configurations.Delete(context.Background(), logIndexConfiguration, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 		s.c.WaitInForce(t)
@@ -187,13 +192,13 @@ func (s *LogStore) Provision(t *testing.T, change func(string) string) func() *o
 	}
 }
 
-// WaitRegistered waits until http-provisioner has registered itself, and that is in force.
+// WaitRegistered waits until http-provisioner has registered itself, and new namespaces get its initializer.
 func (c *Cluster) WaitRegistered(t *testing.T) {
 	t.Helper()
 	Eventually(t, "http-provisioner has registered itself", func(ctx context.Context) error {
-		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, "20-log-index", metav1.GetOptions{})
+		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, logIndexConfiguration, metav1.GetOptions{})
 		if err == nil && configuration.DeletionTimestamp != nil {
-			err = errors.New("the former configuration has not left yet")
+			err = errors.New("the former configuration is being deleted")
 		}
 		return err
 	})

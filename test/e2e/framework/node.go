@@ -27,23 +27,25 @@ import (
 
 const nodeName = "loopback"
 
-// Node runs the pods of nsinit-system as processes on loopback. It is their scheduler and their
-// kubelet: it binds pods, brings Secrets, ConfigMaps and volumes, makes tokens of their service
-// accounts, looks at probes, restarts what has ended, and ends what is deleted as a kubelet does.
-// Everything else, such as rollouts, is done by the controllers of Kubernetes.
+// Node runs the pods of nsinit-system as processes on loopback. It is their scheduler and their kubelet: it binds pods,
+// mounts Secrets, ConfigMaps and volumes, requests tokens of their service accounts, probes, restarts processes that end, and
+// ends deleted pods within their grace period. The controllers of Kubernetes do everything else, such as rollouts.
 type Node struct {
-	c   *Cluster
-	t   *testing.T
+	// Dir has a folder for each pod, by its UID, and one for each PersistentVolumeClaim, by its name.
 	Dir string
+	// Probes is the client that sends the probes. It trusts every certificate.
+	Probes *http.Client
+
+	c *Cluster
+	t *testing.T
 	// images are the folders of the programs of each image.
 	images map[string]string
-	Probes *http.Client
 
 	mu   sync.Mutex
 	pods map[types.UID]*Pod
 }
 
-// StartNode runs a node until the test ends.
+// StartNode runs a node until the test ends. images are the folders of the programs of each image.
 func (c *Cluster) StartNode(t *testing.T, images map[string]string) *Node {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "node") // the path of etcd's socket is limited
@@ -51,8 +53,8 @@ func (c *Cluster) StartNode(t *testing.T, images map[string]string) *Node {
 		t.Fatal(err)
 	}
 	n := &Node{c: c, t: t, Dir: dir, images: images, pods: map[types.UID]*Pod{},
-		// As in kubelet: the certificate is not looked at, and each probe connects.
-		Probes: &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}} //nolint:gosec // as it says
+		// As in kubelet, a probe does not verify the certificate, and makes a connection.
+		Probes: &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}} //nolint:gosec // as a kubelet does
 	created, err := c.Core.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +82,7 @@ func (c *Cluster) StartNode(t *testing.T, images map[string]string) *Node {
 	return n
 }
 
-// heartbeat renews the node's lease, so that nobody evicts its pods.
+// heartbeat renews the node's lease. Without it, kube-controller-manager would evict the pods.
 func (n *Node) heartbeat(ctx context.Context) {
 	leases := n.c.Core.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for ctx.Err() == nil {
@@ -97,7 +99,7 @@ func (n *Node) heartbeat(ctx context.Context) {
 	}
 }
 
-// sync binds and begins what is new, and tells the rest that it is deleted.
+// sync binds and starts new pods, and ends deleted ones.
 func (n *Node) sync(ctx context.Context, work *sync.WaitGroup) {
 	listed, err := n.c.Core.CoreV1().Pods("nsinit-system").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -131,7 +133,7 @@ func (n *Node) sync(ctx context.Context, work *sync.WaitGroup) {
 	}
 }
 
-// Running returns the pods of an app that run, the oldest first.
+// Running returns the running pods of an app, the oldest first.
 func (n *Node) Running(app string) []*Pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,8 +149,7 @@ func (n *Node) Running(app string) []*Pod {
 	return all
 }
 
-// Addresses returns where the ready pods of an app listen. A pod that is being deleted is no
-// endpoint any more.
+// Addresses returns the addresses of the ready pods of an app. A pod that is being deleted has none, like an endpoint.
 func (n *Node) Addresses(app string) []string {
 	var all []string
 	for _, p := range n.Running(app) {
@@ -165,7 +166,7 @@ func (n *Node) Addresses(app string) []string {
 	return all
 }
 
-// WaitReady waits until so many pods of an app are ready here.
+// WaitReady waits until exactly count pods of an app are ready.
 func (n *Node) WaitReady(t *testing.T, app string, count int) {
 	t.Helper()
 	Eventually(t, fmt.Sprintf("%d pods of %s are ready", count, app), func(context.Context) error {
@@ -176,7 +177,7 @@ func (n *Node) WaitReady(t *testing.T, app string, count int) {
 	})
 }
 
-// WaitEnded waits until the pods of an app that are being deleted have ended, each within its grace period.
+// WaitEnded waits until the deleted pods of an app have ended, each within its grace period.
 func (n *Node) WaitEnded(t *testing.T, app string) {
 	t.Helper()
 	pods, err := n.c.Core.CoreV1().Pods("nsinit-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + app})
@@ -193,7 +194,7 @@ func (n *Node) WaitEnded(t *testing.T, app string) {
 	}
 }
 
-// printLogs prints the end of each log.
+// printLogs prints the end of the log of each pod.
 func (n *Node) printLogs() {
 	logs, _ := filepath.Glob(filepath.Join(n.Dir, "*", "log"))
 	for _, log := range logs {

@@ -24,37 +24,58 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Pod is a pod that runs here.
+// Pod is a pod on a Node. It has one container.
 type Pod struct {
-	node   *Node
+	// Object is the pod as it was created, and Dir its folder. The file log in it is the container's log.
 	Object *corev1.Pod
 	Dir    string
-	ports  map[int32]string // by the port in the manifest
+
+	node   *Node
+	ports  map[int32]string // ports on loopback, by the port in the manifest
 	delete chan struct{}    // closed when the pod is being deleted
 
 	mu       sync.Mutex
 	process  *os.Process // nil: it does not run
 	isReady  bool
-	unready  int32 // how often in succession the probe has failed
+	unready  int32 // number of failed probes since the last success
 	restarts int32
 }
 
-func (p *Pod) end() {
-	select {
-	case <-p.delete:
-	default:
-		close(p.delete)
-	}
+// Restarts returns how often the process was restarted.
+func (p *Pod) Restarts() int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.restarts
 }
 
-// run is the life of a pod.
+// WaitRestarted waits until the process was restarted more often than before.
+func (p *Pod) WaitRestarted(t *testing.T, before int32) {
+	t.Helper()
+	Eventually(t, p.Object.Name+" is restarted", func(context.Context) error {
+		if p.Restarts() == before {
+			return errors.New("it was not")
+		}
+		return nil
+	})
+}
+
+// Signal sends a signal to the process.
+func (p *Pod) Signal(signal os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.process == nil {
+		return errors.New(p.Object.Name + " does not run")
+	}
+	return p.process.Signal(signal)
+}
+
+// run runs the process again and again until the pod is deleted.
 func (p *Pod) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		command, err := p.command(ctx)
@@ -67,7 +88,7 @@ func (p *Pod) run(ctx context.Context) {
 			p.mu.Unlock()
 		}
 		_ = p.report(ctx, err)
-		select { // shorter than in kubelet
+		select { // a kubelet waits longer
 		case <-p.delete:
 		case <-ctx.Done():
 		case <-time.After(500 * time.Millisecond):
@@ -82,7 +103,7 @@ func (p *Pod) run(ctx context.Context) {
 	}
 }
 
-// runOnce runs the process until it ends, and says whether it has to be restarted.
+// runOnce runs the process until it ends, and reports whether it has to be restarted.
 func (p *Pod) runOnce(ctx context.Context, command *exec.Cmd) (restart bool) {
 	log, err := os.OpenFile(filepath.Join(p.Dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -119,9 +140,18 @@ func (p *Pod) runOnce(ctx context.Context, command *exec.Cmd) (restart bool) {
 			p.node.t.Errorf("pod %s has not ended within its grace period, and is killed", p.Object.Name)
 			_ = command.Process.Kill()
 		case <-time.After(250 * time.Millisecond):
-			p.bring(ctx)
+			_ = p.mount(ctx, false)
 			p.probe(ctx)
 		}
+	}
+}
+
+// end makes the process stop.
+func (p *Pod) end() {
+	select {
+	case <-p.delete:
+	default:
+		close(p.delete)
 	}
 }
 
@@ -131,7 +161,7 @@ func (p *Pod) set(process *os.Process, ready bool) {
 	p.process, p.isReady = process, ready
 }
 
-// probe looks whether the pod is ready, and reports what has changed.
+// probe sends the readiness probe, and writes the status of the pod if its readiness changed.
 func (p *Pod) probe(ctx context.Context) {
 	get := p.Object.Spec.Containers[0].ReadinessProbe.HTTPGet
 	response, err := p.node.Probes.Get(strings.ToLower(string(get.Scheme)) + "://127.0.0.1:" + p.port(get.Port.String()) + get.Path)
@@ -153,7 +183,7 @@ func (p *Pod) probe(ctx context.Context) {
 	}
 }
 
-// port returns the port on loopback of a port of the manifest.
+// port returns the port on loopback of a named port of the manifest.
 func (p *Pod) port(name string) string {
 	for _, port := range p.Object.Spec.Containers[0].Ports {
 		if port.Name == name {
@@ -195,14 +225,14 @@ func (p *Pod) report(ctx context.Context, problem error) error {
 	return err
 }
 
-// command prepares everything that the container needs, and returns its command.
+// command prepares what the container needs, and returns its command with the paths and ports on this machine.
 func (p *Pod) command(ctx context.Context) (*exec.Cmd, error) {
 	container := p.Object.Spec.Containers[0]
 	bin := p.node.images[container.Image]
 	if bin == "" {
 		return nil, fmt.Errorf("there is no image %q", container.Image)
 	}
-	if err := p.bringVolumes(ctx, true); err != nil {
+	if err := p.mount(ctx, true); err != nil {
 		return nil, err
 	}
 	kubeconfig, err := p.kubeconfig(ctx)
@@ -244,7 +274,7 @@ func (p *Pod) command(ctx context.Context) (*exec.Cmd, error) {
 	return exec.Command(filepath.Join(bin, filepath.Base(container.Command[0])), append(args, "--kubeconfig="+kubeconfig)...), nil
 }
 
-// kubeconfig writes one with a token of the pod's service account, as the kubelet asks for it.
+// kubeconfig writes a kubeconfig with a token of the pod's service account, and returns its path.
 func (p *Pod) kubeconfig(ctx context.Context) (string, error) {
 	token, err := p.node.c.Core.CoreV1().ServiceAccounts(p.Object.Namespace).CreateToken(ctx, p.Object.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600)), BoundObjectRef: &authenticationv1.BoundObjectReference{
@@ -261,98 +291,4 @@ func (p *Pod) kubeconfig(ctx context.Context) (string, error) {
 	config.CurrentContext = "it"
 	path := filepath.Join(p.Dir, "kubeconfig")
 	return path, clientcmd.WriteToFile(*config, path)
-}
-
-// volume returns the folder of a volume: one that is claimed outlives the pod.
-func (p *Pod) volume(name string) string {
-	for _, volume := range p.Object.Spec.Volumes {
-		if volume.Name == name && volume.PersistentVolumeClaim != nil {
-			return filepath.Join(p.node.Dir, volume.PersistentVolumeClaim.ClaimName)
-		}
-	}
-	return filepath.Join(p.Dir, name)
-}
-
-// bring brings what has changed in Secrets.
-func (p *Pod) bring(ctx context.Context) { _ = p.bringVolumes(ctx, false) }
-
-// bringVolumes makes the folder of each volume, with what is in its Secret.
-func (p *Pod) bringVolumes(ctx context.Context, first bool) error {
-	for _, volume := range p.Object.Spec.Volumes {
-		dir := p.volume(volume.Name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		source := volume.Secret
-		if source == nil {
-			continue
-		}
-		secret, err := p.node.c.Core.CoreV1().Secrets(p.Object.Namespace).Get(ctx, source.SecretName, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err) && (!first || source.Optional != nil && *source.Optional):
-			continue
-		case err != nil:
-			return err
-		}
-		if err := project(dir, secret, source.Items); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// project writes the keys of a Secret into a folder, all of them at once.
-func project(dir string, secret *corev1.Secret, items []corev1.KeyToPath) error {
-	if len(items) == 0 {
-		for key := range secret.Data {
-			items = append(items, corev1.KeyToPath{Key: key, Path: key})
-		}
-	}
-	version := filepath.Join(dir, ".version")
-	if last, _ := os.ReadFile(version); string(last) == secret.ResourceVersion {
-		return nil
-	}
-	for _, item := range items {
-		data, found := secret.Data[item.Key]
-		if !found {
-			return errors.New("references non-existent secret key: " + item.Key)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "."+item.Path), data, 0o600); err != nil {
-			return err
-		}
-	}
-	for _, item := range items {
-		if err := os.Rename(filepath.Join(dir, "."+item.Path), filepath.Join(dir, item.Path)); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile(version, []byte(secret.ResourceVersion), 0o600)
-}
-
-// Restarts returns how often the pod's process was started again.
-func (p *Pod) Restarts() int32 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.restarts
-}
-
-// WaitRestarted waits until the pod's process was started again, more often than before.
-func (p *Pod) WaitRestarted(t *testing.T, before int32) {
-	t.Helper()
-	Eventually(t, p.Object.Name+" is started again", func(context.Context) error {
-		if p.Restarts() == before {
-			return errors.New("it is not yet")
-		}
-		return nil
-	})
-}
-
-// Signal sends a signal to a pod's process.
-func (p *Pod) Signal(signal os.Signal) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.process == nil {
-		return errors.New(p.Object.Name + " does not run")
-	}
-	return p.process.Signal(signal)
 }
