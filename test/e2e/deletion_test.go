@@ -113,8 +113,8 @@ func TestDeleteWhileInitializing(t *testing.T) {
 // Otherwise, what it does when the participant lets go can reach the next namespace of the same name.
 func TestEmptiedOnce(t *testing.T) {
 	c := framework.Connect(t)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held := participated(t, c)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
+	held := c.CreateParticipated(t)
 	c.DeleteNamespace(t, held)
 	framework.Eventually(t, "its content is gone", func(ctx context.Context) error {
 		namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, held, metav1.GetOptions{})
@@ -130,9 +130,9 @@ func TestEmptiedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, other, participant)
+	c.WaitCurrent(t, other, framework.Participant)
 	c.DeleteNamespace(t, other)
-	c.ReleaseParticipant(t, other, participant)
+	c.ReleaseParticipant(t, other, framework.Participant)
 	c.WaitNoNamespace(t, other)
 	events, _ := c.AuditSince(t, from)
 	emptied := map[string]bool{}
@@ -144,7 +144,7 @@ func TestEmptiedOnce(t *testing.T) {
 	if !emptied[other] || emptied[held] {
 		t.Errorf("the namespaces that were emptied: %v", emptied)
 	}
-	c.ReleaseParticipant(t, held, participant)
+	c.ReleaseParticipant(t, held, framework.Participant)
 	c.WaitNoNamespace(t, held)
 }
 

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -51,20 +50,6 @@ subjects:
   name: team-a@corp.com
 `
 
-// installRetry installs the webhook that asks early writers to try again, until the test ends.
-func installRetry(t *testing.T, c *framework.Cluster) {
-	t.Helper()
-	dir := filepath.Join(c.Root, "artifacts", "early-writes")
-	if out, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
-		t.Fatal(err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := c.Kubectl("delete", "-k", dir); err != nil {
-			t.Error(err, out)
-		}
-	})
-}
-
 // askToRetry does the same, and waits until that is in force, and at the end until it is not. An
 // initializer must be registered for which namespaces wait.
 func askToRetry(t *testing.T, c *framework.Cluster, tenant *rest.Config) {
@@ -72,21 +57,15 @@ func askToRetry(t *testing.T, c *framework.Cluster, tenant *rest.Config) {
 	closed := c.CreateNamespace(t, c.Admin)
 	probe := func(answered func(error) bool) func(context.Context) error {
 		return func(ctx context.Context) error {
-			if err := once(ctx, tenant, closed.Name); !answered(err) {
+			if err := framework.WriteOnce(ctx, tenant, closed.Name); !answered(err) {
 				return fmt.Errorf("a write was answered with: %w", cmp.Or(err, errors.New("success")))
 			}
 			return nil
 		}
 	}
 	t.Cleanup(func() { framework.Eventually(t, "the webhook is gone", probe(apierrors.IsForbidden)) })
-	installRetry(t, c)
+	c.AskToRetry(t)
 	framework.Eventually(t, "the webhook is in force", probe(apierrors.IsTooManyRequests))
-}
-
-// once writes into a namespace and does not try again.
-func once(ctx context.Context, config *rest.Config, namespace string) error {
-	return kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient().Post().Namespace(namespace).Resource("configmaps").
-		Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}).MaxRetries(0).Do(ctx).Error()
 }
 
 // earlyWrites returns how many writes nsinit-apiserver was asked about so far.
@@ -202,7 +181,7 @@ func TestEarlyWrites(t *testing.T) {
 	c.RemoveFirst(t, open)
 	c.WaitReady(t, open)
 
-	err := once(ctx, tenant, closed)
+	err := framework.WriteOnce(ctx, tenant, closed)
 	seconds, retry := apierrors.SuggestsClientDelay(err)
 	if !apierrors.IsTooManyRequests(err) || !retry || seconds < 1 || !strings.Contains(err.Error(), `waiting for initializer "waits.example.com"`) {
 		t.Errorf("a tenant is told: %v (%d s)", err, seconds)
@@ -211,14 +190,14 @@ func TestEarlyWrites(t *testing.T) {
 	// Nobody is asked about these.
 	asked := earlyWrites(t, c)
 	for range 20 {
-		if err := once(ctx, tenant, open); err != nil {
+		if err := framework.WriteOnce(ctx, tenant, open); err != nil {
 			t.Fatalf("a write into an open namespace: %v", err)
 		}
 	}
-	if err := once(ctx, initializer, closed); err != nil {
+	if err := framework.WriteOnce(ctx, initializer, closed); err != nil {
 		t.Errorf("an initializer's write: %v", err)
 	}
-	if err := once(ctx, powerless, closed); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "nsinit") {
+	if err := framework.WriteOnce(ctx, powerless, closed); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "nsinit") {
 		t.Errorf("who has no rights is told: %v", err)
 	}
 	if _, err := c.Kubectl("auth", "can-i", "create", "configmaps", "--namespace", closed, "--as=e2e-early"); err != nil {
@@ -231,12 +210,12 @@ func TestEarlyWrites(t *testing.T) {
 	// It fails open, and the gate holds.
 	c.Dev(t, "stop", "nsinit-apiserver")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-apiserver") })
-	if err := framework.Refused(once(ctx, tenant, closed), closed); err != nil {
+	if err := framework.Refused(framework.WriteOnce(ctx, tenant, closed), closed); err != nil {
 		t.Errorf("without nsinit-apiserver: %v", err)
 	}
 	c.Dev(t, "start", "nsinit-apiserver")
 	framework.Eventually(t, "it is asked again", func(ctx context.Context) error {
-		if err := once(ctx, tenant, closed); !apierrors.IsTooManyRequests(err) {
+		if err := framework.WriteOnce(ctx, tenant, closed); !apierrors.IsTooManyRequests(err) {
 			return fmt.Errorf("answered: %w", err)
 		}
 		return nil
@@ -247,7 +226,7 @@ func TestEarlyWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	framework.Eventually(t, "a namespace that is being deleted", func(ctx context.Context) error {
-		err := once(ctx, tenant, closed)
+		err := framework.WriteOnce(ctx, tenant, closed)
 		if _, retry := apierrors.SuggestsClientDelay(err); err == nil || retry || (apierrors.IsTooManyRequests(err) && !strings.Contains(err.Error(), "being deleted")) {
 			return fmt.Errorf("answered: %w", err)
 		}

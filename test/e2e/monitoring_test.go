@@ -123,7 +123,7 @@ func TestMonitoring(t *testing.T) {
 	c.StartPopulation(t, "--health-bind-address="+health)
 	s := newScraper(t, c, health)
 	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
-	installRetry(t, c)
+	c.AskToRetry(t)
 
 	// A namespace every half second, into which its tenant writes too early.
 	stop := make(chan struct{})
@@ -147,7 +147,7 @@ func TestMonitoring(t *testing.T) {
 			namespace, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("ns")}}, metav1.CreateOptions{})
 			if err == nil {
 				names = append(names, namespace.Name)
-				_ = once(t.Context(), tenant, namespace.Name)
+				_ = framework.WriteOnce(t.Context(), tenant, namespace.Name)
 			}
 		}
 	})

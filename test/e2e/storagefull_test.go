@@ -32,8 +32,6 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-const participant = "participant.example.com"
-
 // onVolume returns the arguments with which nsinit-apiserver runs on an embedded etcd in another
 // directory, with an identity of its own.
 func onVolume(t *testing.T, c *framework.Cluster, dir string, more ...string) []string {
@@ -110,16 +108,6 @@ func keep(t *testing.T, c *framework.Cluster, program string, args ...string) (k
 	}
 }
 
-// participated creates an open namespace with a participant in its deletion.
-func participated(t *testing.T, c *framework.Cluster) string {
-	t.Helper()
-	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, participant)
-	c.RemoveFirst(t, namespace)
-	c.WaitReady(t, namespace)
-	return namespace
-}
-
 // waitCheck waits until the plugin's check finds something.
 func waitCheck(t *testing.T, c *framework.Cluster, parts ...string) {
 	t.Helper()
@@ -157,8 +145,8 @@ func TestFullVolume(t *testing.T) {
 	c.ReplaceServer(t)
 	restart := keep(t, c, "nsinit-apiserver", args...)
 	c.WaitServing(t)
-	configuration := c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held := participated(t, c)
+	configuration := c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
+	held := c.CreateParticipated(t)
 
 	rest := filepath.Join(dir, "of-another-program")
 	file, err := os.Create(rest)
@@ -242,14 +230,14 @@ func TestFullVolume(t *testing.T) {
 	freed := time.Now()
 	c.WaitServing(t)
 	t.Logf("it is ready %s after there was space", time.Since(freed).Round(time.Second))
-	c.WaitCurrent(t, late, participant)
+	c.WaitCurrent(t, late, framework.Participant)
 	c.RemoveFirst(t, late)
 	c.WaitReady(t, late)
 	c.WaitTerminating(t, held)
 	c.WaitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
 	c.DeleteNamespace(t, late)
 	for _, namespace := range []string{held, late} {
-		c.ReleaseParticipant(t, namespace, participant)
+		c.ReleaseParticipant(t, namespace, framework.Participant)
 		c.WaitNoNamespace(t, namespace)
 	}
 }
@@ -269,9 +257,9 @@ func TestFullQuota(t *testing.T) {
 	c.ReplaceServer(t)
 	c.Run(t, "nsinit-apiserver", args...)
 	c.WaitServing(t)
-	configuration := c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held, waiting := participated(t, c), c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, waiting, participant)
+	configuration := c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
+	held, waiting := c.CreateParticipated(t), c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, waiting, framework.Participant)
 
 	populations := c.Nsinit.NsinitV1alpha1().NamespacePopulations()
 	var refused error
@@ -315,7 +303,7 @@ func TestFullQuota(t *testing.T) {
 		t.Error("updates do not succeed any more, or no alarm was raised")
 	}
 	c.DeleteNamespace(t, held)
-	c.ReleaseParticipant(t, held, participant)
+	c.ReleaseParticipant(t, held, framework.Participant)
 	c.WaitNoNamespace(t, held)
 
 	list, err := populations.List(t.Context(), metav1.ListOptions{LabelSelector: "e2e=large"})
@@ -331,12 +319,12 @@ func TestFullQuota(t *testing.T) {
 			return err
 		})
 	}
-	c.WaitCurrent(t, late, participant)
+	c.WaitCurrent(t, late, framework.Participant)
 	c.RemoveFirst(t, late)
 	c.WaitReady(t, late)
 	for _, namespace := range []string{waiting, late} {
 		c.DeleteNamespace(t, namespace)
-		c.ReleaseParticipant(t, namespace, participant)
+		c.ReleaseParticipant(t, namespace, framework.Participant)
 		c.WaitNoNamespace(t, namespace)
 	}
 }
@@ -351,8 +339,8 @@ func TestFullEtcdCluster(t *testing.T) {
 	c.ReplaceServer(t)
 	c.Run(t, "nsinit-apiserver", args...)
 	c.WaitServing(t)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held := participated(t, c)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
+	held := c.CreateParticipated(t)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -390,6 +378,6 @@ func TestFullEtcdCluster(t *testing.T) {
 	c.WaitTerminating(t, held)
 	c.WaitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
 	waitCheck(t, c, "the storage takes new objects")
-	c.ReleaseParticipant(t, held, participant)
+	c.ReleaseParticipant(t, held, framework.Participant)
 	c.WaitNoNamespace(t, held)
 }

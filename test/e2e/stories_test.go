@@ -43,7 +43,7 @@ func TestBothStories(t *testing.T) {
 	hooks := []*os.Process{starts[0](), starts[1]()}
 	c.WaitRegistered(t)
 	config := c.User(t, "e2e-tenants", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"create", "get"}})
-	installRetry(t, c)
+	c.AskToRetry(t)
 
 	stop := make(chan struct{})
 	var kills atomic.Int64

@@ -304,8 +304,8 @@ func TestEmptiedFinalizers(t *testing.T) {
 	c := framework.Connect(t)
 	plain := c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, plain)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
-	held := participated(t, c)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
+	held := c.CreateParticipated(t)
 	for _, namespace := range []string{plain, held} {
 		if err := framework.WriteConfigMap(t.Context(), c.Core, namespace); err != nil {
 			t.Fatal(err)
@@ -313,7 +313,7 @@ func TestEmptiedFinalizers(t *testing.T) {
 		setFinalizers(t, c, namespace)
 		c.DeleteNamespace(t, namespace)
 		if namespace == held {
-			c.ReleaseParticipant(t, held, participant)
+			c.ReleaseParticipant(t, held, framework.Participant)
 		}
 		c.WaitNoNamespace(t, namespace)
 		if list, err := c.Core.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {

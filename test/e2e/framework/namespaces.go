@@ -62,6 +62,19 @@ func (c *Cluster) CreateHeld(t *testing.T, config *rest.Config) *corev1.Namespac
 	return namespace
 }
 
+// Participant is the initializer that takes part in the deletion of the namespaces of CreateParticipated.
+const Participant = "participant.example.com"
+
+// CreateParticipated creates an open namespace in whose deletion Participant takes part. The test registers Participant.
+func (c *Cluster) CreateParticipated(t *testing.T) string {
+	t.Helper()
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, namespace, Participant)
+	c.RemoveFirst(t, namespace)
+	c.WaitReady(t, namespace)
+	return namespace
+}
+
 // DeleteNamespace deletes a namespace, and does not wait until it is gone.
 func (c *Cluster) DeleteNamespace(t *testing.T, namespace string) {
 	t.Helper()
@@ -187,4 +200,10 @@ func (c *Cluster) Release(t *testing.T, namespace string) {
 func WriteConfigMap(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
 	return err
+}
+
+// WriteOnce creates a ConfigMap in a namespace as a user, and does not retry.
+func WriteOnce(ctx context.Context, config *rest.Config, namespace string) error {
+	return kubernetes.NewForConfigOrDie(config).CoreV1().RESTClient().Post().Namespace(namespace).Resource("configmaps").
+		Body(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}).MaxRetries(0).Do(ctx).Error()
 }

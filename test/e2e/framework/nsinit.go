@@ -131,3 +131,17 @@ func (c *Cluster) StampsByPolicy(t *testing.T) bool {
 	}
 	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == "mutatingadmissionpolicies" })
 }
+
+// AskToRetry installs the webhook in artifacts/early-writes, which asks early writers to retry, until the test ends.
+func (c *Cluster) AskToRetry(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(c.Root, "artifacts", "early-writes")
+	if out, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
+		t.Fatal(err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := c.Kubectl("delete", "-k", dir); err != nil {
+			t.Error(err, out)
+		}
+	})
+}
