@@ -50,8 +50,8 @@ subjects:
   name: team-a@corp.com
 `
 
-// askToRetry does the same, and waits until that is in force, and at the end until it is not. An
-// initializer must be registered for which namespaces wait.
+// askToRetry calls AskToRetry, and waits until the webhook acts, and at the end until it does not. It needs a registered
+// initializer that does not act.
 func askToRetry(t *testing.T, c *framework.Cluster, tenant *rest.Config) {
 	t.Helper()
 	closed := c.CreateNamespace(t, c.Admin)
