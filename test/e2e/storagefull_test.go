@@ -395,7 +395,7 @@ func TestFullEtcdCluster(t *testing.T) {
 	}
 	c.waitTerminating(t, held)
 	c.waitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
-	c.waitCheck(t, "the storage takes new objects")
+	c.waitCheck(t, "the storage accepts new objects")
 	c.releaseParticipant(t, held, participant)
 	c.waitNoNamespace(t, held)
 }

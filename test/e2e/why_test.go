@@ -142,30 +142,30 @@ func wedges() map[diagnosis.Cause]wedge {
 				c.waitUndiscovered(t, "broken.example.com")
 			},
 			says:  []string{"broken.example.com/v1", "APIService v1.broken.example.com, service default/nobody", "ServiceNotFound"},
-			cures: []string{"see what kube-apiserver says", "if nobody uses the API any more"},
+			cures: []string{"read why kube-apiserver cannot reach it", "if no client needs the API any more"},
 		},
 		diagnosis.ContentFinalizer: {
 			make: func(t *testing.T, c *cluster, namespace string) {
 				c.applyInput(t, thingDefinition())
 				c.createThing(t, namespace, "held", `finalizers: [`+holder+`], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: 00000000-0000-0000-0000-000000000000}], `)
 			},
-			says:  []string{"things.e2e.example.com/held has the finalizer", holder, `put there by "kubectl"`},
+			says:  []string{"things.e2e.example.com/held has the finalizer", holder, `set by "kubectl"`},
 			shows: []string{"What is left in it", "ConfigMap/owner"},
-			cures: []string{"see what the object says", "take the finalizer off"},
+			cures: []string{"read the object", "remove the finalizer from each object"},
 		},
 		diagnosis.GracePeriod: {
 			make: func(t *testing.T, c *cluster, namespace string) {
 				c.startPod(t, namespace, "lost-"+namespace)
 			},
-			says:  []string{"pods app", "has not been confirmed", "which is not Ready"},
-			cures: []string{"see what a pod says", "see whether the node is there", "do not wait"},
+			says:  []string{"pods app", "is not confirmed", "which is not Ready"},
+			cures: []string{"read the state of a pod", "check whether the node exists", "do not wait"},
 		},
 		diagnosis.WebhookRefusesDeletion: {
 			make: func(t *testing.T, c *cluster, namespace string) {
 				c.refuseDeletions(t, namespace, refusingServer(t))
 			},
-			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration keep-`, "configmaps/", "denied the request: keep it"},
-			cures: []string{"see who answers"},
+			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration/keep-`, "configmaps/", "denied the request: keep it"},
+			cures: []string{"see which server answers"},
 			besides: func(t *testing.T, c *cluster, namespace string) { // as kubectl edit would
 				if _, err := c.core.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), "keep-"+namespace, types.JSONPatchType,
 					[]byte(`[{"op":"replace","path":"/webhooks/0/namespaceSelector","value":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["`+namespace+`"]}]}}]`), metav1.PatchOptions{}); err != nil {
@@ -179,15 +179,15 @@ func wedges() map[diagnosis.Cause]wedge {
 				server.Close()
 				c.refuseDeletions(t, namespace, server)
 			},
-			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration keep-`, "does not answer", "connection refused"},
-			cures: []string{"see which service it is", "remove what was left of it"},
+			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration/keep-`, "does not answer", "connection refused"},
+			cures: []string{"see which service it is", "remove its webhooks"},
 		},
 		diagnosis.PolicyRefusesDeletion: {
 			make: func(t *testing.T, c *cluster, namespace string) {
 				c.keepByPolicy(t, namespace, "false")
 			},
 			says:  []string{`ValidatingAdmissionPolicy "keep-`, "refuses the deletion of configmaps/", "backups need it"},
-			cures: []string{"see the policy"},
+			cures: []string{"read the policy"},
 			besides: func(t *testing.T, c *cluster, namespace string) {
 				if err := c.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "keep-"+namespace, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
@@ -221,7 +221,7 @@ func wedges() map[diagnosis.Cause]wedge {
 				}
 			},
 			says:  []string{"relics.converted.example.com", "cannot be listed", "conversion webhook", `service "nobody" not found`},
-			cures: []string{"if it is a conversion webhook"},
+			cures: []string{"if a conversion webhook"},
 			besides: func(t *testing.T, c *cluster, _ string) {
 				if out, err := c.kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch", `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`); err != nil {
 					t.Fatal(err, out)
@@ -234,15 +234,15 @@ func wedges() map[diagnosis.Cause]wedge {
 					t.Fatal(err, out)
 				}
 			},
-			says:  []string{"metadata.finalizers of the namespace has", holder, `put there by "kubectl-patch"`},
-			cures: []string{"see what the namespace says", "take off this one name"},
+			says:  []string{"metadata.finalizers has", holder, `set by "kubectl-patch"`},
+			cures: []string{"read the namespace", "remove this finalizer"},
 		},
 		diagnosis.SpecFinalizer: {
 			make: func(t *testing.T, c *cluster, namespace string) {
 				c.setFinalizers(t, namespace, "kubernetes", origin)
 			},
 			says:  []string{"spec.finalizers has", origin},
-			cures: []string{"take off this one name"},
+			cures: []string{"remove this finalizer"},
 		},
 	}
 }
@@ -307,7 +307,7 @@ func TestWhyOrphans(t *testing.T) {
 	c.setFinalizers(t, namespace)
 	c.waitNoNamespace(t, namespace)
 	finding := c.waitWhy(t, namespace, diagnosis.OrphanedContent, diagnosis.Stuck)
-	if !strings.Contains(finding.Message, "1 things.e2e.example.com") {
+	if !strings.Contains(finding.Message, "things.e2e.example.com (1)") {
 		t.Errorf("it says %q", finding.Message)
 	}
 	go func() { // kubectl delete waits for the finalizer, too
@@ -401,8 +401,8 @@ func TestWhyInitializing(t *testing.T) {
 	c.dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.dev(t, "start", "nsinit-controller-manager") })
 	late := c.createNamespace(t, c.admin).Name
-	says(c.waitWhy(t, late, diagnosis.NsinitControllerDown, diagnosis.Stuck), "nobody holds the Lease nsinit-system/nsinit-controller-manager")
-	says(c.waitWhy(t, late, diagnosis.RecordMissing, diagnosis.Stuck, "--patience=1s"), "has not made its record")
+	says(c.waitWhy(t, late, diagnosis.NsinitControllerDown, diagnosis.Stuck), "Lease nsinit-system/nsinit-controller-manager has no holder")
+	says(c.waitWhy(t, late, diagnosis.RecordMissing, diagnosis.Stuck, "--patience=1s"), "has not created the NamespaceLifecycle yet")
 	c.dev(t, "start", "nsinit-controller-manager")
 
 	// It has had its turn for too long.
@@ -421,12 +421,12 @@ func TestWhyInitializing(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.waitNoNamespace(t, namespace)
-	says(c.waitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Stuck, "--patience=1s"), "the namespace is gone", `participant "one.example.com"`)
+	says(c.waitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Stuck, "--patience=1s"), "the namespace does not exist any more", `participant "one.example.com"`)
 	if _, err := c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	finding = c.waitWhy(t, namespace, diagnosis.FormerIncarnation, diagnosis.Stuck, "--patience=1s")
-	says(finding, "the former one of its name", `participant "one.example.com"`)
+	says(finding, "the former namespace of its name", `participant "one.example.com"`)
 	c.cure(t, finding, "act in its place")
 	c.waitCurrent(t, namespace, "one.example.com")
 }
@@ -490,7 +490,7 @@ func TestWhyNsinit(t *testing.T) {
 	c.waitCondition(t, unrelated, corev1.NamespaceDeletionDiscoveryFailure, "True/DiscoveryFailed", "nsinit.dev/v1alpha1")
 	for _, namespace := range []string{unrelated, closed} {
 		finding := c.waitWhy(t, namespace, diagnosis.NsinitUnavailable, diagnosis.Stuck)
-		if !strings.Contains(finding.Message, "nsinit itself is in the way") || !strings.Contains(finding.Message, "APIService v1alpha1.nsinit.dev, service nsinit-system/nsinit-apiserver") {
+		if !strings.Contains(finding.Message, "the API of nsinit") || !strings.Contains(finding.Message, "APIService v1alpha1.nsinit.dev, service nsinit-system/nsinit-apiserver") {
 			t.Errorf("it says %q", finding.Message)
 		}
 		checkRemedies(t, finding)
@@ -526,7 +526,7 @@ func TestWhyNsinit(t *testing.T) {
 	shut := c.waitWhy(t, closed, diagnosis.NsinitUninstalled, diagnosis.Stuck)
 	checkRemedies(t, held)
 	checkRemedies(t, shut)
-	c.cure(t, held, "take nsinit's finalizer off")
+	c.cure(t, held, "remove nsinit's finalizer")
 	c.waitNoNamespace(t, open)
 	c.cure(t, shut, "open the namespace as it is")
 	eventually(t, "a tenant writes", func(ctx context.Context) error { return writeConfigMap(ctx, c.tenant(t), closed) })
@@ -560,7 +560,7 @@ func TestWhyWithoutNsinit(t *testing.T) {
 		t.Errorf("it says %v %v", found, err)
 	}
 	remove("plain")
-	c.cure(t, c.waitWhy(t, "plain", diagnosis.NamespaceFinalizer, diagnosis.Stuck, "--patience=1s"), "take off this one name")
+	c.cure(t, c.waitWhy(t, "plain", diagnosis.NamespaceFinalizer, diagnosis.Stuck, "--patience=1s"), "remove this finalizer")
 	c.waitNoNamespace(t, "plain")
 
 	for _, name := range []string{"full", "empty"} {
@@ -589,7 +589,7 @@ func TestWhyWithoutNsinit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	emptied("empty", "delete it once more")
+	emptied("empty", "delete the namespace again")
 }
 
 // convertedDefinition has an object in another version than it is listed in.
