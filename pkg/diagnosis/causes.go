@@ -126,7 +126,7 @@ const (
 
 	startController = "start or fix the controller that removes it"
 	doAsRefusalAsks = "do what the refusal asks for"
-	notCleanedUp    = "the cleanup of the controller does not happen, inside and outside the cluster"
+	remains         = "what it has to clean up remains, perhaps outside the cluster"
 )
 
 func lifecycleCauses() []entry {
@@ -134,8 +134,7 @@ func lifecycleCauses() []entry {
 		{description: "read the NamespaceLifecycle", command: describeLifecycle},
 		{description: "check whether the participant runs, and read its log"},
 		{description: "list the pods of the participant", command: "kubectl --namespace $PODS get pods"},
-		{description: "if the participant does not exist any more, act in its place", command: "kubectl nsinit finalize $NAMESPACE $PARTICIPANT",
-			risk: "what the participant has to clean up remains, perhaps outside the cluster"},
+		{description: "if the participant does not exist any more, act in its place", command: "kubectl nsinit finalize $NAMESPACE $PARTICIPANT", risk: remains},
 	}
 	return []entry{
 		{InitializerPending, "an initializer has not acted; stuck once its turn has the condition `Stalled`", []remedy{
@@ -143,8 +142,7 @@ func lifecycleCauses() []entry {
 			{description: "read the NamespaceLifecycle", command: describeLifecycle, when: "INITIALIZER"},
 			{description: "check whether the initializer runs, and read its log", when: "INITIALIZER"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
-			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER",
-				risk: "the namespace opens without what the initializer provides"},
+			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER", risk: "the namespace opens without what the initializer provides"},
 		}},
 		{InitializationFailed, "nsinit is about to delete the namespace; if the namespace stays, the deletion is refused", []remedy{
 			{description: "read the failure, and fix its cause before you create the namespace again", command: describeLifecycle},
@@ -166,15 +164,12 @@ func nsinitCauses() []entry {
 			{description: "check whether its service exists, and has endpoints that are ready", command: showService},
 			{description: "check whether nsinit-apiserver runs, and read its log", command: listPods + "; " + serverLogs},
 			{description: "restart it", command: restart + "statefulset/" + installation.APIServer},
-			{description: "if you do not need nsinit any more, uninstall it in the order that docs/operate.md gives",
-				risk: "without the gate, every user can write to namespaces that are not initialized; participants in deletions do not act any more"},
+			{description: "if you do not need nsinit any more, uninstall it in the order that docs/operate.md gives", risk: "without the gate, every user can write to namespaces that are not initialized; participants in deletions do not act any more"},
 		}},
 		{NsinitUninstalled, "the namespace waits for nsinit, which is not installed any more", []remedy{
 			{description: "install nsinit again from the overlay that you use, with its configurations", command: "kubectl apply --server-side -k artifacts/deploy/overlays/embedded"},
-			{description: "if you uninstalled it, open the namespace as it is", command: "kubectl label namespace $NAMESPACE $LABEL-",
-				risk: "the namespace opens without what its initializers provide"},
-			{description: "if you uninstalled it, remove nsinit's finalizer, so that the namespace is removed", command: "kubectl get namespace $NAMESPACE" + dropFinalizer,
-				risk: "participants that have to clean up after the namespace do not act any more"},
+			{description: "if you uninstalled it, open the namespace as it is", command: "kubectl label namespace $NAMESPACE $LABEL-", risk: "the namespace opens without what its initializers provide"},
+			{description: "if you uninstalled it, remove nsinit's finalizer, so that the namespace is removed", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: "participants that have to clean up after the namespace do not act any more"},
 		}},
 		{NsinitRefuses, "nsinit-apiserver does not serve NamespaceLifecycles, for example because its storage was lost", []remedy{
 			{description: "do what the error says; for a storage that was lost, see docs/operate.md"},
@@ -198,8 +193,7 @@ func apiCauses() []entry {
 			{description: "read why kube-apiserver cannot reach it", command: "kubectl describe apiservice $APISERVICE"},
 			{description: "check whether its service exists, and has endpoints that are ready", command: showService},
 			{description: "start or fix its server", command: "kubectl --namespace $SERVER get pods"},
-			{description: "if no client needs the API any more, remove it", command: "kubectl delete apiservice $APISERVICE",
-				risk: "objects that its server stored cannot be reached any more, and what they represent is not cleaned up"},
+			{description: "if no client needs the API any more, remove it", command: "kubectl delete apiservice $APISERVICE", risk: "objects that its server stored cannot be reached any more, and what they represent is not cleaned up"},
 		}},
 		{DiscoveryFailed, "an API cannot be discovered for another reason", []remedy{
 			{description: "read what its server answers", command: "kubectl get --raw $PATH"},
@@ -207,8 +201,7 @@ func apiCauses() []entry {
 		}},
 		{ListFailed, "the objects of a resource cannot be listed, so they cannot be deleted", []remedy{
 			{description: "read what the server answers", command: "kubectl --namespace $NAMESPACE get $RESOURCE"},
-			{description: "if a conversion webhook does not answer, fix the service that the custom resource definition names",
-				command: "kubectl get customresourcedefinition $RESOURCE --output jsonpath={.spec.conversion}"},
+			{description: "if a conversion webhook does not answer, fix the service that the custom resource definition names", command: "kubectl get customresourcedefinition $RESOURCE --output jsonpath={.spec.conversion}"},
 		}},
 	}
 }
@@ -218,40 +211,33 @@ func contentCauses() []entry {
 		{WebhookRefusesDeletion, "an admission webhook refuses the deletion of objects in the namespace", []remedy{
 			{description: doAsRefusalAsks},
 			{description: "see which server answers, and for which requests", command: "kubectl get $WEBHOOKS --output yaml"},
-			{description: "exempt this namespace in the webhook's namespaceSelector", command: "kubectl edit $WEBHOOK",
-				risk: "the webhook does not check this namespace any more"},
+			{description: "exempt this namespace in the webhook's namespaceSelector", command: "kubectl edit $WEBHOOK", risk: "the webhook does not check this namespace any more"},
 		}},
 		{WebhookUnavailable, "an admission webhook that reviews the deletion of objects in the namespace does not answer", []remedy{
 			{description: "see which service it is, and start or fix it", command: "kubectl get $WEBHOOKS --output yaml"},
-			{description: "if the service was uninstalled, remove its webhooks", command: "kubectl delete $WEBHOOK",
-				risk: "what the webhooks check or change is not checked or changed any more"},
+			{description: "if the service was uninstalled, remove its webhooks", command: "kubectl delete $WEBHOOK", risk: "what the webhooks check or change is not checked or changed any more"},
 		}},
 		{PolicyRefusesDeletion, "a ValidatingAdmissionPolicy refuses the deletion of objects in the namespace", []remedy{
 			{description: doAsRefusalAsks},
 			{description: "read the policy", command: "kubectl get validatingadmissionpolicy $POLICY --output yaml"},
-			{description: "exempt this namespace in the binding, or remove the binding", command: "kubectl edit validatingadmissionpolicybinding $BINDING",
-				risk: "the policy does not protect these objects any more"},
+			{description: "exempt this namespace in the binding, or remove the binding", command: "kubectl edit validatingadmissionpolicybinding $BINDING", risk: "the policy does not protect these objects any more"},
 		}},
 		{DeletionRefused, "the deletion of objects in the namespace is refused for another reason", []remedy{{description: doAsRefusalAsks}}},
 		{ContentDeletionFailed, "the namespace controller cannot delete objects that you can delete", []remedy{
 			{description: "if you have just fixed the cause, wait a minute: it retries"},
-			{description: "see what refuses the deletion, by trying as the namespace controller does",
-				command: "kubectl nsinit why $NAMESPACE --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated"},
+			{description: "see what refuses the deletion, by trying as the namespace controller does", command: "kubectl nsinit why $NAMESPACE --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated"},
 		}},
 		{ContentFinalizer, "objects in the namespace are deleted, and wait for a finalizer", []remedy{
 			{description: "check what the finalizer waits for", command: "kubectl --namespace $WHERE get $WHAT"},
 			{description: "read the object, and which client set the finalizer", command: "kubectl --namespace $NAMESPACE get $OBJECT --output yaml --show-managed-fields"},
 			{description: startController + "; if it was uninstalled, install it again until the namespace is removed"},
-			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: notCleanedUp},
+			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: remains},
 		}},
 		{GracePeriod, "objects in the namespace are deleted, and are in their grace period or have not ended after it", []remedy{
-			{description: "read the object", command: "kubectl --namespace $NAMESPACE get $OBJECT --output yaml"},
-			{description: "read the state of a pod", command: "kubectl --namespace $NAMESPACE describe pod $POD"},
+			{description: "read the state of the object", command: "kubectl --namespace $NAMESPACE describe $OBJECT"},
 			{description: "check whether the node exists and is Ready, and repair it", command: "kubectl get node $NODE"},
-			{description: "if the machine is off and does not return, remove the node and with it the pods", command: "kubectl delete node $NODE",
-				risk: "if the machine is on, its containers continue, and Kubernetes does not know it"},
-			{description: "do not wait for the confirmation", command: "kubectl --namespace $NAMESPACE delete pod --grace-period=0 --force $PODS",
-				risk: "if the node works, the containers can continue, with their volumes and their names"},
+			{description: "if the machine is off and does not return, remove the node and with it the pods", command: "kubectl delete node $NODE", risk: "if the machine is on, its containers continue, and Kubernetes does not know it"},
+			{description: "do not wait for the confirmation", command: "kubectl --namespace $NAMESPACE delete --grace-period=0 --force $PODS", risk: "if the node works, the containers can continue, with their volumes and their names"},
 		}},
 	}
 }
@@ -263,14 +249,13 @@ func namespaceCauses() []entry {
 		{NamespaceFinalizer, "a controller has not removed its finalizer from `metadata.finalizers` of the namespace", []remedy{
 			{description: "read the namespace, and which client set the finalizer", command: "kubectl get namespace $NAMESPACE --output yaml --show-managed-fields"},
 			{description: startController},
-			{description: "if the controller does not exist any more, remove this finalizer", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: notCleanedUp},
+			{description: "if the controller does not exist any more, remove this finalizer", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: remains},
 		}},
 		{SpecFinalizer, "a controller has not removed its finalizer from `spec.finalizers` of the namespace", []remedy{
 			{description: startController, when: "FINALIZER"},
-			{description: "if the controller does not exist any more, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$FINALIZER"]'` + finalize, risk: notCleanedUp},
+			{description: "if the controller does not exist any more, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$FINALIZER"]'` + finalize, risk: remains},
 			{description: "wait some minutes: nsinit-controller-manager removes it", command: "kubectl nsinit check", when: "NAMEREUSE"},
-			{description: "if you uninstalled nsinit, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$NAMEREUSE"]'` + finalize,
-				risk: "requests that are still in progress can be stored in the next namespace of this name"},
+			{description: "if you uninstalled nsinit, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$NAMEREUSE"]'` + finalize, risk: "requests that are still in progress can be stored in the next namespace of this name"},
 		}},
 		{FinalizersEmptied, "a client emptied `spec.finalizers` before the deletion, so no controller deletes the content of the namespace", []remedy{
 			{description: second, command: remove, when: "EMPTY"},
@@ -278,12 +263,10 @@ func namespaceCauses() []entry {
 			{description: second, command: remove, when: "CONTENT", risk: "the content remains stored, and is not visible until a namespace of this name is created again"},
 		}},
 		{OrphanedContent, "a client emptied `spec.finalizers` during the deletion: the namespace is deleted, but its content is still stored", []remedy{
-			{description: "create the namespace again and delete it, which deletes its content", command: "kubectl create namespace $NAMESPACE && kubectl delete namespace $NAMESPACE",
-				risk: "until it is deleted, the content is in use: workloads start, and permissions apply"},
+			{description: "create the namespace again and delete it, which deletes its content", command: "kubectl create namespace $NAMESPACE && kubectl delete namespace $NAMESPACE", risk: "until it is deleted, the content is in use: workloads start, and permissions apply"},
 		}},
 		{NamespaceControllerSilent, "kube-controller-manager does not run, or does not delete the content of the namespace", []remedy{
-			{description: "check whether kube-controller-manager runs, and read its log",
-				command: "kubectl --namespace kube-system get pods --selector component=kube-controller-manager; kubectl --namespace kube-system get lease kube-controller-manager"},
+			{description: "check whether kube-controller-manager runs, and read its log", command: "kubectl --namespace kube-system get pods --selector component=kube-controller-manager; kubectl --namespace kube-system get lease kube-controller-manager"},
 			{description: "on a control plane without it, run nsinit-controller-manager with --namespace-termination (docs/operate.md)"},
 		}},
 		{NamespaceControllerAtWork, "kube-controller-manager deletes the content of the namespace, and no other cause is known", nil},

@@ -7,7 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
 const (
@@ -135,21 +137,12 @@ func knownFinalizer(finalizer, namespace string) (remover, where, what string) {
 	return "", "", ""
 }
 
-// finalizerManager returns the field manager that put a finalizer on an object, or "".
+// finalizerManager returns the field manager that set a finalizer of an object, or "".
 func finalizerManager(managed []metav1.ManagedFieldsEntry, finalizer string) string {
+	path := fieldpath.MakePathOrDie("metadata", "finalizers", value.NewValueInterface(finalizer))
 	for _, entry := range managed {
-		if entry.FieldsV1 == nil || entry.Subresource != "" {
-			continue
-		}
-		var fields struct {
-			Metadata struct {
-				Finalizers map[string]json.RawMessage `json:"f:finalizers"`
-			} `json:"f:metadata"`
-		}
-		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue
-		}
-		if _, ok := fields.Metadata.Finalizers[fmt.Sprintf("v:%q", finalizer)]; ok {
+		fields := fieldpath.NewSet()
+		if entry.FieldsV1 != nil && entry.Subresource == "" && fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil && fields.Has(path) {
 			return entry.Manager
 		}
 	}
@@ -164,38 +157,6 @@ func listed(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:namesShown], ", "), len(names)-namesShown)
 }
 
-// endings are the deleted objects without finalizers.
-type endings struct {
-	// ending are objects in their grace period, which ends at the latest at ends.
-	ending []string
-	ends   *metav1.Time
-	// pods and others are objects after their grace period, with the earliest end of one.
-	pods, others           []string
-	podsSince, othersSince *metav1.Time
-}
-
-func (o Observation) endings() endings {
-	var e endings
-	for _, listing := range o.Content {
-		for _, object := range listing.Objects {
-			deleted := object.DeletionTimestamp
-			switch name := listing.name() + "/" + object.Name; {
-			case deleted == nil || len(object.Finalizers) > 0:
-			case deleted.After(o.Time):
-				e.ending = append(e.ending, name)
-				if e.ends == nil || e.ends.Before(deleted) {
-					e.ends = deleted
-				}
-			case listing.Resource.GroupResource() == corev1.Resource("pods"):
-				e.pods, e.podsSince = append(e.pods, object.Name), earlier(e.podsSince, deleted)
-			default:
-				e.others, e.othersSince = append(e.others, name), earlier(e.othersSince, deleted)
-			}
-		}
-	}
-	return e
-}
-
 func earlier(a, b *metav1.Time) *metav1.Time {
 	if a == nil || b.Before(a) {
 		return b
@@ -203,46 +164,48 @@ func earlier(a, b *metav1.Time) *metav1.Time {
 	return a
 }
 
+// isOver says whether only the confirmation is missing that an object has ended.
+func (o Observation) isOver(object metav1.Object) bool {
+	deleted := object.GetDeletionTimestamp()
+	return deleted != nil && !deleted.After(o.Time) && len(object.GetFinalizers()) == 0
+}
+
 // gracePeriods reports objects that are in their grace period, or have not ended after it.
 func gracePeriods(o Observation) []Finding {
 	if o.phase() != Terminating {
 		return nil
 	}
-	var found []Finding
-	e := o.endings()
-	if len(e.ending) > 0 {
-		found = append(found, o.finding(GracePeriod, Waiting, nil,
-			fmt.Sprintf("%s: the grace period ends in %s at the latest", listed(e.ending), e.ends.Sub(o.Time).Round(time.Second)), nil))
-	}
-	if len(e.others) > 0 {
-		found = append(found, o.finding(GracePeriod, o.overdue(e.othersSince), e.othersSince, unconfirmed(e.others), words{"OBJECT": e.others[0]}))
-	}
-	return append(found, o.overduePods(e)...)
-}
-
-func unconfirmed(names []string) string {
-	return fmt.Sprintf("%s: the grace period is over, and the end is not confirmed", listed(names))
-}
-
-// overduePods reports, by node, pods whose end the kubelet has not confirmed.
-func (o Observation) overduePods(e endings) []Finding {
-	nodes := map[string][]string{}
+	nodes := map[string]string{}
 	for i := range o.Pods.Object {
-		if pod := &o.Pods.Object[i]; slices.Contains(e.pods, pod.Name) {
-			nodes[pod.Spec.NodeName] = append(nodes[pod.Spec.NodeName], pod.Name)
+		nodes["pods/"+o.Pods.Object[i].Name] = o.Pods.Object[i].Spec.NodeName
+	}
+	var ending []string
+	ends := o.Time
+	// The node is "" for objects that are not pods.
+	ended, since := map[string][]string{}, map[string]*metav1.Time{}
+	for _, listing := range o.Content {
+		for _, object := range listing.Objects {
+			name := listing.name() + "/" + object.Name
+			if node := nodes[name]; o.isOver(object) {
+				ended[node], since[node] = append(ended[node], name), earlier(since[node], object.DeletionTimestamp)
+			} else if object.DeletionTimestamp != nil && len(object.Finalizers) == 0 {
+				ending, ends = append(ending, name), slices.MaxFunc([]time.Time{ends, object.DeletionTimestamp.Time}, time.Time.Compare)
+			}
 		}
 	}
-	if o.Pods.Err != nil {
-		nodes[""] = e.pods
-	}
 	var found []Finding
-	for node, pods := range nodes {
-		message := "pods " + unconfirmed(pods)
+	if len(ending) > 0 {
+		found = append(found, o.finding(GracePeriod, Waiting, nil,
+			fmt.Sprintf("%s: the grace period ends in %s at the latest", listed(ending), ends.Sub(o.Time).Round(time.Second)), nil))
+	}
+	for node, objects := range ended {
+		message := listed(objects) + ": the grace period is over, and the end is not confirmed"
 		if node != "" {
 			message += fmt.Sprintf(" by the kubelet of node %q%s", node, nodeState(o.Nodes[node]))
 		}
-		found = append(found, o.finding(GracePeriod, o.overdue(e.podsSince), e.podsSince, message,
-			words{"POD": pods[0], "PODS": strings.Join(pods, " "), "NODE": node}))
+		pods := slices.DeleteFunc(slices.Clone(objects), func(name string) bool { return !strings.HasPrefix(name, "pods/") })
+		found = append(found, o.finding(GracePeriod, o.overdue(since[node]), since[node], message,
+			words{"OBJECT": objects[0], "NODE": node, "PODS": strings.Join(pods, " ")}))
 	}
 	return found
 }

@@ -26,12 +26,11 @@ import (
 // controller tries again after a minute at the latest.
 const DefaultPatience = time.Minute
 
-// Clients are the clients of the cluster.
+// Clients are the clients of the cluster. ObserveInstallation needs the first three.
 type Clients struct {
-	Core   kubernetes.Interface
-	Nsinit versioned.Interface
-	APIs   aggregator.Interface
-	// Metadata and Discover are needed for namespaces that are being deleted.
+	Core     kubernetes.Interface
+	Nsinit   versioned.Interface
+	APIs     aggregator.Interface
 	Metadata metadata.Interface
 	// Discover returns the namespaced resources of every group, each in its preferred
 	// version, as far as they could be discovered, and why the others could not.

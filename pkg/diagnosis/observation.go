@@ -158,7 +158,7 @@ func (o Observation) remaining() []Resource {
 func (o Observation) notExamined() []string {
 	var all []string
 	note := func(what string, err error) {
-		if err != nil {
+		if err != nil && !apierrors.IsNotFound(err) {
 			all = append(all, fmt.Sprintf("%s: %v", what, err))
 		}
 	}
@@ -172,23 +172,22 @@ func (o Observation) notExamined() []string {
 		}
 	}
 	for _, r := range refusals(o) {
-		what := fmt.Sprintf("whether %s can be deleted", listed(r.objects))
-		switch r.kind {
-		case notAllowed:
-			note(what, errors.New(r.message))
-		case webhookWithoutDryRun:
+		if r.kind == webhookWithoutDryRun {
 			_, w := o.webhook(r.name)
-			note(what, fmt.Errorf("%s; see kubectl get %s --output yaml", r.message, w["WEBHOOKS"]))
+			r.message += "; see kubectl get " + w["WEBHOOKS"] + " --output yaml"
+		}
+		if r.kind == webhookWithoutDryRun || r.kind == notAllowed {
+			note("whether "+listed(r.objects)+" can be deleted", errors.New(r.message))
 		}
 	}
 	note("nodes of pods", o.Pods.Err)
 	if o.waits() && o.lifecycle() == lifecycleForbidden {
 		note("NamespaceLifecycle", o.Lifecycle.Err)
 	}
-	if o.needsController() && !apierrors.IsNotFound(o.Controller.Err) {
+	if o.needsController() {
 		note("Lease "+controllerLease, o.Controller.Err)
 	}
-	if o.emptying() && !apierrors.IsNotFound(o.NamespaceController.Err) {
+	if o.emptying() {
 		note("Lease "+namespaceControllerLease, o.NamespaceController.Err)
 	}
 	return all

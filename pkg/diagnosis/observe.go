@@ -87,10 +87,15 @@ func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 	if slices.ContainsFunc(o.Deletions, func(deletion Deletion) bool { return deletion.Err != nil }) {
 		o.Webhooks = d.webhooks(ctx)
 	}
-	names := o.endings().pods
-	if len(names) == 0 {
-		return
+	for _, listing := range o.Content {
+		if listing.name() == "pods" && slices.ContainsFunc(listing.Objects, func(pod *metav1.PartialObjectMetadata) bool { return o.isOver(pod) }) {
+			d.observePods(ctx, o)
+		}
 	}
+}
+
+// observePods reads the nodes of pods whose grace period is over.
+func (d Diagnoser) observePods(ctx context.Context, o *Observation) {
 	pods, err := d.Core.CoreV1().Pods(o.Name).List(ctx, metav1.ListOptions{})
 	if o.Pods.Err = err; err != nil {
 		return
@@ -98,7 +103,7 @@ func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 	o.Pods.Object, o.Nodes = pods.Items, map[string]Answer[*corev1.Node]{}
 	for i := range pods.Items {
 		node := pods.Items[i].Spec.NodeName
-		if _, read := o.Nodes[node]; node != "" && !read && slices.Contains(names, pods.Items[i].Name) {
+		if _, read := o.Nodes[node]; node != "" && !read && o.isOver(&pods.Items[i]) {
 			o.Nodes[node] = answer(d.Core.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}))
 		}
 	}

@@ -150,7 +150,7 @@ func TestObserve(t *testing.T) {
 		"a version that cannot be parsed":  {world{namespace: terminating(), core: leases, lists: append(coreResources(), &metav1.APIResourceList{GroupVersion: "a/b/c"})}, []string{"Stuck DiscoveryFailed"}, []string{"unexpected GroupVersion string: a/b/c"}},
 		"a resource that cannot be listed": {world{namespace: terminating(), core: leases, refuses: refuseOnly("list", "pods", apierrors.NewInternalError(silent))}, []string{"Stuck ListFailed"}, nil},
 		"a pod": {world{namespace: terminating(), content: []runtime.Object{object("Pod", "p", deleted(5*time.Minute))},
-			core: append(leases, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n1"}})}, []string{"Stuck GracePeriod"}, []string{`"n1", which does not exist`}},
+			core: append(leases, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", DeletionTimestamp: ago(5 * time.Minute)}, Spec: corev1.PodSpec{NodeName: "n1"}})}, []string{"Stuck GracePeriod"}, []string{`"n1", which does not exist`}},
 		"a webhook": {world{namespace: terminating(), content: []runtime.Object{object("ConfigMap", "a"), object("ConfigMap", "b")}, refuses: refuseOnly("delete", "configmaps", forbidden(`admission webhook "keep.example.com" denied the request: no`)),
 			core: append(leases, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "keeper"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "keep.example.com"}}})},
 			[]string{"Stuck WebhookRefusesDeletion"}, []string{"mutatingwebhookconfiguration/keeper refuses the deletion of configmaps/a, configmaps/b"}},

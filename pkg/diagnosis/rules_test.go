@@ -207,6 +207,8 @@ func TestRules(t *testing.T) {
 		"opened by hand, and settled": {Observation{Installation: installed(record(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers = nil }), nil), Namespace: named(closed, open)}, nil, nil, nil},
 		"an API that is down does not block an open namespace": {Observation{Installation: bare(apiService("metrics.k8s.io", "v1")), Namespace: named(closed, open)},
 			[]string{"Healthy APIUnavailable"}, []string{"kube-apiserver has not tried it yet"}, nil},
+		"an API that is down does not block an initialization": {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionTrue), apiService("metrics.k8s.io", "v1")), Namespace: named(closed)},
+			[]string{"Stuck RecordMissing", "Healthy APIUnavailable"}, nil, nil},
 		"protected":                    {Observation{Installation: none, Namespace: named(closed, open), DeletionErr: forbidden("protected")}, []string{"Healthy DeletionProtected"}, []string{"refused: protected"}, nil},
 		"a user who may not delete it": {Observation{Installation: none, Namespace: named(closed, open), DeletionErr: forbidden(`User "jane" cannot delete resource "namespaces"`)}, nil, nil, nil},
 
@@ -218,6 +220,7 @@ func TestRules(t *testing.T) {
 		"the Lease lapsed":     {Observation{Installation: none, Namespace: named(young), NamespaceController: answer(lease("kube-system", "kube-controller-manager", "cp-1", time.Minute), nil)}, []string{"Stuck NamespaceControllerSilent"}, []string{"cp-1 has not renewed Lease kube-system/kube-controller-manager since 2026-11-21T11:59:00Z"}, nil},
 		"the Lease is held, and it has tried": {Observation{Installation: none, Namespace: named(conditions(is(corev1.NamespaceContentRemaining, "")), func(n *corev1.Namespace) { n.DeletionTimestamp = ago(2 * time.Minute) }), NamespaceController: running},
 			[]string{"Waiting NamespaceControllerAtWork"}, nil, nil},
+		"the Lease is held, and it has tried for long": {Observation{Installation: none, Namespace: named(conditions(is(corev1.NamespaceContentRemaining, ""))), NamespaceController: running}, []string{"Stuck NamespaceControllerSilent"}, []string{"cp-1 holds Lease"}, nil},
 		"it cannot delete what you can": {Observation{Installation: none, Namespace: named(conditions(is(corev1.NamespaceDeletionContentFailure, "backups need it"))), Content: listsConfigMap, Deletions: tried(nil, "configmaps/a"), NamespaceController: running},
 			[]string{"Stuck ContentDeletionFailed"}, []string{"although you could: backups need it"}, []string{"kubectl nsinit why ns --as=system:serviceaccount:kube-system:namespace-controller"}},
 
@@ -242,12 +245,12 @@ func TestRules(t *testing.T) {
 		"a grace period": {Observation{Installation: none, Namespace: named(young), Content: []Listing{listing("pods", object("Pod", "p", deleted(-20*time.Second)))}},
 			[]string{"Waiting GracePeriod", "Waiting NamespaceControllerAtWork"}, []string{"pods/p: the grace period ends in 20s at the latest"}, nil},
 		"a grace period that is over": {Observation{Installation: none, Namespace: named(), Content: []Listing{listing("things", object("Thing", "a", deleted(5*time.Minute)))}},
-			[]string{"Stuck GracePeriod"}, []string{"things/a: the grace period is over, and the end is not confirmed"}, []string{"kubectl --namespace ns get things/a --output yaml"}},
+			[]string{"Stuck GracePeriod"}, []string{"things/a: the grace period is over, and the end is not confirmed"}, []string{"kubectl --namespace ns describe things/a"}},
 		"a pod whose node does not exist": {Observation{Installation: none, Namespace: named(), Content: ended, Pods: answer([]corev1.Pod{pod}, nil), Nodes: map[string]Answer[*corev1.Node]{"n1": {Err: absent("nodes")}}},
-			[]string{"Stuck GracePeriod"}, []string{`by the kubelet of node "n1", which does not exist`}, []string{"kubectl --namespace ns delete pod --grace-period=0 --force p"}},
+			[]string{"Stuck GracePeriod"}, []string{`by the kubelet of node "n1", which does not exist`}, []string{"kubectl --namespace ns delete --grace-period=0 --force pods/p"}},
 		"a pod whose node is Ready":             {Observation{Installation: none, Namespace: named(), Content: ended, Pods: answer([]corev1.Pod{pod}, nil), Nodes: map[string]Answer[*corev1.Node]{"n1": answer(ready, nil)}}, []string{"Stuck GracePeriod"}, []string{"which is Ready"}, nil},
 		"a pod whose node is not Ready":         {Observation{Installation: none, Namespace: named(), Content: ended, Pods: answer([]corev1.Pod{pod}, nil), Nodes: map[string]Answer[*corev1.Node]{"n1": answer(&corev1.Node{}, nil)}}, []string{"Stuck GracePeriod"}, []string{"which is not Ready"}, nil},
-		"a pod, and a user who may read no pod": {Observation{Installation: none, Namespace: named(), Content: ended, Pods: Answer[[]corev1.Pod]{Err: forbidden("no")}}, []string{"Stuck GracePeriod"}, []string{"pods p: the grace period is over"}, nil},
+		"a pod, and a user who may read no pod": {Observation{Installation: none, Namespace: named(), Content: ended, Pods: Answer[[]corev1.Pod]{Err: forbidden("no")}}, []string{"Stuck GracePeriod"}, []string{"pods/p: the grace period is over"}, nil},
 
 		// Deletions.
 		"a webhook": {Observation{Installation: none, Namespace: named(), Content: listsConfigMap, Deletions: tried(forbidden(`admission webhook "keep.example.com" denied the request: no`), "configmaps/a", "configmaps/b"), Webhooks: map[string]string{"keep.example.com": "mutatingwebhookconfiguration/keeper"}},

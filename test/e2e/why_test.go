@@ -157,8 +157,8 @@ func wedges() map[diagnosis.Cause]wedge {
 			make: func(t *testing.T, c *cluster, namespace string) {
 				c.startPod(t, namespace, "lost-"+namespace)
 			},
-			says:  []string{"pods app", "is not confirmed", "which is not Ready"},
-			cures: []string{"read the state of a pod", "check whether the node exists", "do not wait"},
+			says:  []string{"pods/app", "is not confirmed", "which is not Ready"},
+			cures: []string{"read the state of the object", "check whether the node exists", "do not wait"},
 		},
 		diagnosis.WebhookRefusesDeletion: {
 			make: func(t *testing.T, c *cluster, namespace string) {
