@@ -46,12 +46,11 @@ type Installation struct {
 
 // APIService returns nsinit's APIService, or nil.
 func (i Installation) APIService() *apiregistrationv1.APIService {
-	for n := range i.APIServices.Object {
-		if service := &i.APIServices.Object[n]; isNsinit(service) {
-			return service
-		}
+	n := slices.IndexFunc(i.APIServices.Object, isNsinit)
+	if n < 0 {
+		return nil
 	}
-	return nil
+	return &i.APIServices.Object[n]
 }
 
 // API judges whether nsinit's API is registered and available.
@@ -60,7 +59,7 @@ func (i Installation) API() (Finding, error) {
 		return Finding{}, i.APIServices.Err
 	}
 	if service := i.APIService(); service != nil {
-		return judgeAPI(service), nil
+		return judgeAPI(*service), nil
 	}
 	return newFinding(NsinitUninstalled, Stuck, nil, notInstalled, nil), nil
 }
@@ -127,8 +126,8 @@ func judgeLease(lease Answer[*coordinationv1.Lease], name string, now time.Time)
 // removes no namespace of the cluster.
 func unavailableAPIs(o Observation) []Finding {
 	var found []Finding
-	for i := range o.APIServices.Object {
-		f := judgeAPI(&o.APIServices.Object[i])
+	for _, service := range o.APIServices.Object {
+		f := judgeAPI(service)
 		if f.State == Healthy {
 			continue
 		}
@@ -141,8 +140,8 @@ func unavailableAPIs(o Observation) []Finding {
 }
 
 // judgeAPI judges whether an API is available.
-func judgeAPI(service *apiregistrationv1.APIService) Finding {
-	backend, condition := service.Spec.Service, helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
+func judgeAPI(service apiregistrationv1.APIService) Finding {
+	backend, condition := service.Spec.Service, helper.GetAPIServiceConditionByType(&service, apiregistrationv1.Available)
 	if backend == nil || condition != nil && condition.Status == apiregistrationv1.ConditionTrue {
 		return Finding{State: Healthy, Message: service.Name + " is available"}
 	}
@@ -158,22 +157,19 @@ func judgeAPI(service *apiregistrationv1.APIService) Finding {
 		words{"APISERVICE": service.Name, "SERVER": backend.Namespace, "SERVICE": backend.Name})
 }
 
-func groupVersion(service *apiregistrationv1.APIService) schema.GroupVersion {
+func groupVersion(service apiregistrationv1.APIService) schema.GroupVersion {
 	return schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}
 }
 
-func isNsinit(service *apiregistrationv1.APIService) bool {
+func isNsinit(service apiregistrationv1.APIService) bool {
 	return groupVersion(service) == v1alpha1.SchemeGroupVersion
 }
 
 // isUnavailable says whether an API is known to be unavailable.
 func (o Observation) isUnavailable(version schema.GroupVersion) bool {
-	for i := range o.APIServices.Object {
-		if service := &o.APIServices.Object[i]; groupVersion(service) == version && judgeAPI(service).State != Healthy {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.APIServices.Object, func(service apiregistrationv1.APIService) bool {
+		return groupVersion(service) == version && judgeAPI(service).State != Healthy
+	})
 }
 
 // isBroken says whether another finding explains why objects of an API cannot be listed.

@@ -220,13 +220,10 @@ func failing(o Observation) []Finding {
 
 // actorNamespace returns the namespace of the service account that last changed an entry, or "".
 func actorNamespace(entry *v1alpha1.InitializerStatus) string {
-	if entry == nil {
-		return ""
+	if entry != nil {
+		if account, ok := strings.CutPrefix(entry.LastActor, "system:serviceaccount:"); ok {
+			return strings.Split(account, ":")[0]
+		}
 	}
-	account, ok := strings.CutPrefix(entry.LastActor, "system:serviceaccount:")
-	if !ok {
-		return ""
-	}
-	namespace, _, _ := strings.Cut(account, ":")
-	return namespace
+	return ""
 }

@@ -110,12 +110,7 @@ func (o Observation) since() *metav1.Time {
 }
 
 // age returns how long ago something began.
-func (o Observation) age(began *metav1.Time) time.Duration {
-	if began == nil {
-		return 0
-	}
-	return o.Time.Sub(began.Time)
-}
+func (o Observation) age(began *metav1.Time) time.Duration { return o.Time.Sub(began.Time) }
 
 // overdue judges something by how long it has lasted.
 func (o Observation) overdue(began *metav1.Time) State {
