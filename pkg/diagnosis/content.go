@@ -7,116 +7,30 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
+	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
-	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-
-	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
 const (
-	// resourcesAtOnce bounds the requests.
-	resourcesAtOnce = 8
-	// objectsShown bounds what is told of one resource.
+	// objectsShown bounds the objects of one resource in a Diagnosis.
 	objectsShown = 100
 	// namesShown bounds the names in a message.
 	namesShown = 5
 )
 
-// scanned is what was found of one resource.
-type scanned struct {
-	resource schema.GroupVersionResource
-	objects  []*metav1.PartialObjectMetadata
-	err      error
-}
-
-// examineContent looks at everything that is in the namespace: what it is, and what keeps it
-// there.
-func (e *examination) examineContent(ctx context.Context) {
-	lists, err := e.Discover()
-	var groups *discovery.ErrGroupDiscoveryFailed
-	switch {
-	case errors.As(err, &groups):
-		failed := map[string]error{}
-		for version, err := range groups.Groups {
-			failed[version.String()] = err
-		}
-		e.foundDiscovery(failed)
-	case err != nil:
-		e.found(Finding{Cause: DiscoveryFailed, State: Stuck, Message: fmt.Sprintf("the resources of the cluster could not be discovered: %v", err),
-			Remedies: []Remedy{{Description: "see what kube-apiserver answers", Command: "kubectl get --raw /apis"}}})
-	}
-	resources, err := utilnamespaces.Resources(lists)
-	if err != nil {
-		e.found(Finding{Cause: DiscoveryFailed, State: Stuck, Message: fmt.Sprintf("a server names a group or version that cannot be parsed: %v", err),
-			Remedies: []Remedy{{Description: "see who serves it", Command: "kubectl get apiservices"}}})
-	}
-	all := e.scan(ctx, resources)
-	for _, s := range all {
-		if len(s.objects) > 0 {
-			e.Remaining = append(e.Remaining, describe(s))
-		}
-		e.foundListError(s)
-	}
-	if e.Phase == Gone {
-		e.foundOrphans()
-		return
-	}
-	e.examineHeld(all)
-	e.examineGracePeriods(ctx, all)
-	e.examineDeletions(ctx, all)
-}
-
-// scan lists the objects of all resources, sorted by resource.
-func (e *examination) scan(ctx context.Context, resources []schema.GroupVersionResource) []scanned {
-	all := make([]scanned, len(resources))
-	var mu sync.Mutex
-	done := 0
-	var group errgroup.Group
-	group.SetLimit(resourcesAtOnce)
-	for i, resource := range resources {
-		group.Go(func() error {
-			all[i].resource = resource
-			all[i].err = utilnamespaces.EachObject(ctx, e.Metadata.Resource(resource).Namespace(e.Namespace), func(object *metav1.PartialObjectMetadata) {
-				all[i].objects = append(all[i].objects, object)
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			done++
-			if e.Progress != nil {
-				e.Progress(done, len(resources))
-			}
-			return nil
-		})
-	}
-	_ = group.Wait()
-	slices.SortFunc(all, func(a, b scanned) int { return strings.Compare(resourceName(a.resource), resourceName(b.resource)) })
-	return all
-}
-
-// resourceName is the name of a resource as kubectl takes it.
-func resourceName(resource schema.GroupVersionResource) string {
-	return resource.GroupResource().String()
-}
-
-// describe tells what is left of one resource, the oldest objects first.
-func describe(s scanned) Resource {
-	slices.SortFunc(s.objects, func(a, b *metav1.PartialObjectMetadata) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
-	resource := Resource{Resource: resourceName(s.resource), Version: s.resource.Version, Count: len(s.objects)}
-	for _, o := range s.objects[:min(len(s.objects), objectsShown)] {
+// describe returns what remains of one resource.
+func describe(listing Listing) Resource {
+	resource := Resource{Resource: listing.name(), Version: listing.Resource.Version, Count: len(listing.Objects)}
+	for _, o := range listing.Objects[:min(len(listing.Objects), objectsShown)] {
 		object := Object{Name: o.Name, UID: o.UID, CreationTimestamp: o.CreationTimestamp, DeletionTimestamp: o.DeletionTimestamp, Finalizers: o.Finalizers}
 		for _, owner := range o.OwnerReferences {
 			object.Owners = append(object.Owners, owner.Kind+"/"+owner.Name)
@@ -126,129 +40,109 @@ func describe(s scanned) Resource {
 	return resource
 }
 
-// foundListError reports a resource that cannot be listed: neither can whoever empties the
-// namespace, unless it is a matter of permission.
-func (e *examination) foundListError(s scanned) {
-	name := resourceName(s.resource)
-	switch {
-	case s.err == nil, e.broken[s.resource.GroupVersion().String()]:
-	case apierrors.IsForbidden(s.err):
-		e.notExamined(name, s.err)
-	case errors.Is(s.err, context.Canceled), errors.Is(s.err, context.DeadlineExceeded):
-		e.notExamined(name, s.err)
-	default:
-		e.found(Finding{Cause: ListFailed, State: Stuck, Message: fmt.Sprintf("the %s in the namespace cannot be listed (%v), so they cannot be deleted either", name, s.err),
-			Remedies: []Remedy{
-				{Description: "see what the server answers", Command: fmt.Sprintf("kubectl --namespace %s get %s", e.Namespace, name)},
-				{Description: "if it is a conversion webhook that does not answer, mend the service that the custom resource definition names",
-					Command: fmt.Sprintf("kubectl get customresourcedefinition %s --output jsonpath={.spec.conversion}", name)},
-			}})
+// unlistable reports resources that cannot be listed. The namespace controller cannot list them
+// either, unless a permission of the user is missing.
+func unlistable(o Observation) []Finding {
+	var found []Finding
+	for _, listing := range o.Content {
+		if listing.Err == nil || isUnexamined(listing.Err) || o.isBroken(listing.Resource.GroupVersion()) {
+			continue
+		}
+		found = append(found, o.finding(ListFailed, Stuck, nil,
+			fmt.Sprintf("the %s in the namespace cannot be listed (%v), so they cannot be deleted", listing.name(), listing.Err), words{"RESOURCE": listing.name()}))
 	}
+	return found
 }
 
-// foundOrphans reports objects of a namespace that does not exist.
-func (e *examination) foundOrphans() {
+// orphans reports objects of a namespace that does not exist.
+func orphans(o Observation) []Finding {
 	var parts []string
-	for _, resource := range e.Remaining {
-		parts = append(parts, fmt.Sprintf("%d %s", resource.Count, resource.Resource))
+	for _, resource := range o.remaining() {
+		parts = append(parts, fmt.Sprintf("%s (%d)", resource.Resource, resource.Count))
 	}
-	if len(parts) == 0 {
-		return
+	if o.phase() != Gone || len(parts) == 0 {
+		return nil
 	}
-	e.found(Finding{Cause: OrphanedContent, State: Stuck,
-		Message: fmt.Sprintf("the namespace does not exist, but objects of it are stored (%s): its spec.finalizers were emptied before they were gone", strings.Join(parts, ", ")),
-		Remedies: []Remedy{{Description: "create the namespace again and delete it, which deletes what is in it",
-			Command: fmt.Sprintf("kubectl create namespace %s && kubectl delete namespace %s", e.Namespace, e.Namespace),
-			Risk:    "until it is deleted, what is in it is alive: workloads start, and permissions apply"}}})
+	return []Finding{o.finding(OrphanedContent, Stuck, nil, fmt.Sprintf(
+		"the namespace does not exist, but objects of it are still stored: %s. A client emptied spec.finalizers before they were deleted", strings.Join(parts, ", ")), nil)}
 }
 
-// held are the objects that one finalizer holds.
-type held struct {
+// holder is a finalizer that holds objects.
+type holder struct {
 	objects []string // as resource/name
-	first   string   // a command's arguments that name the first one
 	since   *metav1.Time
 	manager string
 }
 
-// examineHeld reports each finalizer that holds objects.
-func (e *examination) examineHeld(all []scanned) {
-	holders := map[string]*held{}
-	for _, s := range all {
-		for _, object := range s.objects {
+// finalizedContent reports each finalizer that holds objects.
+func finalizedContent(o Observation) []Finding {
+	if o.phase() != Terminating {
+		return nil
+	}
+	holders := map[string]*holder{}
+	for _, listing := range o.Content {
+		for _, object := range listing.Objects {
 			if object.DeletionTimestamp == nil {
 				continue
 			}
 			for _, finalizer := range object.Finalizers {
 				h := holders[finalizer]
 				if h == nil {
-					h = &held{first: resourceName(s.resource) + " " + object.Name, manager: finalizerManager(object.ManagedFields, finalizer)}
+					h = &holder{manager: finalizerManager(object.ManagedFields, finalizer)}
 					holders[finalizer] = h
 				}
-				h.objects = append(h.objects, resourceName(s.resource)+"/"+object.Name)
+				h.objects = append(h.objects, listing.name()+"/"+object.Name)
 				h.since = earlier(h.since, object.DeletionTimestamp)
 			}
 		}
 	}
-	for _, finalizer := range slices.Sorted(maps.Keys(holders)) {
-		h := holders[finalizer]
-		who, look := knownFinalizer(finalizer)
-		message := fmt.Sprintf("%s %s the finalizer %q", listed(h.objects), plural(len(h.objects), "has", "have"), finalizer)
+	var found []Finding
+	for finalizer, h := range holders {
+		remover, where, what := knownFinalizer(finalizer, o.Name)
+		verb := "have"
+		if len(h.objects) == 1 {
+			verb = "has"
+		}
+		message := fmt.Sprintf("%s %s the finalizer %q", listed(h.objects), verb, finalizer)
 		switch {
-		case who != "":
-			message += ", which is removed by " + who
+		case remover != "":
+			message += ", which is removed by " + remover
 		case h.manager != "":
-			message += fmt.Sprintf(", which was put there by %q: whoever that is has not cleaned up yet", h.manager)
+			message += fmt.Sprintf(", which was set by %q and is not removed yet", h.manager)
 		default:
-			message += ": whoever put it there has not cleaned up yet"
+			message += ", which its controller has not removed yet"
 		}
-		finding := Finding{Cause: ContentFinalizer, State: e.since(h.since), Message: message, Since: h.since}
-		if look != "" {
-			finding.Remedies = append(finding.Remedies, Remedy{Description: "see whether it can", Command: strings.ReplaceAll(look, "NAMESPACE", e.Namespace)})
-		}
-		get := fmt.Sprintf("kubectl --namespace %s get %s", e.Namespace, h.first)
-		finding.Remedies = append(finding.Remedies,
-			Remedy{Description: "see what the object says of it", Command: get + " --output yaml --show-managed-fields"},
-			Remedy{Description: "start or mend the controller that removes it; if it was uninstalled, install it again until the namespace is gone"},
-			Remedy{Description: "if there is no such controller any more, take the finalizer off, object by object",
-				Command: fmt.Sprintf(`%s --output json | jq '.metadata.finalizers -= ["%s"]' | kubectl replace -f -`, get, finalizer),
-				Risk:    "what the controller was to clean up stays behind, perhaps outside the cluster"})
-		e.found(finding)
+		found = append(found, o.finding(ContentFinalizer, o.overdue(h.since), h.since, message,
+			words{"FINALIZER": finalizer, "OBJECT": h.objects[0], "WHERE": where, "WHAT": what}))
 	}
+	return found
 }
 
-// knownFinalizer says who removes a finalizer of Kubernetes, and which command shows whether
-// they can.
-func knownFinalizer(finalizer string) (who, look string) {
+// knownFinalizer returns who removes a finalizer of Kubernetes, and which objects in which namespace
+// show whether they can.
+func knownFinalizer(finalizer, namespace string) (remover, where, what string) {
+	const lease = "lease/" + kubeControllerManager
 	switch finalizer {
 	case metav1.FinalizerDeleteDependents:
-		return "the garbage collector of kube-controller-manager once everything that the object owns is gone", "kubectl --namespace kube-system get lease kube-controller-manager"
+		return "the garbage collector of kube-controller-manager after everything that the object owns is deleted", metav1.NamespaceSystem, lease
 	case metav1.FinalizerOrphanDependents:
-		return "the garbage collector of kube-controller-manager", "kubectl --namespace kube-system get lease kube-controller-manager"
+		return "the garbage collector of kube-controller-manager", metav1.NamespaceSystem, lease
 	case "kubernetes.io/pvc-protection":
-		return "kube-controller-manager once no pod uses the claim", "kubectl --namespace NAMESPACE get pods"
+		return "kube-controller-manager when no pod uses the claim", namespace, "pods"
 	case "service.kubernetes.io/load-balancer-cleanup":
-		return "the cloud controller manager once the load balancer is gone", "kubectl --namespace NAMESPACE get events"
+		return "the cloud controller manager after the load balancer is deleted", namespace, "events"
 	case "batch.kubernetes.io/job-tracking":
-		return "the job controller of kube-controller-manager", "kubectl --namespace kube-system get lease kube-controller-manager"
+		return "the job controller of kube-controller-manager", metav1.NamespaceSystem, lease
 	}
-	return "", ""
+	return "", "", ""
 }
 
-// finalizerManager returns the field manager that put a finalizer on an object, or "".
+// finalizerManager returns the field manager that set a finalizer of an object, or "".
 func finalizerManager(managed []metav1.ManagedFieldsEntry, finalizer string) string {
+	path := fieldpath.MakePathOrDie("metadata", "finalizers", value.NewValueInterface(finalizer))
 	for _, entry := range managed {
-		if entry.FieldsV1 == nil || entry.Subresource != "" {
-			continue
-		}
-		var fields struct {
-			Metadata struct {
-				Finalizers map[string]json.RawMessage `json:"f:finalizers"`
-			} `json:"f:metadata"`
-		}
-		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue
-		}
-		if _, ok := fields.Metadata.Finalizers[fmt.Sprintf("v:%q", finalizer)]; ok {
+		fields := fieldpath.NewSet()
+		if entry.FieldsV1 != nil && entry.Subresource == "" && fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil && fields.Has(path) {
 			return entry.Manager
 		}
 	}
@@ -263,9 +157,71 @@ func listed(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:namesShown], ", "), len(names)-namesShown)
 }
 
-func plural(count int, one, many string) string {
-	if count == 1 {
-		return one
+func earlier(a, b *metav1.Time) *metav1.Time {
+	if a == nil || b.Before(a) {
+		return b
 	}
-	return many
+	return a
+}
+
+// isOver says whether only the confirmation is missing that an object has ended.
+func (o Observation) isOver(object metav1.Object) bool {
+	deleted := object.GetDeletionTimestamp()
+	return deleted != nil && !deleted.After(o.Time) && len(object.GetFinalizers()) == 0
+}
+
+// gracePeriods reports objects that are in their grace period, or have not ended after it.
+func gracePeriods(o Observation) []Finding {
+	if o.phase() != Terminating {
+		return nil
+	}
+	nodes := map[string]string{}
+	for i := range o.Pods.Object {
+		nodes["pods/"+o.Pods.Object[i].Name] = o.Pods.Object[i].Spec.NodeName
+	}
+	var ending []string
+	ends := o.Time
+	// The node is "" for objects that are not pods.
+	ended, since := map[string][]string{}, map[string]*metav1.Time{}
+	for _, listing := range o.Content {
+		for _, object := range listing.Objects {
+			name := listing.name() + "/" + object.Name
+			if node := nodes[name]; o.isOver(object) {
+				ended[node], since[node] = append(ended[node], name), earlier(since[node], object.DeletionTimestamp)
+			} else if object.DeletionTimestamp != nil && len(object.Finalizers) == 0 {
+				ending, ends = append(ending, name), slices.MaxFunc([]time.Time{ends, object.DeletionTimestamp.Time}, time.Time.Compare)
+			}
+		}
+	}
+	var found []Finding
+	if len(ending) > 0 {
+		found = append(found, o.finding(GracePeriod, Waiting, nil,
+			fmt.Sprintf("%s: the grace period ends in %s at the latest", listed(ending), ends.Sub(o.Time).Round(time.Second)), nil))
+	}
+	for node, objects := range ended {
+		message := listed(objects) + ": the grace period is over, and the end is not confirmed"
+		if node != "" {
+			message += fmt.Sprintf(" by the kubelet of node %q%s", node, nodeState(o.Nodes[node]))
+		}
+		pods := slices.DeleteFunc(slices.Clone(objects), func(name string) bool { return !strings.HasPrefix(name, "pods/") })
+		found = append(found, o.finding(GracePeriod, o.overdue(since[node]), since[node], message,
+			words{"OBJECT": objects[0], "NODE": node, "PODS": strings.Join(pods, " ")}))
+	}
+	return found
+}
+
+// nodeState describes a node in a message.
+func nodeState(node Answer[*corev1.Node]) string {
+	if apierrors.IsNotFound(node.Err) {
+		return ", which does not exist"
+	}
+	if node.Object == nil {
+		return ""
+	}
+	for _, condition := range node.Object.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return ", which is Ready"
+		}
+	}
+	return ", which is not Ready"
 }

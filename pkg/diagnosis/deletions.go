@@ -7,22 +7,16 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
-	"sync"
 
-	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-// triesEach bounds the deletions that are tried of one resource.
-const triesEach = 50
-
-// refusalKind is who refused a deletion.
+// refusalKind says what refused a deletion.
 type refusalKind int
 
 const (
@@ -31,7 +25,7 @@ const (
 	webhookUnavailable
 	webhookWithoutDryRun
 	refusedByPolicy
-	// notAllowed: whoever asks may not delete it, which says nothing of others.
+	// notAllowed: the user may not delete the object. Others may.
 	notAllowed
 )
 
@@ -43,7 +37,7 @@ type refusal struct {
 	message       string
 }
 
-// parseRefusal reads who refused from the error. Only the text says it: these are the words
+// parseRefusal returns what refused a deletion. Only the text of the error says it, in the words
 // of k8s.io/apiserver's webhook and policy plugins.
 func parseRefusal(err error) refusal {
 	r := refusal{message: err.Error()}
@@ -69,147 +63,79 @@ func parseRefusal(err error) refusal {
 	return r
 }
 
-// refusals are the objects whose deletion was refused by one and the same.
-type refusals struct {
+// refused are the objects whose deletion one webhook, policy or other check refuses.
+type refused struct {
 	refusal
 	objects []string
 }
 
-// examineDeletions tries, with dry-run, to delete what nobody deletes.
-func (e *examination) examineDeletions(ctx context.Context, all []scanned) {
-	type who struct {
-		kind    refusalKind
-		name    string
-		binding string
-	}
-	found := map[who]*refusals{}
-	var mu sync.Mutex
-	var group errgroup.Group
-	group.SetLimit(resourcesAtOnce)
-	for _, s := range all {
-		tries := 0
-		for _, object := range s.objects {
-			if object.DeletionTimestamp != nil {
-				continue
-			}
-			if tries++; tries > triesEach {
-				break
-			}
-			group.Go(func() error {
-				err := e.Metadata.Resource(s.resource).Namespace(e.Namespace).Delete(ctx, object.Name, metav1.DeleteOptions{
-					DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{UID: &object.UID}})
-				mu.Lock()
-				defer mu.Unlock()
-				switch {
-				case err == nil:
-					e.undeleted++
-				case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone by now
-				default:
-					r := parseRefusal(err)
-					key := who{r.kind, r.name, r.binding}
-					if found[key] == nil {
-						found[key] = &refusals{refusal: r}
-					}
-					found[key].objects = append(found[key].objects, resourceName(s.resource)+"/"+object.Name)
-				}
-				return nil
-			})
+// refusals returns the refused deletions. The message is that of the first one.
+func refusals(o Observation) []refused {
+	var all []refused
+	for _, deletion := range o.Deletions {
+		if deletion.Err == nil {
+			continue
 		}
-		if tries > triesEach {
-			e.NotExamined = append(e.NotExamined, fmt.Sprintf("whether more than %d of the %s could be deleted: only so many are tried", triesEach, resourceName(s.resource)))
+		r := parseRefusal(deletion.Err)
+		i := slices.IndexFunc(all, func(other refused) bool {
+			return other.kind == r.kind && other.name == r.name && other.binding == r.binding
+		})
+		if i < 0 {
+			i, all = len(all), append(all, refused{refusal: r})
 		}
+		all[i].objects = append(all[i].objects, deletion.Object)
 	}
-	_ = group.Wait()
-	var sorted []*refusals
-	for _, r := range found {
-		slices.Sort(r.objects)
-		sorted = append(sorted, r)
-	}
-	slices.SortFunc(sorted, func(a, b *refusals) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name), cmp.Compare(a.binding, b.binding))
-	})
-	for _, r := range sorted {
-		e.foundRefusal(ctx, r)
-	}
+	return all
 }
 
-func (e *examination) foundRefusal(ctx context.Context, r *refusals) {
-	objects := listed(r.objects)
-	switch r.kind {
-	case notAllowed:
-		e.NotExamined = append(e.NotExamined, fmt.Sprintf("whether %s could be deleted: %s", objects, r.message))
-	case webhookWithoutDryRun:
-		e.NotExamined = append(e.NotExamined, fmt.Sprintf("whether %s could be deleted: %s; see it with: %s", objects, r.message, e.webhooks(ctx, r.name).show))
-	case refusedByWebhook:
-		hook := e.webhooks(ctx, r.name)
-		e.found(Finding{Cause: WebhookRefusesDeletion, State: Stuck,
-			Message: fmt.Sprintf("the admission webhook %q%s refuses the deletion of %s: %s", r.name, hook.where, objects, r.message),
-			Remedies: []Remedy{
-				{Description: "do what the refusal asks for"},
-				{Description: "see who answers, and for what it is asked", Command: hook.show},
-				{Description: "exempt this namespace in the webhook's namespaceSelector", Command: hook.edit, Risk: "nothing is checked in this namespace any more"},
-			}})
-	case webhookUnavailable:
-		hook := e.webhooks(ctx, r.name)
-		e.found(Finding{Cause: WebhookUnavailable, State: Stuck,
-			Message: fmt.Sprintf("the admission webhook %q%s is asked about the deletion of %s, and does not answer: %s", r.name, hook.where, objects, r.message),
-			Remedies: []Remedy{
-				{Description: "see which service it is, and start or mend it", Command: hook.show},
-				{Description: "if it was uninstalled, remove what was left of it", Command: hook.remove, Risk: "what it checked or changed is not checked or changed any more"},
-			}})
-	case refusedByPolicy:
-		binding := r.binding
-		remedies := []Remedy{
-			{Description: "do what the refusal asks for"},
-			{Description: "see the policy", Command: "kubectl get validatingadmissionpolicy " + r.name + " --output yaml"},
+// refusedDeletions reports what refuses the deletion of objects.
+func refusedDeletions(o Observation) []Finding {
+	var found []Finding
+	for _, r := range refusals(o) {
+		objects := listed(r.objects)
+		where, w := o.webhook(r.name)
+		switch r.kind {
+		case refusedByWebhook:
+			found = append(found, o.finding(WebhookRefusesDeletion, Stuck, nil, fmt.Sprintf("the admission webhook %q%s refuses the deletion of %s: %s", r.name, where, objects, r.message), w))
+		case webhookUnavailable:
+			found = append(found, o.finding(WebhookUnavailable, Stuck, nil, fmt.Sprintf("the admission webhook %q%s reviews the deletion of %s, and does not answer: %s", r.name, where, objects, r.message), w))
+		case refusedByPolicy:
+			found = append(found, o.finding(PolicyRefusesDeletion, Stuck, nil, fmt.Sprintf("the ValidatingAdmissionPolicy %q refuses the deletion of %s: %s", r.name, objects, r.message), words{"POLICY": r.name, "BINDING": r.binding}))
+		case refusedOtherwise:
+			found = append(found, o.finding(DeletionRefused, Stuck, nil, fmt.Sprintf("the deletion of %s is refused: %s", objects, r.message), nil))
 		}
-		if binding != "" {
-			remedies = append(remedies, Remedy{Description: "exempt this namespace in the binding, or remove it", Command: "kubectl edit validatingadmissionpolicybinding " + binding,
-				Risk: "what the policy guards is not guarded there any more"})
-		}
-		e.found(Finding{Cause: PolicyRefusesDeletion, State: Stuck,
-			Message: fmt.Sprintf("the ValidatingAdmissionPolicy %q refuses the deletion of %s: %s", r.name, objects, r.message), Remedies: remedies})
-	default:
-		e.found(Finding{Cause: DeletionRefused, State: Stuck, Message: fmt.Sprintf("the deletion of %s is refused: %s", objects, r.message),
-			Remedies: []Remedy{{Description: "do what the refusal asks for"}}})
 	}
+	return found
 }
 
-// webhook says where an admission webhook is registered.
-type webhook struct {
-	where, show, edit, remove string
+// webhook returns where a webhook is configured, in words for a message and for remedies.
+func (o Observation) webhook(name string) (string, words) {
+	if configuration := o.Webhooks[name]; configuration != "" {
+		return " of " + configuration, words{"WEBHOOK": configuration, "WEBHOOKS": configuration}
+	}
+	return "", words{"WEBHOOKS": "validatingwebhookconfigurations,mutatingwebhookconfigurations"}
 }
 
-// webhooks finds the configuration that registers a webhook.
-func (e *examination) webhooks(ctx context.Context, name string) webhook {
-	at := func(kind, configuration string) webhook {
-		return webhook{
-			where:  fmt.Sprintf(" of %s %s", kind, configuration),
-			show:   fmt.Sprintf("kubectl get %s %s --output yaml", kind, configuration),
-			edit:   fmt.Sprintf("kubectl edit %s %s", kind, configuration),
-			remove: fmt.Sprintf("kubectl delete %s %s", kind, configuration),
-		}
+// failedDeletions reports what the namespace controller could not delete, where no other finding
+// explains it.
+func failedDeletions(o Observation) []Finding {
+	failure := utilnamespaces.TrueCondition(o.conditions(), corev1.NamespaceDeletionContentFailure)
+	if failure == nil || !o.emptying() || worst(judge(o, unavailableAPIs, undiscovered, unlistable, refusedDeletions)) == Stuck {
+		return nil
 	}
-	client := e.Core.AdmissionregistrationV1()
-	validating, err := client.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err == nil {
-		for _, configuration := range validating.Items {
-			for _, hook := range configuration.Webhooks {
-				if hook.Name == name {
-					return at("validatingwebhookconfiguration", configuration.Name)
-				}
-			}
-		}
+	return []Finding{o.finding(ContentDeletionFailed, o.overdue(&failure.LastTransitionTime), &failure.LastTransitionTime,
+		"the namespace controller could not delete everything, although you could: "+failure.Message, nil)}
+}
+
+// protection reports that a deletion of the namespace itself would be refused. Most users may not
+// delete namespaces, which is no finding.
+func protection(o Observation) []Finding {
+	if o.DeletionErr == nil || parseRefusal(o.DeletionErr).kind == notAllowed {
+		return nil
 	}
-	mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err == nil {
-		for _, configuration := range mutating.Items {
-			for _, hook := range configuration.Webhooks {
-				if hook.Name == name {
-					return at("mutatingwebhookconfiguration", configuration.Name)
-				}
-			}
-		}
+	state := Healthy
+	if o.failed() {
+		state = Stuck // nsinit has to delete it
 	}
-	return webhook{show: "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations --output yaml"}
+	return []Finding{o.finding(DeletionProtected, state, nil, "a deletion of the namespace would be refused: "+o.DeletionErr.Error(), nil)}
 }

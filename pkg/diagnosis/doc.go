@@ -4,15 +4,15 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package diagnosis says where a namespace stands, what it waits for and what helps, for any
-// namespace of any cluster, with or without nsinit.
+// Package diagnosis reports the state of a namespace, what the namespace waits for and what helps. It works for
+// every namespace of every cluster, with or without nsinit, and changes nothing.
 //
-// A diagnosis changes nothing. It reads the namespace, the aggregated APIs, everything that is
-// in the namespace and nsinit's record of it, and tries with dry-run whether what is left
-// could be deleted. What may not be read is listed as not examined; everything else goes on.
+// Diagnose first reads everything once: the result is an Observation, and failed reads are a part of it. Rules then
+// judge the Observation. A rule reads nothing and does not depend on the order of the rules. The table of causes
+// holds the meaning and the remedies of each cause; docs/operate.md shows the meanings. A new cause needs a rule, an
+// entry in causes.go, and a test.
 //
-// The causes are those that keep namespaces Terminating according to the analysis of namespace
-// deletion (APIs that do not answer, admission that refuses deletions, finalizers, grace
-// periods, finalizers that were emptied by hand), and what nsinit adds: initializers and
-// participants that are waited for, and nsinit itself.
+// The causes are those that keep namespaces Terminating (APIs that do not answer, admission that refuses deletions,
+// finalizers, grace periods, emptied finalizers), and those that nsinit adds: pending initializers and participants,
+// and nsinit itself.
 package diagnosis

@@ -7,181 +7,89 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-const (
-	// namespaceControllerLease is the Lease of whoever runs the namespace controller.
-	namespaceControllerLease = "kube-controller-manager"
-	// leaseGrace is how long a Lease may have run out: the time of two machines differs.
-	leaseGrace = 10 * time.Second
-)
-
-// releaseCommand takes one finalizer off the namespace's spec, and no other.
-func releaseCommand(namespace, finalizer string) string {
-	return fmt.Sprintf(`kubectl get namespace %s --output json | jq '.spec.finalizers -= ["%s"]' | kubectl replace --raw /api/v1/namespaces/%s/finalize -f -`,
-		namespace, finalizer, namespace)
-}
-
-// dropCommand takes one finalizer off the namespace's metadata, and no other.
-func dropCommand(namespace, finalizer string) string {
-	return fmt.Sprintf(`kubectl get namespace %s --output json | jq '.metadata.finalizers -= ["%s"]' | kubectl replace -f -`, namespace, finalizer)
-}
-
-// examineFinalizers looks at the finalizers of the namespace itself.
-func (e *examination) examineFinalizers() {
-	spec, meta := e.namespace.Spec.Finalizers, e.namespace.Finalizers
-	if len(spec) == 0 && len(meta) == 0 {
-		e.foundEmptied()
+// namespaceFinalizers reports the finalizers of the namespace itself.
+func namespaceFinalizers(o Observation) []Finding {
+	if o.phase() != Terminating {
+		return nil
 	}
-	for _, finalizer := range spec {
+	namespace, since := o.Namespace.Object, o.since()
+	var found []Finding
+	for _, finalizer := range namespace.Spec.Finalizers {
 		switch finalizer {
 		case corev1.FinalizerKubernetes:
-			continue
 		case v1alpha1.NameReuseFinalizer:
-			e.foundHeld()
-			continue
+			state := Waiting
+			if o.age(since) > 10*o.Patience {
+				state = Stuck
+			}
+			found = append(found, o.finding(SpecFinalizer, state, since,
+				fmt.Sprintf("spec.finalizers has %q: strict-name-reuse holds the namespace until no earlier request can be in progress", finalizer), words{"NAMEREUSE": string(finalizer)}))
+		default:
+			found = append(found, o.finding(SpecFinalizer, o.overdue(since), since,
+				fmt.Sprintf("spec.finalizers has %q, which its controller has not removed yet", finalizer), words{"FINALIZER": string(finalizer)}))
 		}
-		e.found(Finding{Cause: SpecFinalizer, State: e.since(e.Since), Since: e.Since,
-			Message: fmt.Sprintf("spec.finalizers has %q: whoever takes part in deletions under this name has not finished", finalizer),
-			Remedies: []Remedy{
-				{Description: "start or mend the controller that removes it"},
-				{Description: "if there is no such controller any more, take off this one name", Command: releaseCommand(e.Namespace, string(finalizer)),
-					Risk: "what the controller was to clean up stays behind, perhaps outside the cluster"},
-			}})
 	}
-	for _, finalizer := range meta {
+	for _, finalizer := range namespace.Finalizers {
 		if finalizer == v1alpha1.NamespaceFinalizer {
-			continue // examineRecord reports who it waits for
+			continue // other rules report what it waits for
 		}
-		message := fmt.Sprintf("metadata.finalizers of the namespace has %q: whoever put it there has not cleaned up yet", finalizer)
-		if manager := finalizerManager(e.namespace.ManagedFields, finalizer); manager != "" {
-			message += fmt.Sprintf(" (put there by %q)", manager)
+		message := fmt.Sprintf("metadata.finalizers has %q, which its controller has not removed yet", finalizer)
+		if manager := finalizerManager(namespace.ManagedFields, finalizer); manager != "" {
+			message += fmt.Sprintf(" (set by %q)", manager)
 		}
-		e.found(Finding{Cause: NamespaceFinalizer, State: e.since(e.Since), Since: e.Since, Message: message,
-			Remedies: []Remedy{
-				{Description: "see what the namespace says of it", Command: fmt.Sprintf("kubectl get namespace %s --output yaml --show-managed-fields", e.Namespace)},
-				{Description: "start or mend the controller that removes it"},
-				{Description: "if there is no such controller any more, take off this one name",
-					Command: dropCommand(e.Namespace, finalizer),
-					Risk:    "what the controller was to clean up stays behind, perhaps outside the cluster"},
-			}})
+		found = append(found, o.finding(NamespaceFinalizer, o.overdue(since), since, message, words{"FINALIZER": finalizer}))
 	}
+	return found
 }
 
-// foundHeld reports that the component strict-name-reuse holds the namespace, for some minutes at most.
-func (e *examination) foundHeld() {
-	state := Waiting
-	if e.Clock.Since(e.Since.Time) > 10*e.Patience {
-		state = Stuck
+// emptiedFinalizers reports that the namespace has no finalizers. The namespace controller ignores
+// such a namespace, and only the next DELETE removes it, whatever its content.
+func emptiedFinalizers(o Observation) []Finding {
+	if o.phase() != Terminating || len(o.Namespace.Object.Spec.Finalizers) > 0 || len(o.Namespace.Object.Finalizers) > 0 {
+		return nil
 	}
-	e.found(Finding{Cause: SpecFinalizer, State: state, Since: e.Since,
-		Message: fmt.Sprintf("spec.finalizers has %q: strict-name-reuse holds the namespace until no earlier request can be under way", v1alpha1.NameReuseFinalizer),
-		Remedies: []Remedy{
-			{Description: "wait some minutes; nsinit-controller-manager releases it", Command: "kubectl nsinit check"},
-			{Description: "if nsinit was uninstalled, take off this one name", Command: releaseCommand(e.Namespace, v1alpha1.NameReuseFinalizer),
-				Risk: "requests that are still under way can be stored in the next namespace of this name"},
-		}})
+	content := "EMPTY"
+	if len(o.remaining()) > 0 || len(o.notExamined()) > 0 || worst(judge(o, unavailableAPIs, undiscovered, unlistable)) == Stuck {
+		content = "CONTENT"
+	}
+	return []Finding{o.finding(FinalizersEmptied, Stuck, o.since(),
+		"spec.finalizers were empty before the namespace was deleted, so no controller deletes its content, and the namespace stays until a second DELETE", words{content: "true"})}
 }
 
-// foundEmptied reports that the namespace has no finalizers: the namespace controller leaves
-// such a namespace alone, and only the next DELETE removes it, whatever is in it.
-func (e *examination) foundEmptied() {
-	finding := Finding{Cause: FinalizersEmptied, State: Stuck, Since: e.Since,
-		Message: "spec.finalizers were empty before the namespace was deleted, so nobody empties it, and it stays until a second DELETE"}
-	restore := Remedy{Description: `put the finalizer "kubernetes" back, so that the namespace is emptied and goes`,
-		Command: fmt.Sprintf(`kubectl get namespace %s --output json | jq '.spec.finalizers = ["kubernetes"]' | kubectl replace --raw /api/v1/namespaces/%s/finalize -f -`, e.Namespace, e.Namespace)}
-	second := Remedy{Description: "delete it once more", Command: "kubectl delete namespace " + e.Namespace}
-	if len(e.Remaining) > 0 || e.has(APIUnavailable, NsinitUnavailable, DiscoveryFailed, ListFailed) || len(e.NotExamined) > 0 {
-		second.Risk = "whatever is in it stays stored, where nobody sees it, until a namespace of this name is created again"
-		finding.Remedies = []Remedy{restore, second}
-	} else {
-		finding.Remedies = []Remedy{second, restore}
+// namespaceController reports whether a controller deletes the content of the namespace, where no
+// other finding explains why the namespace remains.
+func namespaceController(o Observation) []Finding {
+	if o.phase() != Terminating {
+		return nil
 	}
-	e.found(finding)
-}
-
-// examineController looks whether somebody empties the namespace.
-func (e *examination) examineController(ctx context.Context) {
-	if !slices.Contains(e.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
-		if len(e.Findings) == 0 || e.worst() == Healthy {
-			e.found(Finding{Cause: NamespaceControllerAtWork, State: e.since(e.Since), Since: e.Since, Message: "everything is done, and the namespace is about to go"})
-		}
-		return
+	others := worst(judge(o, otherRules()...))
+	switch {
+	case !o.emptying() && others == Healthy:
+		return []Finding{o.finding(NamespaceControllerAtWork, o.overdue(o.since()), o.since(), "everything is done, and the namespace is about to be removed", nil)}
+	case !o.emptying():
+		return nil
 	}
-	e.examineFailures()
-	lease, gone := e.lease(ctx, metav1.NamespaceSystem, namespaceControllerLease)
-	finding := Finding{Cause: NamespaceControllerSilent, State: Stuck, Since: e.Since,
-		Message: "nobody empties the namespace: kube-controller-manager does not seem to run (" + lease + ")",
-		Remedies: []Remedy{
-			{Description: "see whether kube-controller-manager runs and what it logs",
-				Command: "kubectl --namespace kube-system get pods --selector component=kube-controller-manager; kubectl --namespace kube-system get lease " + namespaceControllerLease},
-			{Description: "on a control plane that has none, run nsinit-controller-manager with --namespace-termination (docs/operate.md)"},
-		}}
-	tried := slices.ContainsFunc(e.Conditions, func(c corev1.NamespaceCondition) bool {
+	untouched := len(o.remaining()) == 0 || slices.ContainsFunc(o.Deletions, func(deletion Deletion) bool { return deletion.Err == nil })
+	tried := slices.ContainsFunc(o.conditions(), func(c corev1.NamespaceCondition) bool {
 		return strings.HasPrefix(string(c.Type), "NamespaceDeletion") && c.Status == corev1.ConditionTrue
-	})
-	tried = tried || e.condition(corev1.NamespaceContentRemaining) != nil
-	waited := e.Clock.Since(e.Since.Time)
+	}) || utilnamespaces.TrueCondition(o.conditions(), corev1.NamespaceContentRemaining) != nil
+	waited := o.age(o.since())
+	lease, text := judgeLease(o.NamespaceController, namespaceControllerLease, o.Time)
 	switch {
-	case gone:
-		e.found(finding)
-	case e.worst() == Stuck:
-	case (len(e.Remaining) == 0 || e.undeleted > 0) && (waited > 5*e.Patience || waited > e.Patience && !tried):
-		e.found(finding)
-	default:
-		e.found(Finding{Cause: NamespaceControllerAtWork, State: Waiting, Since: e.Since,
-			Message: "kube-controller-manager empties the namespace; after a failure it tries again within a minute"})
+	case lease == leaseLapsed, others != Stuck && untouched && (waited > 5*o.Patience || waited > o.Patience && !tried):
+		return []Finding{o.finding(NamespaceControllerSilent, Stuck, o.since(), "no controller deletes the content of the namespace: kube-controller-manager does not seem to run ("+text+")", nil)}
+	case others == Stuck:
+		return nil
 	}
-}
-
-// examineFailures reports what the namespace controller could not delete, where nothing else
-// explains it.
-func (e *examination) examineFailures() {
-	failure := e.condition(corev1.NamespaceDeletionContentFailure)
-	if failure == nil || e.has(APIUnavailable, NsinitUnavailable, DiscoveryFailed, ListFailed, WebhookRefusesDeletion, WebhookUnavailable, PolicyRefusesDeletion, DeletionRefused) {
-		return
-	}
-	e.found(Finding{Cause: ContentDeletionFailed, State: e.since(&failure.LastTransitionTime), Since: &failure.LastTransitionTime,
-		Message: "the namespace controller could not delete everything, although you could: " + failure.Message,
-		Remedies: []Remedy{
-			{Description: "wait a minute if you have just mended something: it tries again"},
-			{Description: "see who refuses it, by trying as the namespace controller does",
-				Command: fmt.Sprintf("kubectl nsinit why %s --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated", e.Namespace)},
-		}})
-}
-
-// lease tells of a Lease, and whether whoever held it is gone for sure.
-func (e *examination) lease(ctx context.Context, namespace, name string) (string, bool) {
-	lease, err := e.Core.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
-	what := fmt.Sprintf("Lease %s/%s", namespace, name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return "there is no " + what, false
-	case err != nil:
-		e.notExamined(what, err)
-		return what + " cannot be read", false
-	case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil:
-		return "nobody holds the " + what, true
-	}
-	return fmt.Sprintf("the %s was renewed last at %s by %s", what, lease.Spec.RenewTime.UTC().Format(time.RFC3339), *lease.Spec.HolderIdentity), e.ranOut(lease)
-}
-
-func (e *examination) ranOut(lease *coordinationv1.Lease) bool {
-	valid := leaseGrace
-	if lease.Spec.LeaseDurationSeconds != nil {
-		valid += time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-	}
-	return e.Clock.Since(lease.Spec.RenewTime.Time) > valid
+	return []Finding{o.finding(NamespaceControllerAtWork, Waiting, o.since(), "kube-controller-manager deletes the content of the namespace; after a failure it retries within a minute", nil)}
 }

@@ -7,6 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,24 +24,16 @@ const (
 type State string
 
 const (
-	// Healthy: nothing is waited for.
+	// Healthy: the namespace waits for nothing.
 	Healthy State = "Healthy"
-	// Waiting: something is under way that needs nobody's help so far.
+	// Waiting: something is in progress, and no user has to act yet.
 	Waiting State = "Waiting"
-	// Stuck: somebody has to do something.
+	// Stuck: a user has to act.
 	Stuck State = "Stuck"
 )
 
-// rank orders the states by how much they ask for help.
-func (s State) rank() int {
-	switch s {
-	case Stuck:
-		return 2
-	case Waiting:
-		return 1
-	}
-	return 0
-}
+// rank orders the states by urgency.
+func (s State) rank() int { return slices.Index([]State{Healthy, Waiting, Stuck}, s) }
 
 // Phase is a namespace's place in its life.
 type Phase string
@@ -51,76 +45,11 @@ const (
 	Initializing Phase = "Initializing"
 	// Terminating namespaces are being deleted.
 	Terminating Phase = "Terminating"
-	// Gone namespaces do not exist any more, but something of them does.
+	// Gone namespaces do not exist any more, but objects of them do.
 	Gone Phase = "Gone"
 )
 
-// Cause is why a namespace is not where somebody wants it to be.
-type Cause string
-
-const (
-	// APIUnavailable: the server of an aggregated API does not answer, so nobody can tell
-	// what of it is in the namespace.
-	APIUnavailable Cause = "APIUnavailable"
-	// NsinitUnavailable is the same for the API server of nsinit itself.
-	NsinitUnavailable Cause = "NsinitUnavailable"
-	// DiscoveryFailed: an API could not be discovered for another reason.
-	DiscoveryFailed Cause = "DiscoveryFailed"
-	// ListFailed: the objects of a resource cannot be listed.
-	ListFailed Cause = "ListFailed"
-	// ContentFinalizer: a finalizer holds objects in the namespace.
-	ContentFinalizer Cause = "ContentFinalizer"
-	// GracePeriod: objects in the namespace are given time to end.
-	GracePeriod Cause = "GracePeriod"
-	// WebhookRefusesDeletion: an admission webhook refuses the deletion of objects.
-	WebhookRefusesDeletion Cause = "WebhookRefusesDeletion"
-	// WebhookUnavailable: an admission webhook that is asked about deletions does not answer.
-	WebhookUnavailable Cause = "WebhookUnavailable"
-	// PolicyRefusesDeletion: a ValidatingAdmissionPolicy refuses the deletion of objects.
-	PolicyRefusesDeletion Cause = "PolicyRefusesDeletion"
-	// DeletionRefused: something else refuses the deletion of objects.
-	DeletionRefused Cause = "DeletionRefused"
-	// ContentDeletionFailed: the namespace controller could not delete something that can be
-	// deleted by whoever asks.
-	ContentDeletionFailed Cause = "ContentDeletionFailed"
-	// NamespaceFinalizer: a finalizer in metadata.finalizers holds the namespace.
-	NamespaceFinalizer Cause = "NamespaceFinalizer"
-	// SpecFinalizer: a finalizer in spec.finalizers, not one of Kubernetes or nsinit, holds
-	// the namespace.
-	SpecFinalizer Cause = "SpecFinalizer"
-	// FinalizersEmptied: spec.finalizers were empty before the namespace was deleted, and
-	// nobody sends the second DELETE that it takes then.
-	FinalizersEmptied Cause = "FinalizersEmptied"
-	// NamespaceControllerSilent: nobody empties the namespace.
-	NamespaceControllerSilent Cause = "NamespaceControllerSilent"
-	// NamespaceControllerAtWork: the namespace is being emptied.
-	NamespaceControllerAtWork Cause = "NamespaceControllerAtWork"
-	// OrphanedContent: the namespace is gone, and objects of it are still stored.
-	OrphanedContent Cause = "OrphanedContent"
-	// DeletionProtected: a deletion of the namespace itself would be refused.
-	DeletionProtected Cause = "DeletionProtected"
-
-	// InitializerPending: an initializer has not acted yet.
-	InitializerPending Cause = "InitializerPending"
-	// InitializationFailed: an initializer has failed, and the namespace will be deleted.
-	InitializationFailed Cause = "InitializationFailed"
-	// ParticipantPending: a participant in the deletion has not cleaned up yet.
-	ParticipantPending Cause = "ParticipantPending"
-	// FormerIncarnation: participants still clean up after a deleted namespace of this name.
-	FormerIncarnation Cause = "FormerIncarnation"
-	// RecordMissing: nsinit has no record of a namespace that it should have one of.
-	RecordMissing Cause = "RecordMissing"
-	// NsinitRefuses: nsinit's server answers, and refuses to tell.
-	NsinitRefuses Cause = "NsinitRefuses"
-	// NsinitFailing: nsinit fails to take the next step for the namespace, and retries.
-	NsinitFailing Cause = "NsinitFailing"
-	// NsinitControllerDown: no instance of nsinit-controller-manager acts.
-	NsinitControllerDown Cause = "NsinitControllerDown"
-	// NsinitUninstalled: the namespace waits for nsinit, which is not installed any more.
-	NsinitUninstalled Cause = "NsinitUninstalled"
-)
-
-// Diagnosis says where a namespace stands, and why.
+// Diagnosis is the state of a namespace, with the causes.
 type Diagnosis struct {
 	metav1.TypeMeta `json:",inline"`
 	Namespace       string    `json:"namespace"`
@@ -130,23 +59,23 @@ type Diagnosis struct {
 	Since *metav1.Time `json:"since,omitempty"`
 	// State is the worst of the findings.
 	State State `json:"state"`
-	// Findings are the causes, those that need help first.
+	// Findings are the causes, the most urgent first.
 	Findings []Finding `json:"findings"`
 	// Remaining is what is in a namespace that is being deleted, by resource.
 	Remaining []Resource `json:"remaining,omitempty"`
 	// Conditions are those of the namespace.
 	Conditions []corev1.NamespaceCondition `json:"conditions,omitempty"`
-	// NotExamined tells what could not be looked at, and why.
+	// NotExamined lists what could not be read or tried, with the reason.
 	NotExamined []string `json:"notExamined,omitempty"`
 }
 
 // Finding is one cause.
 type Finding struct {
 	Cause Cause `json:"cause"`
-	// State says whether this needs help. Healthy findings are worth knowing.
+	// State says whether a user has to act. Healthy findings are notes.
 	State   State  `json:"state"`
 	Message string `json:"message"`
-	// Since is when it began, as far as anybody knows.
+	// Since is when it began, if that is known.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Remedies are what helps, the safest first.
 	Remedies []Remedy `json:"remedies,omitempty"`
@@ -155,13 +84,13 @@ type Finding struct {
 // Remedy is something that helps, or shows what would.
 type Remedy struct {
 	Description string `json:"description"`
-	// Command is for a shell. Those that change fields which kubectl cannot reach need jq.
+	// Command is for a shell. Commands that change fields which kubectl cannot reach need jq.
 	Command string `json:"command,omitempty"`
-	// Risk says what may be lost by it.
+	// Risk says what the remedy may lose.
 	Risk string `json:"risk,omitempty"`
 }
 
-// Resource tells what is left of one resource.
+// Resource is what remains of one resource.
 type Resource struct {
 	// Resource is the name as in kubectl get: things.example.com.
 	Resource string `json:"resource"`
@@ -171,7 +100,7 @@ type Resource struct {
 	Objects []Object `json:"objects"`
 }
 
-// Object tells of one object that is left.
+// Object is one object that remains.
 type Object struct {
 	Name              string       `json:"name"`
 	UID               types.UID    `json:"uid"`

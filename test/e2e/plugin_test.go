@@ -241,14 +241,14 @@ func TestPluginCheck(t *testing.T) {
 	}
 
 	// Its certificate is not in a Secret here, which is a warning.
-	waits("Certificate", "Warning", "somewhere else", 2)
+	waits("Certificate", "Warning", "stored elsewhere", 2)
 	results, _ := check()
 	delivered := "as delivered (14)"
 	if !c.StampsByPolicy(t) {
 		delivered = "as delivered (10)"
 	}
-	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "tells", "Objects": "can be listed", "Controllers": "acts",
-		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "takes new objects", "Policies": delivered, "Gate": "a new namespace is closed"} {
+	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "are served", "Objects": "can be listed", "Controllers": "holds Lease",
+		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "accepts new objects", "Policies": delivered, "Gate": "a new namespace is closed"} {
 		if err := finds(check, results, "OK", says); err != nil {
 			t.Error(err)
 		}
@@ -257,7 +257,7 @@ func TestPluginCheck(t *testing.T) {
 	if err := finds("EarlyWrites", results, "Warning", "MutatingWebhookConfiguration nsinit-early-writes is missing"); err != nil {
 		t.Error(err)
 	}
-	if text, _, _ := c.Plugin(t, "check"); !strings.Contains(text, "CHECK") || !strings.Contains(text, "helps: look at the certificate") {
+	if text, _, _ := c.Plugin(t, "check"); !strings.Contains(text, "CHECK") || !strings.Contains(text, "helps: check the certificate") {
 		t.Errorf("printed:\n%s", text)
 	}
 
@@ -284,9 +284,9 @@ func TestPluginCheck(t *testing.T) {
 
 	c.Dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
-	waits("Controllers", "Problem", "nobody holds the Lease", 3)
+	waits("Controllers", "Problem", "has no holder", 3)
 	c.Dev(t, "start", "nsinit-controller-manager")
-	waits("Controllers", "OK", "acts", 2)
+	waits("Controllers", "OK", "holds Lease", 2)
 
 	// Who may nothing is told what could not be looked at.
 	c.User(t, "e2e-nobody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})

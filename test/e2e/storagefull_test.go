@@ -377,7 +377,7 @@ func TestFullEtcdCluster(t *testing.T) {
 	}
 	c.WaitTerminating(t, held)
 	c.WaitCondition(t, held, v1alpha1.ConditionFailing, "False/StepTaken")
-	waitCheck(t, c, "the storage takes new objects")
+	waitCheck(t, c, "the storage accepts new objects")
 	c.ReleaseParticipant(t, held, framework.Participant)
 	c.WaitNoNamespace(t, held)
 }

@@ -91,7 +91,7 @@ func wedges() map[diagnosis.Cause]wedge {
 			},
 			alone: true,
 			says:  []string{"broken.example.com/v1", "APIService v1.broken.example.com, service default/nobody", "ServiceNotFound"},
-			cures: []string{"see what kube-apiserver says", "if nobody uses the API any more"},
+			cures: []string{"read why kube-apiserver cannot reach it", "if no client needs the API any more"},
 		},
 		diagnosis.ContentFinalizer: {
 			make: func(t *testing.T, c *framework.Cluster, namespace string) {
@@ -99,23 +99,23 @@ func wedges() map[diagnosis.Cause]wedge {
 				createThing(t, c, namespace, "held", `finalizers: [`+framework.Holder+`], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: 00000000-0000-0000-0000-000000000000}], `)
 			},
 			alone: true,
-			says:  []string{"things.e2e.example.com/held has the finalizer", framework.Holder, `put there by "kubectl"`},
+			says:  []string{"things.e2e.example.com/held has the finalizer", framework.Holder, `set by "kubectl"`},
 			shows: []string{"What is left in it", "ConfigMap/owner"},
-			cures: []string{"see what the object says", "take the finalizer off"},
+			cures: []string{"read the object", "remove the finalizer from each object"},
 		},
 		diagnosis.GracePeriod: {
 			make: func(t *testing.T, c *framework.Cluster, namespace string) {
 				startPod(t, c, namespace, "lost-"+namespace)
 			},
-			says:  []string{"pods app", "has not been confirmed", "which is not Ready"},
-			cures: []string{"see what a pod says", "see whether the node is there", "do not wait"},
+			says:  []string{"pods/app", "is not confirmed", "which is not Ready"},
+			cures: []string{"read the state of the object", "check whether the node exists", "do not wait"},
 		},
 		diagnosis.WebhookRefusesDeletion: {
 			make: func(t *testing.T, c *framework.Cluster, namespace string) {
 				refuseDeletions(t, c, namespace, refusingServer(t))
 			},
-			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration keep-`, "configmaps/", "denied the request: keep it"},
-			cures: []string{"see who answers"},
+			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration/keep-`, "configmaps/", "denied the request: keep it"},
+			cures: []string{"see which server answers"},
 			besides: func(t *testing.T, c *framework.Cluster, namespace string) { // as kubectl edit would
 				if _, err := c.Core.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), "keep-"+namespace, types.JSONPatchType,
 					[]byte(`[{"op":"replace","path":"/webhooks/0/namespaceSelector","value":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["`+namespace+`"]}]}}]`), metav1.PatchOptions{}); err != nil {
@@ -129,15 +129,15 @@ func wedges() map[diagnosis.Cause]wedge {
 				server.Close()
 				refuseDeletions(t, c, namespace, server)
 			},
-			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration keep-`, "does not answer", "connection refused"},
-			cures: []string{"see which service it is", "remove what was left of it"},
+			says:  []string{`"keep.e2e.example.com" of validatingwebhookconfiguration/keep-`, "does not answer", "connection refused"},
+			cures: []string{"see which service it is", "remove its webhooks"},
 		},
 		diagnosis.PolicyRefusesDeletion: {
 			make: func(t *testing.T, c *framework.Cluster, namespace string) {
 				keepByPolicy(t, c, namespace, "false")
 			},
 			says:  []string{`ValidatingAdmissionPolicy "keep-`, "refuses the deletion of configmaps/", "backups need it"},
-			cures: []string{"see the policy"},
+			cures: []string{"read the policy"},
 			besides: func(t *testing.T, c *framework.Cluster, namespace string) {
 				if err := c.Core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "keep-"+namespace, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
@@ -172,7 +172,7 @@ func wedges() map[diagnosis.Cause]wedge {
 			},
 			alone: true,
 			says:  []string{"relics.converted.example.com", "cannot be listed", "conversion webhook", `service "nobody" not found`},
-			cures: []string{"if it is a conversion webhook"},
+			cures: []string{"if a conversion webhook"},
 			besides: func(t *testing.T, c *framework.Cluster, _ string) {
 				if out, err := c.Kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch", `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`); err != nil {
 					t.Fatal(err, out)
@@ -185,15 +185,15 @@ func wedges() map[diagnosis.Cause]wedge {
 					t.Fatal(err, out)
 				}
 			},
-			says:  []string{"metadata.finalizers of the namespace has", framework.Holder, `put there by "kubectl-patch"`},
-			cures: []string{"see what the namespace says", "take off this one name"},
+			says:  []string{"metadata.finalizers has", framework.Holder, `set by "kubectl-patch"`},
+			cures: []string{"read the namespace", "remove this finalizer"},
 		},
 		diagnosis.SpecFinalizer: {
 			make: func(t *testing.T, c *framework.Cluster, namespace string) {
 				setFinalizers(t, c, namespace, "kubernetes", origin)
 			},
 			says:  []string{"spec.finalizers has", origin},
-			cures: []string{"take off this one name"},
+			cures: []string{"remove this finalizer"},
 		},
 	}
 }
@@ -267,7 +267,7 @@ func TestWhyOrphans(t *testing.T) {
 	setFinalizers(t, c, namespace)
 	c.WaitNoNamespace(t, namespace)
 	finding := c.WaitWhy(t, namespace, diagnosis.OrphanedContent, diagnosis.Stuck)
-	if !strings.Contains(finding.Message, "1 things.e2e.example.com") {
+	if !strings.Contains(finding.Message, "things.e2e.example.com (1)") {
 		t.Errorf("it says %q", finding.Message)
 	}
 	go func() { // kubectl delete waits for the finalizer, too
@@ -359,8 +359,8 @@ func TestWhyInitializing(t *testing.T) {
 	c.Dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
 	late := c.CreateNamespace(t, c.Admin).Name
-	says(c.WaitWhy(t, late, diagnosis.NsinitControllerDown, diagnosis.Stuck), "nobody holds the Lease nsinit-system/nsinit-controller-manager")
-	says(c.WaitWhy(t, late, diagnosis.RecordMissing, diagnosis.Stuck, "--patience=1s"), "has not made its record")
+	says(c.WaitWhy(t, late, diagnosis.NsinitControllerDown, diagnosis.Stuck), "Lease nsinit-system/nsinit-controller-manager has no holder")
+	says(c.WaitWhy(t, late, diagnosis.RecordMissing, diagnosis.Stuck, "--patience=1s"), "has not created the NamespaceLifecycle yet")
 	c.Dev(t, "start", "nsinit-controller-manager")
 
 	// It has had its turn for too long.
@@ -377,12 +377,12 @@ func TestWhyInitializing(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.WaitNoNamespace(t, namespace)
-	says(c.WaitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Stuck, "--patience=1s"), "the namespace is gone", `participant "one.example.com"`)
+	says(c.WaitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Stuck, "--patience=1s"), "the namespace does not exist any more", `participant "one.example.com"`)
 	if _, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	finding = c.WaitWhy(t, namespace, diagnosis.FormerIncarnation, diagnosis.Stuck, "--patience=1s")
-	says(finding, "the former one of its name", `participant "one.example.com"`)
+	says(finding, "the former namespace of its name", `participant "one.example.com"`)
 	cure(t, c, finding, "act in its place")
 	c.WaitCurrent(t, namespace, "one.example.com")
 }
@@ -444,7 +444,7 @@ func TestWhyNsinit(t *testing.T) {
 	c.WaitCondition(t, unrelated, corev1.NamespaceDeletionDiscoveryFailure, "True/DiscoveryFailed", "nsinit.dev/v1alpha1")
 	for _, namespace := range []string{unrelated, closed} {
 		finding := c.WaitWhy(t, namespace, diagnosis.NsinitUnavailable, diagnosis.Stuck)
-		if !strings.Contains(finding.Message, "nsinit itself is in the way") || !strings.Contains(finding.Message, "APIService v1alpha1.nsinit.dev, service nsinit-system/nsinit-apiserver") {
+		if !strings.Contains(finding.Message, "the API of nsinit") || !strings.Contains(finding.Message, "APIService v1alpha1.nsinit.dev, service nsinit-system/nsinit-apiserver") {
 			t.Errorf("it says %q", finding.Message)
 		}
 		checkRemedies(t, finding)
@@ -480,7 +480,7 @@ func TestWhyNsinit(t *testing.T) {
 	shut := c.WaitWhy(t, closed, diagnosis.NsinitUninstalled, diagnosis.Stuck)
 	checkRemedies(t, held)
 	checkRemedies(t, shut)
-	cure(t, c, held, "take nsinit's finalizer off")
+	cure(t, c, held, "remove nsinit's finalizer")
 	c.WaitNoNamespace(t, open)
 	cure(t, c, shut, "open the namespace as it is")
 	framework.Eventually(t, "a tenant writes", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, c.Tenant(t), closed) })
@@ -514,7 +514,7 @@ func TestWhyWithoutNsinit(t *testing.T) {
 		t.Errorf("it says %v %v", found, err)
 	}
 	remove("plain")
-	cure(t, c, c.WaitWhy(t, "plain", diagnosis.NamespaceFinalizer, diagnosis.Stuck, "--patience=1s"), "take off this one name")
+	cure(t, c, c.WaitWhy(t, "plain", diagnosis.NamespaceFinalizer, diagnosis.Stuck, "--patience=1s"), "remove this finalizer")
 	c.WaitNoNamespace(t, "plain")
 
 	for _, name := range []string{"full", "empty"} {
@@ -543,7 +543,7 @@ func TestWhyWithoutNsinit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	emptied("empty", "delete it once more")
+	emptied("empty", "delete the namespace again")
 }
 
 // convertedDefinition has an object in another version than it is listed in.

@@ -7,11 +7,11 @@ SPDX-License-Identifier: Apache-2.0
 package check
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,14 +21,13 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 const (
@@ -38,8 +37,6 @@ const (
 	stampingKubernetes = "1.36"
 	// expiresSoon is how long a certificate should be valid at least.
 	expiresSoon = 14 * 24 * time.Hour
-	// leaseGrace is how long a Lease may have run out: the time of two machines differs.
-	leaseGrace = 10 * time.Second
 )
 
 // State is what a check found.
@@ -48,9 +45,9 @@ type State string
 const (
 	// OK: it is as it should be.
 	OK State = "OK"
-	// Warning: it works, and will not for ever, or could not be looked at.
+	// Warning: it works, and will not indefinitely, or could not be checked.
 	Warning State = "Warning"
-	// Problem: nsinit does not do what it is there for.
+	// Problem: nsinit does not work.
 	Problem State = "Problem"
 )
 
@@ -63,7 +60,7 @@ type Result struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// clients are how the cluster is reached.
+// clients are the clients of the cluster.
 type clients struct {
 	core    kubernetes.Interface
 	nsinit  versioned.Interface
@@ -72,7 +69,7 @@ type clients struct {
 	mapper  meta.RESTMapper
 }
 
-// inspection is one look at an installation.
+// inspection is one check of an installation.
 type inspection struct {
 	clients
 	now     time.Time
@@ -81,15 +78,13 @@ type inspection struct {
 	webhookStamps bool
 }
 
-// inspect looks at everything.
+// inspect checks everything.
 func inspect(ctx context.Context, clients clients, now time.Time) []Result {
 	i := &inspection{clients: clients, now: now}
 	i.kubernetes()
-	i.api(ctx)
-	i.records(ctx)
+	i.installation(ctx)
 	i.storageSpace(ctx)
 	i.objects(ctx)
-	i.controllers(ctx)
 	i.configMaps(ctx)
 	i.delivered(ctx)
 	i.nameReuse(ctx)
@@ -102,15 +97,15 @@ func (i *inspection) add(check string, state State, remedy, format string, args 
 	i.results = append(i.results, Result{Check: check, State: state, Remedy: remedy, Message: fmt.Sprintf(format, args...)})
 }
 
-// unknown notes what could not be looked at.
+// unknown adds what could not be checked.
 func (i *inspection) unknown(check string, err error) {
 	i.add(check, Warning, "run kubectl nsinit check as a cluster administrator", "not checked: %v", err)
 }
 
-// installAgain brings back what is missing.
+// installAgain restores what is missing.
 const installAgain = "kubectl apply --server-side -k artifacts/deploy/overlays/embedded, or the overlay that was installed"
 
-// kubernetes looks at the version of the cluster.
+// kubernetes checks the version of the cluster.
 func (i *inspection) kubernetes() {
 	const check = "Kubernetes"
 	info, err := i.core.Discovery().ServerVersion()
@@ -130,117 +125,58 @@ func (i *inspection) kubernetes() {
 	}
 }
 
-// api looks at the registration of nsinit's API.
-func (i *inspection) api(ctx context.Context) {
-	const check = "APIService"
-	name := v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.SchemeGroupVersion.Group
-	service, err := i.apis.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		i.add(check, Problem, installAgain, "%s does not exist: nsinit is not installed", name)
-		return
+// installation checks what kubectl nsinit why checks, too.
+func (i *inspection) installation(ctx context.Context) {
+	clients := diagnosis.Clients{Core: i.core, Nsinit: i.nsinit, APIs: i.apis}
+	installed := diagnosis.ObserveInstallation(ctx, clients, "no-namespace-has-this-name", i.now)
+	for _, fact := range []struct {
+		check string
+		judge func() (diagnosis.Finding, error)
+	}{{"APIService", installed.API}, {"Records", installed.Lifecycles}, {"Controllers", installed.ControllerManager}} {
+		switch finding, err := fact.judge(); {
+		case err != nil:
+			i.unknown(fact.check, err)
+		case finding.State == diagnosis.Healthy:
+			i.add(fact.check, OK, "", "%s", finding.Message)
+		default:
+			remedy := finding.Remedies[0]
+			i.add(fact.check, Problem, cmp.Or(remedy.Command, remedy.Description), "%s", finding.Message)
+		}
 	}
-	if err != nil {
-		i.unknown(check, err)
+	if service := installed.APIService(); service == nil {
 		return
-	}
-	if reason, _ := diagnosis.Unavailable(service); reason != "" {
-		i.add(check, Problem, "kubectl describe apiservice "+name, "%s: %s", name, reason)
+	} else if service.Spec.InsecureSkipTLSVerify {
+		i.add("CA", Problem, "set spec.caBundle of APIService "+service.Name, "kube-apiserver does not verify the certificate of nsinit-apiserver")
 	} else {
-		i.add(check, OK, "", "%s: available", name)
+		i.certificate("CA", "spec.caBundle of the APIService", service.Spec.CABundle)
 	}
-	if service.Spec.InsecureSkipTLSVerify {
-		i.add("CA", Problem, "set spec.caBundle of APIService "+name, "kube-apiserver does not verify the certificate of nsinit-apiserver")
+}
+
+// certificate checks how long certificates are valid. The first one that expires counts.
+func (i *inspection) certificate(check, where string, data []byte) {
+	const remedy = "read what the log of nsinit-controller-manager says of certificates or, if cert-manager issues them, the status of its Certificate"
+	certificates, err := cert.ParseCertsPEM(data)
+	if err != nil {
+		i.add(check, Problem, remedy, "%s: %v", where, err)
 		return
 	}
-	i.certificate("CA", "spec.caBundle of the APIService", service.Spec.CABundle)
-}
-
-// certificate looks at how long certificates are valid.
-func (i *inspection) certificate(check, where string, data []byte) {
-	const remedy = "see what nsinit-controller-manager logs of certificates, or cert-manager, where it makes them"
-	expires, err := earliestEnd(data)
-	left := expires.Sub(i.now).Round(time.Hour)
+	expires := slices.MinFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter.UTC()
+	left, at := expires.Sub(i.now).Round(time.Hour), expires.Format(time.RFC3339)
 	switch {
-	case err != nil:
-		i.add(check, Problem, remedy, "%s: %v", where, err)
 	case left <= 0:
-		i.add(check, Problem, remedy, "%s: expired at %s", where, expires.UTC().Format(time.RFC3339))
+		i.add(check, Problem, remedy, "%s: expired at %s", where, at)
 	case left < expiresSoon:
-		i.add(check, Warning, remedy, "%s: expires in %s, at %s", where, left, expires.UTC().Format(time.RFC3339))
+		i.add(check, Warning, remedy, "%s: expires in %s, at %s", where, left, at)
 	default:
-		i.add(check, OK, "", "%s: valid until %s", where, expires.UTC().Format(time.RFC3339))
+		i.add(check, OK, "", "%s: valid until %s", where, at)
 	}
 }
 
-// earliestEnd returns when the first of some certificates expires.
-func earliestEnd(data []byte) (time.Time, error) {
-	var first time.Time
-	for {
-		var block *pem.Block
-		if block, data = pem.Decode(data); block == nil {
-			break
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return first, fmt.Errorf("cannot be parsed: %w", err)
-		}
-		if first.IsZero() || certificate.NotAfter.Before(first) {
-			first = certificate.NotAfter
-		}
-	}
-	if first.IsZero() {
-		return first, errors.New("has no certificate")
-	}
-	return first, nil
-}
-
-// records looks whether the server answers for records, which it refuses where its storage
-// was lost.
-func (i *inspection) records(ctx context.Context) {
-	const check = "Records"
-	_, err := i.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, "no-namespace-has-this-name", metav1.GetOptions{})
-	switch {
-	case utilapierrors.IsAbsent(err):
-		i.add(check, OK, "", "NamespaceLifecycles are served")
-	case apierrors.IsForbidden(err):
-		i.unknown(check, err)
-	case err != nil:
-		i.add(check, Problem, "kubectl --namespace "+installation.Namespace+" logs --selector app.kubernetes.io/name="+installation.APIServer, "nsinit-apiserver does not tell of them: %v", err)
-	default:
-		i.add(check, OK, "", "NamespaceLifecycles are served")
-	}
-}
-
-// controllers looks whether an instance of nsinit-controller-manager acts.
-func (i *inspection) controllers(ctx context.Context) {
-	const check = "Controllers"
-	remedy := fmt.Sprintf("kubectl --namespace %s get pods; kubectl --namespace %s logs deployment/%s", installation.Namespace, installation.Namespace, installation.ControllerManager)
-	lease, err := i.core.CoordinationV1().Leases(installation.Namespace).Get(ctx, installation.ControllerManager, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		i.add(check, Problem, remedy, "there is no Lease: nsinit-controller-manager has never run")
-	case err != nil:
-		i.unknown(check, err)
-	case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil:
-		i.add(check, Problem, remedy, "nobody holds the Lease: nsinit-controller-manager does not run")
-	default:
-		valid := leaseGrace
-		if lease.Spec.LeaseDurationSeconds != nil {
-			valid += time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-		}
-		if i.now.Sub(lease.Spec.RenewTime.Time) > valid {
-			i.add(check, Problem, remedy, "%s has not renewed the Lease since %s", *lease.Spec.HolderIdentity, lease.Spec.RenewTime.UTC().Format(time.RFC3339))
-			return
-		}
-		i.add(check, OK, "", "%s acts", *lease.Spec.HolderIdentity)
-	}
-}
-
-// configMaps looks for what the policies and the server depend on.
+// configMaps checks for the ConfigMaps that the policies and nsinit-apiserver need.
 func (i *inspection) configMaps(ctx context.Context) {
 	for _, configMap := range []struct{ check, name, without string }{
 		{"Exemptions", "nsinit-exemptions", "no namespace can be created"},
-		{"Storage", "nsinit-storage", "a storage that was lost could not be told from a new one"},
+		{"Storage", "nsinit-storage", "nsinit-apiserver cannot distinguish a lost storage from a new one"},
 	} {
 		found, err := i.core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, configMap.name, metav1.GetOptions{})
 		switch {
@@ -249,12 +185,12 @@ func (i *inspection) configMaps(ctx context.Context) {
 		case err != nil:
 			i.unknown(configMap.check, err)
 		default:
-			i.add(configMap.check, OK, "", "ConfigMap %s/%s is there", found.Namespace, found.Name)
+			i.add(configMap.check, OK, "", "ConfigMap %s/%s exists", found.Namespace, found.Name)
 		}
 	}
 }
 
-// stamp looks whether a new namespace would be closed, by creating one without storing it.
+// stamp checks whether a new namespace would be closed, by creating one in a dry run.
 func (i *inspection) stamp(ctx context.Context) {
 	const check = "Gate"
 	namespace, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-check-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -263,23 +199,23 @@ func (i *inspection) stamp(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		i.add(check, Problem, "do what the refusal says", "no namespace can be created: %v", err)
+		i.add(check, Problem, "fix the cause in the message", "no namespace can be created: %v", err)
 		return
 	}
 	if !helper.IsClosed(namespace) {
-		i.add(check, Problem, "kubectl apply --server-side -k artifacts/policies", "a new namespace would be open from the beginning")
+		i.add(check, Problem, "kubectl apply --server-side -k artifacts/policies", "a new namespace is not closed")
 		return
 	}
 	i.add(check, OK, "", "a new namespace is closed until it is initialized")
 }
 
-// servingCertificate looks at the certificate in the Secret of the manifests, if it is used.
+// servingCertificate checks the certificate in the Secret of the manifests, if it is used.
 func (i *inspection) servingCertificate(ctx context.Context) {
 	const check = "Certificate"
 	secret, err := i.core.CoreV1().Secrets(installation.Namespace).Get(ctx, installation.ServingSecret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		i.add(check, Warning, "look at the certificate that nsinit-apiserver serves", "there is no Secret %s/%s: the certificate is somewhere else", installation.Namespace, installation.ServingSecret)
+		i.add(check, Warning, "check the certificate that nsinit-apiserver serves", "Secret %s/%s does not exist: the certificate is stored elsewhere", installation.Namespace, installation.ServingSecret)
 	case err != nil:
 		i.unknown(check, err)
 	default:

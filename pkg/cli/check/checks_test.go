@@ -18,9 +18,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/client-go/kubernetes/fake"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 )
 
 // certificate returns one in PEM that expires after some time.
@@ -50,14 +57,50 @@ func TestCertificate(t *testing.T) {
 		"long":         {long, OK, "valid until 2027-11-21T12:00:00Z"},
 		"soon":         {append(long, certificate(t, now, 13*24*time.Hour)...), Warning, "expires in 312h0m0s, at 2026-12-04T12:00:00Z"},
 		"expired":      {certificate(t, now, -time.Hour), Problem, "expired at 2026-11-21T11:00:00Z"},
-		"none":         {nil, Problem, "has no certificate"},
-		"not a proper": {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Problem, "cannot be parsed"},
+		"none":         {nil, Problem, "does not contain any valid RSA or ECDSA certificates"},
+		"not a proper": {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Problem, "malformed certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := &inspection{now: now}
 			i.certificate("CA", "here", test.data)
 			if got := i.results[0]; got.State != test.state || !strings.HasPrefix(got.Message, "here: ") || !strings.Contains(got.Message, test.says) || (got.Remedy == "") != (test.state == OK) {
 				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// TestInstallation: check reports what kubectl nsinit why would report.
+func TestInstallation(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	service := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1alpha1.nsinit.dev"}, Spec: apiregistrationv1.APIServiceSpec{
+		Group: "nsinit.dev", Version: "v1alpha1", Service: &apiregistrationv1.ServiceReference{Namespace: "nsinit-system", Name: "nsinit-apiserver"}, CABundle: certificate(t, now, 365*24*time.Hour)}}
+	available := service.DeepCopy()
+	available.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue}}
+	lease := func(renewed time.Duration) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-controller-manager"},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: new("m-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: now.Add(-renewed)}}}
+	}
+	for name, test := range map[string]struct {
+		core, apis []runtime.Object
+		want       []string
+	}{
+		"works":         {[]runtime.Object{lease(time.Second)}, []runtime.Object{available}, []string{"APIService OK", "Records OK", "Controllers OK", "CA OK"}},
+		"down":          {[]runtime.Object{lease(time.Minute)}, []runtime.Object{service}, []string{"APIService Problem", "Records OK", "Controllers Problem", "CA OK"}},
+		"not installed": {nil, nil, []string{"APIService Problem", "Records OK", "Controllers Problem"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := &inspection{now: now, clients: clients{core: fake.NewClientset(test.core...), nsinit: nsinitfake.NewClientset(), apis: aggregatorfake.NewClientset(test.apis...)}}
+			i.installation(t.Context())
+			var got []string
+			for _, result := range i.results {
+				got = append(got, result.Check+" "+string(result.State))
+				if (result.Remedy == "") != (result.State == OK) || result.Message == "" {
+					t.Errorf("got %+v", result)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

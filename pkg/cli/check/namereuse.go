@@ -16,6 +16,7 @@ import (
 
 	strictnamereuse "github.com/nsinit/nsinit/artifacts/deploy/components/strict-name-reuse"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // nameReuse checks the optional component strict-name-reuse, if it is installed.
@@ -40,13 +41,13 @@ func (i *inspection) nameReuse(ctx context.Context) {
 		manifests: func() ([]string, error) { return []string{strictnamereuse.Policy()}, nil }})
 	for name, value := range list.Data {
 		until, err := time.Parse(time.RFC3339, value)
-		if err != nil || i.now.Sub(until) < leaseGrace {
+		if err != nil || i.now.Sub(until) < timing.MaxClockSkew {
 			continue
 		}
 		if strings.HasPrefix(name, "_") {
 			name = "every namespace"
 		}
-		i.add(check, Problem, "see what nsinit-controller-manager logs of "+installation.RemovedNamespaces, "%s is still refused, although that ended at %s: no controller keeps the list", name, value)
+		i.add(check, Problem, "read what the log of nsinit-controller-manager says of "+installation.RemovedNamespaces, "%s is still refused, although its period ended at %s: no controller updates the list", name, value)
 		return
 	}
 }

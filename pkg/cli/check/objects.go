@@ -68,7 +68,7 @@ func undecodable(err error) map[string]string {
 	keys := map[string]string{}
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Type == metav1.CauseTypeUnexpectedServerResponse && cause.Field != "" {
-			// The message begins with the key, which is said already.
+			// The message begins with the key, which the finding shows already.
 			_, reason, _ := strings.Cut(cause.Message, "AdditionalErrorMsg: ")
 			keys[cause.Field] = reason
 		}

@@ -25,10 +25,10 @@ import (
 	"github.com/nsinit/nsinit/artifacts/policies"
 )
 
-// delivery is a set of objects that nsinit is delivered with.
+// delivery is a set of objects that nsinit delivers.
 type delivery struct {
 	check string
-	// bad is what it means if one of them is missing, or was changed.
+	// bad is the state if one of them is missing or was changed.
 	bad       State
 	remedy    string
 	manifests func() ([]string, error)
@@ -36,7 +36,7 @@ type delivery struct {
 	field string
 }
 
-// delivered looks whether what nsinit is delivered with is there, and as it is delivered.
+// delivered checks whether the objects that nsinit delivers exist, and were not changed.
 func (i *inspection) delivered(ctx context.Context) {
 	i.compareAll(ctx, delivery{check: "Policies", bad: Problem, remedy: "kubectl apply --server-side --force-conflicts -k artifacts/policies", field: "spec",
 		manifests: func() ([]string, error) { return policyManifests(!i.webhookStamps) }})
@@ -120,8 +120,8 @@ func objectsOf(manifests func() ([]string, error)) ([]*unstructured.Unstructured
 	return objects, nil
 }
 
-// compare returns the live object, and where a field of it differs from what applying the delivered
-// one would make of it, which is not tried in earnest. The server fills in the same defaults.
+// compare returns the live object, and where a field of it differs from the result of applying the
+// delivered object in a dry run. The server fills in the same defaults.
 func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructured, field string) (*unstructured.Unstructured, string, error) {
 	kind := want.GroupVersionKind()
 	mapping, err := i.mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -140,8 +140,8 @@ func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructure
 	return live, firstDifference(diff.Diff(normal(applied.Object[field]), normal(live.Object[field]))), nil
 }
 
-// normal returns a value with every run of white space in its texts as one space: what writes
-// YAML, kustomize for instance, breaks the lines of expressions as it likes.
+// normal returns a value with every run of white space in its texts as one space, because kustomize
+// and other writers of YAML break the lines of expressions differently.
 func normal(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -176,11 +176,11 @@ func firstDifference(difference string) string {
 	return strings.Join(lines, " ")
 }
 
-// warnings returns what the API server found wrong with the expressions of a policy.
+// warnings returns the warnings of kube-apiserver about the expressions of a policy.
 func warnings(live *unstructured.Unstructured) string {
 	list, _, _ := unstructured.NestedSlice(live.Object, "status", "typeChecking", "expressionWarnings")
 	if len(list) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the API server warns of its expressions: %v", list[0])
+	return fmt.Sprintf("kube-apiserver warns about its expressions: %v", list[0])
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// storageSpace checks whether the storage takes new objects, by creating one without storing it.
-// nsinit-apiserver refuses that, too, while its storage is full.
+// storageSpace checks whether the storage accepts new objects, by creating one in a dry run.
+// nsinit-apiserver refuses dry runs, too, while its storage is full.
 func (i *inspection) storageSpace(ctx context.Context) {
 	const check = "StorageSpace"
 	_, err := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
@@ -27,8 +27,8 @@ func (i *inspection) storageSpace(ctx context.Context) {
 	case apierrors.IsForbidden(err):
 		i.unknown(check, err)
 	case err != nil:
-		i.add(check, Problem, `see "When the storage is full" in docs/operate.md`, "nothing can be created: %v", err)
+		i.add(check, Problem, `see "When the storage is full" in docs/operate.md`, "no object can be created: %v", err)
 	default:
-		i.add(check, OK, "", "the storage takes new objects")
+		i.add(check, OK, "", "the storage accepts new objects")
 	}
 }

@@ -1,0 +1,277 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/installation"
+)
+
+// Cause is why a namespace is not in the state that a user expects. causes says what each one means.
+type Cause string
+
+// The causes.
+const (
+	InitializerPending        Cause = "InitializerPending"
+	InitializationFailed      Cause = "InitializationFailed"
+	ParticipantPending        Cause = "ParticipantPending"
+	FormerIncarnation         Cause = "FormerIncarnation"
+	NsinitFailing             Cause = "NsinitFailing"
+	NsinitUnavailable         Cause = "NsinitUnavailable"
+	NsinitUninstalled         Cause = "NsinitUninstalled"
+	NsinitRefuses             Cause = "NsinitRefuses"
+	NsinitControllerDown      Cause = "NsinitControllerDown"
+	RecordMissing             Cause = "RecordMissing"
+	APIUnavailable            Cause = "APIUnavailable"
+	DiscoveryFailed           Cause = "DiscoveryFailed"
+	ListFailed                Cause = "ListFailed"
+	WebhookRefusesDeletion    Cause = "WebhookRefusesDeletion"
+	WebhookUnavailable        Cause = "WebhookUnavailable"
+	PolicyRefusesDeletion     Cause = "PolicyRefusesDeletion"
+	DeletionRefused           Cause = "DeletionRefused"
+	ContentDeletionFailed     Cause = "ContentDeletionFailed"
+	ContentFinalizer          Cause = "ContentFinalizer"
+	GracePeriod               Cause = "GracePeriod"
+	NamespaceFinalizer        Cause = "NamespaceFinalizer"
+	SpecFinalizer             Cause = "SpecFinalizer"
+	FinalizersEmptied         Cause = "FinalizersEmptied"
+	OrphanedContent           Cause = "OrphanedContent"
+	NamespaceControllerSilent Cause = "NamespaceControllerSilent"
+	NamespaceControllerAtWork Cause = "NamespaceControllerAtWork"
+	DeletionProtected         Cause = "DeletionProtected"
+)
+
+// rules returns every rule.
+func rules() []rule { return append(otherRules(), namespaceController) }
+
+// otherRules returns the rules but for namespaceController, which depends on their findings.
+func otherRules() []rule {
+	return []rule{
+		initializers, participants, failing, brokenInstallation, missingLifecycle,
+		unavailableAPIs, undiscovered, unlistable, refusedDeletions, failedDeletions,
+		finalizedContent, gracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection,
+	}
+}
+
+// entry describes a cause.
+type entry struct {
+	cause Cause
+	// meaning is what docs/operate.md says of the cause.
+	meaning string
+	// remedies are what helps, the safest first.
+	remedies []remedy
+}
+
+// remedy is a Remedy whose command names words of the finding as $WORD. It is offered if the
+// finding has these words and the word when.
+type remedy struct{ description, command, risk, when string }
+
+// words are the words of a finding.
+type words map[string]string
+
+// newFinding returns a finding with the remedies of its cause.
+func newFinding(cause Cause, state State, since *metav1.Time, message string, w words) Finding {
+	f := Finding{Cause: cause, State: state, Since: since, Message: message}
+	table := causes()
+	// In a command, other characters could have a meaning for the shell.
+	literal := regexp.MustCompile(`^[\w.:/@%+=, -]+$`)
+	for _, r := range table[indexOf(table, cause)].remedies {
+		offered := r.when == "" || w[r.when] != ""
+		command := os.Expand(r.command, func(word string) string {
+			offered = offered && literal.MatchString(w[word])
+			return w[word]
+		})
+		if offered {
+			f.Remedies = append(f.Remedies, Remedy{Description: r.description, Command: command, Risk: r.risk})
+		}
+	}
+	return f
+}
+
+// finding returns a finding about the namespace.
+func (o Observation) finding(cause Cause, state State, since *metav1.Time, message string, w words) Finding {
+	all := words{"NAMESPACE": o.Name}
+	maps.Copy(all, w)
+	return newFinding(cause, state, since, message, all)
+}
+
+// causes returns the table of causes, in the order in which findings are shown.
+func causes() []entry {
+	return slices.Concat(lifecycleCauses(), nsinitCauses(), apiCauses(), contentCauses(), namespaceCauses())
+}
+
+func indexOf(table []entry, cause Cause) int {
+	return slices.IndexFunc(table, func(e entry) bool { return e.cause == cause })
+}
+
+const (
+	controllerLogs    = "kubectl --namespace " + installation.Namespace + " logs deployment/" + installation.ControllerManager + " --tail=50"
+	serverLogs        = "kubectl --namespace " + installation.Namespace + " logs --selector app.kubernetes.io/name=" + installation.APIServer + " --tail=50"
+	listPods          = "kubectl --namespace " + installation.Namespace + " get pods"
+	restart           = "kubectl --namespace " + installation.Namespace + " rollout restart "
+	describeLifecycle = "kubectl describe namespacelifecycle $NAMESPACE"
+	dropFinalizer     = ` --output json | jq '.metadata.finalizers -= ["$FINALIZER"]' | kubectl replace -f -`
+	getNamespace      = "kubectl get namespace $NAMESPACE --output json | jq "
+	finalize          = " | kubectl replace --raw /api/v1/namespaces/$NAMESPACE/finalize -f -"
+
+	startController = "start or fix the controller that removes it"
+	doAsRefusalAsks = "do what the refusal asks for"
+	remains         = "what it has to clean up remains, perhaps outside the cluster"
+)
+
+func lifecycleCauses() []entry {
+	participant := []remedy{
+		{description: "read the NamespaceLifecycle", command: describeLifecycle},
+		{description: "check whether the participant runs, and read its log"},
+		{description: "list the pods of the participant", command: "kubectl --namespace $PODS get pods"},
+		{description: "if the participant does not exist any more, act in its place", command: "kubectl nsinit finalize $NAMESPACE $PARTICIPANT", risk: remains},
+	}
+	return []entry{
+		{InitializerPending, "an initializer has not acted; stuck once its turn has the condition `Stalled`", []remedy{
+			{description: "contact your platform team", when: "TENANT"},
+			{description: "read the NamespaceLifecycle", command: describeLifecycle, when: "INITIALIZER"},
+			{description: "check whether the initializer runs, and read its log", when: "INITIALIZER"},
+			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
+			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER", risk: "the namespace opens without what the initializer provides"},
+		}},
+		{InitializationFailed, "nsinit is about to delete the namespace; if the namespace stays, the deletion is refused", []remedy{
+			{description: "read the failure, and fix its cause before you create the namespace again", command: describeLifecycle},
+		}},
+		{ParticipantPending, "a participant has not cleaned up after the namespace", participant},
+		{FormerIncarnation, "a participant has not cleaned up after the former namespace of the same name", participant},
+	}
+}
+
+func nsinitCauses() []entry {
+	return []entry{
+		{NsinitFailing, "nsinit-controller-manager fails to take the next step for the namespace; the message is that of the condition `Failing`", []remedy{
+			{description: "fix the cause in the message; nsinit retries", when: "FAILING"},
+			{description: "check the installation and its storage", command: "kubectl nsinit check"},
+			{description: "read the log of nsinit-controller-manager", command: controllerLogs},
+		}},
+		{NsinitUnavailable, "kube-apiserver cannot reach nsinit-apiserver: closed namespaces stay closed, and Kubernetes removes no namespace", []remedy{
+			{description: "read why kube-apiserver cannot reach it", command: "kubectl describe apiservice $APISERVICE"},
+			{description: "check whether its service exists, and has endpoints that are ready", command: showService},
+			{description: "check whether nsinit-apiserver runs, and read its log", command: listPods + "; " + serverLogs},
+			{description: "restart it", command: restart + "statefulset/" + installation.APIServer},
+			{description: "if you do not need nsinit any more, uninstall it in the order that docs/operate.md gives", risk: "without the gate, every user can write to namespaces that are not initialized; participants in deletions do not act any more"},
+		}},
+		{NsinitUninstalled, "the namespace waits for nsinit, which is not installed any more", []remedy{
+			{description: "install nsinit again from the overlay that you use, with its configurations", command: "kubectl apply --server-side -k artifacts/deploy/overlays/embedded"},
+			{description: "if you uninstalled it, open the namespace as it is", command: "kubectl label namespace $NAMESPACE $LABEL-", risk: "the namespace opens without what its initializers provide"},
+			{description: "if you uninstalled it, remove nsinit's finalizer, so that the namespace is removed", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: "participants that have to clean up after the namespace do not act any more"},
+		}},
+		{NsinitRefuses, "nsinit-apiserver does not serve NamespaceLifecycles, for example because its storage was lost", []remedy{
+			{description: "do what the error says; for a storage that was lost, see docs/operate.md"},
+			{description: "read the log of nsinit-apiserver", command: serverLogs},
+		}},
+		{NsinitControllerDown, "no instance of nsinit-controller-manager runs", []remedy{
+			{description: "check whether it runs, and read its log", command: listPods + "; " + controllerLogs},
+			{description: "restart it", command: restart + "deployment/" + installation.ControllerManager},
+		}},
+		{RecordMissing, "nsinit-controller-manager has not created the NamespaceLifecycle, or has not released the namespace after every participant cleaned up", []remedy{
+			{description: "read the log of nsinit-controller-manager", command: controllerLogs},
+		}},
+	}
+}
+
+const showService = "kubectl --namespace $SERVER get service $SERVICE; kubectl --namespace $SERVER get endpointslices --selector kubernetes.io/service-name=$SERVICE"
+
+func apiCauses() []entry {
+	return []entry{
+		{APIUnavailable, "the server of an aggregated API is unavailable, so Kubernetes cannot determine which of its objects are in a namespace, and removes no namespace", []remedy{
+			{description: "read why kube-apiserver cannot reach it", command: "kubectl describe apiservice $APISERVICE"},
+			{description: "check whether its service exists, and has endpoints that are ready", command: showService},
+			{description: "start or fix its server", command: "kubectl --namespace $SERVER get pods"},
+			{description: "if no client needs the API any more, remove it", command: "kubectl delete apiservice $APISERVICE", risk: "objects that its server stored cannot be reached any more, and what they represent is not cleaned up"},
+		}},
+		{DiscoveryFailed, "an API cannot be discovered for another reason", []remedy{
+			{description: "read what its server answers", command: "kubectl get --raw $PATH"},
+			{description: "see which server serves it", command: "kubectl get apiservices"},
+		}},
+		{ListFailed, "the objects of a resource cannot be listed, so they cannot be deleted", []remedy{
+			{description: "read what the server answers", command: "kubectl --namespace $NAMESPACE get $RESOURCE"},
+			{description: "if a conversion webhook does not answer, fix the service that the custom resource definition names", command: "kubectl get customresourcedefinition $RESOURCE --output jsonpath={.spec.conversion}"},
+		}},
+	}
+}
+
+func contentCauses() []entry {
+	return []entry{
+		{WebhookRefusesDeletion, "an admission webhook refuses the deletion of objects in the namespace", []remedy{
+			{description: doAsRefusalAsks},
+			{description: "see which server answers, and for which requests", command: "kubectl get $WEBHOOKS --output yaml"},
+			{description: "exempt this namespace in the webhook's namespaceSelector", command: "kubectl edit $WEBHOOK", risk: "the webhook does not check this namespace any more"},
+		}},
+		{WebhookUnavailable, "an admission webhook that reviews the deletion of objects in the namespace does not answer", []remedy{
+			{description: "see which service it is, and start or fix it", command: "kubectl get $WEBHOOKS --output yaml"},
+			{description: "if the service was uninstalled, remove its webhooks", command: "kubectl delete $WEBHOOK", risk: "what the webhooks check or change is not checked or changed any more"},
+		}},
+		{PolicyRefusesDeletion, "a ValidatingAdmissionPolicy refuses the deletion of objects in the namespace", []remedy{
+			{description: doAsRefusalAsks},
+			{description: "read the policy", command: "kubectl get validatingadmissionpolicy $POLICY --output yaml"},
+			{description: "exempt this namespace in the binding, or remove the binding", command: "kubectl edit validatingadmissionpolicybinding $BINDING", risk: "the policy does not protect these objects any more"},
+		}},
+		{DeletionRefused, "the deletion of objects in the namespace is refused for another reason", []remedy{{description: doAsRefusalAsks}}},
+		{ContentDeletionFailed, "the namespace controller cannot delete objects that you can delete", []remedy{
+			{description: "if you have just fixed the cause, wait a minute: it retries"},
+			{description: "see what refuses the deletion, by trying as the namespace controller does", command: "kubectl nsinit why $NAMESPACE --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated"},
+		}},
+		{ContentFinalizer, "objects in the namespace are deleted, and wait for a finalizer", []remedy{
+			{description: "check what the finalizer waits for", command: "kubectl --namespace $WHERE get $WHAT"},
+			{description: "read the object, and which client set the finalizer", command: "kubectl --namespace $NAMESPACE get $OBJECT --output yaml --show-managed-fields"},
+			{description: startController + "; if it was uninstalled, install it again until the namespace is removed"},
+			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: remains},
+		}},
+		{GracePeriod, "objects in the namespace are deleted, and are in their grace period or have not ended after it", []remedy{
+			{description: "read the state of the object", command: "kubectl --namespace $NAMESPACE describe $OBJECT"},
+			{description: "check whether the node exists and is Ready, and repair it", command: "kubectl get node $NODE"},
+			{description: "if the machine is off and does not return, remove the node and with it the pods", command: "kubectl delete node $NODE", risk: "if the machine is on, its containers continue, and Kubernetes does not know it"},
+			{description: "do not wait for the confirmation", command: "kubectl --namespace $NAMESPACE delete --grace-period=0 --force $PODS", risk: "if the node works, the containers can continue, with their volumes and their names"},
+		}},
+	}
+}
+
+func namespaceCauses() []entry {
+	const putBack, second = `put the finalizer "kubernetes" back, so that the content is deleted and the namespace is removed`, "delete the namespace again"
+	const restore, remove = getNamespace + `'.spec.finalizers = ["kubernetes"]'` + finalize, "kubectl delete namespace $NAMESPACE"
+	return []entry{
+		{NamespaceFinalizer, "a controller has not removed its finalizer from `metadata.finalizers` of the namespace", []remedy{
+			{description: "read the namespace, and which client set the finalizer", command: "kubectl get namespace $NAMESPACE --output yaml --show-managed-fields"},
+			{description: startController},
+			{description: "if the controller does not exist any more, remove this finalizer", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: remains},
+		}},
+		{SpecFinalizer, "a controller has not removed its finalizer from `spec.finalizers` of the namespace", []remedy{
+			{description: startController, when: "FINALIZER"},
+			{description: "if the controller does not exist any more, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$FINALIZER"]'` + finalize, risk: remains},
+			{description: "wait some minutes: nsinit-controller-manager removes it", command: "kubectl nsinit check", when: "NAMEREUSE"},
+			{description: "if you uninstalled nsinit, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$NAMEREUSE"]'` + finalize, risk: "requests that are still in progress can be stored in the next namespace of this name"},
+		}},
+		{FinalizersEmptied, "a client emptied `spec.finalizers` before the deletion, so no controller deletes the content of the namespace", []remedy{
+			{description: second, command: remove, when: "EMPTY"},
+			{description: putBack, command: restore},
+			{description: second, command: remove, when: "CONTENT", risk: "the content remains stored, and is not visible until a namespace of this name is created again"},
+		}},
+		{OrphanedContent, "a client emptied `spec.finalizers` during the deletion: the namespace is deleted, but its content is still stored", []remedy{
+			{description: "create the namespace again and delete it, which deletes its content", command: "kubectl create namespace $NAMESPACE && kubectl delete namespace $NAMESPACE", risk: "until it is deleted, the content is in use: workloads start, and permissions apply"},
+		}},
+		{NamespaceControllerSilent, "kube-controller-manager does not run, or does not delete the content of the namespace", []remedy{
+			{description: "check whether kube-controller-manager runs, and read its log", command: "kubectl --namespace kube-system get pods --selector component=kube-controller-manager; kubectl --namespace kube-system get lease kube-controller-manager"},
+			{description: "on a control plane without it, run nsinit-controller-manager with --namespace-termination (docs/operate.md)"},
+		}},
+		{NamespaceControllerAtWork, "kube-controller-manager deletes the content of the namespace, and no other cause is known", nil},
+		{DeletionProtected, "a deletion of the namespace itself would be refused; a note, unless nsinit has to delete the namespace", []remedy{
+			{description: "if the namespace is to be deleted, " + doAsRefusalAsks},
+		}},
+	}
+}

@@ -1,0 +1,229 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+)
+
+// lifecycleState is what is known of the NamespaceLifecycle of the namespace's name.
+type lifecycleState int
+
+const (
+	// lifecycleUnknown: nsinit's API is unavailable, which is a finding itself.
+	lifecycleUnknown lifecycleState = iota
+	// lifecycleUninstalled: nsinit is not installed.
+	lifecycleUninstalled
+	// lifecycleForbidden: the user may not read it.
+	lifecycleForbidden
+	// lifecycleRefused: nsinit-apiserver does not serve it.
+	lifecycleRefused
+	// lifecycleAbsent: it does not exist.
+	lifecycleAbsent
+	// lifecycleFormer: it belongs to a former namespace of the name.
+	lifecycleFormer
+	// lifecycleCurrent: it belongs to the namespace.
+	lifecycleCurrent
+)
+
+func (o Observation) lifecycle() lifecycleState {
+	api, _ := o.API()
+	served, forbidden := o.Lifecycles()
+	switch err := o.Lifecycle.Err; {
+	case api.Cause == NsinitUnavailable:
+		return lifecycleUnknown
+	case api.Cause == NsinitUninstalled, apierrors.IsNotFound(err) && !utilapierrors.IsAbsent(err):
+		return lifecycleUninstalled
+	case forbidden != nil:
+		return lifecycleForbidden
+	case served.State == Stuck:
+		return lifecycleRefused
+	case o.Lifecycle.Object == nil:
+		return lifecycleAbsent
+	case o.Namespace.Object == nil || o.Lifecycle.Object.Spec.NamespaceUID != o.Namespace.Object.UID:
+		return lifecycleFormer
+	}
+	return lifecycleCurrent
+}
+
+// waits says whether the namespace waits for nsinit: to open it, to release it or, if a user
+// opened it, to skip its initializers.
+func (o Observation) waits() bool {
+	switch o.phase() {
+	case Initializing:
+		return true
+	case Active:
+		return o.lifecycle() == lifecycleCurrent && o.Lifecycle.Object.Spec.Initializers != nil
+	}
+	return o.held()
+}
+
+// needsController says whether the namespace waits for nsinit-controller-manager.
+func (o Observation) needsController() bool { return o.waits() && o.lifecycle() >= lifecycleAbsent }
+
+// failed says whether the initialization of the namespace failed.
+func (o Observation) failed() bool {
+	return o.lifecycle() == lifecycleCurrent && helper.Failure(o.Lifecycle.Object) != nil
+}
+
+// brokenInstallation reports that nsinit is not installed or does not work, if the namespace waits for it.
+func brokenInstallation(o Observation) []Finding {
+	if !o.waits() {
+		return nil
+	}
+	switch o.lifecycle() {
+	case lifecycleUninstalled:
+		return []Finding{o.uninstalled()}
+	case lifecycleRefused:
+		refuses, _ := o.Lifecycles()
+		return []Finding{refuses}
+	}
+	if down, _ := o.ControllerManager(); o.needsController() && down.State == Stuck {
+		return []Finding{down}
+	}
+	return nil
+}
+
+func (o Observation) uninstalled() Finding {
+	message, w := fmt.Sprintf("the namespace waits for nsinit (%s in metadata.finalizers), and ", v1alpha1.NamespaceFinalizer), words{}
+	if o.phase() == Initializing {
+		message = fmt.Sprintf("the namespace is closed (label %s), and ", v1alpha1.LabelInitializing)
+		w["LABEL"] = v1alpha1.LabelInitializing
+	}
+	if o.held() {
+		w["FINALIZER"] = v1alpha1.NamespaceFinalizer
+	}
+	return o.finding(NsinitUninstalled, Stuck, nil, message+notInstalled, w)
+}
+
+// missingLifecycle reports that nsinit-controller-manager has not created the NamespaceLifecycle, or
+// has not released the namespace after the NamespaceLifecycle was removed.
+func missingLifecycle(o Observation) []Finding {
+	if !o.waits() || o.lifecycle() != lifecycleAbsent {
+		return nil
+	}
+	message := "nsinit-controller-manager has not created the NamespaceLifecycle yet"
+	if o.phase() == Terminating {
+		message = fmt.Sprintf("every participant has cleaned up, and nsinit-controller-manager has not removed %s from metadata.finalizers yet", v1alpha1.NamespaceFinalizer)
+	} else if condition := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionInitializing); condition != nil {
+		message += ": " + condition.Message
+	}
+	return []Finding{o.finding(RecordMissing, o.overdue(o.since()), o.since(), message, nil)}
+}
+
+// initializers reports the initializer that has not acted, or has failed.
+func initializers(o Observation) []Finding {
+	if o.waits() && o.lifecycle() == lifecycleForbidden {
+		return tenantView(o)
+	}
+	phase := o.phase()
+	if !o.waits() || o.lifecycle() != lifecycleCurrent || phase == Terminating {
+		return nil
+	}
+	lifecycle := o.Lifecycle.Object
+	pending, message := helper.Pending(lifecycle), helper.Message(lifecycle)
+	switch {
+	case o.failed():
+		return []Finding{o.finding(InitializationFailed, o.overdue(o.since()), o.since(), message, nil)}
+	case phase == Active:
+		return []Finding{o.finding(InitializerPending, Waiting, nil,
+			"a user opened the namespace, and nsinit-controller-manager has not skipped the pending initializers yet: "+strings.Join(pending, ", "), nil)}
+	case len(pending) == 0:
+		return []Finding{o.finding(InitializerPending, o.overdue(o.since()), o.since(), message+", and nsinit-controller-manager has not opened the namespace yet", nil)}
+	}
+	if len(pending) > 1 {
+		message += "; after it: " + strings.Join(pending[1:], ", ")
+	}
+	var since *metav1.Time
+	if start := lifecycle.Spec.Initializers.TurnStartTime; start != nil {
+		since = &metav1.Time{Time: start.Time}
+	}
+	state := Waiting
+	if apimeta.IsStatusConditionTrue(lifecycle.Status.Conditions, v1alpha1.ConditionStalled) {
+		state = Stuck
+	}
+	w := words{}
+	if pending[0] != v1alpha1.InitializerLifecycle {
+		w = words{"INITIALIZER": pending[0], "PODS": actorNamespace(helper.Entry(lifecycle, pending[0]))}
+	}
+	return []Finding{o.finding(InitializerPending, state, since, message, w)}
+}
+
+// tenantView copies a condition of the namespace, for users who may not read its NamespaceLifecycle.
+func tenantView(o Observation) []Finding {
+	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionStalled); c != nil {
+		return []Finding{o.finding(InitializerPending, Stuck, &c.LastTransitionTime, c.Message, words{"TENANT": "true"})}
+	}
+	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionInitializing); c != nil {
+		return []Finding{o.finding(InitializerPending, Waiting, &c.LastTransitionTime, c.Message, nil)}
+	}
+	return nil
+}
+
+// participants reports each participant that has not cleaned up.
+func participants(o Observation) []Finding {
+	lifecycle, state, phase := o.Lifecycle.Object, o.lifecycle(), o.phase()
+	if lifecycle == nil || lifecycle.DeletionTimestamp == nil {
+		return nil // nsinit-controller-manager deletes it first
+	}
+	cause, prefix := ParticipantPending, ""
+	switch {
+	case phase == Gone && state == lifecycleFormer:
+		prefix = "the namespace does not exist any more, and "
+	case state == lifecycleFormer && o.waits():
+		cause, prefix = FormerIncarnation, "the namespace waits until the former namespace of its name is cleaned up: "
+	case phase != Terminating || state != lifecycleCurrent:
+		return nil
+	}
+	var found []Finding
+	for _, name := range helper.Participants(lifecycle) {
+		entry := helper.Entry(lifecycle, name)
+		message := fmt.Sprintf("%sparticipant %q has not cleaned up yet", prefix, name)
+		if entry != nil && entry.Message != "" {
+			message += fmt.Sprintf(": %s (%s)", entry.Message, entry.LastActor)
+		}
+		found = append(found, o.finding(cause, o.overdue(lifecycle.DeletionTimestamp), lifecycle.DeletionTimestamp, message,
+			words{"PARTICIPANT": name, "PODS": actorNamespace(entry)}))
+	}
+	return found
+}
+
+// failing reports that nsinit-controller-manager fails to take the next step for the namespace.
+func failing(o Observation) []Finding {
+	phase, state := o.phase(), o.lifecycle()
+	if phase != Initializing && phase != Terminating || state == lifecycleUnknown || state == lifecycleUninstalled || state == lifecycleRefused && o.waits() {
+		return nil // another finding explains it
+	}
+	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionFailing); c != nil {
+		return []Finding{o.finding(NsinitFailing, Stuck, &c.LastTransitionTime, c.Message, words{"FAILING": "true"})}
+	}
+	if phase == Terminating && o.held() && state == lifecycleCurrent && o.Lifecycle.Object.DeletionTimestamp == nil {
+		return []Finding{o.finding(NsinitFailing, o.overdue(o.since()), o.since(),
+			"nsinit-controller-manager has not deleted the NamespaceLifecycle yet, so no participant cleans up", nil)}
+	}
+	return nil
+}
+
+// actorNamespace returns the namespace of the service account that last changed an entry, or "".
+func actorNamespace(entry *v1alpha1.InitializerStatus) string {
+	if entry != nil {
+		if account, ok := strings.CutPrefix(entry.LastActor, "system:serviceaccount:"); ok {
+			return strings.Split(account, ":")[0]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,194 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+)
+
+// Answer is what a read returned. The object is the zero value after an error.
+type Answer[T any] struct {
+	Object T
+	Err    error
+}
+
+func answer[T any](object T, err error) Answer[T] {
+	if err != nil {
+		return Answer[T]{Err: err}
+	}
+	return Answer[T]{Object: object}
+}
+
+// Observation is what was read of a namespace and of the cluster. Rules judge it.
+type Observation struct {
+	Installation
+	// Name is the name of the namespace.
+	Name string
+	// Patience is how long something may take before it is stuck.
+	Patience time.Duration
+	// Namespace has a NotFound error if the namespace does not exist.
+	Namespace Answer[*corev1.Namespace]
+	// DeletionErr is why the namespace could not be deleted in a dry run. It is read of namespaces that are open or
+	// whose initialization failed.
+	DeletionErr error
+
+	// The rest is read of namespaces that are being deleted or do not exist.
+
+	// NamespaceController is the Lease of kube-controller-manager.
+	NamespaceController Answer[*coordinationv1.Lease]
+	// DiscoveryErrs are why resources are missing in Content.
+	DiscoveryErrs []error
+	// Content has a Listing for each namespaced resource, sorted by the resource's name.
+	Content []Listing
+	// Deletions are dry-run deletions of objects that no client has deleted, sorted by object.
+	Deletions []Deletion
+	// Webhooks are the configurations (kind/name) of admission webhooks by the name of the webhook. They are read if
+	// a webhook refused a deletion.
+	Webhooks map[string]string
+	// Pods and Nodes are read if the grace period of a pod is over. Nodes are the nodes of these pods.
+	Pods  Answer[[]corev1.Pod]
+	Nodes map[string]Answer[*corev1.Node]
+}
+
+// Listing is what was found of one resource in the namespace.
+type Listing struct {
+	Resource schema.GroupVersionResource
+	// Objects are sorted by age, the oldest first.
+	Objects []*metav1.PartialObjectMetadata
+	Err     error
+}
+
+// name is the name of the resource that kubectl accepts.
+func (l Listing) name() string { return l.Resource.GroupResource().String() }
+
+// Deletion is the dry-run deletion of one object.
+type Deletion struct {
+	// Object is resource/name.
+	Object string
+	Err    error
+}
+
+// phase returns the namespace's place in its life.
+func (o Observation) phase() Phase {
+	switch namespace := o.Namespace.Object; {
+	case namespace == nil:
+		return Gone
+	case namespace.DeletionTimestamp != nil:
+		return Terminating
+	case helper.IsClosed(namespace):
+		return Initializing
+	}
+	return Active
+}
+
+// since returns when the namespace was created or, if it is being deleted, when it was.
+func (o Observation) since() *metav1.Time {
+	switch o.phase() {
+	case Gone:
+		return nil
+	case Terminating:
+		return o.Namespace.Object.DeletionTimestamp
+	}
+	return &o.Namespace.Object.CreationTimestamp
+}
+
+// age returns how long ago something began.
+func (o Observation) age(began *metav1.Time) time.Duration { return o.Time.Sub(began.Time) }
+
+// overdue judges something by how long it has lasted.
+func (o Observation) overdue(began *metav1.Time) State {
+	if o.age(began) > o.Patience {
+		return Stuck
+	}
+	return Waiting
+}
+
+// conditions returns the conditions of the namespace.
+func (o Observation) conditions() []corev1.NamespaceCondition {
+	if o.Namespace.Object == nil {
+		return nil
+	}
+	return o.Namespace.Object.Status.Conditions
+}
+
+// held says whether nsinit's finalizer holds the namespace.
+func (o Observation) held() bool {
+	return o.Namespace.Object != nil && slices.Contains(o.Namespace.Object.Finalizers, v1alpha1.NamespaceFinalizer)
+}
+
+// emptying says whether the namespace controller has to delete the content of the namespace.
+func (o Observation) emptying() bool {
+	return o.phase() == Terminating && slices.Contains(o.Namespace.Object.Spec.Finalizers, corev1.FinalizerKubernetes)
+}
+
+// remaining returns what is in the namespace.
+func (o Observation) remaining() []Resource {
+	var resources []Resource
+	for _, listing := range o.Content {
+		if len(listing.Objects) > 0 {
+			resources = append(resources, describe(listing))
+		}
+	}
+	return resources
+}
+
+// notExamined returns what could not be read or tried, with the reason, as far as it matters for the namespace.
+func (o Observation) notExamined() []string {
+	var all []string
+	note := func(what string, err error) {
+		if err != nil && !apierrors.IsNotFound(err) {
+			all = append(all, fmt.Sprintf("%s: %v", what, err))
+		}
+	}
+	note("aggregated APIs", o.APIServices.Err)
+	for _, listing := range o.Content {
+		if isUnexamined(listing.Err) && !o.isBroken(listing.Resource.GroupVersion()) {
+			note(listing.name(), listing.Err)
+		}
+		if o.phase() == Terminating && len(undeleted(listing)) > triesEach {
+			note("whether all "+listing.name()+" can be deleted", fmt.Errorf("only %d deletions of a resource are tried", triesEach))
+		}
+	}
+	for _, r := range refusals(o) {
+		if r.kind == webhookWithoutDryRun {
+			_, w := o.webhook(r.name)
+			r.message += "; see kubectl get " + w["WEBHOOKS"] + " --output yaml"
+		}
+		if r.kind == webhookWithoutDryRun || r.kind == notAllowed {
+			note("whether "+listed(r.objects)+" can be deleted", errors.New(r.message))
+		}
+	}
+	note("nodes of pods", o.Pods.Err)
+	if o.waits() && o.lifecycle() == lifecycleForbidden {
+		note("NamespaceLifecycle", o.Lifecycle.Err)
+	}
+	if o.needsController() {
+		note("Lease "+controllerLease, o.Controller.Err)
+	}
+	if o.emptying() {
+		note("Lease "+namespaceControllerLease, o.NamespaceController.Err)
+	}
+	return all
+}
+
+// isUnexamined says whether an error says nothing about the server: the user may not read, or the time was over.
+func isUnexamined(err error) bool {
+	return apierrors.IsForbidden(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

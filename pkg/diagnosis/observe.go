@@ -1,0 +1,181 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/nsinit/nsinit/pkg/installation"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+)
+
+const (
+	// observationTimeout bounds an observation. kube-apiserver bounds each request, to a minute by default.
+	observationTimeout = 2 * time.Minute
+	// requestsAtOnce bounds the requests for content.
+	requestsAtOnce = 8
+	// triesEach bounds the dry-run deletions of one resource.
+	triesEach = 50
+)
+
+// observe reads everything that rules need. The only error is that the namespace cannot be read; other failures are
+// a part of the observation.
+func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
+	defer cancel()
+	o := Observation{Name: name, Patience: d.Patience, Namespace: answer(d.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}))}
+	if err := utilapierrors.IgnoreAbsent(o.Namespace.Err); err != nil {
+		return o, err
+	}
+	o.Installation = ObserveInstallation(ctx, d.Clients, name, d.Clock.Now())
+	switch phase := o.phase(); {
+	case phase == Active, phase == Initializing && o.failed():
+		if err := d.Core.CoreV1().Namespaces().Delete(ctx, name, dryRun(o.Namespace.Object.UID)); !isGone(err) {
+			o.DeletionErr = err
+		}
+	case phase != Initializing:
+		o.NamespaceController = answer(d.Core.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, kubeControllerManager, metav1.GetOptions{}))
+		d.observeContent(ctx, &o)
+	}
+	return o, nil
+}
+
+// ObserveInstallation reads the state of nsinit, and the NamespaceLifecycle of a name.
+func ObserveInstallation(ctx context.Context, clients Clients, name string, now time.Time) Installation {
+	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
+	defer cancel()
+	i := Installation{Time: now,
+		Lifecycle:  answer(clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})),
+		Controller: answer(clients.Core.CoordinationV1().Leases(installation.Namespace).Get(ctx, installation.ControllerManager, metav1.GetOptions{})),
+	}
+	list, err := clients.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+	if i.APIServices.Err = err; err == nil {
+		i.APIServices.Object = list.Items
+	}
+	return i
+}
+
+// observeContent reads what is in the namespace, and what is needed to judge it.
+func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
+	lists, err := d.Discover()
+	resources, unparsable := utilnamespaces.Resources(lists)
+	for _, err := range []error{err, unparsable} {
+		if err != nil {
+			o.DiscoveryErrs = append(o.DiscoveryErrs, err)
+		}
+	}
+	if o.Content = d.list(ctx, o.Name, resources); o.phase() == Gone {
+		return
+	}
+	o.Deletions = d.tryDeletions(ctx, o.Name, o.Content)
+	if slices.ContainsFunc(o.Deletions, func(deletion Deletion) bool { return deletion.Err != nil }) {
+		o.Webhooks = d.webhooks(ctx)
+	}
+	for _, listing := range o.Content {
+		if listing.name() == "pods" && slices.ContainsFunc(listing.Objects, func(pod *metav1.PartialObjectMetadata) bool { return o.isOver(pod) }) {
+			d.observePods(ctx, o)
+		}
+	}
+}
+
+// observePods reads the nodes of pods whose grace period is over.
+func (d Diagnoser) observePods(ctx context.Context, o *Observation) {
+	pods, err := d.Core.CoreV1().Pods(o.Name).List(ctx, metav1.ListOptions{})
+	if o.Pods.Err = err; err != nil {
+		return
+	}
+	o.Pods.Object, o.Nodes = pods.Items, map[string]Answer[*corev1.Node]{}
+	for i := range pods.Items {
+		node := pods.Items[i].Spec.NodeName
+		if _, read := o.Nodes[node]; node != "" && !read && o.isOver(&pods.Items[i]) {
+			o.Nodes[node] = answer(d.Core.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}))
+		}
+	}
+}
+
+// list lists the objects of all resources.
+func (d Diagnoser) list(ctx context.Context, namespace string, resources []schema.GroupVersionResource) []Listing {
+	all := make([]Listing, len(resources))
+	var mu sync.Mutex
+	done := 0
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(all), func(i int) {
+		all[i].Resource = resources[i]
+		all[i].Err = utilnamespaces.EachObject(ctx, d.Metadata.Resource(resources[i]).Namespace(namespace), func(object *metav1.PartialObjectMetadata) {
+			all[i].Objects = append(all[i].Objects, object)
+		})
+		slices.SortStableFunc(all[i].Objects, func(a, b *metav1.PartialObjectMetadata) int {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; d.Progress != nil {
+			d.Progress(done, len(all))
+		}
+	})
+	slices.SortFunc(all, func(a, b Listing) int { return strings.Compare(a.name(), b.name()) })
+	return all
+}
+
+// tryDeletions deletes, in dry runs, objects that no client has deleted.
+func (d Diagnoser) tryDeletions(ctx context.Context, namespace string, content []Listing) []Deletion {
+	var tried []Deletion
+	var deletions []func() error
+	for _, listing := range content {
+		client, objects := d.Metadata.Resource(listing.Resource).Namespace(namespace), undeleted(listing)
+		for _, object := range objects[:min(len(objects), triesEach)] {
+			tried = append(tried, Deletion{Object: listing.name() + "/" + object.Name})
+			deletions = append(deletions, func() error { return client.Delete(ctx, object.Name, dryRun(object.UID)) })
+		}
+	}
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(tried), func(i int) { tried[i].Err = deletions[i]() })
+	return slices.DeleteFunc(tried, func(deletion Deletion) bool { return isGone(deletion.Err) })
+}
+
+// undeleted returns the objects of a listing that no client has deleted.
+func undeleted(listing Listing) []*metav1.PartialObjectMetadata {
+	return slices.DeleteFunc(slices.Clone(listing.Objects), func(object *metav1.PartialObjectMetadata) bool { return object.DeletionTimestamp != nil })
+}
+
+func dryRun(uid types.UID) metav1.DeleteOptions {
+	return metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{UID: &uid}}
+}
+
+// isGone says whether the object of a deletion does not exist any more.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// webhooks returns the configurations of admission webhooks, as far as they can be read.
+func (d Diagnoser) webhooks(ctx context.Context) map[string]string {
+	found := map[string]string{}
+	client := d.Core.AdmissionregistrationV1()
+	if mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err == nil {
+		for _, configuration := range mutating.Items {
+			for _, hook := range configuration.Webhooks {
+				found[hook.Name] = "mutatingwebhookconfiguration/" + configuration.Name
+			}
+		}
+	}
+	if validating, err := client.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err == nil {
+		for _, configuration := range validating.Items {
+			for _, hook := range configuration.Webhooks {
+				found[hook.Name] = "validatingwebhookconfiguration/" + configuration.Name
+			}
+		}
+	}
+	return found
+}

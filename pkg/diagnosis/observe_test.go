@@ -1,0 +1,274 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+)
+
+// world is a cluster with one namespace, ns, in it.
+type world struct {
+	namespace *corev1.Namespace
+	core      []runtime.Object
+	content   []runtime.Object
+	apis      []runtime.Object
+	records   []runtime.Object
+	// refuses returns why a request of the metadata client or for a record is refused.
+	refuses   func(verb, resource, name string) error
+	discovery error
+	lists     []*metav1.APIResourceList
+}
+
+func coreResources() []*metav1.APIResourceList {
+	verbs := metav1.Verbs{"list", "delete"}
+	return []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
+		{Name: "configmaps", Kind: "ConfigMap", Verbs: verbs}, {Name: "pods", Kind: "Pod", Verbs: verbs},
+		{Name: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Verbs: verbs}, {Name: "bindings", Kind: "Binding", Verbs: metav1.Verbs{"create"}},
+	}}}
+}
+
+// diagnose diagnoses the namespace of a world.
+func (w world) diagnose(t *testing.T) (*Diagnosis, error) {
+	t.Helper()
+	return w.diagnoser(t).Diagnose(t.Context(), "ns")
+}
+
+func (w world) diagnoser(t *testing.T) Diagnoser {
+	t.Helper()
+	objects := w.core
+	if w.namespace != nil {
+		objects = append(objects, w.namespace)
+	}
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	content := metadatafake.NewSimpleMetadataClient(scheme, w.content...)
+	records := nsinitfake.NewClientset(w.records...)
+	core := fake.NewClientset(objects...)
+	refuse := func(action clienttesting.Action) (bool, runtime.Object, error) {
+		name := ""
+		if named, ok := action.(interface{ GetName() string }); ok {
+			name = named.GetName()
+		}
+		if action.GetVerb() == "delete" && !strings.Contains(fmt.Sprint(action), metav1.DryRunAll) {
+			t.Errorf("%s %s was to be deleted in earnest", action.GetResource().Resource, name)
+		}
+		if w.refuses != nil {
+			if err := w.refuses(action.GetVerb(), action.GetResource().Resource, name); err != nil {
+				return true, nil, err
+			}
+		}
+		return action.GetVerb() == "delete", nil, nil
+	}
+	content.PrependReactor("*", "*", refuse)
+	records.PrependReactor("*", "*", refuse)
+	core.PrependReactor("*", "*", refuse)
+	lists := w.lists
+	if lists == nil {
+		lists = coreResources()
+	}
+	calls := 0
+	return Diagnoser{
+		Clients: Clients{Core: core, Nsinit: records, APIs: aggregatorfake.NewClientset(w.apis...), Metadata: content,
+			Discover: func() ([]*metav1.APIResourceList, error) { return lists, w.discovery }},
+		Clock: testingclock.NewFakePassiveClock(now()), Patience: DefaultPatience,
+		Progress: func(done, total int) {
+			if calls++; done != calls || total != 3 {
+				t.Errorf("progress says %d of %d", done, total)
+			}
+		},
+	}
+}
+
+// refuseOnly refuses one verb on one resource.
+func refuseOnly(verb, resource string, err error) func(string, string, string) error {
+	return func(v, r, _ string) error {
+		if v == verb && r == resource {
+			return err
+		}
+		return nil
+	}
+}
+
+// TestObserve: what is read, and what cannot be read or tried, with the verdict.
+func TestObserve(t *testing.T) {
+	silent := errors.New("it never answers")
+	api := []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}
+	leases := []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second), lease("kube-system", "kube-controller-manager", "cp-1", time.Second)}
+	for name, test := range map[string]struct {
+		world
+		// want are the findings, as "state cause", and what was not examined.
+		want []string
+		// says are parts of the messages.
+		says []string
+	}{
+		"an open namespace": {world{namespace: terminating(closed, open)}, nil, nil},
+		"protected":         {world{namespace: terminating(closed, open), refuses: refuseOnly("delete", "namespaces", forbidden("protected"))}, []string{"Healthy DeletionProtected"}, nil},
+		"failed and protected": {world{namespace: terminating(closed), apis: api, core: leases, records: []runtime.Object{record(failed)}, refuses: refuseOnly("delete", "namespaces", forbidden("protected"))},
+			[]string{"Stuck InitializationFailed", "Stuck DeletionProtected"}, nil},
+		"a tenant": {world{namespace: terminating(closed, conditions(is(v1alpha1.ConditionInitializing, "waiting for b"))), apis: api, refuses: refuseOnly("get", "namespacelifecycles", forbidden("no"))},
+			[]string{"Waiting InitializerPending", "NotExamined NamespaceLifecycle"}, nil},
+		"a user who may read nothing": {world{namespace: terminating(), content: []runtime.Object{object("Pod", "p", deleted(5*time.Minute))}, refuses: func(verb, resource, name string) error {
+			if resource == "pods" && verb == "list" || resource == "leases" || resource == "configmaps" {
+				return forbidden("no")
+			}
+			return nil
+		}}, []string{"Stuck NamespaceControllerSilent", "NotExamined configmaps", "NotExamined pods", "NotExamined Lease kube-system/kube-controller-manager"}, nil},
+		"a participant": {world{namespace: terminating(lifecycleHeld), apis: api, records: []runtime.Object{record(deleting)}, refuses: refuseOnly("get", "leases", forbidden("no"))},
+			[]string{"Stuck ParticipantPending", "NotExamined Lease nsinit-system/nsinit-controller-manager"}, nil},
+		"discovery that fails for a group": {world{namespace: terminating(), core: leases, discovery: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1"}: silent}}}, []string{"Stuck DiscoveryFailed"}, nil},
+		"a version that cannot be parsed":  {world{namespace: terminating(), core: leases, lists: append(coreResources(), &metav1.APIResourceList{GroupVersion: "a/b/c"})}, []string{"Stuck DiscoveryFailed"}, []string{"unexpected GroupVersion string: a/b/c"}},
+		"a resource that cannot be listed": {world{namespace: terminating(), core: leases, refuses: refuseOnly("list", "pods", apierrors.NewInternalError(silent))}, []string{"Stuck ListFailed"}, nil},
+		"a pod": {world{namespace: terminating(), content: []runtime.Object{object("Pod", "p", deleted(5*time.Minute))},
+			core: append(leases, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", DeletionTimestamp: ago(5 * time.Minute)}, Spec: corev1.PodSpec{NodeName: "n1"}})}, []string{"Stuck GracePeriod"}, []string{`"n1", which does not exist`}},
+		"a webhook": {world{namespace: terminating(), content: []runtime.Object{object("ConfigMap", "a"), object("ConfigMap", "b")}, refuses: refuseOnly("delete", "configmaps", forbidden(`admission webhook "keep.example.com" denied the request: no`)),
+			core: append(leases, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "keeper"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "keep.example.com"}}})},
+			[]string{"Stuck WebhookRefusesDeletion"}, []string{"mutatingwebhookconfiguration/keeper refuses the deletion of configmaps/a, configmaps/b"}},
+		"a webhook without dry run": {world{namespace: terminating(young), core: leases, content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", apierrors.NewBadRequest(`admission webhook "keep.example.com" does not support dry run`))},
+			[]string{"Waiting NamespaceControllerAtWork", "NotExamined whether configmaps/a can be deleted"}, nil},
+		"what a user may not delete": {world{namespace: terminating(young), core: leases, content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", forbidden(`User "jane" cannot delete resource "configmaps"`))},
+			[]string{"Waiting NamespaceControllerAtWork", "NotExamined whether configmaps/a can be deleted"}, nil},
+		"an object that is gone": {world{namespace: terminating(), core: leases, content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", absent("configmaps"))}, []string{"Waiting NamespaceControllerAtWork"}, nil},
+		"orphans":                {world{content: []runtime.Object{object("ConfigMap", "a")}}, []string{"Stuck OrphanedContent"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := test.diagnose(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			var said strings.Builder
+			for _, f := range found.Findings {
+				got = append(got, fmt.Sprintf("%s %s", f.State, f.Cause))
+				said.WriteString(f.Message + "\n")
+			}
+			for _, what := range found.NotExamined {
+				what, _, _ = strings.Cut(what, ":")
+				got = append(got, "NotExamined "+what)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s%s", diff, said.String())
+			}
+			for _, part := range test.says {
+				if !strings.Contains(said.String(), part) {
+					t.Errorf("%q is not in\n%s", part, said.String())
+				}
+			}
+		})
+	}
+}
+
+// TestNoNamespace: of a namespace that does not exist, and of which nothing does, there is
+// nothing to say.
+func TestNoNamespace(t *testing.T) {
+	if found, err := (world{}).diagnose(t); !apierrors.IsNotFound(err) {
+		t.Errorf("found %v %v", found, err)
+	}
+}
+
+// TestMany: many objects are counted, the oldest are shown, and some are tried.
+func TestMany(t *testing.T) {
+	w := world{namespace: terminating()}
+	for i := range 120 {
+		w.content = append(w.content, object("ConfigMap", fmt.Sprintf("c-%03d", i), func(m *metav1.ObjectMeta) {
+			m.CreationTimestamp = *ago(time.Duration(i) * time.Minute)
+			m.OwnerReferences = []metav1.OwnerReference{{Kind: "App", Name: "shop"}}
+		}))
+	}
+	found, err := w.diagnose(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := found.Remaining[0]
+	if len(found.Remaining) != 1 || left.Resource != "configmaps" || left.Count != 120 || len(left.Objects) != objectsShown || left.Objects[0].Name != "c-119" || left.Objects[0].Owners[0] != "App/shop" {
+		t.Errorf("left: %s %d %d %+v", left.Resource, left.Count, len(left.Objects), left.Objects[0])
+	}
+	if len(found.NotExamined) != 1 || !strings.Contains(found.NotExamined[0], "only 50 deletions of a resource are tried") {
+		t.Errorf("not examined: %q", found.NotExamined)
+	}
+}
+
+// TestCancelled: a diagnosis that was interrupted is none.
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d := Diagnoser{Clients: Clients{Core: fake.NewClientset(terminating()), Nsinit: nsinitfake.NewClientset(), APIs: aggregatorfake.NewClientset(),
+		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
+		Discover: func() ([]*metav1.APIResourceList, error) { cancel(); return nil, nil }}, Clock: testingclock.NewFakePassiveClock(now())}
+	if _, err := d.Diagnose(ctx, "ns"); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// silentServer never answers lists.
+type silentServer struct{ metadata.Interface }
+
+type silentResource struct{ metadata.Getter }
+
+func (s silentServer) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	return silentResource{s.Interface.Resource(resource)}
+}
+
+func (s silentResource) Namespace(string) metadata.ResourceInterface { return s }
+
+func (silentResource) List(ctx context.Context, _ metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestSilentServer: the time of an observation is bounded, and what was read is reported.
+func TestSilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := world{namespace: terminating(func(n *corev1.Namespace) { n.Finalizers = []string{"example.com/hold"} })}.diagnoser(t)
+		d.Metadata = silentServer{d.Metadata}
+		began := time.Now()
+		found, err := d.Diagnose(t.Context(), "ns")
+		if err != nil || time.Since(began) > observationTimeout || found.Findings[0].Cause != NamespaceFinalizer || len(found.NotExamined) != 3 {
+			t.Errorf("after %s: %+v %v", time.Since(began), found, err)
+		}
+	})
+}
+
+func TestFinalizerManager(t *testing.T) {
+	managed := []metav1.ManagedFieldsEntry{
+		{Manager: "status", Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"a/b\"":{}}}}`)},
+		{Manager: "broken", FieldsV1: metav1.NewFieldsV1(`{`)},
+		{Manager: "other", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"c/d\"":{}}}}`)},
+		{Manager: "operator", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{".":{},"v:\"a/b\"":{}}}}`)},
+	}
+	if got := finalizerManager(managed, "a/b"); got != "operator" {
+		t.Errorf("got %q", got)
+	}
+	if got := finalizerManager(managed, "e/f"); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
