@@ -9,9 +9,8 @@ package check
 import (
 	"context"
 	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,8 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -67,6 +68,7 @@ type Result struct {
 type clients struct {
 	core    kubernetes.Interface
 	nsinit  versioned.Interface
+	rest    rest.Interface
 	apis    aggregator.Interface
 	dynamic dynamic.Interface
 	mapper  meta.RESTMapper
@@ -174,24 +176,11 @@ func (i *inspection) certificate(check, where string, data []byte) {
 
 // earliestEnd returns when the first of some certificates expires.
 func earliestEnd(data []byte) (time.Time, error) {
-	var first time.Time
-	for {
-		var block *pem.Block
-		if block, data = pem.Decode(data); block == nil {
-			break
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return first, fmt.Errorf("cannot be parsed: %w", err)
-		}
-		if first.IsZero() || certificate.NotAfter.Before(first) {
-			first = certificate.NotAfter
-		}
+	certificates, err := certutil.ParseCertsPEM(data)
+	if err != nil {
+		return time.Time{}, err
 	}
-	if first.IsZero() {
-		return first, errors.New("has no certificate")
-	}
-	return first, nil
+	return slices.MinFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter, nil
 }
 
 // records looks whether the server answers for records, which it refuses where its storage
