@@ -78,7 +78,7 @@ func TestPluginCreate(t *testing.T) {
 	c.refusedPlugin(t, "is not open yet", "wait", name, "--timeout=1s")
 	remove(name)
 	c.mustPlugin(t, "wait", name, "--for=gone")
-	c.refusedPlugin(t, "not found", "wait", name)
+	c.refusedPlugin(t, "does not exist", "wait", name)
 
 	c.actAs(t, "one.example.com", "two.example.com")
 	name = uniqueName("create")
@@ -108,7 +108,7 @@ func TestPluginCreate(t *testing.T) {
 	remove(name)
 	name = uniqueName("create")
 	matches(t, c.mustPlugin(t, "create", name, "--dry-run=server"), "namespace/"+name+` created \(server dry run\)`)
-	c.refusedPlugin(t, "not found", "wait", name)
+	c.refusedPlugin(t, "does not exist", "wait", name)
 	matches(t, c.mustPlugin(t, "create", name, "--wait=false", "-o", "name"), "namespace/"+name)
 	remove(name)
 }
@@ -154,7 +154,7 @@ func TestPluginActs(t *testing.T) {
 	c.refusedPlugin(t, `does not wait for initializer "none.example.com", but for one.example.com, two.example.com`, "skip", namespace, "none.example.com")
 	c.refusedPlugin(t, "is not being deleted", "finalize", namespace, "one.example.com")
 	c.refusedPlugin(t, `--dry-run=client: give "none" or "server"`, "done", namespace, "one.example.com", "--dry-run=client")
-	c.refusedPlugin(t, "not found", "done", "no-such-namespace", "one.example.com")
+	c.refusedPlugin(t, "does not exist", "done", "no-such-namespace", "one.example.com")
 	if out := c.mustPlugin(t, "status"); !strings.Contains(out, namespace) || !strings.Contains(out, "one.example.com") {
 		t.Errorf("status:\n%s", out)
 	}
@@ -226,7 +226,26 @@ func TestPluginStatusOfTenant(t *testing.T) {
 	if out := c.mustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(v1alpha1.LifecycleInitializing)) || !strings.Contains(out, `Initializing=True: waiting for initializer "one.example.com"`) {
 		t.Errorf("status:\n%s", out)
 	}
-	c.refusedPlugin(t, "forbidden", "status", "--as=e2e-getter")
+	c.refusedPlugin(t, `User "e2e-getter" cannot list resource "namespacelifecycles"`, "status", "--as=e2e-getter")
+	c.refusedPlugin(t, "kubectl nsinit rbac --view --user=USER", "status", namespace, "--as=e2e-getter", "-o", "yaml")
+	c.applyInput(t, c.mustPlugin(t, "rbac", "--view", "--user=e2e-getter"))
+	eventually(t, "the permission that rbac prints suffices", func(context.Context) error {
+		if stdout, stderr, code := c.plugin(t, "status", "--as=e2e-getter", "-o", "name"); code != 0 || !strings.Contains(stdout, "namespacelifecycle.nsinit.dev/"+namespace+"\n") {
+			return errors.New(stdout + stderr)
+		}
+		return nil
+	})
+}
+
+// TestPluginVersion: every user is shown the version of the server.
+func TestPluginVersion(t *testing.T) {
+	c := connect(t)
+	out := c.mustPlugin(t, "version", "--as=e2e-nobody")
+	matches(t, out, `Client Version: (v[0-9].*)`, `Server Version: (v[0-9].*)`)
+	if client, server, _ := strings.Cut(out, "\n"); strings.TrimPrefix(client, "Client") != strings.TrimPrefix(strings.TrimSpace(server), "Server") {
+		t.Errorf("printed:\n%s", out)
+	}
+	matches(t, c.mustPlugin(t, "version", "--client", "--output=jsonpath={.serverVersion}{.clientVersion.gitVersion}{'\n'}"), `v[0-9].*`)
 }
 
 // TestPluginCheck: what is wrong with an installation is found, with what helps.
@@ -236,11 +255,11 @@ func TestPluginCheck(t *testing.T) {
 	check := func() ([]result, int) {
 		t.Helper()
 		stdout, stderr, code := c.plugin(t, "check", "--output=json")
-		var results []result
-		if err := json.Unmarshal([]byte(stdout), &results); err != nil {
+		var found struct{ Items []result }
+		if err := json.Unmarshal([]byte(stdout), &found); err != nil {
 			t.Fatalf("%v\n%s%s", err, stdout, stderr)
 		}
-		return results, code
+		return found.Items, code
 	}
 	finds := func(check string, results []result, state, says string) error {
 		for _, r := range results {

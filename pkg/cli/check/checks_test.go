@@ -50,8 +50,8 @@ func TestCertificate(t *testing.T) {
 		"long":         {long, OK, "valid until 2027-11-21T12:00:00Z"},
 		"soon":         {append(long, certificate(t, now, 13*24*time.Hour)...), Warning, "expires in 312h0m0s, at 2026-12-04T12:00:00Z"},
 		"expired":      {certificate(t, now, -time.Hour), Problem, "expired at 2026-11-21T11:00:00Z"},
-		"none":         {nil, Problem, "has no certificate"},
-		"not a proper": {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Problem, "cannot be parsed"},
+		"none":         {nil, Problem, "does not contain any valid"},
+		"not a proper": {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Problem, "malformed certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := &inspection{now: now}

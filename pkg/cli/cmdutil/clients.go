@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -35,13 +34,12 @@ const (
 type Clients struct {
 	Core   kubernetes.Interface
 	Nsinit versioned.Interface
-	// REST reads nsinit.dev/v1alpha1 in other forms than typed objects, such as tables.
+	// REST reads from nsinit-apiserver what is no typed object, such as tables.
 	REST     rest.Interface
 	APIs     aggregator.Interface
 	Dynamic  dynamic.Interface
 	Metadata metadata.Interface
 	Mapper   meta.ResettableRESTMapper
-	OpenAPI  openapi.ClientWithContext
 	Clock    clock.Clock
 }
 
@@ -96,7 +94,6 @@ func newClients(config *rest.Config) (*Clients, error) {
 	}
 	return &Clients{
 		Core: core, Nsinit: nsinit, REST: nsinit.NsinitV1alpha1().RESTClient(), APIs: apis, Dynamic: objects, Metadata: metadata,
-		Mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())),
-		OpenAPI: openapi.NewClientWithContext(core.Discovery().RESTClient()), Clock: clock.RealClock{},
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())), Clock: clock.RealClock{},
 	}, nil
 }

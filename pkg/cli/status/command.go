@@ -120,10 +120,14 @@ func (o *Options) list(ctx context.Context) error {
 	if !o.All {
 		request.Param("fieldSelector", fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.LifecycleActive)).String())
 	}
-	answer, err := request.Do(ctx).Raw()
-	if apierrors.IsForbidden(err) {
+	result := request.Do(ctx)
+	// The error of Raw lacks what the server answered.
+	if err := result.Error(); apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w; for a namespace that you may get, run kubectl nsinit status NAMESPACE", cmdutil.Permission(err, readers))
+	} else if err != nil {
+		return err
 	}
+	answer, err := result.Raw()
 	if err != nil {
 		return err
 	}

@@ -15,12 +15,12 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/openapi"
 	"k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -44,7 +44,7 @@ type Options struct {
 	PrintFlags *cmdutil.PrintFlags
 	Client     bool
 
-	openAPI openapi.ClientWithContext
+	clients *cmdutil.Clients
 }
 
 // Versions is what the command prints. The names of the fields are kubectl's.
@@ -78,16 +78,11 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 }
 
 // Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, _ []string) error {
-	if o.Client {
-		return nil
+func (o *Options) Complete(f cmdutil.Factory, _ []string) (err error) {
+	if !o.Client {
+		o.clients, err = f()
 	}
-	clients, err := f()
-	if err != nil {
-		return err
-	}
-	o.openAPI = clients.OpenAPI
-	return nil
+	return err
 }
 
 // Validate implements cmdutil.Options.
@@ -113,30 +108,28 @@ func (o *Options) Run(ctx context.Context) error {
 	return nil
 }
 
-// server reads the version of nsinit-apiserver from its OpenAPI document. kube-apiserver forwards the request for this
-// document, but not the one for /version.
+// server reads the version of nsinit-apiserver from its OpenAPI document. kube-apiserver forwards requests for this
+// document, but not for /version.
 func (o *Options) server(ctx context.Context) (*ServerVersion, error) {
-	documents, err := o.openAPI.PathsWithContext(ctx)
+	result := o.clients.REST.Get().AbsPath("/openapi/v3/apis/"+v1alpha1.SchemeGroupVersion.String()).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
+	if err := result.Error(); apierrors.IsNotFound(err) {
+		return nil, errors.New("kube-apiserver does not know it: nsinit is not installed, or does not run; run kubectl nsinit check")
+	} else if err != nil {
+		return nil, err
+	}
+	data, err := result.Raw()
 	if err != nil {
 		return nil, err
 	}
-	document := documents["apis/"+v1alpha1.SchemeGroupVersion.String()]
-	if document == nil {
-		return nil, errors.New("kube-apiserver does not list it: nsinit is not installed, or does not run; run kubectl nsinit check")
-	}
-	data, err := document.SchemaWithContext(ctx, runtime.ContentTypeJSON)
-	if err != nil {
-		return nil, err
-	}
-	var content struct {
+	var document struct {
 		Info struct {
 			Version string `json:"version"`
 		} `json:"info"`
 	}
-	if err := json.Unmarshal(data, &content); err != nil {
+	if err := json.Unmarshal(data, &document); err != nil {
 		return nil, err
 	}
-	return &ServerVersion{GitVersion: content.Info.Version}, nil
+	return &ServerVersion{GitVersion: document.Info.Version}, nil
 }
 
 func (v *Versions) text(out io.Writer) error {
