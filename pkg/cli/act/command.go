@@ -145,18 +145,15 @@ func list(names []string) string {
 
 // Options are the options of the commands.
 type Options struct {
-	genericiooptions.IOStreams
-	PrintFlags *cmdutil.PrintFlags
-	DryRun     cmdutil.DryRun
+	cmdutil.Base
+	DryRun cmdutil.DryRun
 
 	verb
-	clients         *cmdutil.Clients
-	manager         string
-	namespace, name string
+	manager string
 }
 
 func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, v verb) *cobra.Command {
-	o := &Options{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme), verb: v}
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}, verb: v}
 	command := &cobra.Command{
 		Use:     v.use,
 		Short:   v.short,
@@ -174,42 +171,36 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, v verb) *
 	return command
 }
 
-// Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
-	o.namespace, o.name = args[0], args[1]
-	o.clients, err = f()
-	return err
-}
-
 // Validate implements cmdutil.Options.
 func (o *Options) Validate() error {
 	if err := o.DryRun.Validate(); err != nil {
 		return err
 	}
-	return o.PrintFlags.Validate()
+	return o.Base.Validate()
 }
 
 // Run implements cmdutil.Options. After a conflict, it reads the NamespaceLifecycle again.
 func (o *Options) Run(ctx context.Context) error {
-	rbac := o.name + o.rbac
+	namespace, name := o.Args[0], o.Args[1]
+	rbac := name + o.rbac
 	options := metav1.UpdateOptions{FieldManager: o.manager, DryRun: o.DryRun.Options()}
 	var updated *v1alpha1.NamespaceLifecycle
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		lifecycle, err := o.clients.Lifecycle(ctx, o.namespace, rbac)
+		lifecycle, err := o.Clients.Lifecycle(ctx, namespace, rbac)
 		if err != nil {
 			return err
 		}
-		if err := o.change(lifecycle, o.name); err != nil {
+		if err := o.change(lifecycle, name); err != nil {
 			return err
 		}
-		updated, err = o.update(o.clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles(), ctx, o.namespace, lifecycle, options)
+		updated, err = o.update(o.Clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles(), ctx, namespace, lifecycle, options)
 		return cmdutil.Permission(err, rbac)
 	})
 	if err != nil {
 		return err
 	}
 	return o.PrintFlags.Print(o.Out, updated, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "initializer.nsinit.dev/%s %s in namespace %s%s\n", o.name, o.past, o.namespace, o.DryRun.Suffix())
+		_, err := fmt.Fprintf(out, "initializer.nsinit.dev/%s %s in namespace %s%s\n", name, o.past, namespace, o.DryRun.Suffix())
 		return err
 	})
 }

@@ -38,16 +38,11 @@ const example = `  # Is everything in order?
   kubectl nsinit check --output=json | jq '.items[] | select(.state != "OK")'`
 
 // Options are the options of the command.
-type Options struct {
-	genericiooptions.IOStreams
-	PrintFlags *cmdutil.PrintFlags
-
-	clients *cmdutil.Clients
-}
+type Options struct{ cmdutil.Base }
 
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}
+	o := &Options{cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := &cobra.Command{
 		Use:               "check",
 		Short:             "Look whether nsinit is installed as it should be",
@@ -61,22 +56,13 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	return command
 }
 
-// Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, _ []string) (err error) {
-	o.clients, err = f()
-	return err
-}
-
-// Validate implements cmdutil.Options.
-func (o *Options) Validate() error { return o.PrintFlags.Validate() }
-
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
-	if _, err := o.clients.Core.Discovery().ServerVersion(); err != nil {
+	if _, err := o.Clients.Core.Discovery().ServerVersion(); err != nil {
 		return fmt.Errorf("the cluster cannot be reached: %w", err)
 	}
-	results := inspect(ctx, clients{core: o.clients.Core, nsinit: o.clients.Nsinit, rest: o.clients.REST, apis: o.clients.APIs,
-		dynamic: o.clients.Dynamic, mapper: o.clients.Mapper}, o.clients.Clock.Now())
+	results := inspect(ctx, clients{core: o.Clients.Core, nsinit: o.Clients.Nsinit, rest: o.Clients.REST, apis: o.Clients.APIs,
+		dynamic: o.Clients.Dynamic, mapper: o.Clients.Mapper}, o.Clients.Clock.Now())
 	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("InstallationCheck", results), func(out io.Writer) error { return printText(out, results) }); err != nil {
 		return err
 	}

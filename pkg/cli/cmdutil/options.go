@@ -11,6 +11,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // Options are the options of a command, in kubectl's shape.
@@ -22,6 +23,24 @@ type Options interface {
 	// Run runs the command.
 	Run(ctx context.Context) error
 }
+
+// Base is what the options of most commands have.
+type Base struct {
+	genericiooptions.IOStreams
+	PrintFlags *PrintFlags
+	Clients    *Clients
+	Args       []string
+}
+
+// Complete implements Options.
+func (b *Base) Complete(f Factory, args []string) (err error) {
+	b.Args = args
+	b.Clients, err = f()
+	return err
+}
+
+// Validate implements Options.
+func (b *Base) Validate() error { return b.PrintFlags.Validate() }
 
 // RunE completes, validates and runs options.
 func RunE(f Factory, o Options) func(*cobra.Command, []string) error {

@@ -41,21 +41,17 @@ const example = `  # Create a namespace and wait until it is open
 
 // Options are the options of the command.
 type Options struct {
-	genericiooptions.IOStreams
-	PrintFlags  *cmdutil.PrintFlags
+	cmdutil.Base
 	DryRun      cmdutil.DryRun
 	Labels      map[string]string
 	Annotations map[string]string
 	Wait        bool
 	Timeout     time.Duration
-
-	name    string
-	clients *cmdutil.Clients
 }
 
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("created", scheme.Scheme)}
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("created", scheme.Scheme)}}
 	command := &cobra.Command{
 		Use:               "create NAME",
 		Short:             "Create a namespace, and wait until it is open",
@@ -75,12 +71,10 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 }
 
 // Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
-	o.name = args[0]
+func (o *Options) Complete(f cmdutil.Factory, args []string) error {
 	o.Wait = o.Wait && o.DryRun.Options() == nil
 	o.PrintFlags.NamePrintFlags.Operation += o.DryRun.Suffix()
-	o.clients, err = f()
-	return err
+	return o.Base.Complete(f, args)
 }
 
 // Validate implements cmdutil.Options.
@@ -91,16 +85,17 @@ func (o *Options) Validate() error {
 	if err := cmdutil.ValidateDuration("timeout", o.Timeout); err != nil {
 		return err
 	}
-	return o.PrintFlags.Validate()
+	return o.Base.Validate()
 }
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
+	name := o.Args[0]
 	printer, err := o.PrintFlags.ToPrinter()
 	if err != nil {
 		return err
 	}
-	namespace, err := o.create(ctx)
+	namespace, err := o.create(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -114,28 +109,28 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	ctx, cancel := cmdutil.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	began := o.clients.Clock.Now()
-	opened, err := follow.New(o.clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut).UntilOpen(ctx, o.name, namespace.UID)
+	began := o.Clients.Clock.Now()
+	opened, err := follow.New(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut).UntilOpen(ctx, name, namespace.UID)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted; namespace %q still exists, and opens when its initializers are done", o.name)
+		return fmt.Errorf("interrupted; namespace %q still exists, and opens when its initializers are done", name)
 	case err != nil:
 		return err
 	case !o.PrintFlags.Text():
 		return printer.PrintObj(opened, o.Out)
 	}
-	_, err = fmt.Fprintf(o.Out, "namespace/%s is open after %s\n", o.name, o.clients.Clock.Since(began).Round(10*time.Millisecond))
+	_, err = fmt.Fprintf(o.Out, "namespace/%s is open after %s\n", name, o.Clients.Clock.Since(began).Round(10*time.Millisecond))
 	return err
 }
 
-func (o *Options) create(ctx context.Context) (*corev1.Namespace, error) {
-	namespaces := o.clients.Core.CoreV1().Namespaces()
+func (o *Options) create(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespaces := o.Clients.Core.CoreV1().Namespaces()
 	namespace, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: o.name, Labels: o.Labels, Annotations: o.Annotations,
+		Name: name, Labels: o.Labels, Annotations: o.Annotations,
 	}}, metav1.CreateOptions{FieldManager: "kubectl-nsinit-create", DryRun: o.DryRun.Options()})
 	if apierrors.IsAlreadyExists(err) {
-		if existing, getErr := namespaces.Get(ctx, o.name, metav1.GetOptions{}); getErr == nil && helper.IsClosed(existing) {
-			return nil, fmt.Errorf("%w, and is not open yet: run kubectl nsinit wait %s", err, o.name)
+		if existing, getErr := namespaces.Get(ctx, name, metav1.GetOptions{}); getErr == nil && helper.IsClosed(existing) {
+			return nil, fmt.Errorf("%w, and is not open yet: run kubectl nsinit wait %s", err, name)
 		}
 	}
 	return namespace, err

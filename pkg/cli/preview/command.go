@@ -51,22 +51,18 @@ const example = `  # What does shop get, and may policy-population apply it?
 
 // Options are the options of the command.
 type Options struct {
-	genericiooptions.IOStreams
-	PrintFlags    *cmdutil.PrintFlags
+	cmdutil.Base
 	Filename      string
 	Creator       string
 	Groups        []string
 	Labels        string
 	Initializer   string
 	ClusterScoped []string
-
-	name    string
-	clients *cmdutil.Clients
 }
 
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := &cobra.Command{
 		Use:               "preview NAMESPACE",
 		Short:             "Show what NamespacePopulations put into a namespace",
@@ -87,16 +83,6 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	return command
 }
 
-// Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
-	o.name = args[0]
-	o.clients, err = f()
-	return err
-}
-
-// Validate implements cmdutil.Options.
-func (o *Options) Validate() error { return o.PrintFlags.Validate() }
-
 // Result is what would become of one manifest.
 type Result struct {
 	Population string `json:"population"`
@@ -111,16 +97,16 @@ type Result struct {
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
-	populations, err := o.populations(ctx, o.clients.Nsinit)
+	populations, err := o.populations(ctx, o.Clients.Nsinit)
 	if err != nil {
 		return err
 	}
-	namespace, exists, err := o.namespace(ctx, o.clients.Core, o.name)
+	namespace, exists, err := o.namespace(ctx, o.Clients.Core, o.Args[0])
 	if err != nil {
 		return err
 	}
 	applier := &population.Applier{
-		Client: o.clients.Dynamic, Mapper: o.clients.Mapper, FieldManager: o.Initializer, ClusterScoped: map[schema.GroupResource]struct{}{}, DryRun: true,
+		Client: o.Clients.Dynamic, Mapper: o.Clients.Mapper, FieldManager: o.Initializer, ClusterScoped: map[schema.GroupResource]struct{}{}, DryRun: true,
 	}
 	for _, resource := range o.ClusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}

@@ -43,8 +43,7 @@ const example = `  # What the service account log-index in the namespace logging
 
 // Options are the options of the command.
 type Options struct {
-	genericiooptions.IOStreams
-	PrintFlags     *cmdutil.PrintFlags
+	cmdutil.Base
 	ServiceAccount string
 	User           string
 	View           bool
@@ -52,11 +51,12 @@ type Options struct {
 	Configuration  string
 
 	initializer string
+	subject     rbacv1.Subject
 }
 
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
 	o.PrintFlags.WithDefaultOutput("yaml")
 	command := &cobra.Command{
 		Use:     "rbac INITIALIZER",
@@ -84,11 +84,12 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 }
 
 // Complete implements cmdutil.Options.
-func (o *Options) Complete(_ cmdutil.Factory, args []string) error {
+func (o *Options) Complete(_ cmdutil.Factory, args []string) (err error) {
 	if !o.View {
 		o.initializer = args[0]
 	}
-	return nil
+	o.subject, err = o.parseSubject()
+	return err
 }
 
 // Validate implements cmdutil.Options.
@@ -98,23 +99,16 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("initializer %q: %s", o.initializer, strings.Join(problems, "; "))
 		}
 	}
-	if _, err := o.subject(); err != nil {
-		return err
-	}
-	return o.PrintFlags.Validate()
+	return o.Base.Validate()
 }
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(context.Context) error {
-	subject, err := o.subject()
-	if err != nil {
-		return err
-	}
 	printer, err := o.PrintFlags.ToPrinter()
 	if err != nil {
 		return err
 	}
-	for _, object := range o.objects(subject) {
+	for _, object := range o.objects() {
 		if err := printer.PrintObj(object, o.Out); err != nil {
 			return err
 		}
@@ -122,8 +116,8 @@ func (o *Options) Run(context.Context) error {
 	return nil
 }
 
-// subject returns who gets the permissions.
-func (o *Options) subject() (rbacv1.Subject, error) {
+// parseSubject returns who gets the permissions.
+func (o *Options) parseSubject() (rbacv1.Subject, error) {
 	namespace, name, ok := strings.Cut(o.ServiceAccount, ":")
 	switch {
 	case (o.ServiceAccount == "") == (o.User == ""):
@@ -137,11 +131,11 @@ func (o *Options) subject() (rbacv1.Subject, error) {
 }
 
 // objects returns the role of the initializer, its binding, and the binding of the role that all initializers have.
-func (o *Options) objects(subject rbacv1.Subject) []runtime.Object {
+func (o *Options) objects() []runtime.Object {
 	if o.View {
 		// A name of an object has no slash, and names of users may have.
-		name := strings.NewReplacer("/", "-", "%", "-").Replace(strings.TrimPrefix(subject.Namespace+":"+subject.Name, ":"))
-		return []runtime.Object{bind("nsinit:view:"+name, "nsinit:view", subject)}
+		name := strings.NewReplacer("/", "-", "%", "-").Replace(strings.TrimPrefix(o.subject.Namespace+":"+o.subject.Name, ":"))
+		return []runtime.Object{bind("nsinit:view:"+name, "nsinit:view", o.subject)}
 	}
 	verbs := []string{v1alpha1.VerbInitialize}
 	if o.Finalizer {
@@ -158,8 +152,8 @@ func (o *Options) objects(subject rbacv1.Subject) []runtime.Object {
 	}
 	return []runtime.Object{
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: o.initializer}, Rules: rules},
-		bind(o.initializer, o.initializer, subject),
-		bind(o.initializer+"-initializer", "nsinit:initializer", subject),
+		bind(o.initializer, o.initializer, o.subject),
+		bind(o.initializer+"-initializer", "nsinit:initializer", o.subject),
 	}
 }
 

@@ -57,17 +57,13 @@ const (
 
 // Options are the options of the command.
 type Options struct {
-	genericiooptions.IOStreams
-	PrintFlags *cmdutil.PrintFlags
-	All        bool
-
-	name    string
-	clients *cmdutil.Clients
+	cmdutil.Base
+	All bool
 }
 
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
 	o.PrintFlags.Wide = true
 	command := &cobra.Command{
 		Use:               "status [NAMESPACE]",
@@ -83,27 +79,15 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	return command
 }
 
-// Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
-	if len(args) > 0 {
-		o.name = args[0]
-	}
-	o.clients, err = f()
-	return err
-}
-
-// Validate implements cmdutil.Options.
-func (o *Options) Validate() error { return o.PrintFlags.Validate() }
-
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
 	switch {
-	case o.name == "":
+	case len(o.Args) == 0:
 		return o.list(ctx)
 	case o.PrintFlags.Text():
-		return o.describe(ctx)
+		return o.describe(ctx, o.Args[0])
 	}
-	lifecycle, err := o.clients.Lifecycle(ctx, o.name, readers)
+	lifecycle, err := o.Clients.Lifecycle(ctx, o.Args[0], readers)
 	if err != nil {
 		return err
 	}
@@ -116,7 +100,7 @@ func (o *Options) list(ctx context.Context) error {
 	if o.PrintFlags.Text() {
 		accept = asTable
 	}
-	request := o.clients.REST.Get().Resource("namespacelifecycles").SetHeader("Accept", accept)
+	request := o.Clients.REST.Get().Resource("namespacelifecycles").SetHeader("Accept", accept)
 	if !o.All {
 		request.Param("fieldSelector", fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.LifecycleActive)).String())
 	}
@@ -151,15 +135,15 @@ func (o *Options) table(out io.Writer, answer []byte) error {
 }
 
 // describe shows one namespace, with a line for each initializer.
-func (o *Options) describe(ctx context.Context) error {
-	namespace, err := o.clients.Core.CoreV1().Namespaces().Get(ctx, o.name, metav1.GetOptions{})
-	lifecycle, lifecycleErr := o.clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, o.name, metav1.GetOptions{})
+func (o *Options) describe(ctx context.Context, name string) error {
+	namespace, err := o.Clients.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	lifecycle, lifecycleErr := o.Clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
 	former := ""
 	switch {
 	case lifecycleErr == nil && apierrors.IsNotFound(err):
 		former = ", the namespace is removed"
 	case apierrors.IsNotFound(err):
-		return cmdutil.NoNamespace(o.name)
+		return cmdutil.NoNamespace(name)
 	case err != nil && (lifecycleErr != nil || !apierrors.IsForbidden(err)):
 		return cmdutil.Permission(err, readers)
 	case apierrors.IsNotFound(lifecycleErr), apierrors.IsForbidden(lifecycleErr):
@@ -169,7 +153,7 @@ func (o *Options) describe(ctx context.Context) error {
 	case err == nil && namespace.UID != lifecycle.Spec.NamespaceUID:
 		former = ", the NamespaceLifecycle is of a former namespace of this name"
 	}
-	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s%s\n", o.name, lifecycle.Status.Phase, former)
+	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s%s\n", name, lifecycle.Status.Phase, former)
 	for _, condition := range lifecycle.Status.Conditions {
 		_, _ = fmt.Fprintf(o.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
 	}
@@ -188,7 +172,7 @@ func (o *Options) initializers(lifecycle *v1alpha1.NamespaceLifecycle) error {
 		case status.StartTime != nil && status.EndTime != nil:
 			took = status.EndTime.Sub(status.StartTime.Time).Round(10 * time.Millisecond).String()
 		case status.StartTime != nil:
-			took = duration.HumanDuration(o.clients.Clock.Since(status.StartTime.Time)) + " so far"
+			took = duration.HumanDuration(o.Clients.Clock.Since(status.StartTime.Time)) + " so far"
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, orNone(took), cleansUp(lifecycle, status.Name),
 			orNone(printable.Line(status.Message)), orNone(printable.Line(status.LastActor)))

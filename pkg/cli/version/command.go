@@ -40,11 +40,8 @@ const example = `  # Both versions
 
 // Options are the options of the command.
 type Options struct {
-	genericiooptions.IOStreams
-	PrintFlags *cmdutil.PrintFlags
-	Client     bool
-
-	clients *cmdutil.Clients
+	cmdutil.Base
+	Client bool
 }
 
 // Versions is what the command prints. The names of the fields are kubectl's.
@@ -62,7 +59,7 @@ type ServerVersion struct {
 
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := &cobra.Command{
 		Use:               "version",
 		Short:             "Print the versions of the plugin and of nsinit-apiserver",
@@ -78,15 +75,12 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 }
 
 // Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, _ []string) (err error) {
-	if !o.Client {
-		o.clients, err = f()
+func (o *Options) Complete(f cmdutil.Factory, args []string) error {
+	if o.Client {
+		return nil
 	}
-	return err
+	return o.Base.Complete(f, args)
 }
-
-// Validate implements cmdutil.Options.
-func (o *Options) Validate() error { return o.PrintFlags.Validate() }
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
@@ -111,7 +105,7 @@ func (o *Options) Run(ctx context.Context) error {
 // server reads the version of nsinit-apiserver from its OpenAPI document. kube-apiserver forwards requests for this
 // document, but not for /version.
 func (o *Options) server(ctx context.Context) (*ServerVersion, error) {
-	result := o.clients.REST.Get().AbsPath("/openapi/v3/apis/"+v1alpha1.SchemeGroupVersion.String()).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
+	result := o.Clients.REST.Get().AbsPath("/openapi/v3/apis/"+v1alpha1.SchemeGroupVersion.String()).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
 	if err := result.Error(); apierrors.IsNotFound(err) {
 		return nil, errors.New("kube-apiserver does not know it: nsinit is not installed, or does not run; run kubectl nsinit check")
 	} else if err != nil {

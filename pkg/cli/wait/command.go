@@ -38,18 +38,14 @@ const example = `  # Wait until you can write to the namespace shop
 
 // Options are the options of the command.
 type Options struct {
-	genericiooptions.IOStreams
-	PrintFlags *cmdutil.PrintFlags
-	For        string
-	Timeout    time.Duration
-
-	names   []string
-	clients *cmdutil.Clients
+	cmdutil.Base
+	For     string
+	Timeout time.Duration
 }
 
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("is ", scheme.Scheme)}
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("is ", scheme.Scheme)}}
 	command := &cobra.Command{
 		Use:     "wait NAMESPACE...",
 		Short:   "Wait until namespaces are open, or gone",
@@ -70,11 +66,9 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 }
 
 // Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
-	o.names = args
+func (o *Options) Complete(f cmdutil.Factory, args []string) error {
 	o.PrintFlags.NamePrintFlags.Operation += o.For
-	o.clients, err = f()
-	return err
+	return o.Base.Complete(f, args)
 }
 
 // Validate implements cmdutil.Options.
@@ -85,7 +79,7 @@ func (o *Options) Validate() error {
 	if err := cmdutil.ValidateDuration("timeout", o.Timeout); err != nil {
 		return err
 	}
-	return o.PrintFlags.Validate()
+	return o.Base.Validate()
 }
 
 // Run implements cmdutil.Options.
@@ -96,7 +90,7 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	ctx, cancel := cmdutil.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	for _, name := range o.names {
+	for _, name := range o.Args {
 		namespace, err := o.follow(ctx, name)
 		if errors.Is(err, context.Canceled) {
 			return errors.New("interrupted")
@@ -112,7 +106,7 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 func (o *Options) follow(ctx context.Context, name string) (*corev1.Namespace, error) {
-	follower := follow.New(o.clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut)
+	follower := follow.New(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut)
 	if o.For == "gone" {
 		return follower.UntilGone(ctx, name)
 	}

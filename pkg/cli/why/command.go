@@ -50,17 +50,13 @@ const example = `  # Why does the namespace shop not open, or not go away?
 
 // Options are the options of the command.
 type Options struct {
-	genericiooptions.IOStreams
-	PrintFlags *cmdutil.PrintFlags
-	Patience   time.Duration
-
-	namespace string
-	clients   *cmdutil.Clients
+	cmdutil.Base
+	Patience time.Duration
 }
 
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := &cobra.Command{
 		Use:               "why NAMESPACE",
 		Short:             "Say why a namespace is not open, or not gone",
@@ -77,9 +73,9 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 
 // Complete implements cmdutil.Options.
 func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
-	o.namespace = args[0]
+	o.Args = args
 	// Every resource is listed, also in versions that are deprecated.
-	o.clients, err = f(cmdutil.WithoutWarnings)
+	o.Clients, err = f(cmdutil.WithoutWarnings)
 	return err
 }
 
@@ -88,20 +84,20 @@ func (o *Options) Validate() error {
 	if err := cmdutil.ValidateDuration("patience", o.Patience); err != nil {
 		return err
 	}
-	return o.PrintFlags.Validate()
+	return o.Base.Validate()
 }
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
-	clients := diagnosis.Clients{Core: o.clients.Core, Nsinit: o.clients.Nsinit, APIs: o.clients.APIs, Metadata: o.clients.Metadata,
+	clients := diagnosis.Clients{Core: o.Clients.Core, Nsinit: o.Clients.Nsinit, APIs: o.Clients.APIs, Metadata: o.Clients.Metadata,
 		Discover: func() ([]*metav1.APIResourceList, error) {
-			return discovery.ServerPreferredNamespacedResources(o.clients.Core.Discovery())
+			return discovery.ServerPreferredNamespacedResources(o.Clients.Core.Discovery())
 		}}
-	line := progress.New(o.ErrOut, o.clients.Clock)
-	diagnoser := diagnosis.Diagnoser{Clients: clients, Clock: o.clients.Clock, Patience: o.Patience, Progress: func(done, total int) {
-		line.Show("looked at %d of %d resources in namespace %s", done, total, o.namespace)
+	line := progress.New(o.ErrOut, o.Clients.Clock)
+	diagnoser := diagnosis.Diagnoser{Clients: clients, Clock: o.Clients.Clock, Patience: o.Patience, Progress: func(done, total int) {
+		line.Show("looked at %d of %d resources in namespace %s", done, total, o.Args[0])
 	}}
-	found, err := diagnoser.Diagnose(ctx, o.namespace)
+	found, err := diagnoser.Diagnose(ctx, o.Args[0])
 	line.End()
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ const objectsShown = 10
 // text prints a diagnosis for people.
 func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	var out strings.Builder
-	now := o.clients.Clock.Now()
+	now := o.Clients.Clock.Now()
 	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict(d.State))
 	for i, finding := range d.Findings {
 		writeFinding(&out, now, i+1, finding)

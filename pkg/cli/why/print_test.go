@@ -82,7 +82,7 @@ Not examined:
   secrets: you may not list them
 `
 	var out bytes.Buffer
-	o := &Options{clients: &cmdutil.Clients{Clock: testingclock.NewFakeClock(noon())}}
+	o := &Options{Base: cmdutil.Base{Clients: &cmdutil.Clients{Clock: testingclock.NewFakeClock(noon())}}}
 	if err := o.text(&out, stuckExample()); err != nil {
 		t.Fatal(err)
 	}
