@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -271,7 +272,7 @@ func TestServerSideApply(t *testing.T) {
 }
 
 // TestDocumentation serves both forms of OpenAPI, with the words that kubectl explain
-// prints.
+// prints, and the version that kubectl nsinit version prints.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
@@ -281,7 +282,8 @@ func TestDocumentation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"initializers tracks the initialization", "pending lists the initializers that have not acted yet", "x-kubernetes-patch-merge-key"} {
+		for _, want := range []string{"initializers tracks the initialization", "pending lists the initializers that have not acted yet", "x-kubernetes-patch-merge-key",
+			`"version":"` + version.Get().GitVersion + `"`} {
 			if !bytes.Contains(data, []byte(want)) {
 				t.Errorf("%s does not say %q", path, want)
 			}

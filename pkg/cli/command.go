@@ -16,15 +16,16 @@ import (
 	"github.com/spf13/cobra"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/component-base/version"
+	baseversion "k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/cli/act"
 	"github.com/nsinit/nsinit/pkg/cli/check"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/create"
-	"github.com/nsinit/nsinit/pkg/cli/exit"
 	"github.com/nsinit/nsinit/pkg/cli/preview"
 	"github.com/nsinit/nsinit/pkg/cli/rbac"
 	"github.com/nsinit/nsinit/pkg/cli/status"
+	"github.com/nsinit/nsinit/pkg/cli/version"
 	"github.com/nsinit/nsinit/pkg/cli/wait"
 	"github.com/nsinit/nsinit/pkg/cli/why"
 )
@@ -33,26 +34,33 @@ import (
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubectl-nsinit",
-		Short: "See and move namespaces through their initialization and their end",
-		Long: "kubectl nsinit shows where namespaces stand on their way from creation to removal.\n\n" +
-			"It is a plugin of kubectl: with the program kubectl-nsinit in a folder of PATH, it is called as kubectl nsinit.",
+		Short: "Create namespaces, and see and change what they wait for",
+		Long: "kubectl nsinit creates namespaces, and shows and changes what they wait for until they are open or deleted.\n\n" +
+			"It is a plugin: kubectl runs the program kubectl-nsinit if it is in a folder of PATH.",
 		// kubectl shows plugins under this name.
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nsinit"},
-		Version:       version.Get().String(),
+		Version:       baseversion.Get().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
-	command.AddCommand(create.NewCommand(streams), wait.NewCommand(streams), status.NewCommand(streams), why.NewCommand(streams), preview.NewCommand(streams), check.NewCommand(streams), rbac.NewCommand(streams))
-	command.AddCommand(act.NewCommands(streams)...)
+	f := cmdutil.NewFactory(command.PersistentFlags(), streams.ErrOut)
+	for _, newCommand := range []func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command{
+		create.NewCommand, wait.NewCommand, status.NewCommand, why.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
+		version.NewCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFinalizeCommand,
+	} {
+		subcommand := newCommand(f, streams)
+		subcommand.Args = named(subcommand.Args)
+		command.AddCommand(subcommand)
+	}
 	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w; for the flags, run: %s --help", err, command.CommandPath())
 	})
-	for _, subcommand := range command.Commands() {
-		subcommand.Args = named(subcommand.Args)
-	}
+	// The flags of a command come first, and those that all commands share under a name of their own.
+	command.SetUsageTemplate(strings.NewReplacer("Global Flags:", "Connection flags:",
+		".HasAvailableLocalFlags", ".LocalNonPersistentFlags.HasAvailableFlags", ".LocalFlags.", ".LocalNonPersistentFlags.").Replace(command.UsageTemplate()))
 	return command
 }
 
@@ -74,12 +82,12 @@ func named(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// Run runs a command, says on the error stream what went wrong, and returns the exit code.
+// Run runs a command, writes an error to the error stream, and returns the exit code.
 func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string) int {
 	command := NewCommand(streams)
 	command.SetArgs(args)
 	err := command.ExecuteContext(ctx)
-	var code exit.Code
+	var code cmdutil.ExitCode
 	switch {
 	case err == nil:
 		return 0

@@ -32,10 +32,12 @@ func TestMistakes(t *testing.T) {
 		"no namespaces":     {[]string{"wait"}, "the argument NAMESPACE is missing; for example:"},
 		"no initializer":    {[]string{"skip", "ns"}, "the argument INITIALIZER is missing; for example:"},
 		"two namespaces":    {[]string{"why", "a", "b"}, `unexpected argument "b"; for example:`},
-		"no such format":    {[]string{"why", "ns", "--output=xml"}, "--output=xml: give json, yaml, or nothing for text"},
+		"no such format":    {[]string{"why", "ns", "--output=xml"}, `unable to match a printer suitable for the output format "xml", allowed formats are: go-template`},
 		"negative patience": {[]string{"why", "ns", "--patience=-1s"}, "--patience=-1s: give a duration that is not negative"},
 		"no cluster":        {[]string{"why", "ns", "--kubeconfig=" + kubeconfig}, `context was not found`},
 		"no server":         {[]string{"status", "--server=http://127.0.0.1:1"}, "error: the connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?"},
+		"no name of a role": {[]string{"rbac", "--user=jane"}, "the argument INITIALIZER is missing; for example:"},
+		"a role too many":   {[]string{"rbac", "a.example.com", "--view", "--user=jane"}, "too many arguments; for example:"},
 		"no such flag":      {[]string{"why", "ns", "--no"}, "unknown flag: --no; for the flags, run: kubectl nsinit why --help"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,11 +50,51 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestHelp: plugins are called by kubectl, and say so.
+// TestCommands: every command prints objects as kubectl get does, and shows its own flags before those that all share.
+func TestCommands(t *testing.T) {
+	for _, command := range NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands() {
+		if flag := command.Flags().ShorthandLookup("o"); flag == nil || flag.Name != "output" || !strings.Contains(flag.Usage, "json, yaml") {
+			t.Errorf("%s has the flag %+v for -o", command.Name(), flag)
+		}
+		var out bytes.Buffer
+		if code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &out}, command.Name(), "--help"); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		usage, flags, _ := strings.Cut(out.String(), "\nFlags:\n")
+		own, connection, _ := strings.Cut(flags, "\nConnection flags:\n")
+		if !strings.Contains(usage, "  kubectl nsinit "+command.Use) || !strings.Contains(own, "--output") || strings.Contains(own, "--kubeconfig") ||
+			!strings.Contains(connection, "--kubeconfig") || strings.Contains(connection, "--output") {
+			t.Errorf("the help is\n%s", out.String())
+		}
+	}
+}
+
+// TestHelp: the plugin itself has no flags that concern a cluster.
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
-	if code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &out}, "why", "--help"); code != 0 || !strings.Contains(out.String(), "kubectl nsinit why NAMESPACE [flags]") {
+	if code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &out}, "--help"); code != 0 || !strings.Contains(out.String(), "  kubectl nsinit [command]") ||
+		strings.Contains(out.String(), "--kubeconfig") {
 		t.Errorf("exit code %d:\n%s", code, out.String())
+	}
+}
+
+// TestFlags: connection flags are accepted before and after the command, and rbac has a --user of its own.
+func TestFlags(t *testing.T) {
+	const refused = "the connection to the server 127.0.0.1:1 was refused"
+	for name, args := range map[string][]string{
+		"before": {"--server=http://127.0.0.1:1", "why", "ns"},
+		"after":  {"why", "ns", "--server=http://127.0.0.1:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var errs bytes.Buffer
+			if code := Run(t.Context(), genericiooptions.IOStreams{Out: &errs, ErrOut: &errs}, args...); code != 1 || !strings.Contains(errs.String(), refused) {
+				t.Errorf("exit code %d: %s", code, errs.String())
+			}
+		})
+	}
+	var out bytes.Buffer
+	if code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &out}, "rbac", "--view", "--user=jane", "-o", "name"); code != 0 || !strings.HasSuffix(out.String(), "nsinit:view:jane\n") {
+		t.Errorf("exit code %d: %s", code, out.String())
 	}
 }
 

@@ -59,7 +59,7 @@ func TestPluginCreate(t *testing.T) {
 	c.RefusedPlugin(t, "is not open yet", "wait", name, "--timeout=1s")
 	remove(name)
 	c.MustPlugin(t, "wait", name, "--for=gone")
-	c.RefusedPlugin(t, "not found", "wait", name)
+	c.RefusedPlugin(t, "does not exist", "wait", name)
 
 	c.ActAs(t, "one.example.com", "two.example.com")
 	name = framework.UniqueName("create")
@@ -89,7 +89,7 @@ func TestPluginCreate(t *testing.T) {
 	remove(name)
 	name = framework.UniqueName("create")
 	matches(t, c.MustPlugin(t, "create", name, "--dry-run=server"), "namespace/"+name+` created \(server dry run\)`)
-	c.RefusedPlugin(t, "not found", "wait", name)
+	c.RefusedPlugin(t, "does not exist", "wait", name)
 	matches(t, c.MustPlugin(t, "create", name, "--wait=false", "-o", "name"), "namespace/"+name)
 	remove(name)
 }
@@ -135,7 +135,7 @@ func TestPluginActs(t *testing.T) {
 	c.RefusedPlugin(t, `does not wait for initializer "none.example.com", but for one.example.com, two.example.com`, "skip", namespace, "none.example.com")
 	c.RefusedPlugin(t, "is not being deleted", "finalize", namespace, "one.example.com")
 	c.RefusedPlugin(t, `--dry-run=client: give "none" or "server"`, "done", namespace, "one.example.com", "--dry-run=client")
-	c.RefusedPlugin(t, "not found", "done", "no-such-namespace", "one.example.com")
+	c.RefusedPlugin(t, "does not exist", "done", "no-such-namespace", "one.example.com")
 	if out := c.MustPlugin(t, "status"); !strings.Contains(out, namespace) || !strings.Contains(out, "one.example.com") {
 		t.Errorf("status:\n%s", out)
 	}
@@ -205,7 +205,26 @@ func TestPluginStatusOfTenant(t *testing.T) {
 	if out := c.MustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(v1alpha1.LifecycleInitializing)) || !strings.Contains(out, `Initializing=True: waiting for initializer "one.example.com"`) {
 		t.Errorf("status:\n%s", out)
 	}
-	c.RefusedPlugin(t, "forbidden", "status", "--as=e2e-getter")
+	c.RefusedPlugin(t, `User "e2e-getter" cannot list resource "namespacelifecycles"`, "status", "--as=e2e-getter")
+	c.RefusedPlugin(t, "kubectl nsinit rbac --view --user=USER", "status", namespace, "--as=e2e-getter", "-o", "yaml")
+	c.ApplyInput(t, c.MustPlugin(t, "rbac", "--view", "--user=e2e-getter"))
+	framework.Eventually(t, "the permission that rbac prints suffices", func(context.Context) error {
+		if stdout, stderr, code := c.Plugin(t, "status", "--as=e2e-getter", "-o", "name"); code != 0 || !strings.Contains(stdout, "namespacelifecycle.nsinit.dev/"+namespace+"\n") {
+			return errors.New(stdout + stderr)
+		}
+		return nil
+	})
+}
+
+// TestPluginVersion: every user is shown the version of the server.
+func TestPluginVersion(t *testing.T) {
+	c := framework.Connect(t)
+	out := c.MustPlugin(t, "version", "--as=e2e-nobody")
+	matches(t, out, `Client Version: (v[0-9].*)`, `Server Version: (v[0-9].*)`)
+	if client, server, _ := strings.Cut(out, "\n"); strings.TrimPrefix(client, "Client") != strings.TrimPrefix(strings.TrimSpace(server), "Server") {
+		t.Errorf("printed:\n%s", out)
+	}
+	matches(t, c.MustPlugin(t, "version", "--client", "--output=jsonpath={.serverVersion}{.clientVersion.gitVersion}{'\n'}"), `v[0-9].*`)
 }
 
 // TestPluginCheck: what is wrong with an installation is found, with what helps.
@@ -215,11 +234,11 @@ func TestPluginCheck(t *testing.T) {
 	check := func() ([]result, int) {
 		t.Helper()
 		stdout, stderr, code := c.Plugin(t, "check", "--output=json")
-		var results []result
-		if err := json.Unmarshal([]byte(stdout), &results); err != nil {
+		var found struct{ Items []result }
+		if err := json.Unmarshal([]byte(stdout), &found); err != nil {
 			t.Fatalf("%v\n%s%s", err, stdout, stderr)
 		}
-		return results, code
+		return found.Items, code
 	}
 	finds := func(check string, results []result, state, says string) error {
 		for _, r := range results {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
+	baseversion "k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
@@ -31,7 +32,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/storagespace"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
-	"github.com/nsinit/nsinit/pkg/version"
 	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
 )
 
@@ -46,10 +46,11 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	config.FeatureGate = o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 
 	namer := openapi.NewDefinitionNamer(o.scheme)
+	// Every user may read the version of the build here. kubectl nsinit version does.
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(generatedopenapi.GetOpenAPIDefinitions, namer)
-	config.OpenAPIConfig.Info.Title, config.OpenAPIConfig.Info.Version = ComponentName, version.Binary
+	config.OpenAPIConfig.Info.Title, config.OpenAPIConfig.Info.Version = ComponentName, baseversion.Get().GitVersion
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions, namer)
-	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = ComponentName, version.Binary
+	config.OpenAPIV3Config.Info.Title, config.OpenAPIV3Config.Info.Version = ComponentName, baseversion.Get().GitVersion
 
 	var watched *watched
 	o.Recommended.ExtraAdmissionInitializers = func(c *genericapiserver.RecommendedConfig) (_ []admissioninterface.PluginInitializer, err error) {

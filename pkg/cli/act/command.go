@@ -4,226 +4,214 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package act holds the commands that act in an initializer's or participant's place: kubectl
-// nsinit done, skip and finalize. kubectl patch and edit do not know the subresources that it
-// takes.
+// Package act holds the commands that act in the place of an initializer or a participant: kubectl nsinit done, skip
+// and finalize. kubectl patch and edit do not support the subresources that this takes.
 package act
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/cli/cluster"
-	"github.com/nsinit/nsinit/pkg/cli/dryrun"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// verb is one of the commands.
+// verb is what differs between the commands.
 type verb struct {
-	name, argument, short, long, example string
-	// past says what was done.
+	use, short, long, example string
+	// past describes the result.
 	past string
-	// change changes the record, or says why it cannot.
-	change func(record *v1alpha1.NamespaceLifecycle, name string) error
+	// rbac are the flags of kubectl nsinit rbac that print the permission.
+	rbac string
+	// change changes a NamespaceLifecycle, or returns why it cannot.
+	change func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error
 	// update writes it.
-	update func(ctx context.Context, records client.NamespaceLifecycleInterface, record *v1alpha1.NamespaceLifecycle, options metav1.UpdateOptions) error
-	// names are what may be given for a record.
-	names func(record *v1alpha1.NamespaceLifecycle) []string
+	update func(lifecycles client.NamespaceLifecycleInterface, ctx context.Context, name string, lifecycle *v1alpha1.NamespaceLifecycle, options metav1.UpdateOptions) (*v1alpha1.NamespaceLifecycle, error)
+	// names returns the names that change accepts.
+	names func(lifecycle *v1alpha1.NamespaceLifecycle) []string
 }
 
-// NewCommands returns the commands.
-func NewCommands(streams genericiooptions.IOStreams) []*cobra.Command {
-	return []*cobra.Command{newCommand(streams, done()), newCommand(streams, skip()), newCommand(streams, finalize())}
-}
+// NewDoneCommand returns the command kubectl nsinit done.
+func NewDoneCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	return newCommand(f, streams, verb{
+		use: "done NAMESPACE INITIALIZER", past: "done",
+		short: "Report that an initializer has done its work in a namespace",
+		long: `Remove an initializer from the pending ones of a namespace, as the initializer itself does when its work is done.
 
-func done() verb {
-	return verb{
-		name: "done", argument: "INITIALIZER", past: "done",
-		short: "Say that an initializer has done its work in a namespace",
-		long: `Remove an initializer from a namespace's pending ones, as it does itself when it has done its work.
-
-It works for the initializer whose turn it is, and takes its own right: the verb initialize on initializers.nsinit.dev with its
-name. For an initializer that has not done its work and never will, see kubectl nsinit skip.`,
-		example: `  # Approve the namespace shop, where an approval is an initializer without a program
+The initializer must have its turn. You need the permission of the initializer: the verb initialize on initializers.nsinit.dev with
+its name. For an initializer that will not do its work, use kubectl nsinit skip.`,
+		example: `  # Approve the namespace shop, where the approval is an initializer without a program
   kubectl nsinit done shop approval.example.com`,
-		change: removeFirst, update: initialize, names: turn,
-	}
+		change: removeFirst, update: client.NamespaceLifecycleInterface.Initialize, names: turn,
+	})
 }
 
-func skip() verb {
-	return verb{
-		name: "skip", argument: "INITIALIZER", past: "skipped",
-		short: "Let a namespace go on without an initializer",
-		long: `Drop an initializer that does not do its work from a namespace's pending ones. The record keeps that it was skipped, and by whom.
+// NewSkipCommand returns the command kubectl nsinit skip.
+func NewSkipCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	return newCommand(f, streams, verb{
+		use: "skip NAMESPACE INITIALIZER", past: "skipped",
+		short: "Skip a broken initializer in a namespace",
+		long: `Remove an initializer that does not do its work from the pending ones of a namespace. The NamespaceLifecycle records who skipped it.
 
-It works for the initializer whose turn it is, and takes its own right or the verb open on namespaces. The namespace opens without
-what the initializer was to bring.`,
+The initializer must have its turn. You need the permission of the initializer, or the verb open on namespaces. The namespace opens
+without the contents that the initializer provides.`,
 		example: `  # The log store is down, and the team needs its namespace now
   kubectl nsinit skip shop log-index.example.com`,
-		change: func(record *v1alpha1.NamespaceLifecycle, name string) error {
-			if err := removeFirst(record, name); err != nil {
+		change: func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
+			if err := removeFirst(lifecycle, name); err != nil {
 				return err
 			}
-			record.Spec.Skipped = append(record.Spec.Skipped, name)
+			lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, name)
 			return nil
 		},
-		update: initialize, names: turn,
-	}
+		update: client.NamespaceLifecycleInterface.Initialize, names: turn,
+	})
 }
 
-func finalize() verb {
-	return verb{
-		name: "finalize", argument: "PARTICIPANT", past: "released",
-		short: "Say that a participant has cleaned up after a namespace that is being deleted",
-		long: `Remove a participant's name from the finalizers of a namespace's record, as it does itself when it has cleaned up.
+// NewFinalizeCommand returns the command kubectl nsinit finalize.
+func NewFinalizeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	return newCommand(f, streams, verb{
+		use: "finalize NAMESPACE PARTICIPANT", past: "released", rbac: " --finalizer",
+		short: "Report that a participant has cleaned up after a namespace that is being deleted",
+		long: `Remove a participant from the finalizers of a NamespaceLifecycle, as the participant itself does when it has cleaned up.
 
-It takes the participant's own right: the verb finalize on initializers.nsinit.dev with its name. If the participant did not clean
-up, what it was to clean up stays behind, perhaps outside the cluster.`,
+You need the permission of the participant: the verb finalize on initializers.nsinit.dev with its name. What the participant did not
+clean up stays behind, perhaps outside the cluster.`,
 		example: `  # The participant was uninstalled, and its index was removed by hand
   kubectl nsinit finalize shop log-index.example.com`,
-		change: func(record *v1alpha1.NamespaceLifecycle, name string) error {
-			if record.DeletionTimestamp == nil {
-				return fmt.Errorf("namespace %q is not being deleted: participants clean up after it is", record.Name)
+		change: func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
+			if lifecycle.DeletionTimestamp == nil {
+				return fmt.Errorf("namespace %q is not being deleted: participants clean up after it is", lifecycle.Name)
 			}
-			i := slices.Index(record.Spec.Finalizers, v1alpha1.FinalizerName(name))
+			i := slices.Index(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(name))
 			if i < 0 {
-				return fmt.Errorf("namespace %q does not wait for participant %q, but for %s", record.Name, name, list(helper.Participants(record)))
+				return fmt.Errorf("namespace %q does not wait for participant %q, but for %s", lifecycle.Name, name, list(helper.Participants(lifecycle)))
 			}
-			record.Spec.Finalizers = slices.Delete(record.Spec.Finalizers, i, i+1)
+			lifecycle.Spec.Finalizers = slices.Delete(lifecycle.Spec.Finalizers, i, i+1)
 			return nil
 		},
-		update: func(ctx context.Context, records client.NamespaceLifecycleInterface, record *v1alpha1.NamespaceLifecycle, options metav1.UpdateOptions) error {
-			_, err := records.Finalize(ctx, record.Name, record, options)
-			return err
-		},
-		names: func(record *v1alpha1.NamespaceLifecycle) []string {
-			if record.DeletionTimestamp == nil {
+		update: client.NamespaceLifecycleInterface.Finalize,
+		names: func(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+			if lifecycle.DeletionTimestamp == nil {
 				return nil
 			}
-			return helper.Participants(record)
+			return helper.Participants(lifecycle)
 		},
-	}
+	})
 }
 
-// turn returns the initializer whose turn it is, if there is one.
-func turn(record *v1alpha1.NamespaceLifecycle) []string {
-	if name := helper.Current(record); name != "" && record.DeletionTimestamp == nil {
+// turn returns the initializer that has its turn, if there is one.
+func turn(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	if name := helper.Current(lifecycle); name != "" && lifecycle.DeletionTimestamp == nil && helper.Failure(lifecycle) == nil {
 		return []string{name}
 	}
 	return nil
 }
 
-func initialize(ctx context.Context, records client.NamespaceLifecycleInterface, record *v1alpha1.NamespaceLifecycle, options metav1.UpdateOptions) error {
-	_, err := records.Initialize(ctx, record.Name, record, options)
-	return err
-}
-
-// removeFirst removes the initializer whose turn it is, if it is the one that is named.
-func removeFirst(record *v1alpha1.NamespaceLifecycle, name string) error {
-	names := helper.Pending(record)
+// removeFirst removes the named initializer, if it has its turn.
+func removeFirst(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
+	names := helper.Pending(lifecycle)
 	switch {
-	case record.DeletionTimestamp != nil:
-		return fmt.Errorf("namespace %q is being deleted: every initializer's turn is over", record.Name)
+	case lifecycle.DeletionTimestamp != nil:
+		return fmt.Errorf("namespace %q is being deleted: every initializer's turn is over", lifecycle.Name)
 	case len(names) == 0:
-		return fmt.Errorf("namespace %q waits for no initializer", record.Name)
+		return fmt.Errorf("namespace %q waits for no initializer", lifecycle.Name)
 	case !slices.Contains(names, name):
-		return fmt.Errorf("namespace %q does not wait for initializer %q, but for %s", record.Name, name, list(names))
+		return fmt.Errorf("namespace %q does not wait for initializer %q, but for %s", lifecycle.Name, name, list(names))
 	case names[0] != name:
-		return fmt.Errorf("it is not the turn of initializer %q in namespace %q, but of %q; they act in the order %s", name, record.Name, names[0], list(names))
+		return fmt.Errorf("it is not the turn of initializer %q in namespace %q, but of %q; they act in the order %s", name, lifecycle.Name, names[0], list(names))
 	}
-	record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
+	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
 	return nil
 }
 
 func list(names []string) string {
 	if len(names) == 0 {
-		return "nobody"
+		return "none"
 	}
 	return strings.Join(names, ", ")
 }
 
-func newCommand(streams genericiooptions.IOStreams, v verb) *cobra.Command {
-	flags, dryRun := cluster.NewFlags(), dryrun.NewFlag()
+// Options are the options of the commands.
+type Options struct {
+	cmdutil.Base
+	DryRun cmdutil.DryRun
+
+	verb
+	manager string
+}
+
+func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, v verb) *cobra.Command {
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}, verb: v}
 	command := &cobra.Command{
-		Use:     v.name + " NAMESPACE " + v.argument,
+		Use:     v.use,
 		Short:   v.short,
 		Long:    v.long,
 		Example: v.example,
 		Args:    cobra.ExactArgs(2),
 		ValidArgsFunction: func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return v.complete(command.Context(), flags, args), cobra.ShellCompDirectiveNoFileComp
+			return v.complete(command.Context(), f, args), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(command *cobra.Command, args []string) error {
-			return v.run(command.Context(), streams, flags, dryRun, args[0], args[1])
-		},
+		RunE: cmdutil.RunE(f, o),
 	}
-	flags.AddFlags(command.Flags())
-	dryRun.AddFlag(command.Flags())
+	o.manager = "kubectl-nsinit-" + command.Name()
+	o.PrintFlags.AddFlags(command)
+	o.DryRun.AddFlag(command)
 	return command
 }
 
-// run changes the record. Each try after a conflict reads it again.
-func (v verb) run(ctx context.Context, streams genericiooptions.IOStreams, flags *cluster.Flags, dryRun *dryrun.Flag, namespace, name string) error {
-	dry, err := dryRun.Options()
-	if err != nil {
+// Validate implements cmdutil.Options.
+func (o *Options) Validate() error {
+	if err := o.DryRun.Validate(); err != nil {
 		return err
 	}
-	options, suffix := metav1.UpdateOptions{FieldManager: "kubectl-nsinit-" + v.name, DryRun: dry}, ""
-	if dry != nil {
-		suffix = " (server dry run)"
-	}
-	core, nsinit, err := flags.Clients()
-	if err != nil {
-		return err
-	}
-	records := nsinit.NsinitV1alpha1().NamespaceLifecycles()
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		record, err := records.Get(ctx, namespace, metav1.GetOptions{})
-		if utilapierrors.IsAbsent(err) {
-			return v.missing(ctx, core, namespace)
-		}
+	return o.Base.Validate()
+}
+
+// Run implements cmdutil.Options. After a conflict, it reads the NamespaceLifecycle again.
+func (o *Options) Run(ctx context.Context) error {
+	namespace, name := o.Args[0], o.Args[1]
+	rbac := name + o.rbac
+	options := metav1.UpdateOptions{FieldManager: o.manager, DryRun: o.DryRun.Options()}
+	var updated *v1alpha1.NamespaceLifecycle
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		lifecycle, err := o.Clients.Lifecycle(ctx, namespace, rbac)
 		if err != nil {
 			return err
 		}
-		if err := v.change(record, name); err != nil {
+		if err := o.change(lifecycle, name); err != nil {
 			return err
 		}
-		return v.update(ctx, records, record, options)
+		updated, err = o.update(o.Clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles(), ctx, namespace, lifecycle, options)
+		return cmdutil.Permission(err, rbac)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(streams.Out, "initializer.nsinit.dev/%s %s in namespace %s%s\n", name, v.past, namespace, suffix)
-	return err
+	return o.PrintFlags.Print(o.Out, updated, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "initializer.nsinit.dev/%s %s in namespace %s%s\n", name, o.past, namespace, o.DryRun.Suffix())
+		return err
+	})
 }
 
-// missing says why a namespace has no NamespaceLifecycle.
-func (v verb) missing(ctx context.Context, core kubernetes.Interface, namespace string) error {
-	if _, err := core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return fmt.Errorf("namespace %q does not exist", namespace)
-	}
-	return fmt.Errorf("namespace %q has no NamespaceLifecycle; run kubectl nsinit why %s", namespace, namespace)
-}
-
-// complete offers the namespaces that wait for somebody, and then those that the namespace waits for.
-func (v verb) complete(ctx context.Context, flags *cluster.Flags, args []string) []string {
-	_, nsinit, err := flags.Clients()
+// complete offers the namespaces in which the command can act, and then the names that it accepts there.
+func (v verb) complete(ctx context.Context, f cmdutil.Factory, args []string) []string {
+	clients, err := f()
 	if err != nil {
 		return nil
 	}
-	lifecycles := nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	lifecycles := clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	switch len(args) {
 	case 0:
 		list, err := lifecycles.List(ctx, metav1.ListOptions{})

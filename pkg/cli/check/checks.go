@@ -21,6 +21,7 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
@@ -64,6 +65,7 @@ type Result struct {
 type clients struct {
 	core    kubernetes.Interface
 	nsinit  versioned.Interface
+	rest    rest.Interface
 	apis    aggregator.Interface
 	dynamic dynamic.Interface
 	mapper  meta.RESTMapper

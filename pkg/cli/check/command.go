@@ -11,26 +11,18 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
-	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
-	"github.com/nsinit/nsinit/pkg/cli/cluster"
-	"github.com/nsinit/nsinit/pkg/cli/exit"
-	"github.com/nsinit/nsinit/pkg/cli/output"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 const (
-	exitWarning exit.Code = 2
-	exitProblem exit.Code = 3
+	exitWarning cmdutil.ExitCode = 2
+	exitProblem cmdutil.ExitCode = 3
 )
 
 const long = `Look whether nsinit is installed as it should be: the version of Kubernetes, the API and its certificates, the controllers,
@@ -43,11 +35,14 @@ const example = `  # Is everything in order?
   kubectl nsinit check
 
   # What is not, for a program
-  kubectl nsinit check --output=json | jq '.[] | select(.state != "OK")'`
+  kubectl nsinit check --output=json | jq '.items[] | select(.state != "OK")'`
+
+// Options are the options of the command.
+type Options struct{ cmdutil.Base }
 
 // NewCommand returns the command.
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	flags, format := cluster.NewFlags(), output.Format("")
+func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &Options{cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := &cobra.Command{
 		Use:               "check",
 		Short:             "Look whether nsinit is installed as it should be",
@@ -55,32 +50,20 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Example:           example,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return run(command.Context(), streams, flags, format)
-		},
+		RunE:              cmdutil.RunE(f, o),
 	}
-	flags.AddFlags(command.Flags())
-	format.AddFlag(command)
+	o.PrintFlags.AddFlags(command)
 	return command
 }
 
-func run(ctx context.Context, streams genericiooptions.IOStreams, flags *cluster.Flags, format output.Format) error {
-	if err := format.Validate(); err != nil {
-		return err
-	}
-	config, err := flags.Config()
-	if err != nil {
-		return err
-	}
-	clients, err := newClients(config)
-	if err != nil {
-		return err
-	}
-	if _, err := clients.core.Discovery().ServerVersion(); err != nil {
+// Run implements cmdutil.Options.
+func (o *Options) Run(ctx context.Context) error {
+	if _, err := o.Clients.Core.Discovery().ServerVersion(); err != nil {
 		return fmt.Errorf("the cluster cannot be reached: %w", err)
 	}
-	results := inspect(ctx, *clients, time.Now())
-	if err := format.Print(streams.Out, results, func(out io.Writer) error { return printText(out, results) }); err != nil {
+	results := inspect(ctx, clients{core: o.Clients.Core, nsinit: o.Clients.Nsinit, rest: o.Clients.REST, apis: o.Clients.APIs,
+		dynamic: o.Clients.Dynamic, mapper: o.Clients.Mapper}, o.Clients.Clock.Now())
+	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("InstallationCheck", results), func(out io.Writer) error { return printText(out, results) }); err != nil {
 		return err
 	}
 	worst := OK
@@ -96,23 +79,6 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, flags *cluster
 		return exitWarning
 	}
 	return nil
-}
-
-func newClients(config *rest.Config) (*clients, error) {
-	core, nsinit, err := cluster.ClientsFor(config)
-	if err != nil {
-		return nil, err
-	}
-	apis, err := aggregator.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return &clients{core: core, nsinit: nsinit, apis: apis, dynamic: objects,
-		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery()))}, nil
 }
 
 // printText prints a line for each finding, and below it what helps.

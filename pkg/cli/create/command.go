@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package create is the command kubectl nsinit create: a namespace, and the wait until it is
-// open.
+// Package create is the command kubectl nsinit create: it creates a namespace, and waits until it is open.
 package create
 
 import (
@@ -18,49 +17,41 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/cli/cluster"
-	"github.com/nsinit/nsinit/pkg/cli/dryrun"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/follow"
 )
 
-const long = `Create a namespace, and wait until every initializer is done with it and it can be written to.
+const long = `Create a namespace, and wait until every initializer is done and you can write to the namespace.
 
-A line is printed for each initializer that is done; on a terminal, another one shows who is being waited for. It takes the
-rights to create and to get the namespace, as every tenant has. Who may also read its record (namespacelifecycles) sees more.
+You need the permissions to create and to get the namespace, which every tenant has. If you may also get its NamespaceLifecycle, a
+line shows each initializer that is done, and on a terminal another line shows what the namespace waits for.
 
-The exit code is 0 once the namespace is open, and 1 if it could not be created, if its initialization failed, or if it is not
-open within the time. It stays in the last case, and may open later.`
+The exit code is 0 if the namespace is open. It is 1 if the namespace cannot be created, if its initialization fails, or if it is not
+open within the timeout. After a timeout the namespace still exists, and may open later.`
 
 const example = `  # Create a namespace and wait until it is open
   kubectl nsinit create shop && kubectl -n shop apply -f shop.yaml
 
-  # With a label, and no longer than a minute
+  # With a label, and for at most one minute
   kubectl nsinit create shop --labels=team=a --timeout=1m`
 
-// options are what the command was called with.
-type options struct {
-	streams     genericiooptions.IOStreams
-	cluster     *cluster.Flags
-	print       *genericclioptions.PrintFlags
-	labels      map[string]string
-	annotations map[string]string
-	dryRun      *dryrun.Flag
-	wait        bool
-	timeout     time.Duration
+// Options are the options of the command.
+type Options struct {
+	cmdutil.Base
+	DryRun      cmdutil.DryRun
+	Labels      map[string]string
+	Annotations map[string]string
+	Wait        bool
+	Timeout     time.Duration
 }
 
 // NewCommand returns the command.
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{
-		streams: streams, cluster: cluster.NewFlags(), dryRun: dryrun.NewFlag(), wait: true, timeout: 5 * time.Minute,
-		print: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme.Scheme),
-	}
+func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("created", scheme.Scheme)}}
 	command := &cobra.Command{
 		Use:               "create NAME",
 		Short:             "Create a namespace, and wait until it is open",
@@ -68,83 +59,79 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Example:           example,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(command *cobra.Command, args []string) error { return o.run(command.Context(), args[0]) },
+		RunE:              cmdutil.RunE(f, o),
 	}
-	o.cluster.AddFlags(command.Flags())
-	o.print.AddFlags(command)
-	command.Flags().StringToStringVarP(&o.labels, "labels", "l", nil, "Labels of the namespace, as key=value,key=value.")
-	command.Flags().StringToStringVar(&o.annotations, "annotations", nil, "Annotations of the namespace, as key=value,key=value.")
-	o.dryRun.AddFlag(command.Flags())
-	command.Flags().BoolVar(&o.wait, "wait", o.wait, "Wait until the namespace is open.")
-	command.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long to wait. 0: for ever.")
+	o.PrintFlags.AddFlags(command)
+	o.DryRun.AddFlag(command)
+	command.Flags().StringToStringVarP(&o.Labels, "labels", "l", nil, "Labels of the namespace, as key=value,key=value.")
+	command.Flags().StringToStringVar(&o.Annotations, "annotations", nil, "Annotations of the namespace, as key=value,key=value.")
+	command.Flags().BoolVar(&o.Wait, "wait", true, "Wait until the namespace is open.")
+	command.Flags().DurationVar(&o.Timeout, "timeout", 5*time.Minute, "How long to wait. 0 waits indefinitely.")
 	return command
 }
 
-func (o *options) run(ctx context.Context, name string) error {
-	dry, err := o.dryRun.Options()
+// Complete implements cmdutil.Options.
+func (o *Options) Complete(f cmdutil.Factory, args []string) error {
+	o.Wait = o.Wait && o.DryRun.Options() == nil
+	o.PrintFlags.NamePrintFlags.Operation += o.DryRun.Suffix()
+	return o.Base.Complete(f, args)
+}
+
+// Validate implements cmdutil.Options.
+func (o *Options) Validate() error {
+	if err := o.DryRun.Validate(); err != nil {
+		return err
+	}
+	if err := cmdutil.ValidateDuration("timeout", o.Timeout); err != nil {
+		return err
+	}
+	return o.Base.Validate()
+}
+
+// Run implements cmdutil.Options.
+func (o *Options) Run(ctx context.Context) error {
+	name := o.Args[0]
+	printer, err := o.PrintFlags.ToPrinter()
 	if err != nil {
 		return err
 	}
-	create := metav1.CreateOptions{FieldManager: "kubectl-nsinit-create", DryRun: dry}
-	if dry != nil {
-		o.wait = false
-		if err := o.print.Complete("%s (server dry run)"); err != nil {
+	namespace, err := o.create(ctx, name)
+	if err != nil {
+		return err
+	}
+	if o.PrintFlags.Text() || !o.Wait {
+		if err := printer.PrintObj(namespace, o.Out); err != nil {
 			return err
 		}
 	}
-	if o.timeout < 0 {
-		return fmt.Errorf("--timeout=%s: give a duration that is not negative", o.timeout)
-	}
-	printer, err := o.print.ToPrinter()
-	if err != nil {
-		return err
-	}
-	core, nsinit, err := o.cluster.Clients()
-	if err != nil {
-		return err
-	}
-	namespace, err := core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: o.labels, Annotations: o.annotations,
-	}}, create)
-	if apierrors.IsAlreadyExists(err) {
-		if existing, getErr := core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); getErr == nil && helper.IsClosed(existing) {
-			return fmt.Errorf("%w, and is not open yet: run kubectl nsinit wait %s", err, name)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	text := *o.print.OutputFormat == ""
-	if text || !o.wait {
-		if err := printer.PrintObj(namespace, o.streams.Out); err != nil {
-			return err
-		}
-	}
-	if !o.wait {
+	if !o.Wait {
 		return nil
 	}
-	lasting := o.streams.Out
-	if !text {
-		lasting = o.streams.ErrOut // the object alone goes to the other one
-	}
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.timeout)
-		defer cancel()
-	}
-	reporter := follow.NewReporter(lasting, o.streams.ErrOut, clock.RealClock{})
-	follower := follow.Follower{Core: core, Nsinit: nsinit, Clock: clock.RealClock{}, Seen: reporter.Seen}
-	began := time.Now()
-	opened, err := follower.UntilOpen(ctx, name, namespace.UID)
-	reporter.End()
+	ctx, cancel := cmdutil.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	began := o.Clients.Clock.Now()
+	opened, err := follow.New(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut).UntilOpen(ctx, name, namespace.UID)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted; namespace %q stays, and opens by itself", name)
+		return fmt.Errorf("interrupted; namespace %q still exists, and opens when its initializers are done", name)
 	case err != nil:
 		return err
-	case !text:
-		return printer.PrintObj(opened, o.streams.Out)
+	case !o.PrintFlags.Text():
+		return printer.PrintObj(opened, o.Out)
 	}
-	_, err = fmt.Fprintf(o.streams.Out, "namespace/%s is open after %s\n", name, time.Since(began).Round(10*time.Millisecond))
+	_, err = fmt.Fprintf(o.Out, "namespace/%s is open after %s\n", name, o.Clients.Clock.Since(began).Round(10*time.Millisecond))
 	return err
+}
+
+func (o *Options) create(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespaces := o.Clients.Core.CoreV1().Namespaces()
+	namespace, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: o.Labels, Annotations: o.Annotations,
+	}}, metav1.CreateOptions{FieldManager: "kubectl-nsinit-create", DryRun: o.DryRun.Options()})
+	if apierrors.IsAlreadyExists(err) {
+		if existing, getErr := namespaces.Get(ctx, name, metav1.GetOptions{}); getErr == nil && helper.IsClosed(existing) {
+			return nil, fmt.Errorf("%w, and is not open yet: run kubectl nsinit wait %s", err, name)
+		}
+	}
+	return namespace, err
 }

@@ -9,8 +9,10 @@ package follow
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -19,47 +21,45 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// Reporter tells what happens to a namespace: a line for each initializer that is done, and in
-// between who is waited for.
-type Reporter struct {
+// reporter reports a line for each initializer that is done, and meanwhile what the namespace waits for.
+type reporter struct {
 	out   io.Writer
 	line  *progress.Line
 	clock clock.PassiveClock
-	// told are the initializers whose end was told.
-	told map[string]bool
-	// message is what the namespace said last, where its record cannot be read.
+	// reported are the initializers whose end was reported.
+	reported sets.Set[string]
+	// message is what the namespace reported last, where its NamespaceLifecycle cannot be read.
 	message string
 }
 
-// NewReporter returns a reporter that writes what stays to out, and what passes to errOut.
-func NewReporter(out, errOut io.Writer, clock clock.PassiveClock) *Reporter {
-	return &Reporter{out: out, line: progress.New(errOut, clock), clock: clock, told: map[string]bool{}}
+func newReporter(out, errOut io.Writer, clock clock.PassiveClock) *reporter {
+	return &reporter{out: out, line: progress.New(errOut, clock), clock: clock, reported: sets.New[string]()}
 }
 
-// Seen tells what was seen.
-func (r *Reporter) Seen(sight Sight) {
-	if sight.Record == nil {
-		r.seenConditions(sight)
+// opening reports a namespace that is to open.
+func (r *reporter) opening(seen sight) {
+	if seen.lifecycle == nil {
+		r.conditions(seen)
 		return
 	}
-	for _, status := range sight.Record.Status.Initializers {
-		if status.Name != v1alpha1.InitializerLifecycle && status.EndTime != nil && !r.told[status.Name] {
-			r.told[status.Name] = true
+	for _, status := range seen.lifecycle.Status.Initializers {
+		if status.Name != v1alpha1.InitializerLifecycle && status.EndTime != nil && !r.reported.Has(status.Name) {
+			r.reported.Insert(status.Name)
 			r.line.End()
 			_, _ = fmt.Fprintf(r.out, "initializer.nsinit.dev/%s %s\n", status.Name, ended(status))
 		}
 	}
-	for _, status := range sight.Record.Status.Initializers {
+	for _, status := range seen.lifecycle.Status.Initializers {
 		if status.State == v1alpha1.InitializerRunning && status.StartTime != nil {
-			r.line.Show("%s (%s)", printable.Line(helper.Message(sight.Record)), r.clock.Since(status.StartTime.Time).Round(time.Second))
+			r.line.Show("%s (%s)", printable.Line(helper.Message(seen.lifecycle)), r.clock.Since(status.StartTime.Time).Round(time.Second))
 		}
 	}
 }
 
-// seenConditions tells what the namespace itself says, which is all that its tenants may see.
-func (r *Reporter) seenConditions(sight Sight) {
-	message := sight.Message()
-	if message == "" || sight.Open() {
+// conditions reports what the namespace itself shows, which is all that tenants see.
+func (r *reporter) conditions(seen sight) {
+	message := seen.message()
+	if message == "" || !helper.IsClosed(seen.namespace) {
 		return
 	}
 	if message != r.message {
@@ -67,53 +67,39 @@ func (r *Reporter) seenConditions(sight Sight) {
 		r.line.End()
 		_, _ = fmt.Fprintln(r.out, message)
 	}
-	r.line.Show("waiting, %s since the namespace was created", r.clock.Since(sight.Namespace.CreationTimestamp.Time).Round(time.Second))
+	r.line.Show("waiting, %s since the namespace was created", r.clock.Since(seen.namespace.CreationTimestamp.Time).Round(time.Second))
 }
 
-// End clears what passes.
-func (r *Reporter) End() { r.line.End() }
-
-// ended tells how an initializer came to its end.
+// ended describes the end of an initializer's turn.
 func ended(status v1alpha1.InitializerStatus) string {
-	what := "done"
-	switch status.State {
-	case v1alpha1.InitializerSkipped:
-		what = "skipped"
-	case v1alpha1.InitializerFailed:
-		what = "failed"
-	}
+	what := strings.ToLower(string(status.State))
 	if status.StartTime != nil {
 		what += " after " + status.EndTime.Sub(status.StartTime.Time).Round(10*time.Millisecond).String()
 	}
-	return what + said(status.Message)
-}
-
-func said(message string) string {
-	if message == "" {
-		return ""
+	if status.Message != "" {
+		what += ": " + printable.Line(status.Message)
 	}
-	return ": " + printable.Line(message)
+	return what
 }
 
-// SeenLeaving tells what was seen of a namespace that is to go.
-func (r *Reporter) SeenLeaving(sight Sight) {
-	if sight.Namespace.DeletionTimestamp == nil {
-		r.line.Show("waiting for somebody to delete the namespace")
+// leaving reports a namespace that is to be deleted.
+func (r *reporter) leaving(seen sight) {
+	if seen.namespace.DeletionTimestamp == nil {
+		r.line.Show("waiting for the deletion of the namespace")
 		return
 	}
-	r.line.Show("the namespace was deleted %s ago, and waits for %v", r.clock.Since(sight.Namespace.DeletionTimestamp.Time).Round(time.Second),
-		finalizers(sight))
+	r.line.Show("the namespace was deleted %s ago, and waits for %v", r.clock.Since(seen.namespace.DeletionTimestamp.Time).Round(time.Second), finalizers(seen))
 }
 
-// finalizers returns who a namespace waits for, nsinit's participants by their names.
-func finalizers(sight Sight) []string {
+// finalizers returns what a namespace waits for, nsinit's participants by their names.
+func finalizers(seen sight) []string {
 	var names []string
-	for _, finalizer := range sight.Namespace.Spec.Finalizers {
+	for _, finalizer := range seen.namespace.Spec.Finalizers {
 		names = append(names, string(finalizer))
 	}
-	for _, finalizer := range sight.Namespace.Finalizers {
-		if finalizer == v1alpha1.NamespaceFinalizer && sight.Record != nil {
-			names = append(names, helper.Participants(sight.Record)...)
+	for _, finalizer := range seen.namespace.Finalizers {
+		if finalizer == v1alpha1.NamespaceFinalizer && seen.lifecycle != nil {
+			names = append(names, helper.Participants(seen.lifecycle)...)
 			continue
 		}
 		names = append(names, finalizer)

@@ -24,21 +24,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/cli/cluster"
-	"github.com/nsinit/nsinit/pkg/cli/exit"
-	"github.com/nsinit/nsinit/pkg/cli/output"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/population"
 )
 
 // exitRefused says that something could not be applied.
-const exitRefused exit.Code = 2
+const exitRefused cmdutil.ExitCode = 2
 
 const long = `Show what NamespacePopulations put into a namespace, without storing anything.
 
@@ -54,41 +49,37 @@ const example = `  # What does shop get, and may policy-population apply it?
   # What would a new namespace of alice's get from a population that is not in the cluster yet?
   kubectl nsinit preview new --filename=population.yaml --creator=alice --group=team-a --labels=tier=self-service --output=yaml`
 
-type options struct {
-	streams       genericiooptions.IOStreams
-	cluster       *cluster.Flags
-	format        output.Format
-	filename      string
-	creator       string
-	groups        []string
-	labels        string
-	initializer   string
-	clusterScoped []string
+// Options are the options of the command.
+type Options struct {
+	cmdutil.Base
+	Filename      string
+	Creator       string
+	Groups        []string
+	Labels        string
+	Initializer   string
+	ClusterScoped []string
 }
 
 // NewCommand returns the command.
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, cluster: cluster.NewFlags(), initializer: "policy-population.nsinit.dev"}
+func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := &cobra.Command{
 		Use:               "preview NAMESPACE",
 		Short:             "Show what NamespacePopulations put into a namespace",
 		Long:              long,
 		Example:           example,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: o.cluster.CompleteNamespaces,
-		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command.Context(), args[0])
-		},
+		ValidArgsFunction: cmdutil.CompleteNamespace(f),
+		RunE:              cmdutil.RunE(f, o),
 	}
 	flags := command.Flags()
-	o.cluster.AddFlags(flags)
-	o.format.AddFlag(command)
-	flags.StringVarP(&o.filename, "filename", "f", o.filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
-	flags.StringVar(&o.creator, "creator", o.creator, "The user who creates the namespace, if it does not exist.")
-	flags.StringSliceVar(&o.groups, "group", o.groups, "The groups of that user.")
-	flags.StringVar(&o.labels, "labels", o.labels, "Labels of the namespace, if it does not exist, such as team=a,tier=b.")
-	flags.StringVar(&o.initializer, "initializer-name", o.initializer, "Name under which policy-population is registered, and field manager of what it applies.")
-	flags.StringSliceVar(&o.clusterScoped, "cluster-scoped-resources", o.clusterScoped, "Resources outside of namespaces that policy-population may apply: the same as its flag of this name.")
+	o.PrintFlags.AddFlags(command)
+	flags.StringVarP(&o.Filename, "filename", "f", o.Filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
+	flags.StringVar(&o.Creator, "creator", o.Creator, "The user who creates the namespace, if it does not exist.")
+	flags.StringSliceVar(&o.Groups, "group", o.Groups, "The groups of that user.")
+	flags.StringVar(&o.Labels, "labels", o.Labels, "Labels of the namespace, if it does not exist, such as team=a,tier=b.")
+	flags.StringVar(&o.Initializer, "initializer-name", "policy-population.nsinit.dev", "Name under which policy-population is registered, and field manager of what it applies.")
+	flags.StringSliceVar(&o.ClusterScoped, "cluster-scoped-resources", o.ClusterScoped, "Resources outside of namespaces that policy-population may apply: the same as its flag of this name.")
 	return command
 }
 
@@ -104,35 +95,20 @@ type Result struct {
 	Object map[string]any `json:"object,omitempty"`
 }
 
-func (o *options) run(ctx context.Context, name string) error {
-	if err := o.format.Validate(); err != nil {
-		return err
-	}
-	config, err := o.cluster.Config()
+// Run implements cmdutil.Options.
+func (o *Options) Run(ctx context.Context) error {
+	populations, err := o.populations(ctx, o.Clients.Nsinit)
 	if err != nil {
 		return err
 	}
-	core, nsinit, err := cluster.ClientsFor(config)
-	if err != nil {
-		return err
-	}
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	populations, err := o.populations(ctx, nsinit)
-	if err != nil {
-		return err
-	}
-	namespace, exists, err := o.namespace(ctx, core, name)
+	namespace, exists, err := o.namespace(ctx, o.Clients.Core, o.Args[0])
 	if err != nil {
 		return err
 	}
 	applier := &population.Applier{
-		Client: objects, Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())),
-		FieldManager: o.initializer, ClusterScoped: map[schema.GroupResource]struct{}{}, DryRun: true,
+		Client: o.Clients.Dynamic, Mapper: o.Clients.Mapper, FieldManager: o.Initializer, ClusterScoped: map[schema.GroupResource]struct{}{}, DryRun: true,
 	}
-	for _, resource := range o.clusterScoped {
+	for _, resource := range o.ClusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
 	}
 	results := []Result{}
@@ -141,7 +117,7 @@ func (o *options) run(ctx context.Context, name string) error {
 		result := preview(ctx, applier, namespace, exists, object)
 		results, refused = append(results, result), refused || result.Result == "refused"
 	}
-	if err := o.format.Print(o.streams.Out, results, func(out io.Writer) error { return text(out, namespace, exists, results) }); err != nil {
+	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("PopulationPreview", results), func(out io.Writer) error { return text(out, namespace, exists, results) }); err != nil {
 		return err
 	}
 	if refused {
@@ -185,10 +161,10 @@ func preview(ctx context.Context, applier *population.Applier, namespace *corev1
 }
 
 // namespace returns the namespace, or one as it would be, and whether it exists.
-func (o *options) namespace(ctx context.Context, core kubernetes.Interface, name string) (*corev1.Namespace, bool, error) {
+func (o *Options) namespace(ctx context.Context, core kubernetes.Interface, name string) (*corev1.Namespace, bool, error) {
 	namespace, err := core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
-		if o.creator != "" || len(o.groups) > 0 || o.labels != "" {
+		if o.Creator != "" || len(o.Groups) > 0 || o.Labels != "" {
 			return nil, false, fmt.Errorf("namespace %q exists: --creator, --group and --labels are for namespaces that do not", name)
 		}
 		return namespace, true, nil
@@ -196,11 +172,11 @@ func (o *options) namespace(ctx context.Context, core kubernetes.Interface, name
 	if !apierrors.IsNotFound(err) {
 		return nil, false, err
 	}
-	with, err := labels.ConvertSelectorToLabelsMap(o.labels)
+	with, err := labels.ConvertSelectorToLabelsMap(o.Labels)
 	if err != nil {
-		return nil, false, fmt.Errorf("--labels=%s: %w", o.labels, err)
+		return nil, false, fmt.Errorf("--labels=%s: %w", o.Labels, err)
 	}
-	creator, groups := o.creator, o.groups
+	creator, groups := o.Creator, o.Groups
 	if creator == "" {
 		review, err := core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
@@ -218,12 +194,12 @@ func (o *options) namespace(ctx context.Context, core kubernetes.Interface, name
 }
 
 // populations returns the populations of the file, or of the cluster, in order.
-func (o *options) populations(ctx context.Context, nsinit versioned.Interface) ([]*population.Population, error) {
+func (o *Options) populations(ctx context.Context, nsinit versioned.Interface) ([]*population.Population, error) {
 	var items []v1alpha1.NamespacePopulation
-	if o.filename != "" {
+	if o.Filename != "" {
 		var err error
 		if items, err = o.read(); err != nil {
-			return nil, fmt.Errorf("--filename=%s: %w", o.filename, err)
+			return nil, fmt.Errorf("--filename=%s: %w", o.Filename, err)
 		}
 	} else {
 		list, err := nsinit.NsinitV1alpha1().NamespacePopulations().List(ctx, metav1.ListOptions{})
@@ -245,10 +221,10 @@ func (o *options) populations(ctx context.Context, nsinit versioned.Interface) (
 }
 
 // read reads populations, and leaves out objects of other kinds.
-func (o *options) read() ([]v1alpha1.NamespacePopulation, error) {
-	in := o.streams.In
-	if o.filename != "-" {
-		file, err := os.Open(o.filename)
+func (o *Options) read() ([]v1alpha1.NamespacePopulation, error) {
+	in := o.In
+	if o.Filename != "-" {
+		file, err := os.Open(o.Filename)
 		if err != nil {
 			return nil, err
 		}

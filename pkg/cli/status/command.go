@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package status is the command kubectl nsinit status: what namespaces wait for.
+// Package status is the command kubectl nsinit status: it shows what namespaces wait for.
 package status
 
 import (
@@ -12,186 +12,196 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/cli/cluster"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 const long = `Show what namespaces wait for.
 
-Without a name, it shows the namespaces that are being initialized or deleted; with one, every initializer of the namespace, how
-far it is and what it last said. Who may not read the namespace's record is shown what the namespace itself says of it.`
+Without a name, it lists the namespaces that are initializing or terminating. With a name, it shows every initializer of the namespace,
+its progress and its last message. If you may not get the NamespaceLifecycle, it shows the conditions of the namespace.
 
-const example = `  # Which namespaces are not ready, and who is waited for
+With --output=json or yaml, it prints NamespaceLifecycles.`
+
+const example = `  # Which namespaces are not open, and what they wait for
   kubectl nsinit status
 
   # Every initializer of the namespace shop
-  kubectl nsinit status shop`
+  kubectl nsinit status shop
 
-// options are what the command was called with.
-type options struct {
-	streams genericiooptions.IOStreams
-	cluster *cluster.Flags
-	all     bool
-	now     func() time.Time
+  # The initializer that has its turn
+  kubectl nsinit status shop --output=jsonpath='{.spec.initializers.pending[0].name}'`
+
+const (
+	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	// readers are the flags of kubectl nsinit rbac that print the permission to read NamespaceLifecycles.
+	readers = "--view"
+)
+
+// Options are the options of the command.
+type Options struct {
+	cmdutil.Base
+	All bool
 }
 
 // NewCommand returns the command.
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, cluster: cluster.NewFlags(), now: time.Now}
+func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
+	o.PrintFlags.Wide = true
 	command := &cobra.Command{
 		Use:               "status [NAMESPACE]",
 		Short:             "Show what namespaces wait for",
 		Long:              long,
 		Example:           example,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: o.cluster.CompleteNamespaces,
-		RunE: func(command *cobra.Command, args []string) error {
-			core, nsinit, err := o.cluster.Clients()
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return o.list(command.Context(), nsinit)
-			}
-			return o.one(command.Context(), core, nsinit, args[0])
-		},
+		ValidArgsFunction: cmdutil.CompleteNamespace(f),
+		RunE:              cmdutil.RunE(f, o),
 	}
-	o.cluster.AddFlags(command.Flags())
-	command.Flags().BoolVarP(&o.all, "all", "A", o.all, "Show namespaces that are ready, too.")
+	o.PrintFlags.AddFlags(command)
+	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Also list namespaces that are open.")
 	return command
 }
 
-// list shows many namespaces, a line each, as the server describes them.
-func (o *options) list(ctx context.Context, nsinit versioned.Interface) error {
-	request := nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").
-		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-	if !o.all {
+// Run implements cmdutil.Options.
+func (o *Options) Run(ctx context.Context) error {
+	switch {
+	case len(o.Args) == 0:
+		return o.list(ctx)
+	case o.PrintFlags.Text():
+		return o.describe(ctx, o.Args[0])
+	}
+	lifecycle, err := o.Clients.Lifecycle(ctx, o.Args[0], readers)
+	if err != nil {
+		return err
+	}
+	return o.PrintFlags.Print(o.Out, lifecycle, nil)
+}
+
+// list shows many namespaces, as text in the columns that the server defines.
+func (o *Options) list(ctx context.Context) error {
+	accept := runtime.ContentTypeJSON
+	if o.PrintFlags.Text() {
+		accept = asTable
+	}
+	request := o.Clients.REST.Get().Resource("namespacelifecycles").SetHeader("Accept", accept)
+	if !o.All {
 		request.Param("fieldSelector", fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.LifecycleActive)).String())
 	}
-	answer, err := request.Do(ctx).Raw()
-	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w; for one namespace that you may get, run kubectl nsinit status NAMESPACE", err)
+	result := request.Do(ctx)
+	// The error of Raw lacks what the server answered.
+	if err := result.Error(); apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; for a namespace that you may get, run kubectl nsinit status NAMESPACE", cmdutil.Permission(err, readers))
+	} else if err != nil {
+		return err
 	}
+	answer, err := result.Raw()
 	if err != nil {
 		return err
 	}
+	lifecycles, err := runtime.Decode(unstructured.UnstructuredJSONScheme, answer)
+	if err != nil {
+		return fmt.Errorf("cannot decode the response of nsinit-apiserver: %w", err)
+	}
+	return o.PrintFlags.Print(o.Out, lifecycles, func(out io.Writer) error { return o.table(out, answer) })
+}
+
+func (o *Options) table(out io.Writer, answer []byte) error {
 	var table metav1.Table
 	if err := json.Unmarshal(answer, &table); err != nil {
-		return fmt.Errorf("cannot read the answer of nsinit-apiserver: %w", err)
+		return err
 	}
 	if len(table.Rows) == 0 {
-		_, err := fmt.Fprintln(o.streams.ErrOut, "No namespace is being initialized or deleted.")
+		_, err := fmt.Fprintln(o.ErrOut, "No namespace is initializing or terminating.")
 		return err
 	}
-	return printers.NewTablePrinter(printers.PrintOptions{Wide: true}).PrintObj(&table, o.streams.Out)
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: *o.PrintFlags.OutputFormat == "wide"}).PrintObj(&table, out)
 }
 
-// one shows one namespace, a line for each initializer.
-func (o *options) one(ctx context.Context, core kubernetes.Interface, nsinit versioned.Interface, name string) error {
-	namespace, err := core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	record, recordErr := nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		if recordErr != nil {
-			return fmt.Errorf("namespace %q does not exist", name)
-		}
-		namespace = nil
-	}
-	if recordErr != nil {
-		if !apierrors.IsNotFound(recordErr) && !apierrors.IsForbidden(recordErr) {
-			return recordErr
-		}
+// describe shows one namespace, with a line for each initializer.
+func (o *Options) describe(ctx context.Context, name string) error {
+	namespace, err := o.Clients.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	lifecycle, lifecycleErr := o.Clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
+	former := ""
+	switch {
+	case lifecycleErr == nil && apierrors.IsNotFound(err):
+		former = ", the namespace is removed"
+	case apierrors.IsNotFound(err):
+		return cmdutil.NoNamespace(name)
+	case err != nil && (lifecycleErr != nil || !apierrors.IsForbidden(err)):
+		return cmdutil.Permission(err, readers)
+	case apierrors.IsNotFound(lifecycleErr), apierrors.IsForbidden(lifecycleErr):
 		return o.conditions(namespace)
+	case lifecycleErr != nil:
+		return lifecycleErr
+	case err == nil && namespace.UID != lifecycle.Spec.NamespaceUID:
+		former = ", the NamespaceLifecycle is of a former namespace of this name"
 	}
-	_, _ = fmt.Fprintf(o.streams.Out, "Namespace %s: %s%s\n", name, record.Status.Phase, formerly(namespace, record))
-	for _, condition := range record.Status.Conditions {
-		_, _ = fmt.Fprintf(o.streams.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
+	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s%s\n", name, lifecycle.Status.Phase, former)
+	for _, condition := range lifecycle.Status.Conditions {
+		_, _ = fmt.Fprintf(o.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
 	}
-	if len(record.Status.Initializers) == 0 {
+	if len(lifecycle.Status.Initializers) == 0 {
 		return nil
 	}
-	return o.initializers(o.streams.Out, record)
+	return o.initializers(lifecycle)
 }
 
-// formerly says that the record is of another namespace than the one that exists.
-func formerly(namespace *corev1.Namespace, record *v1alpha1.NamespaceLifecycle) string {
-	switch {
-	case namespace == nil:
-		return ", the namespace is gone"
-	case namespace.UID != record.Spec.NamespaceUID:
-		return ", the record is of a former namespace of this name"
-	}
-	return ""
-}
-
-func (o *options) initializers(out io.Writer, record *v1alpha1.NamespaceLifecycle) error {
-	table := printers.GetNewTabWriter(out)
+func (o *Options) initializers(lifecycle *v1alpha1.NamespaceLifecycle) error {
+	table := printers.GetNewTabWriter(o.Out)
 	_, _ = fmt.Fprintln(table, "INITIALIZER\tSTATE\tTOOK\tCLEANS UP\tMESSAGE\tLAST ACTOR")
-	for _, status := range record.Status.Initializers {
-		took := "<none>"
+	for _, status := range lifecycle.Status.Initializers {
+		took := ""
 		switch {
 		case status.StartTime != nil && status.EndTime != nil:
 			took = status.EndTime.Sub(status.StartTime.Time).Round(10 * time.Millisecond).String()
 		case status.StartTime != nil:
-			took = o.age(&metav1.Time{Time: status.StartTime.Time}) + " so far"
+			took = duration.HumanDuration(o.Clients.Clock.Since(status.StartTime.Time)) + " so far"
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, took, cleansUp(record, status.Name), orNone(printable.Line(status.Message)), orNone(printable.Line(status.LastActor)))
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, orNone(took), cleansUp(lifecycle, status.Name),
+			orNone(printable.Line(status.Message)), orNone(printable.Line(status.LastActor)))
 	}
 	return table.Flush()
 }
 
 // cleansUp says whether an initializer takes part in the deletion of the namespace.
-func cleansUp(record *v1alpha1.NamespaceLifecycle, name string) string {
-	for _, finalizer := range record.Spec.Finalizers {
-		if string(finalizer) == name {
-			return "yes"
-		}
+func cleansUp(lifecycle *v1alpha1.NamespaceLifecycle, name string) string {
+	if slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(name)) {
+		return "yes"
 	}
-	for _, planned := range record.Spec.Plan {
-		if planned.Name == name && planned.Finalizer {
-			return "has done so"
-		}
+	if planned := helper.Planned(lifecycle, name); planned != nil && planned.Finalizer {
+		return "done"
 	}
 	return "no"
 }
 
-// conditions shows what the namespace itself says.
-func (o *options) conditions(namespace *corev1.Namespace) error {
+// conditions shows the conditions of the namespace.
+func (o *Options) conditions(namespace *corev1.Namespace) error {
 	phase := string(namespace.Status.Phase)
 	if helper.IsClosed(namespace) && namespace.DeletionTimestamp == nil {
 		phase = string(v1alpha1.LifecycleInitializing)
 	}
-	_, _ = fmt.Fprintf(o.streams.Out, "Namespace %s: %s\n", namespace.Name, phase)
+	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s\n", namespace.Name, phase)
 	for _, condition := range namespace.Status.Conditions {
-		if _, err := fmt.Fprintf(o.streams.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message)); err != nil {
-			return err
-		}
+		_, _ = fmt.Fprintf(o.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
 	}
 	return nil
-}
-
-func (o *options) age(since *metav1.Time) string {
-	if since.IsZero() {
-		return "<none>"
-	}
-	return duration.HumanDuration(o.now().Sub(since.Time))
 }
 
 func orNone(text string) string {

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package wait is the command kubectl nsinit wait: until namespaces are open, or gone.
+// Package wait is the command kubectl nsinit wait: it waits until namespaces are open or deleted.
 package wait
 
 import (
@@ -16,91 +16,99 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/cli/cluster"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/follow"
-	"github.com/nsinit/nsinit/pkg/cli/output"
 )
 
-const long = `Wait until namespaces can be written to, or until they are gone.
+const long = `Wait until you can write to namespaces, or until they are removed from storage.
 
-It takes the right to get the namespaces, not to list or to watch them as kubectl wait does. A namespace whose initialization
-fails is an error at once.
+You need the permission to get the namespaces. kubectl wait also needs list and watch. A namespace whose initialization fails is an
+error at once.
 
-The exit code is 0 once all of them are, and 1 if one of them is not within the time, or never will be.`
+The exit code is 0 if all namespaces are in the state, and 1 if one is not within the timeout, or never will be.`
 
-const example = `  # Wait until the namespace shop can be written to
+const example = `  # Wait until you can write to the namespace shop
   kubectl nsinit wait shop
 
-  # Wait until two namespaces are gone
+  # Wait until two namespaces are removed
   kubectl nsinit wait shop depot --for=gone --timeout=10m`
 
-// options are what the command was called with.
-type options struct {
-	streams   genericiooptions.IOStreams
-	cluster   *cluster.Flags
-	condition string
-	timeout   time.Duration
+// Options are the options of the command.
+type Options struct {
+	cmdutil.Base
+	For     string
+	Timeout time.Duration
 }
 
 // NewCommand returns the command.
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, cluster: cluster.NewFlags(), condition: "open", timeout: 5 * time.Minute}
+func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("is ", scheme.Scheme)}}
 	command := &cobra.Command{
 		Use:     "wait NAMESPACE...",
 		Short:   "Wait until namespaces are open, or gone",
 		Long:    long,
 		Example: example,
 		Args:    cobra.MinimumNArgs(1),
-		ValidArgsFunction: o.cluster.CompleteSome(func(namespace *corev1.Namespace) bool {
-			return helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil
+		ValidArgsFunction: cmdutil.CompleteNamespaces(f, func(namespace *corev1.Namespace) bool {
+			terminating := namespace.DeletionTimestamp != nil
+			return terminating == (o.For == "gone") && (terminating || helper.IsClosed(namespace))
 		}),
-		RunE: func(command *cobra.Command, args []string) error { return o.run(command.Context(), args) },
+		RunE: cmdutil.RunE(f, o),
 	}
-	o.cluster.AddFlags(command.Flags())
-	command.Flags().StringVar(&o.condition, "for", o.condition, `What to wait for: "open" or "gone".`)
-	output.Complete(command, "for", "open", "gone")
-	command.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long to wait for all of them. 0: for ever.")
+	o.PrintFlags.AddFlags(command)
+	command.Flags().StringVar(&o.For, "for", "open", `What to wait for: "open" or "gone".`)
+	cmdutil.CompleteFlag(command, "for", "open", "gone")
+	command.Flags().DurationVar(&o.Timeout, "timeout", 5*time.Minute, "How long to wait for all of them. 0 waits indefinitely.")
 	return command
 }
 
-func (o *options) run(ctx context.Context, names []string) error {
-	if o.condition != "open" && o.condition != "gone" {
-		return fmt.Errorf(`--for=%s: give "open" or "gone"`, o.condition)
+// Complete implements cmdutil.Options.
+func (o *Options) Complete(f cmdutil.Factory, args []string) error {
+	o.PrintFlags.NamePrintFlags.Operation += o.For
+	return o.Base.Complete(f, args)
+}
+
+// Validate implements cmdutil.Options.
+func (o *Options) Validate() error {
+	if o.For != "open" && o.For != "gone" {
+		return fmt.Errorf(`--for=%s: give "open" or "gone"`, o.For)
 	}
-	if o.timeout < 0 {
-		return fmt.Errorf("--timeout=%s: give a duration that is not negative", o.timeout)
+	if err := cmdutil.ValidateDuration("timeout", o.Timeout); err != nil {
+		return err
 	}
-	core, nsinit, err := o.cluster.Clients()
+	return o.Base.Validate()
+}
+
+// Run implements cmdutil.Options.
+func (o *Options) Run(ctx context.Context) error {
+	printer, err := o.PrintFlags.ToPrinter()
 	if err != nil {
 		return err
 	}
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.timeout)
-		defer cancel()
-	}
-	for _, name := range names {
-		reporter := follow.NewReporter(o.streams.Out, o.streams.ErrOut, clock.RealClock{})
-		follower := follow.Follower{Core: core, Nsinit: nsinit, Clock: clock.RealClock{}, Seen: reporter.Seen}
-		if o.condition == "gone" {
-			follower.Seen = func(sight follow.Sight) { reporter.SeenLeaving(sight) }
-			err = follower.UntilGone(ctx, name)
-		} else {
-			_, err = follower.UntilOpen(ctx, name, "")
-		}
-		reporter.End()
+	ctx, cancel := cmdutil.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	for _, name := range o.Args {
+		namespace, err := o.follow(ctx, name)
 		if errors.Is(err, context.Canceled) {
 			return errors.New("interrupted")
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(o.streams.Out, "namespace/%s is %s\n", name, o.condition); err != nil {
+		if err := printer.PrintObj(namespace, o.Out); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (o *Options) follow(ctx context.Context, name string) (*corev1.Namespace, error) {
+	follower := follow.New(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut)
+	if o.For == "gone" {
+		return follower.UntilGone(ctx, name)
+	}
+	return follower.UntilOpen(ctx, name, "")
 }

@@ -9,29 +9,23 @@ package why
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
-	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/cli/cluster"
-	"github.com/nsinit/nsinit/pkg/cli/exit"
-	"github.com/nsinit/nsinit/pkg/cli/output"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 )
 
 const (
 	// exitWaiting and exitStuck are the exit codes of namespaces that are not healthy.
-	exitWaiting exit.Code = 2
-	exitStuck   exit.Code = 3
+	exitWaiting cmdutil.ExitCode = 2
+	exitStuck   cmdutil.ExitCode = 3
 )
 
 const long = `Say where a namespace stands, what it waits for, and what helps.
@@ -54,56 +48,61 @@ const example = `  # Why does the namespace shop not open, or not go away?
   # What keeps the namespace controller from deleting what you could delete
   kubectl nsinit why shop --as=system:serviceaccount:kube-system:namespace-controller`
 
-// options are what the command was called with.
-type options struct {
-	streams  genericiooptions.IOStreams
-	cluster  *cluster.Flags
-	output   output.Format
-	patience time.Duration
-	now      func() time.Time
+// Options are the options of the command.
+type Options struct {
+	cmdutil.Base
+	Patience time.Duration
 }
 
 // NewCommand returns the command.
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{streams: streams, cluster: cluster.NewFlags(), patience: diagnosis.DefaultPatience, now: time.Now}
+func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := &cobra.Command{
 		Use:               "why NAMESPACE",
 		Short:             "Say why a namespace is not open, or not gone",
 		Long:              long,
 		Example:           example,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: o.cluster.CompleteNamespaces,
-		RunE: func(command *cobra.Command, args []string) error {
-			return o.run(command.Context(), args[0])
-		},
+		ValidArgsFunction: cmdutil.CompleteNamespace(f),
+		RunE:              cmdutil.RunE(f, o),
 	}
-	o.cluster.AddFlags(command.Flags())
-	o.output.AddFlag(command)
-	command.Flags().DurationVar(&o.patience, "patience", o.patience, "How long something may take before it counts as stuck.")
+	o.PrintFlags.AddFlags(command)
+	command.Flags().DurationVar(&o.Patience, "patience", diagnosis.DefaultPatience, "How long something may take before it counts as stuck.")
 	return command
 }
 
-func (o *options) run(ctx context.Context, namespace string) error {
-	if err := o.output.Validate(); err != nil {
+// Complete implements cmdutil.Options.
+func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
+	o.Args = args
+	// Every resource is listed, also in versions that are deprecated.
+	o.Clients, err = f(cmdutil.WithoutWarnings)
+	return err
+}
+
+// Validate implements cmdutil.Options.
+func (o *Options) Validate() error {
+	if err := cmdutil.ValidateDuration("patience", o.Patience); err != nil {
 		return err
 	}
-	if o.patience < 0 {
-		return fmt.Errorf("--patience=%s: give a duration that is not negative", o.patience)
-	}
-	clients, err := o.clients()
-	if err != nil {
-		return err
-	}
-	line := progress.New(o.streams.ErrOut, clock.RealClock{})
-	diagnoser := diagnosis.Diagnoser{Clients: *clients, Clock: clock.RealClock{}, Patience: o.patience, Progress: func(done, total int) {
-		line.Show("looked at %d of %d resources in namespace %s", done, total, namespace)
+	return o.Base.Validate()
+}
+
+// Run implements cmdutil.Options.
+func (o *Options) Run(ctx context.Context) error {
+	clients := diagnosis.Clients{Core: o.Clients.Core, Nsinit: o.Clients.Nsinit, APIs: o.Clients.APIs, Metadata: o.Clients.Metadata,
+		Discover: func() ([]*metav1.APIResourceList, error) {
+			return discovery.ServerPreferredNamespacedResources(o.Clients.Core.Discovery())
+		}}
+	line := progress.New(o.ErrOut, o.Clients.Clock)
+	diagnoser := diagnosis.Diagnoser{Clients: clients, Clock: o.Clients.Clock, Patience: o.Patience, Progress: func(done, total int) {
+		line.Show("looked at %d of %d resources in namespace %s", done, total, o.Args[0])
 	}}
-	found, err := diagnoser.Diagnose(ctx, namespace)
+	found, err := diagnoser.Diagnose(ctx, o.Args[0])
 	line.End()
 	if err != nil {
 		return err
 	}
-	if err := o.print(found); err != nil {
+	if err := o.PrintFlags.Print(o.Out, found, func(out io.Writer) error { return o.text(out, found) }); err != nil {
 		return err
 	}
 	switch found.State {
@@ -113,29 +112,4 @@ func (o *options) run(ctx context.Context, namespace string) error {
 		return exitStuck
 	}
 	return nil
-}
-
-// clients reach the cluster that the flags name.
-func (o *options) clients() (*diagnosis.Clients, error) {
-	config, err := o.cluster.Config()
-	if err != nil {
-		return nil, err
-	}
-	// Everything is listed, in versions that nobody has chosen.
-	config.WarningHandler = rest.NoWarnings{}
-	core, nsinit, err := cluster.ClientsFor(config)
-	if err != nil {
-		return nil, err
-	}
-	apis, err := aggregator.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return &diagnosis.Clients{Core: core, Nsinit: nsinit, APIs: apis, Metadata: objects, Discover: func() ([]*metav1.APIResourceList, error) {
-		return discovery.ServerPreferredNamespacedResources(core.Discovery())
-	}}, nil
 }

@@ -23,14 +23,10 @@ import (
 // objectsShown bounds the objects of one resource in text.
 const objectsShown = 10
 
-func (o *options) print(d *diagnosis.Diagnosis) error {
-	return o.output.Print(o.streams.Out, d, func(out io.Writer) error { return o.text(out, d) })
-}
-
 // text prints a diagnosis for people.
-func (o *options) text(to io.Writer, d *diagnosis.Diagnosis) error {
+func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	var out strings.Builder
-	now := o.now()
+	now := o.Clients.Clock.Now()
 	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict(d.State))
 	for i, finding := range d.Findings {
 		writeFinding(&out, now, i+1, finding)

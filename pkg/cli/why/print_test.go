@@ -16,10 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
+	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nsinit/nsinit/pkg/cli/output"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 )
 
@@ -82,8 +82,8 @@ Not examined:
   secrets: you may not list them
 `
 	var out bytes.Buffer
-	o := &options{streams: genericiooptions.IOStreams{Out: &out}, now: noon}
-	if err := o.print(stuckExample()); err != nil {
+	o := &Options{Base: cmdutil.Base{Clients: &cmdutil.Clients{Clock: testingclock.NewFakeClock(noon())}}}
+	if err := o.text(&out, stuckExample()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -93,15 +93,15 @@ Not examined:
 
 // TestMachineReadable: what is printed can be read back, and commands stay as they are.
 func TestMachineReadable(t *testing.T) {
-	for name, read := range map[output.Format]func([]byte, any) error{
+	for name, read := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal,
 		"yaml": func(data []byte, into any) error { return yaml.UnmarshalStrict(data, into) },
 	} {
-		t.Run(string(name), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			o := &options{streams: genericiooptions.IOStreams{Out: &out}, output: name}
-			d := stuckExample()
-			if err := o.print(d); err != nil {
+			flags, d := cmdutil.NewReportFlags(), stuckExample()
+			flags.OutputFormat = &name
+			if err := flags.Print(&out, d, nil); err != nil {
 				t.Fatal(err)
 			}
 			var got diagnosis.Diagnosis

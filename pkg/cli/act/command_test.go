@@ -1,0 +1,155 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package act_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/cli/act"
+	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
+)
+
+const records = "namespacelifecycles"
+
+// lifecycle waits for some initializers.
+func lifecycle(name string, pending ...string) *v1alpha1.NamespaceLifecycle {
+	l := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NamespaceLifecycleSpec{
+		Initializers: &v1alpha1.NamespaceInitializers{}, Finalizers: []v1alpha1.FinalizerName{"kubernetes"}}}
+	for _, initializer := range pending {
+		l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: initializer})
+	}
+	return l
+}
+
+// terminating waits for some participants.
+func terminating(name string, participants ...v1alpha1.FinalizerName) *v1alpha1.NamespaceLifecycle {
+	l, now := lifecycle(name, "a.example.com"), metav1.NewTime(cmdtesting.Now())
+	l.DeletionTimestamp, l.Spec.Finalizers = &now, append(l.Spec.Finalizers, participants...)
+	return l
+}
+
+// failing answers requests for NamespaceLifecycles with errors, as long as there are any.
+func failing(verb string, errs ...error) *cmdtesting.Cluster {
+	cluster := cmdtesting.New(lifecycle("shop", "a.example.com", "b.example.com"))
+	cluster.Nsinit.PrependReactor(verb, records, func(clienttesting.Action) (bool, runtime.Object, error) {
+		if len(errs) == 0 {
+			return false, nil, nil
+		}
+		err := errs[0]
+		errs = errs[1:]
+		return true, nil, err
+	})
+	return cluster
+}
+
+func TestAct(t *testing.T) {
+	resource := v1alpha1.SchemeGroupVersion.WithResource(records).GroupResource()
+	forbidden := apierrors.NewForbidden(resource, "shop", errors.New(`User "jane" cannot get`))
+	conflict := apierrors.NewConflict(resource, "shop", errors.New("changed"))
+	grant := "an administrator can grant this: kubectl nsinit rbac a.example.com"
+	for name, test := range map[string]struct {
+		command cmdtesting.Command
+		test    cmdtesting.Test
+		// subresource is written with what is pending, skipped and in the finalizers, after a conflict twice.
+		subresource string
+		want        v1alpha1.NamespaceLifecycleSpec
+	}{
+		"done": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com"}, Out: "initializer.nsinit.dev/a.example.com done in namespace shop\n"},
+			subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+		"done, dry run": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--dry-run=server"},
+			Out: "initializer.nsinit.dev/a.example.com done in namespace shop (server dry run)\n"}, subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+		"done, the name": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
+			subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+		"done, a field": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--output=jsonpath={.kind} {.spec.initializers.pending}"},
+			Out: `NamespaceLifecycle [{"name":"b.example.com"}]`}, subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+		"done, after a conflict": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: failing("update", conflict), Args: []string{"shop", "a.example.com"},
+			Out: "initializer.nsinit.dev/a.example.com done in namespace shop\n"}, subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+		"skip": {command: act.NewSkipCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com"}, Out: "initializer.nsinit.dev/a.example.com skipped in namespace shop\n"},
+			subresource: "initialize", want: func() v1alpha1.NamespaceLifecycleSpec {
+				spec := lifecycle("", "b.example.com").Spec
+				spec.Skipped = []string{"a.example.com"}
+				return spec
+			}()},
+		"finalize": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"ending", "p.example.com"}, Out: "initializer.nsinit.dev/p.example.com released in namespace ending\n"},
+			subresource: "finalize", want: terminating("", "q.example.com").Spec},
+
+		"not its turn":         {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "b.example.com"}, Err: `it is not the turn of initializer "b.example.com" in namespace "shop", but of "a.example.com"`}},
+		"not pending":          {command: act.NewSkipCommand, test: cmdtesting.Test{Args: []string{"shop", "c.example.com"}, Err: `does not wait for initializer "c.example.com", but for a.example.com, b.example.com`}},
+		"open":                 {command: act.NewSkipCommand, test: cmdtesting.Test{Args: []string{"open", "a.example.com"}, Err: `namespace "open" waits for no initializer`}},
+		"deleted":              {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"ending", "a.example.com"}, Err: "every initializer's turn is over"}},
+		"not deleted":          {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com"}, Err: `namespace "shop" is not being deleted`}},
+		"no participant":       {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"ending", "a.example.com"}, Err: `does not wait for participant "a.example.com", but for p.example.com, q.example.com`}},
+		"no namespace":         {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"none", "a.example.com"}, Err: `namespace "none" does not exist`}},
+		"no lifecycle":         {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"exempt", "a.example.com"}, Err: `namespace "exempt" has no NamespaceLifecycle; run kubectl nsinit why exempt`}},
+		"a dry run of clients": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--dry-run=client"}, Err: `--dry-run=client: give "none" or "server"`}},
+		"no such format":       {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "-o", "xml"}, Err: `output format "xml", allowed formats are: go-template`}},
+		"may not read": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: failing("get", forbidden), Args: []string{"shop", "a.example.com"},
+			Err: `User "jane" cannot get; ` + grant + " --user=USER | kubectl apply -f -"}},
+		"may not write": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: failing("update", forbidden), Args: []string{"shop", "a.example.com"}, Err: grant + " --user=USER"}},
+		"may not finalize": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Cluster: failing("get", forbidden), Args: []string{"shop", "a.example.com"},
+			Err: grant + " --finalizer --user=USER"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.test.Cluster == nil {
+				test.test.Cluster = cmdtesting.New(lifecycle("shop", "a.example.com", "b.example.com"), lifecycle("open"), terminating("ending", "p.example.com", "q.example.com"),
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "exempt"}})
+			}
+			test.test.Check(t, test.command)
+			var written []v1alpha1.NamespaceLifecycleSpec
+			for _, action := range test.test.Cluster.Nsinit.Actions() {
+				if update, ok := action.(clienttesting.UpdateActionImpl); ok && test.test.Err == "" {
+					if update.GetSubresource() != test.subresource || (update.UpdateOptions.DryRun != nil) != slices.Contains(test.test.Args, "--dry-run=server") {
+						t.Errorf("wrote %s with %+v", update.GetSubresource(), update.UpdateOptions)
+					}
+					written = append(written, update.Object.(*v1alpha1.NamespaceLifecycle).Spec)
+				}
+			}
+			if test.subresource == "" {
+				return
+			}
+			if diff := cmp.Diff(test.want, written[len(written)-1]); diff != "" {
+				t.Errorf("wrote (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestComplete: a command offers only namespaces in which it can act, and there only what it accepts.
+func TestComplete(t *testing.T) {
+	failed := lifecycle("failed", "a.example.com")
+	failed.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure}
+	cluster := cmdtesting.New(lifecycle("shop", "a.example.com", "b.example.com"), lifecycle("open"), failed, terminating("ending", "p.example.com", "q.example.com"), terminating("emptied"))
+	for name, test := range map[string]struct {
+		command cmdtesting.Command
+		args    []string
+		want    []string
+	}{
+		"done":                      {act.NewDoneCommand, nil, []string{"shop"}},
+		"skip":                      {act.NewSkipCommand, nil, []string{"shop"}},
+		"finalize":                  {act.NewFinalizeCommand, nil, []string{"ending"}},
+		"the one that has its turn": {act.NewSkipCommand, []string{"shop"}, []string{"a.example.com"}},
+		"participants":              {act.NewFinalizeCommand, []string{"ending"}, []string{"p.example.com", "q.example.com"}},
+		"nothing after that":        {act.NewDoneCommand, []string{"shop", "a.example.com"}, nil},
+		"nothing of no namespace":   {act.NewDoneCommand, []string{"none"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, cluster.Complete(t, test.command, test.args...)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

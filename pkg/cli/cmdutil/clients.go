@@ -1,0 +1,99 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package cmdutil
+
+import (
+	"io"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+const (
+	// qps and burst bound the requests, as in kubectl.
+	qps   = 50
+	burst = 300
+)
+
+// Clients are the clients of one cluster, and the clock that waits are measured by.
+type Clients struct {
+	Core   kubernetes.Interface
+	Nsinit versioned.Interface
+	// REST reads from nsinit-apiserver what is no typed object, such as tables.
+	REST     rest.Interface
+	APIs     aggregator.Interface
+	Dynamic  dynamic.Interface
+	Metadata metadata.Interface
+	Mapper   meta.ResettableRESTMapper
+	Clock    clock.Clock
+}
+
+// Factory returns the clients of the cluster that the flags name. The options change their configuration.
+type Factory func(options ...func(*rest.Config)) (*Clients, error)
+
+// NewFactory adds kubectl's connection flags to flags, and returns the Factory that reads them. The flag for the
+// namespace is left out, because it is an argument, and the one for the cache, because nothing is cached. Clients
+// write the API server's warnings to warnings.
+func NewFactory(flags *pflag.FlagSet, warnings io.Writer) Factory {
+	connection := genericclioptions.NewConfigFlags(true)
+	connection.Namespace, connection.CacheDir = nil, nil
+	connection.AddFlags(flags)
+	return func(options ...func(*rest.Config)) (*Clients, error) {
+		config, err := connection.ToRESTConfig()
+		if err != nil {
+			return nil, err
+		}
+		config = rest.CopyConfig(config)
+		config.QPS, config.Burst = qps, burst
+		config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+		for _, option := range options {
+			option(config)
+		}
+		return newClients(config)
+	}
+}
+
+// WithoutWarnings makes the clients of a Factory ignore the API server's warnings.
+func WithoutWarnings(config *rest.Config) { config.WarningHandler = rest.NoWarnings{} }
+
+func newClients(config *rest.Config) (*Clients, error) {
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	nsinit, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	apis, err := aggregator.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Clients{
+		Core: core, Nsinit: nsinit, REST: nsinit.NsinitV1alpha1().RESTClient(), APIs: apis, Dynamic: objects, Metadata: metadata,
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())), Clock: clock.RealClock{},
+	}, nil
+}

@@ -1,0 +1,48 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package cmdutil
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+)
+
+// ExitCode is the exit code of a command that prints an answer, not an error.
+type ExitCode int
+
+// Error implements error.
+func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// NoNamespace is the error for a namespace that does not exist.
+func NoNamespace(name string) error { return fmt.Errorf("namespace %q does not exist", name) }
+
+// Permission adds to an error for a missing permission the command that prints it: kubectl nsinit rbac with rbacArgs.
+func Permission(err error, rbacArgs string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return fmt.Errorf("%w; an administrator can grant this: kubectl nsinit rbac %s --user=USER | kubectl apply -f -", err, rbacArgs)
+}
+
+// Lifecycle returns the NamespaceLifecycle of a namespace. Errors say why there is none, or which command prints the
+// permission to read it.
+func (c *Clients) Lifecycle(ctx context.Context, namespace, rbacArgs string) (*v1alpha1.NamespaceLifecycle, error) {
+	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+	if !utilapierrors.IsAbsent(err) {
+		return lifecycle, Permission(err, rbacArgs)
+	}
+	if _, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return nil, NoNamespace(namespace)
+	}
+	return nil, fmt.Errorf("namespace %q has no NamespaceLifecycle; run kubectl nsinit why %s", namespace, namespace)
+}

@@ -1,0 +1,107 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package preview_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
+	"github.com/nsinit/nsinit/pkg/cli/preview"
+)
+
+// population puts a ConfigMap that names the creator into every namespace.
+func population(name, template string) *v1alpha1.NamespacePopulation {
+	return &v1alpha1.NamespacePopulation{TypeMeta: metav1.TypeMeta{APIVersion: "nsinit.dev/v1alpha1", Kind: "NamespacePopulation"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{{Name: "m", Template: runtime.RawExtension{Raw: []byte(template)}}}}}
+}
+
+const template = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"${creator}-x"}}`
+
+// world is a cluster with the namespace shop, that alice created.
+type world struct {
+	populations []runtime.Object
+	// live is what is read, and applied what applying returns.
+	live, applied *unstructured.Unstructured
+	refusal       error
+}
+
+func configMap(version string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "alice-x", "resourceVersion": version}}}
+}
+
+func (w world) cluster() *cmdtesting.Cluster {
+	cluster := cmdtesting.New(append(w.populations, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "alice"}}})...)
+	cluster.Core.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "bob"}}}, nil
+	})
+	cluster.Dynamic.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if w.live == nil {
+			return true, nil, apierrors.NewNotFound(corev1.Resource("configmaps"), "alice-x")
+		}
+		return true, w.live, nil
+	})
+	cluster.Dynamic.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if w.refusal != nil {
+			return true, nil, w.refusal
+		}
+		return true, w.applied, nil
+	})
+	return cluster
+}
+
+func TestPreview(t *testing.T) {
+	const header = "POPULATION   MANIFEST   OBJECT              RESULT\n"
+	one := []runtime.Object{population("p", template)}
+	file := filepath.Join(t.TempDir(), "population.yaml")
+	if err := os.WriteFile(file, []byte("kind: ConfigMap\napiVersion: v1\n---\nkind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: n, template: "+template+"}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		world world
+		in    string
+		test  cmdtesting.Test
+	}{
+		"created":    {world{populations: one, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header + "p            m          ConfigMap/alice-x   created\n"}},
+		"unchanged":  {world{populations: one, live: configMap("1"), applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header + "p            m          ConfigMap/alice-x   unchanged\n"}},
+		"configured": {world{populations: one, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header + "p            m          ConfigMap/alice-x   configured\n"}},
+		"fields":     {world{populations: one, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.kind} {.items[*].result} {.items[*].object.metadata.name}"}, Out: "PopulationPreview created alice-x"}},
+		"refused": {world{populations: one, refusal: errors.New("no rights")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.items[*].result}"}, Out: "refused",
+			Err: "exit code 2"}},
+		"nothing":   {world{}, "", cmdtesting.Test{Args: []string{"shop"}, Out: "No population puts anything into namespace \"shop\".\n"}},
+		"by bob":    {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "bob-x"}},
+		"by carol":  {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--creator=carol", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "carol-x"}},
+		"of a file": {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "-f", file, "--output=jsonpath={.items[*].population}"}, Out: "q"}},
+		"of the input": {world{populations: one}, `{"kind":"NamespacePopulation","apiVersion":"nsinit.dev/v1alpha1","metadata":{"name":"r"},"spec":{"manifests":[{"name":"n","template":` + template + `}]}}`,
+			cmdtesting.Test{Args: []string{"new", "-f", "-", "--output=jsonpath={.items[*].population}"}, Out: "r"}},
+
+		"no file":        {world{}, "", cmdtesting.Test{Args: []string{"shop", "-f", "/nowhere"}, Err: "--filename=/nowhere: open /nowhere: no such file"}},
+		"an empty input": {world{}, "", cmdtesting.Test{Args: []string{"shop", "-f", "-"}, Err: "there is no NamespacePopulation in it"}},
+		"not valid":      {world{populations: []runtime.Object{population("p", "{}")}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: `NamespacePopulation "p" is not valid: `}},
+		"its creator":    {world{}, "", cmdtesting.Test{Args: []string{"shop", "--creator=carol"}, Err: `namespace "shop" exists: --creator, --group and --labels are for namespaces that do not`}},
+		"bad labels":     {world{}, "", cmdtesting.Test{Args: []string{"new", "--labels=a"}, Err: "--labels=a: "}},
+		"no such format": {world{}, "", cmdtesting.Test{Args: []string{"shop", "-o", "name"}, Err: `output format "name", allowed formats are:`}},
+		"no arguments":   {world{}, "", cmdtesting.Test{Err: "accepts 1 arg(s), received 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.test.Cluster = test.world.cluster()
+			test.test.Cluster.In = test.in
+			test.test.Check(t, preview.NewCommand)
+		})
+	}
+}

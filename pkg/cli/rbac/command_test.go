@@ -1,0 +1,93 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package rbac_test
+
+import (
+	"testing"
+
+	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
+	"github.com/nsinit/nsinit/pkg/cli/rbac"
+)
+
+func TestRBAC(t *testing.T) {
+	const initializer = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: a.example.com
+rules:
+- apiGroups:
+  - nsinit.dev
+  resourceNames:
+  - a.example.com
+  resources:
+  - initializers
+  verbs:
+  - initialize
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: a.example.com
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: a.example.com
+subjects:
+- kind: ServiceAccount
+  name: hook
+  namespace: hooks
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: a.example.com-initializer
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: nsinit:initializer
+subjects:
+- kind: ServiceAccount
+  name: hook
+  namespace: hooks
+`
+	const viewer = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: nsinit:view:team-jane
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: nsinit:view
+subjects:
+- apiGroup: rbac.authorization.k8s.io
+  kind: User
+  name: team/jane
+`
+	for name, test := range map[string]cmdtesting.Test{
+		"an initializer": {Args: []string{"a.example.com", "--service-account=hooks:hook"}, Out: initializer},
+		"a viewer":       {Args: []string{"--view", "--user=team/jane"}, Out: viewer},
+		"a service account that views": {Args: []string{"--view", "--service-account=hooks:hook", "-o", "name"},
+			Out: "clusterrolebinding.rbac.authorization.k8s.io/nsinit:view:hooks:hook\n"},
+		"names": {Args: []string{"a.example.com", "--user=jane", "-o", "name"}, Out: "clusterrole.rbac.authorization.k8s.io/a.example.com\n" +
+			"clusterrolebinding.rbac.authorization.k8s.io/a.example.com\nclusterrolebinding.rbac.authorization.k8s.io/a.example.com-initializer\n"},
+		"a finalizer": {Args: []string{"a.example.com", "--user=jane", "--finalizer", "--output=jsonpath={.rules[*].verbs}{.subjects[*].kind}{'\\n'}"},
+			Out: "[\"initialize\",\"finalize\"]\nUser\nUser\n"},
+		"one that registers itself": {Args: []string{"a.example.com", "--user=jane", "--configuration=20-a", "--output=jsonpath={.rules[*].resources}{.rules[*].resourceNames}{.rules[*].verbs}"},
+			Out: `["initializers"] ["namespaceinitializerconfigurations"] ["namespaceinitializerconfigurations"]["a.example.com"] ["20-a"]["initialize"] ["create"] ["get","update"]`},
+
+		"nobody":                    {Args: []string{"a.example.com"}, Err: "give one of --service-account=NAMESPACE:NAME and --user=NAME"},
+		"two":                       {Args: []string{"a.example.com", "--user=jane", "--service-account=hooks:hook"}, Err: "give one of --service-account=NAMESPACE:NAME and --user=NAME"},
+		"no namespace":              {Args: []string{"a.example.com", "--service-account=hook"}, Err: "--service-account=hook: give NAMESPACE:NAME"},
+		"no name of one":            {Args: []string{"one", "--user=jane"}, Err: `initializer "one": `},
+		"no initializer":            {Args: []string{"--user=jane"}, Err: "accepts 1 arg(s), received 0"},
+		"an initializer that views": {Args: []string{"a.example.com", "--view", "--user=jane"}, Err: "unknown command"},
+		"a finalizer that views":    {Args: []string{"--view", "--finalizer", "--user=jane"}, Err: "[view finalizer]"},
+		"no such format":            {Args: []string{"--view", "--user=jane", "-o", "xml"}, Err: `output format "xml", allowed formats are:`},
+	} {
+		t.Run(name, func(t *testing.T) { test.Check(t, rbac.NewCommand) })
+	}
+}

@@ -1,0 +1,127 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package wait_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
+	"github.com/nsinit/nsinit/pkg/cli/wait"
+)
+
+func namespace(name string, changes ...func(*corev1.Namespace)) *corev1.Namespace {
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", CreationTimestamp: cmdtesting.Ago(time.Minute)}}
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+func closed(n *corev1.Namespace) { n.Labels = map[string]string{v1alpha1.LabelInitializing: ""} }
+
+func deleted(n *corev1.Namespace) {
+	ago := cmdtesting.Ago(time.Minute)
+	n.DeletionTimestamp, n.Finalizers = &ago, []string{"example.com/other", v1alpha1.NamespaceFinalizer}
+	n.Spec.Finalizers = []corev1.FinalizerName{"kubernetes"}
+}
+
+func another(n *corev1.Namespace) { n.UID = "v" }
+
+// reading returns a cluster in which the reads of namespaces return some, the last one again and again. After nil,
+// none exists.
+func reading(reads ...*corev1.Namespace) *cmdtesting.Cluster {
+	cluster := cmdtesting.New(&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"},
+		Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u", Finalizers: []v1alpha1.FinalizerName{"a.example.com", "kubernetes"}}})
+	cluster.Core.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		read := reads[0]
+		reads = reads[min(1, len(reads)-1):]
+		if read == nil {
+			return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
+		}
+		return true, read, nil
+	})
+	return cluster
+}
+
+func TestWait(t *testing.T) {
+	for name, test := range map[string]cmdtesting.Test{
+		"open":               {Cluster: reading(namespace("shop", closed), namespace("shop")), Args: []string{"shop"}, Out: "namespace/shop is open\n"},
+		"two":                {Cluster: reading(namespace("shop"), namespace("depot", closed), namespace("depot")), Args: []string{"shop", "depot"}, Out: "namespace/shop is open\nnamespace/depot is open\n"},
+		"open, a field":      {Cluster: reading(namespace("shop")), Args: []string{"shop", "--output=jsonpath={.metadata.uid}"}, Out: "u"},
+		"gone":               {Cluster: reading(namespace("shop", deleted), nil), Args: []string{"shop", "--for=gone"}, Out: "namespace/shop is gone\n"},
+		"gone, the name":     {Cluster: reading(nil), Args: []string{"shop", "--for=gone", "-o", "name"}, Out: "namespace/shop\n"},
+		"gone, a field":      {Cluster: reading(namespace("shop", deleted), nil), Args: []string{"shop", "--for=gone", "-o", "jsonpath={.metadata.uid}"}, Out: "u"},
+		"gone, another came": {Cluster: reading(namespace("shop", deleted), namespace("shop", another)), Args: []string{"shop", "--for=gone"}, Out: "namespace/shop is gone\n"},
+
+		"never there":          {Cluster: reading(nil), Args: []string{"shop"}, Err: `namespace "shop" does not exist`},
+		"replaced":             {Cluster: reading(namespace("shop", closed), namespace("shop", another)), Args: []string{"shop"}, Err: "another one has this name"},
+		"deleted":              {Cluster: reading(namespace("shop", closed, deleted)), Args: []string{"shop"}, Err: `namespace "shop" is being deleted`},
+		"the second is not":    {Cluster: reading(namespace("shop"), nil), Args: []string{"shop", "depot"}, Out: "namespace/shop is open\n", Err: `namespace "depot" does not exist`},
+		"another condition":    {Args: []string{"shop", "--for=delete"}, Err: `--for=delete: give "open" or "gone"`},
+		"a negative timeout":   {Args: []string{"shop", "--timeout=-1s"}, Err: "--timeout=-1s: give a duration that is not negative"},
+		"no such format":       {Args: []string{"shop", "-o", "xml"}, Err: `output format "xml", allowed formats are:`},
+		"no namespace":         {Err: "requires at least 1 arg(s)"},
+		"not open in time":     {Cluster: reading(namespace("shop", closed)), Args: []string{"shop", "--timeout=1ns"}, Err: `namespace "shop" is not open yet`},
+		"not gone in time":     {Cluster: reading(namespace("shop", deleted)), Args: []string{"shop", "--for=gone", "--timeout=1ns"}, Err: `namespace "shop" still exists; see: kubectl nsinit why shop`},
+		"interrupted by users": {Cluster: interrupted(), Args: []string{"shop"}, Err: "interrupted"},
+	} {
+		t.Run(name, func(t *testing.T) { test.Check(t, wait.NewCommand) })
+	}
+}
+
+func interrupted() *cmdtesting.Cluster {
+	cluster := reading(namespace("shop", closed))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	cluster.Context = ctx
+	return cluster
+}
+
+// TestProgress: what a namespace waits for is shown after a second, nsinit's participants by their names.
+func TestProgress(t *testing.T) {
+	reads := func(read *corev1.Namespace, end *corev1.Namespace) *cmdtesting.Cluster {
+		list := make([]*corev1.Namespace, 8, 9)
+		for i := range list {
+			list[i] = read
+		}
+		return reading(append(list, end)...)
+	}
+	for name, test := range map[string]cmdtesting.Test{
+		"deleted": {Cluster: reads(namespace("shop", deleted), nil), Args: []string{"shop", "--for=gone"}, Out: "namespace/shop is gone\n",
+			ErrOut: "the namespace was deleted 1m1s ago, and waits for [kubernetes example.com/other a.example.com]\n"},
+		"not deleted yet": {Cluster: reads(namespace("shop"), nil), Args: []string{"shop", "--for=gone"}, Out: "namespace/shop is gone\n", ErrOut: "waiting for the deletion of the namespace\n"},
+	} {
+		t.Run(name, func(t *testing.T) { test.Check(t, wait.NewCommand) })
+	}
+}
+
+// TestComplete: only namespaces that can reach the state are offered.
+func TestComplete(t *testing.T) {
+	cluster := cmdtesting.New(namespace("opening", closed), namespace("open"), namespace("ending", deleted), namespace("ending-closed", deleted, closed))
+	for name, test := range map[string]struct{ args, want []string }{
+		"open":                {nil, []string{"opening"}},
+		"none twice":          {[]string{"opening"}, nil},
+		"gone":                {[]string{"--for=gone"}, []string{"ending", "ending-closed"}},
+		"gone, and one given": {[]string{"--for=gone", "ending"}, []string{"ending-closed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, cluster.Complete(t, wait.NewCommand, test.args...)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package why_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
+	"github.com/nsinit/nsinit/pkg/cli/why"
+)
+
+// waiting returns a cluster in which the namespace closed waits for an initializer.
+func waiting(t *testing.T) *cmdtesting.Cluster {
+	t.Helper()
+	turn := metav1.NewMicroTime(cmdtesting.Now().Add(-30 * time.Second))
+	cluster := cmdtesting.New(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "open", UID: "o", CreationTimestamp: cmdtesting.Ago(time.Minute)}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", UID: "c", CreationTimestamp: cmdtesting.Ago(time.Minute), Labels: map[string]string{v1alpha1.LabelInitializing: ""}}},
+		&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "closed"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "c",
+			Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "a.example.com"}}, TurnStartTime: &turn}}},
+	)
+	if err := cluster.APIs.Tracker().Add(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1alpha1.nsinit.dev"},
+		Spec:   apiregistrationv1.APIServiceSpec{Group: "nsinit.dev", Version: "v1alpha1", Service: &apiregistrationv1.ServiceReference{}},
+		Status: apiregistrationv1.APIServiceStatus{Conditions: []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue}}}}); err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+func TestWhy(t *testing.T) {
+	const fields = "--output=jsonpath={.kind} {.namespace} {.phase} {.state}"
+	for name, test := range map[string]struct {
+		args []string
+		// out is the beginning of the output, and err a part of the error.
+		out, err string
+	}{
+		"open":           {[]string{"open"}, `Namespace "open": Active for 60s, healthy: nothing is waited for.`, ""},
+		"closed":         {[]string{"closed"}, `Namespace "closed": Initializing for 60s, waiting: `, "exit code 2"},
+		"fields":         {[]string{"closed", fields}, "NamespaceDiagnosis closed Initializing Waiting", "exit code 2"},
+		"no namespace":   {[]string{"none"}, "", `"none"`},
+		"no such format": {[]string{"open", "-o", "name"}, "", `output format "name", allowed formats are:`},
+		"patience":       {[]string{"open", "--patience=-1s"}, "", "--patience=-1s: give a duration that is not negative"},
+		"no arguments":   {nil, "", "accepts 1 arg(s), received 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, errOut, err := waiting(t).Run(t, why.NewCommand, test.args...)
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("the error is %v", err)
+			}
+			if !strings.HasPrefix(out, test.out) || (out == "") != (test.out == "") || errOut != "" {
+				t.Errorf("the output is\n%s\n%s", out, errOut)
+			}
+		})
+	}
+}
