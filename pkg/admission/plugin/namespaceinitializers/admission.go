@@ -28,6 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
@@ -162,7 +163,9 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 	if err != nil {
 		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
 	}
-	return plan.Merge(configurations), nil
+	var spec nsinit.NamespaceLifecycleSpec
+	err = v1alpha1.Convert_v1alpha1_NamespaceLifecycleSpec_To_nsinit_NamespaceLifecycleSpec(&v1alpha1.NamespaceLifecycleSpec{Plan: plan.Merge(configurations)}, &spec, nil)
+	return spec.Plan, err
 }
 
 // terminating refuses the record of a namespace that is on its way out, with the cause that clients know

@@ -13,6 +13,7 @@ import (
 
 // +genclient
 // +genclient:nonNamespaced
+// +genclient:skipVerbs=deleteCollection
 // +genclient:method=Initialize,verb=update,subresource=initialize,input=NamespaceLifecycle,result=NamespaceLifecycle
 // +genclient:method=Finalize,verb=update,subresource=finalize,input=NamespaceLifecycle,result=NamespaceLifecycle
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -94,33 +95,18 @@ type NamespaceLifecycleSpec struct {
 
 // PlannedInitializer is one entry of the plan: an initializer as it was
 // registered when the namespace was created.
+// ---
+// In protobuf, field 2 is configuration. The other fields are those of
+// RegisteredInitializer, whose numbers from 2 on are higher by one here.
+// +protobuf.options.marshal=false
+// +protobuf.options.(gogoproto.goproto_stringer)=false
 type PlannedInitializer struct {
-	// name is the name of the initializer.
-	// +required
-	// +k8s:required
-	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+	RegisteredInitializer `json:",inline" protobuf:"-"`
 
 	// configuration is the NamespaceInitializerConfiguration that registered
 	// the initializer. It is absent for the built-in one.
 	// +optional
 	Configuration *ConfigurationReference `json:"configuration,omitempty" protobuf:"bytes,2,opt,name=configuration"`
-
-	// failurePolicy is what happens at the deadline. Absent: wait for ever.
-	// +optional
-	// +k8s:optional
-	FailurePolicy *FailurePolicyType `json:"failurePolicy,omitempty" protobuf:"bytes,3,opt,name=failurePolicy,casttype=FailurePolicyType"`
-
-	// timeoutSeconds is the deadline, in seconds from the moment at which the
-	// initializer becomes the first that is pending.
-	// +optional
-	// +k8s:optional
-	// +k8s:minimum=1
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty" protobuf:"varint,4,opt,name=timeoutSeconds"`
-
-	// finalizer says that the initializer also acts when the namespace is
-	// deleted.
-	// +optional
-	Finalizer bool `json:"finalizer,omitempty" protobuf:"varint,5,opt,name=finalizer"`
 }
 
 // ConfigurationReference points to one incarnation of a
