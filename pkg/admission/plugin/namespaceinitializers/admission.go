@@ -7,7 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 // Package namespaceinitializers holds the admission plugin NamespaceInitializers. When
 // the record of a namespace is created, the plugin reads the namespace live and writes
 // into the record which initializers are in force at that moment. Nobody else decides
-// that, save holders of the verb open.
+// that, save holders of the verb open. When a configuration is written, the plugin warns of
+// initializers that have no effect.
 package namespaceinitializers
 
 import (
@@ -60,7 +61,7 @@ var _ interface {
 
 // New returns a plugin that waits for its dependencies.
 func New() *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create)}
+	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
 // SetConfigurationSource implements WantsConfigurationSource.
@@ -116,8 +117,9 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 }
 
 // Validate sees that the record still carries the plan that is in force, after every
-// plugin had its say.
+// plugin had its say. It warns of initializers of a configuration that have no effect.
 func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	p.warn(ctx, attributes)
 	record, ok := newRecord(attributes)
 	if !ok {
 		return nil
@@ -207,7 +209,7 @@ func (p *Plugin) mayGive(ctx context.Context, attributes admission.Attributes, r
 // newRecord returns the record that a request creates. Posts to subresources are
 // creations, too, as far as admission is concerned, but not of records.
 func newRecord(attributes admission.Attributes) (*nsinit.NamespaceLifecycle, bool) {
-	if attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
+	if attributes.GetOperation() != admission.Create || attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
 		return nil, false
 	}
 	record, ok := attributes.GetObject().(*nsinit.NamespaceLifecycle)
