@@ -35,8 +35,8 @@ func Refusal(resource schema.GroupResource, name string, err error) error {
 }
 
 // Checker answers whether the user of a request holds one of nsinit's own verbs. Each
-// question returns nil for yes, and for no an error that says which rule is missing. Where the
-// authorizer does not answer, the error is an API status that says so.
+// question returns nil for yes, and for no an error that says which rule is missing and, where there is one, which
+// command prints it. Where the authorizer does not answer, the error is an API status that says so.
 type Checker struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
@@ -49,15 +49,20 @@ func New(a authorizer.UnconditionalAuthorizer) *Checker {
 // MayInitialize answers whether the user may act as the named initializer in the named
 // namespace.
 func (c *Checker) MayInitialize(ctx context.Context, namespace, initializer string) error {
-	if err := c.check(ctx, v1alpha1.VerbInitialize, "", "namespaces", namespace); err != nil {
-		return err
+	err := c.check(ctx, v1alpha1.VerbInitialize, "", "namespaces", namespace)
+	if err == nil {
+		err = c.check(ctx, v1alpha1.VerbInitialize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, initializer)
 	}
-	return c.check(ctx, v1alpha1.VerbInitialize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, initializer)
+	return withCommand(err, initializer)
 }
 
 // MayFinalize answers whether the user may act as the named participant of a deletion.
 func (c *Checker) MayFinalize(ctx context.Context, participant string) error {
-	return c.check(ctx, v1alpha1.VerbFinalize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, participant)
+	err := c.check(ctx, v1alpha1.VerbFinalize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, participant)
+	if participant == string(v1alpha1.FinalizerKubernetes) { // which is nsinit's own
+		return err
+	}
+	return withCommand(err, participant+" --finalizer")
 }
 
 // MayOpen answers whether the user has the privilege of nsinit's own controller in the
@@ -89,6 +94,14 @@ func (c *Checker) check(ctx context.Context, verb, group, resource, name string)
 		return utilapierrors.NewUnavailable(fmt.Errorf("could not find out whether user %q has verb %q on %s: %w", requester.GetName(), verb, describe(group, resource, name), err))
 	}
 	return denied(requester, verb, describe(group, resource, name), reason)
+}
+
+// withCommand adds to a refusal the command that prints the roles of an initializer.
+func withCommand(err error, arguments string) error {
+	if _, unanswered := errors.AsType[*apierrors.StatusError](err); err == nil || unanswered {
+		return err
+	}
+	return fmt.Errorf("%w; to print the roles to grant, run kubectl nsinit rbac %s --user=USER", err, arguments)
 }
 
 func denied(requester user.Info, verb, what, reason string) error {
