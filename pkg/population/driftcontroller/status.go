@@ -36,6 +36,9 @@ func (c *Controller) reportStatus(ctx context.Context, name string) error {
 	}
 	updated := population.DeepCopy()
 	updated.Status = statusOf(population, records)
+	if condition, checked := c.ready.Load(name); checked {
+		meta.SetStatusCondition(&updated.Status.Conditions, condition.(metav1.Condition))
+	}
 	if equality.Semantic.DeepEqual(population.Status, updated.Status) {
 		return nil
 	}
@@ -44,6 +47,27 @@ func (c *Controller) reportStatus(ctx context.Context, name string) error {
 		return nil
 	}
 	return err
+}
+
+// checkReadiness checks whether a population could be applied to a new namespace, and has its status report that.
+func (c *Controller) checkReadiness(ctx context.Context, name string) error {
+	population, err := c.populations.Get(name)
+	if apierrors.IsNotFound(err) {
+		c.ready.Delete(name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	condition := c.Readiness(ctx, population)
+	c.ready.Store(name, condition)
+	c.statuses.Add(name)
+	again := resync
+	if condition.Status != metav1.ConditionTrue {
+		again = recheck
+	}
+	c.readiness.AddAfter(name, again)
+	return nil
 }
 
 // statusOf counts what came of each manifest of a population.

@@ -222,7 +222,8 @@ const (
 	// core Namespace.
 	ConditionInitializing = "Initializing"
 	// ConditionReady is True once a namespace is completely initialized. It
-	// stands on the record and on the core Namespace.
+	// stands on the record and on the core Namespace. On a NamespacePopulation, it
+	// is True if every manifest could be applied to a new namespace.
 	ConditionReady = "Ready"
 	// ConditionStalled is True while an initializer has had its turn for longer
 	// than the installation finds usual. It stands on the record and on the core
