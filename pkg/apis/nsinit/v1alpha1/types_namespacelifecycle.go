@@ -95,13 +95,8 @@ type NamespaceLifecycleSpec struct {
 
 // PlannedInitializer is one entry of the plan: an initializer as it was
 // registered when the namespace was created.
-// ---
-// In protobuf, field 2 is configuration. The other fields are those of
-// RegisteredInitializer, whose numbers from 2 on are higher by one here.
-// +protobuf.options.marshal=false
-// +protobuf.options.(gogoproto.goproto_stringer)=false
 type PlannedInitializer struct {
-	RegisteredInitializer `json:",inline" protobuf:"-"`
+	RegisteredInitializer `json:",inline" protobuf:"bytes,1,opt,name=registeredInitializer"`
 
 	// configuration is the NamespaceInitializerConfiguration that registered
 	// the initializer. It is absent for the built-in one.

@@ -17,9 +17,6 @@ import (
 //
 // PlannedInitializer is one entry of the plan: an initializer as it was
 // registered when the namespace was created.
-// ---
-// In protobuf, field 2 is configuration. The other fields are those of
-// RegisteredInitializer, whose numbers from 2 on are higher by one here.
 type PlannedInitializerApplyConfiguration struct {
 	RegisteredInitializerApplyConfiguration `json:""`
 	// configuration is the NamespaceInitializerConfiguration that registered
