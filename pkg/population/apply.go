@@ -42,7 +42,7 @@ type Applier struct {
 
 // Apply applies the content of an object for a namespace, and returns what is stored.
 func (a *Applier) Apply(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	what := describe(content)
+	what := fmt.Sprintf("%s %q", content.GetKind(), content.GetName())
 	client, err := a.resource(content.GroupVersionKind(), namespace.Name)
 	if err != nil {
 		return nil, explain("apply", what, err)
@@ -183,10 +183,6 @@ func (a *Applier) Mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, erro
 		mapping, err = a.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	}
 	return mapping, err
-}
-
-func describe(content *unstructured.Unstructured) string {
-	return fmt.Sprintf("%s %q", content.GetKind(), content.GetName())
 }
 
 // explain says what could not be done, and what helps.

@@ -32,14 +32,13 @@ const (
 // its kind, or the initializer has no permission to apply it. If the cluster does not answer, the reason is CheckFailed.
 // Check needs no namespace and stores nothing. Without a name, the initializer needs permission for every name.
 func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured) (string, error) {
-	what := describe(content)
+	what := fmt.Sprintf("%s %q", content.GetKind(), content.GetName())
 	mapping, err := a.Mapping(content.GroupVersionKind())
-	if err != nil {
-		reason := reasonCheckFailed
-		if meta.IsNoMatchError(err) {
-			reason = reasonKindNotFound
-		}
-		return reason, explain("apply", what, err)
+	switch {
+	case meta.IsNoMatchError(err):
+		return reasonKindNotFound, explain("apply", what, err)
+	case err != nil:
+		return reasonCheckFailed, explain("apply", what, err)
 	}
 	resource, verbs := mapping.Resource.GroupResource(), []string{"create", "patch"}
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
@@ -82,14 +81,12 @@ func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation
 		if err == nil {
 			continue
 		}
-		problems++
-		status := metav1.ConditionFalse
-		if reason == reasonCheckFailed {
-			status = metav1.ConditionUnknown
+		if problems++; problems == 1 || condition.Reason == reasonCheckFailed && reason != reasonCheckFailed {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, fmt.Sprintf("manifest %s: %v", m.Name, err)
 		}
-		if condition.Status == metav1.ConditionTrue || condition.Status == metav1.ConditionUnknown && status == metav1.ConditionFalse {
-			condition.Status, condition.Reason, condition.Message = status, reason, fmt.Sprintf("manifest %s: %v", m.Name, err)
-		}
+	}
+	if condition.Reason == reasonCheckFailed {
+		condition.Status = metav1.ConditionUnknown
 	}
 	if problems > 1 {
 		condition.Message += fmt.Sprintf(" (and %d more, see kubectl nsinit preview)", problems-1)
@@ -104,11 +101,10 @@ func (a *Applier) checkManifest(ctx context.Context, m v1alpha1.PopulationManife
 		return reasonInvalid, err
 	}
 	content := &unstructured.Unstructured{Object: literal}
-	isExpression := func(s string) bool { return strings.Contains(s, "${") }
-	if isExpression(content.GetAPIVersion()) || isExpression(content.GetKind()) {
+	if strings.Contains(content.GetAPIVersion()+content.GetKind(), "${") {
 		return "", nil
 	}
-	if isExpression(content.GetName()) {
+	if strings.Contains(content.GetName(), "${") {
 		content.SetName("")
 	}
 	return a.Check(ctx, content)

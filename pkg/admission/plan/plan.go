@@ -11,6 +11,7 @@ package plan
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -57,4 +58,20 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) []v1alph
 		plan = slices.Insert(plan, 0, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
 	}
 	return plan
+}
+
+// Ineffective describes each initializer of a configuration that has no effect because another configuration
+// registers its name first. The list of all configurations may include an older state of the given one.
+func Ineffective(configuration *v1alpha1.NamespaceInitializerConfiguration, all []v1alpha1.NamespaceInitializerConfiguration) []string {
+	var messages []string
+	plan := Merge(all)
+	for i, initializer := range configuration.Initializers {
+		for _, planned := range plan {
+			if planned.Name == initializer.Name && planned.Configuration != nil && planned.Configuration.Name < configuration.Name {
+				messages = append(messages, fmt.Sprintf("initializers[%d] %q has no effect because configuration %q registers it first: remove or rename it",
+					i, initializer.Name, planned.Configuration.Name))
+			}
+		}
+	}
+	return messages
 }

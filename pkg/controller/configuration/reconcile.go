@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/util/timing"
@@ -38,9 +39,13 @@ func drainLeft(configuration *v1alpha1.NamespaceInitializerConfiguration, now ti
 
 // namesAccepted returns the condition NamesAccepted of a configuration.
 func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration) metav1.Condition {
+	var items []v1alpha1.NamespaceInitializerConfiguration
+	for _, c := range all {
+		items = append(items, *c)
+	}
 	condition := metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
 		Message: "every initializer of this configuration is in force"}
-	if ineffective := helper.Ineffective(configuration, all); len(ineffective) > 0 {
+	if ineffective := plan.Ineffective(configuration, items); len(ineffective) > 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NameTaken", strings.Join(ineffective, "; ")
 	}
 	return condition

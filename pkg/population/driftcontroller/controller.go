@@ -65,12 +65,11 @@ type Config struct {
 // Controller corrects drift in open namespaces.
 type Controller struct {
 	Config
-	namespaces, statuses, readiness workqueue.TypedRateLimitingInterface[string]
-	records                         listers.PopulatedNamespaceLister
-	populations                     listers.NamespacePopulationLister
-	factory                         externalversions.SharedInformerFactory
-	// ready holds the condition Ready of each population, as it was checked last.
-	ready sync.Map
+	namespaces, statuses workqueue.TypedRateLimitingInterface[string]
+	readiness            workqueue.TypedRateLimitingInterface[string]
+	records              listers.PopulatedNamespaceLister
+	populations          listers.NamespacePopulationLister
+	factory              externalversions.SharedInformerFactory
 	// retry is called when a population has changed, for which closed namespaces may wait.
 	retry func()
 }

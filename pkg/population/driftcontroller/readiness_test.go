@@ -33,33 +33,33 @@ func TestReportReadiness(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, status = range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
-		if err := c.checkReadiness(t.Context(), "p"); err != nil {
-			t.Fatal(err)
+		for _, report := range []func(context.Context, string) error{c.checkReadiness, c.reportStatus} {
+			if err := report(t.Context(), "p"); err != nil {
+				t.Fatal(err)
+			}
+			if population, err = nsinit.NsinitV1alpha1().NamespacePopulations().Get(t.Context(), "p", metav1.GetOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Update(population); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if c.statuses.Len() != 1 {
-			t.Error("the status is not to be written")
-		}
-		if err := c.reportStatus(t.Context(), "p"); err != nil {
-			t.Fatal(err)
-		}
-		written, err := nsinit.NsinitV1alpha1().NamespacePopulations().Get(t.Context(), "p", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ready := meta.FindStatusCondition(written.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || ready.Status != status || ready.ObservedGeneration != 2 || meta.FindStatusCondition(written.Status.Conditions, v1alpha1.ConditionApplied) == nil {
-			t.Errorf("the conditions are %+v", written.Status.Conditions)
+		ready := meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Status != status || ready.ObservedGeneration != 2 || meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionApplied) == nil {
+			t.Errorf("the conditions are %+v", population.Status.Conditions)
 		}
 	}
 
-	// Nothing is left of a population that was deleted.
+	// A population that was deleted is not checked again.
 	if err := store.Delete(population); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.checkReadiness(t.Context(), "p"); err != nil {
-		t.Fatal(err)
+	checked := false
+	c.Readiness = func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition {
+		checked = true
+		return metav1.Condition{}
 	}
-	if _, known := c.ready.Load("p"); known {
-		t.Error("the condition of a deleted population is kept")
+	if err := c.checkReadiness(t.Context(), "p"); err != nil || checked {
+		t.Errorf("a deleted population: checked %t, error %v", checked, err)
 	}
 }

@@ -25,6 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
@@ -168,6 +170,26 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 	var spec nsinit.NamespaceLifecycleSpec
 	err = v1alpha1.Convert_v1alpha1_NamespaceLifecycleSpec_To_nsinit_NamespaceLifecycleSpec(&v1alpha1.NamespaceLifecycleSpec{Plan: plan.Merge(configurations)}, &spec, nil)
 	return spec.Plan, err
+}
+
+// warn adds a warning to the response for each initializer of a written configuration that has no effect. Its
+// condition NamesAccepted reports the same. The request succeeds in any case.
+func (p *Plugin) warn(ctx context.Context, attributes admission.Attributes) {
+	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
+	if !ok || attributes.GetSubresource() != "" || written.DeletionTimestamp != nil {
+		return
+	}
+	var configuration v1alpha1.NamespaceInitializerConfiguration
+	all, err := p.source.List(ctx)
+	if err == nil {
+		err = v1alpha1.Convert_nsinit_NamespaceInitializerConfiguration_To_v1alpha1_NamespaceInitializerConfiguration(written, &configuration, nil)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Info("Cannot check whether the initializers of a configuration have an effect", "configuration", written.Name, "err", err)
+	}
+	for _, message := range plan.Ineffective(&configuration, all) {
+		warning.AddWarning(ctx, "", message)
+	}
 }
 
 // terminating refuses the record of a namespace that is on its way out, with the cause that clients know
