@@ -264,7 +264,7 @@ func TestCreateRecord(t *testing.T) {
 	server.MustConfigure(t, configuration)
 	server.Core.Allow("creator", testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"})
 	withPlan := func(r *v1alpha1.NamespaceLifecycle) {
-		r.Spec.Plan = []v1alpha1.PlannedInitializer{{Name: "x.example.com", Configuration: &v1alpha1.ConfigurationReference{Name: "y"}}}
+		r.Spec.Plan = []v1alpha1.PlannedInitializer{{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "x.example.com"}, Configuration: &v1alpha1.ConfigurationReference{Name: "y"}}}
 	}
 	closed := func(r *v1alpha1.NamespaceLifecycle) {
 		r.Spec.Initializers = &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{}}

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package apiserver_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,6 +104,44 @@ func TestWrongNames(t *testing.T) {
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `spec.namespaceUID: Invalid value: "wrong": field is immutable`) {
 		t.Errorf("another UID of a populated namespace: %v", err)
 	}
+}
+
+// warnings collects the warnings of responses.
+type warnings []string
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
+
+// TestIneffectiveInitializers: whoever writes a configuration is warned of an initializer that another configuration
+// registers first, by whatever verb it comes.
+func TestIneffectiveInitializers(t *testing.T) {
+	server := testserver.Start(t)
+	var got warnings
+	config := server.Config("admin")
+	config.WarningHandler = &got
+	client := server.ClientFor(t, config).NsinitV1alpha1().NamespaceInitializerConfigurations()
+	warned := func(verb string, err error, want ...string) {
+		t.Helper()
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: warnings %q, want %q, error %v", verb, got, want, err)
+		}
+		got = nil
+	}
+	const message = `initializers[1] "a.example.com" has no effect because configuration "10" registers it first: remove or rename it`
+	_, err := client.Create(t.Context(), testserver.Configuration("10", "a.example.com"), metav1.CreateOptions{})
+	warned("POST", err)
+	second, err := client.Create(t.Context(), testserver.Configuration("20", "b.example.com", "a.example.com"), metav1.CreateOptions{})
+	warned("POST", err, message)
+	second.Initializers[1].Finalizer = true
+	second, err = client.Update(t.Context(), second, metav1.UpdateOptions{})
+	warned("PUT", err, message)
+	_, err = client.Patch(t.Context(), second.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	warned("PATCH", err, message)
+	_, err = client.UpdateStatus(t.Context(), second, metav1.UpdateOptions{})
+	warned("status", err)
+	second.Initializers = second.Initializers[:1]
+	_, err = client.Update(t.Context(), second, metav1.UpdateOptions{})
+	warned("without it", err)
 }
 
 // TestFailByUpdate: an initializer that is added with failurePolicy Fail is refused, by whatever

@@ -17,7 +17,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -35,8 +34,8 @@ func Refusal(resource schema.GroupResource, name string, err error) error {
 }
 
 // Checker answers whether the user of a request holds one of nsinit's own verbs. Each
-// question returns nil for yes, and for no an error that says which rule is missing. Where the
-// authorizer does not answer, the error is an API status that says so.
+// question returns nil for yes, and for no an error that says which rule is missing and, where there is one, which
+// command prints it. Where the authorizer does not answer, the error is an API status that says so.
 type Checker struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
@@ -49,26 +48,30 @@ func New(a authorizer.UnconditionalAuthorizer) *Checker {
 // MayInitialize answers whether the user may act as the named initializer in the named
 // namespace.
 func (c *Checker) MayInitialize(ctx context.Context, namespace, initializer string) error {
-	if err := c.check(ctx, v1alpha1.VerbInitialize, "", "namespaces", namespace); err != nil {
+	if err := c.check(ctx, v1alpha1.VerbInitialize, "", "namespaces", namespace, initializer); err != nil {
 		return err
 	}
-	return c.check(ctx, v1alpha1.VerbInitialize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, initializer)
+	return c.check(ctx, v1alpha1.VerbInitialize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, initializer, initializer)
 }
 
 // MayFinalize answers whether the user may act as the named participant of a deletion.
 func (c *Checker) MayFinalize(ctx context.Context, participant string) error {
-	return c.check(ctx, v1alpha1.VerbFinalize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, participant)
+	rbac := participant + " --finalizer"
+	if participant == string(v1alpha1.FinalizerKubernetes) { // which is nsinit's own
+		rbac = ""
+	}
+	return c.check(ctx, v1alpha1.VerbFinalize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, participant, rbac)
 }
 
 // MayOpen answers whether the user has the privilege of nsinit's own controller in the
 // named namespace. An empty name asks for all namespaces.
 func (c *Checker) MayOpen(ctx context.Context, namespace string) error {
-	return c.check(ctx, v1alpha1.VerbOpen, "", "namespaces", namespace)
+	return c.check(ctx, v1alpha1.VerbOpen, "", "namespaces", namespace, "")
 }
 
 // check leaves the namespace of the question empty, so that only a cluster-wide
-// binding can answer it with yes.
-func (c *Checker) check(ctx context.Context, verb, group, resource, name string) error {
+// binding can answer it with yes. A refusal names kubectl nsinit rbac with the arguments in rbac, if any.
+func (c *Checker) check(ctx context.Context, verb, group, resource, name, rbac string) error {
 	requester, ok := genericapirequest.UserFrom(ctx)
 	if !ok {
 		return errors.New("the request carries no user")
@@ -85,15 +88,15 @@ func (c *Checker) check(ctx context.Context, verb, group, resource, name string)
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
+	what := describe(group, resource, name)
 	if err != nil {
-		return utilapierrors.NewUnavailable(fmt.Errorf("could not find out whether user %q has verb %q on %s: %w", requester.GetName(), verb, describe(group, resource, name), err))
+		return utilapierrors.NewUnavailable(fmt.Errorf("could not find out whether user %q has verb %q on %s: %w", requester.GetName(), verb, what, err))
 	}
-	return denied(requester, verb, describe(group, resource, name), reason)
-}
-
-func denied(requester user.Info, verb, what, reason string) error {
 	if reason != "" {
 		reason = ": " + reason
+	}
+	if rbac != "" {
+		reason += "; to print the roles to grant, run kubectl nsinit rbac " + rbac + " --user=USER"
 	}
 	return fmt.Errorf("user %q needs verb %q on %s, granted cluster-wide%s", requester.GetName(), verb, what, reason)
 }

@@ -103,7 +103,9 @@ func lease(namespace, name, holder string, renewed time.Duration) *coordinationv
 
 func record(changes ...func(*v1alpha1.NamespaceLifecycle)) *v1alpha1.NamespaceLifecycle {
 	r := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "r"}, Spec: v1alpha1.NamespaceLifecycleSpec{
-		NamespaceUID: "u", Plan: []v1alpha1.PlannedInitializer{{Name: "a.example.com"}, {Name: "b.example.com"}},
+		NamespaceUID: "u", Plan: []v1alpha1.PlannedInitializer{
+			{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}}, {RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "b.example.com"}},
+		},
 		Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "b.example.com"}}, TurnStartTime: &metav1.MicroTime{Time: now().Add(-time.Minute)}},
 	}}
 	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInitializing, Message: `waiting for initializer "b.example.com" (2 of 2)`}}

@@ -248,8 +248,8 @@ func TestRemovalAfterConflict(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("called %d times", calls)
 	}
-	if got := record.Status.Initializers[0].Message; got != "half way" {
-		t.Errorf("the message is %q", got)
+	if got := record.Status.Initializers[0].Message; got != "" {
+		t.Errorf("the message of a finished initializer is %q", got)
 	}
 }
 

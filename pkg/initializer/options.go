@@ -79,10 +79,9 @@ type Registration struct {
 	// initializer is added at its end, or kept where it is. What somebody else registered
 	// in it stays. Required.
 	Configuration string
-	// FailurePolicy and TimeoutSeconds are those of the entry when it is created. One that
-	// exists keeps its own. Both may be nil, which means to be waited for, for ever.
-	FailurePolicy  *v1alpha1.FailurePolicyType
-	TimeoutSeconds *int32
+	// Initializer is the entry when it is created, for example with a FailurePolicy. An entry
+	// that exists keeps its own settings. The Runner sets Name and Finalizer.
+	Initializer v1alpha1.RegisteredInitializer
 }
 
 // complete fills in defaults and returns everything that is wrong.

@@ -44,9 +44,8 @@ func (r *Runner) register(ctx context.Context) error {
 // tryToRegister creates the configuration, or puts the initializer into the one that exists.
 func (r *Runner) tryToRegister(ctx context.Context) error {
 	client, want := r.options.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations(), r.options.Registration
-	entry := v1alpha1.RegisteredInitializer{
-		Name: r.options.Name, FailurePolicy: want.FailurePolicy, TimeoutSeconds: want.TimeoutSeconds, Finalizer: r.options.Finalize != nil,
-	}
+	entry := want.Initializer
+	entry.Name, entry.Finalizer = r.options.Name, r.options.Finalize != nil
 	stored, err := client.Get(ctx, want.Configuration, metav1.GetOptions{})
 	if utilapierrors.IsAbsent(err) {
 		_, err = client.Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{

@@ -71,7 +71,7 @@ func TestRegistration(t *testing.T) {
 			}
 			runner, _ := startWith(t, server, initializer.Options{
 				Name: participant, Initialize: nothing, Finalize: nothing,
-				Registration: &initializer.Registration{Configuration: "c", FailurePolicy: &ignore, TimeoutSeconds: &seconds},
+				Registration: &initializer.Registration{Configuration: "c", Initializer: v1alpha1.RegisteredInitializer{FailurePolicy: &ignore, TimeoutSeconds: &seconds}},
 			})
 			waitFor(t, "it has registered", runner.HasSynced)
 			if diff := cmp.Diff(test.want, registered(t, server, "c")); diff != "" {
@@ -84,7 +84,7 @@ func TestRegistration(t *testing.T) {
 		server := testserver.Start(t)
 		server.Core.Allow(participant, testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespaceinitializerconfigurations", Name: "*"})
 		runner, err := initializer.New(initializer.Options{Name: participant, Initialize: nothing, Core: server.Core.Client(t), Nsinit: server.Client(t, participant),
-			Registration: &initializer.Registration{Configuration: "c", FailurePolicy: &fail}})
+			Registration: &initializer.Registration{Configuration: "c", Initializer: v1alpha1.RegisteredInitializer{FailurePolicy: &fail}}})
 		if err != nil {
 			t.Fatal(err)
 		}

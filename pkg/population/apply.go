@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -35,6 +36,8 @@ type Applier struct {
 	ClusterScoped map[schema.GroupResource]struct{}
 	// DryRun stores nothing.
 	DryRun bool
+	// Reviews answers what the identity may do. Only Check and Readiness use it.
+	Reviews authorizationclient.SelfSubjectAccessReviewInterface
 }
 
 // Apply applies the content of an object for a namespace, and returns what is stored.
@@ -73,9 +76,8 @@ func (a *Applier) Get(ctx context.Context, namespace string, content *unstructur
 // own makes an object outside of namespaces leave with its namespace: the garbage collector
 // sees to it. What is there already must be the same namespace's.
 func (a *Applier) own(ctx context.Context, client *resource, namespace *corev1.Namespace, content *unstructured.Unstructured) error {
-	if _, allowed := a.ClusterScoped[client.name]; !allowed {
-		return fmt.Errorf("%s are outside of namespaces, and this initializer may not apply them: take the manifest out, or let an administrator add %s to --cluster-scoped-resources",
-			client.name, client.name)
+	if err := a.allowed(client.name); err != nil {
+		return err
 	}
 	content.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}})
 	live, err := client.Get(ctx, content.GetName(), metav1.GetOptions{})
@@ -95,6 +97,15 @@ func (a *Applier) own(ctx context.Context, client *resource, namespace *corev1.N
 		}
 	}
 	return errors.New("it exists, and is not of this namespace: let its name depend on that of the namespace")
+}
+
+// allowed returns why a resource outside of namespaces may not be applied, or nil.
+func (a *Applier) allowed(resource schema.GroupResource) error {
+	if _, allowed := a.ClusterScoped[resource]; allowed {
+		return nil
+	}
+	return fmt.Errorf("%s are outside of namespaces, and this initializer may not apply them: take the manifest out, or let an administrator add %s to --cluster-scoped-resources",
+		resource, resource)
 }
 
 // Prune removes an object that a population does not hold any more. One that somebody else made

@@ -11,6 +11,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -169,7 +170,11 @@ func TestNamesTaken(t *testing.T) {
 		})
 	}
 	says(first.Name, "True", "")
-	says(second.Name, "False", fmt.Sprintf("registered before and without effect here, remove or rename them: initializers[1] %q by configuration %q", "same.example.com", first.Name))
+	noEffect := fmt.Sprintf("initializers[1] %q has no effect because configuration %q registers it first: remove or rename it", "same.example.com", first.Name)
+	says(second.Name, "False", noEffect)
+	if out, err := c.Kubectl("label", "nsic", second.Name, "e2e=warned", "--warnings-as-errors"); err == nil || !strings.Contains(err.Error(), "Warning: "+noEffect) {
+		t.Errorf("no warning %q: %v\n%s", noEffect, err, out)
+	}
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	record := c.WaitCurrent(t, namespace, "same.example.com")
 	var plan []string

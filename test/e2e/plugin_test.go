@@ -147,7 +147,7 @@ func TestPluginActs(t *testing.T) {
 		}
 		return nil
 	})
-	c.RefusedPlugin(t, "two.example.com", "skip", namespace, "two.example.com", "--as=e2e-one")
+	c.RefusedPlugin(t, "to print the roles to grant, run kubectl nsinit rbac two.example.com --user=USER", "skip", namespace, "two.example.com", "--as=e2e-one")
 	matches(t, c.MustPlugin(t, "skip", namespace, "two.example.com"), `initializer.nsinit.dev/two.example.com skipped in namespace `+namespace)
 	c.WaitReady(t, namespace)
 	if out := c.MustPlugin(t, "status", namespace); !strings.Contains(out, "Namespace "+namespace+": Active") || !regexp.MustCompile(`two.example.com +Skipped`).MatchString(out) {

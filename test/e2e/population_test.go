@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -120,7 +121,7 @@ func TestPopulation(t *testing.T) {
 	if record.Spec.NamespaceUID != namespace.UID || !meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionApplied) {
 		t.Errorf("the record is %+v", record)
 	}
-	waitPopulation(t, c, "10-first", metav1.ConditionTrue, "every manifest could be applied")
+	waitPopulation(t, c, "10-first", v1alpha1.ConditionApplied, metav1.ConditionTrue, "every manifest could be applied")
 	if out, err := c.Kubectl("get", "nspop,popns"); err != nil || !strings.Contains(out, "5/5") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -144,16 +145,16 @@ func TestPopulation(t *testing.T) {
 	})
 }
 
-// waitPopulation waits for the condition Applied of a population.
-func waitPopulation(t *testing.T, c *framework.Cluster, name string, status metav1.ConditionStatus, says string) {
+// waitPopulation waits for a condition of a population.
+func waitPopulation(t *testing.T, c *framework.Cluster, name, conditionType string, status metav1.ConditionStatus, says string) {
 	t.Helper()
-	framework.Eventually(t, "the status of population "+name, func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("the condition %s of population %s", conditionType, name), func(ctx context.Context) error {
 		population, err := c.Nsinit.NsinitV1alpha1().NamespacePopulations().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		condition := meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionApplied)
-		if condition == nil || condition.Status != status || !strings.Contains(condition.Message, says) || population.Status.ObservedGeneration != population.Generation {
+		condition := meta.FindStatusCondition(population.Status.Conditions, conditionType)
+		if condition == nil || condition.Status != status || !strings.Contains(condition.Message, says) || condition.ObservedGeneration != population.Generation {
 			return fmt.Errorf("the status is %+v", population.Status)
 		}
 		return nil
@@ -175,6 +176,9 @@ func TestPopulationEscalation(t *testing.T) {
 		v1alpha1.PopulationManifest{Name: "cluster", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"e2e-${namespaceObject.metadata.name}"}}`)}},
 		framework.ConfigMapManifest("missing", `${namespaceObject.metadata.labels["cost-centre"]}`),
 		framework.ConfigMapManifest("good", "good"))
+	// What concerns every namespace is known before there is one.
+	waitPopulation(t, c, "escalating", v1alpha1.ConditionReady, metav1.ConditionFalse,
+		`manifest secret: cannot apply Secret "s": grant the initializer the missing permission cluster-wide: create and patch on secrets (and 2 more, see kubectl nsinit preview)`)
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `escalating/root: cannot apply RoleBinding "root"`)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "attempting to grant RBAC permissions not currently held")
@@ -196,12 +200,13 @@ func TestPopulationEscalation(t *testing.T) {
 		}
 		return nil
 	})
-	waitPopulation(t, c, "escalating", metav1.ConditionFalse, "manifest root, in 1 namespaces, of which "+namespace)
+	waitPopulation(t, c, "escalating", v1alpha1.ConditionApplied, metav1.ConditionFalse, "manifest root, in 1 namespaces, of which "+namespace)
 
 	// The population is mended, and the namespace opens by itself.
 	changePopulation(t, c, "escalating", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Manifests = spec.Manifests[5:] })
 	c.WaitReady(t, namespace)
-	waitPopulation(t, c, "escalating", metav1.ConditionTrue, "every manifest could be applied")
+	waitPopulation(t, c, "escalating", v1alpha1.ConditionApplied, metav1.ConditionTrue, "every manifest could be applied")
+	waitPopulation(t, c, "escalating", v1alpha1.ConditionReady, metav1.ConditionTrue, "the initializer can apply every manifest")
 }
 
 // TestPopulationClusterScoped: an object outside of namespaces belongs to one namespace, and leaves
@@ -378,6 +383,20 @@ func TestPreview(t *testing.T) {
 	if out := c.MustPlugin(t, "preview", "a-new-one", "--filename="+filepath.Join(c.Root, "artifacts", "examples", "policy-population.yaml")); !strings.Contains(out, `If kubernetes-admin creates it, it gets:`) ||
 		!strings.Contains(out, "RoleBinding/namespace-admin") {
 		t.Errorf("printed:\n%s", out)
+	}
+	file := filepath.Join(t.TempDir(), "unknown.yaml")
+	unknown := `{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespacePopulation","metadata":{"name":"unknown"},"spec":{"manifests":[
+		{"name":"unknown","template":{"apiVersion":"nobody.example.com/v1","kind":"Nothing","metadata":{"name":"n"}}}]}}`
+	if err := os.WriteFile(file, []byte(unknown), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"the cluster does not know the kind": {"--filename=" + file},
+		"grant the initializer the missing permission cluster-wide: create and patch on secrets": {"--as=system:serviceaccount:nsinit-system:policy-population", "--labels=team=a"},
+	} {
+		if stdout, _, code := c.Plugin(t, append([]string{"preview", "a-new-one"}, args...)...); code != 2 || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, %q is missing in:\n%s", code, want, stdout)
+		}
 	}
 	c.RefusedPlugin(t, "no such file", "preview", "a-new-one", "--filename=/nowhere")
 	c.RefusedPlugin(t, "there is no NamespacePopulation in it", "preview", "a-new-one", "--filename="+filepath.Join(c.Root, "artifacts", "examples", "kep.yaml"))

@@ -10,9 +10,10 @@ package plan
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -24,49 +25,53 @@ type Source interface {
 	// may be created: a namespace that is not initialized because nobody could read
 	// what initializes it would open empty.
 	Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error)
+	// List reads all configurations, including those that were written last.
+	List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
 }
 
 // Merge makes one plan of configurations: they are sorted by name, the order within each is kept,
 // the first of two entries of one name wins, and configurations that are being deleted
 // contribute nothing. Where a participant acts at termination, too, the built-in
 // initializer comes first.
-func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) []nsinit.PlannedInitializer {
+func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) []v1alpha1.PlannedInitializer {
 	sorted := slices.Clone(configurations)
 	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int { return cmp.Compare(a.Name, b.Name) })
 
-	var plan []nsinit.PlannedInitializer
+	var plan []v1alpha1.PlannedInitializer
 	finalizers := false
 	for _, configuration := range sorted {
 		if configuration.DeletionTimestamp != nil {
 			continue
 		}
 		for _, initializer := range configuration.Initializers {
-			if slices.ContainsFunc(plan, func(p nsinit.PlannedInitializer) bool { return p.Name == initializer.Name }) {
+			if slices.ContainsFunc(plan, func(p v1alpha1.PlannedInitializer) bool { return p.Name == initializer.Name }) {
 				continue
 			}
-			plan = append(plan, planned(&configuration, &initializer))
+			plan = append(plan, v1alpha1.PlannedInitializer{
+				RegisteredInitializer: *initializer.DeepCopy(),
+				Configuration:         &v1alpha1.ConfigurationReference{Name: configuration.Name, UID: configuration.UID},
+			})
 			finalizers = finalizers || initializer.Finalizer
 		}
 	}
 	if finalizers {
-		plan = slices.Insert(plan, 0, nsinit.PlannedInitializer{Name: v1alpha1.InitializerLifecycle})
+		plan = slices.Insert(plan, 0, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
 	}
 	return plan
 }
 
-func planned(configuration *v1alpha1.NamespaceInitializerConfiguration, initializer *v1alpha1.RegisteredInitializer) nsinit.PlannedInitializer {
-	entry := nsinit.PlannedInitializer{
-		Name:          initializer.Name,
-		Configuration: &nsinit.ConfigurationReference{Name: configuration.Name, UID: configuration.UID},
-		Finalizer:     initializer.Finalizer,
+// Ineffective describes each initializer of a configuration that has no effect because another configuration
+// registers its name first. The list of all configurations may include an older state of the given one.
+func Ineffective(configuration *v1alpha1.NamespaceInitializerConfiguration, all []v1alpha1.NamespaceInitializerConfiguration) []string {
+	var messages []string
+	plan := Merge(all)
+	for i, initializer := range configuration.Initializers {
+		for _, planned := range plan {
+			if planned.Name == initializer.Name && planned.Configuration != nil && planned.Configuration.Name < configuration.Name {
+				messages = append(messages, fmt.Sprintf("initializers[%d] %q has no effect because configuration %q registers it first: remove or rename it",
+					i, initializer.Name, planned.Configuration.Name))
+			}
+		}
 	}
-	if initializer.FailurePolicy != nil {
-		policy := nsinit.FailurePolicyType(*initializer.FailurePolicy)
-		entry.FailurePolicy = &policy
-	}
-	if initializer.TimeoutSeconds != nil {
-		seconds := *initializer.TimeoutSeconds
-		entry.TimeoutSeconds = &seconds
-	}
-	return entry
+	return messages
 }

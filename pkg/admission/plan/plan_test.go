@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -26,9 +25,8 @@ func registered(name string, initializers ...v1alpha1.RegisteredInitializer) v1a
 
 func TestMerge(t *testing.T) {
 	ignore, seconds := v1alpha1.Ignore, int32(9)
-	policy := nsinit.Ignore
-	reference := func(name string) *nsinit.ConfigurationReference {
-		return &nsinit.ConfigurationReference{Name: name, UID: types.UID("uid-" + name)}
+	reference := func(name string) *v1alpha1.ConfigurationReference {
+		return &v1alpha1.ConfigurationReference{Name: name, UID: types.UID("uid-" + name)}
 	}
 	deleted := registered("a-deleted", v1alpha1.RegisteredInitializer{Name: "gone.example.com"})
 	now := metav1.Now()
@@ -36,7 +34,7 @@ func TestMerge(t *testing.T) {
 
 	tests := map[string]struct {
 		configurations []v1alpha1.NamespaceInitializerConfiguration
-		want           []nsinit.PlannedInitializer
+		want           []v1alpha1.PlannedInitializer
 	}{
 		"none": {nil, nil},
 		"sorted by name, the order within each kept, the first of a name wins": {
@@ -46,10 +44,10 @@ func TestMerge(t *testing.T) {
 					v1alpha1.RegisteredInitializer{Name: "a.example.com"}),
 				deleted,
 			},
-			[]nsinit.PlannedInitializer{
-				{Name: "z.example.com", Configuration: reference("100"), FailurePolicy: &policy, TimeoutSeconds: &seconds},
-				{Name: "a.example.com", Configuration: reference("100")},
-				{Name: "b.example.com", Configuration: reference("20")},
+			[]v1alpha1.PlannedInitializer{
+				{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "z.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds}, Configuration: reference("100")},
+				{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}, Configuration: reference("100")},
+				{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "b.example.com"}, Configuration: reference("20")},
 			},
 		},
 		"a participant of the termination brings the built-in initializer": {
@@ -57,10 +55,10 @@ func TestMerge(t *testing.T) {
 				registered("1", v1alpha1.RegisteredInitializer{Name: "a.example.com"}),
 				registered("2", v1alpha1.RegisteredInitializer{Name: "b.example.com", Finalizer: true}),
 			},
-			[]nsinit.PlannedInitializer{
-				{Name: v1alpha1.InitializerLifecycle},
-				{Name: "a.example.com", Configuration: reference("1")},
-				{Name: "b.example.com", Configuration: reference("2"), Finalizer: true},
+			[]v1alpha1.PlannedInitializer{
+				{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}},
+				{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}, Configuration: reference("1")},
+				{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "b.example.com", Finalizer: true}, Configuration: reference("2")},
 			},
 		},
 	}

@@ -158,6 +158,11 @@ func (p *Poller) Configurations() ([]v1alpha1.NamespaceInitializerConfiguration,
 	return p.items, nil
 }
 
+// List implements Source.
+func (p *Poller) List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+	return p.list(ctx)
+}
+
 // Ready returns why records cannot be created, or nil.
 func (p *Poller) Ready() error {
 	_, err := p.Configurations()

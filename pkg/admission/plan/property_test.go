@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -20,7 +19,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
@@ -65,7 +63,7 @@ func TestPlanProperties(t *testing.T) {
 		if diff := gocmp.Diff(plan, Merge(rapid.Permutation(given).Draw(t, "another order"))); diff != "" {
 			t.Fatalf("the order of the list matters (-one +other):\n%s", diff)
 		}
-		if participants := slices.ContainsFunc(plan, func(p nsinit.PlannedInitializer) bool { return p.Finalizer }); participants {
+		if participants := slices.ContainsFunc(plan, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer }); participants {
 			if plan[0].Name != v1alpha1.InitializerLifecycle {
 				t.Fatalf("the built-in initializer does not come first: %v", plan)
 			}
@@ -82,7 +80,7 @@ type registration struct {
 }
 
 // checkEntries compares a plan without the built-in initializer to the registrations.
-func checkEntries(t *rapid.T, given []v1alpha1.NamespaceInitializerConfiguration, plan []nsinit.PlannedInitializer) {
+func checkEntries(t *rapid.T, given []v1alpha1.NamespaceInitializerConfiguration, plan []v1alpha1.PlannedInitializer) {
 	first := map[string]registration{}
 	for i := range given {
 		c := &given[i]
@@ -101,10 +99,12 @@ func checkEntries(t *rapid.T, given []v1alpha1.NamespaceInitializerConfiguration
 		}
 		delete(first, entry.Name)
 		order = append(order, r)
-		want := r.configuration.Initializers[r.index]
-		got := fmt.Sprint(entry.Configuration.Name, entry.Configuration.UID, entry.Finalizer, text(entry.FailurePolicy), text(entry.TimeoutSeconds))
-		if says := fmt.Sprint(r.configuration.Name, r.configuration.UID, want.Finalizer, text(want.FailurePolicy), text(want.TimeoutSeconds)); got != says {
-			t.Fatalf("%q is planned as %s, and its registration says %s", entry.Name, got, says)
+		want := v1alpha1.PlannedInitializer{
+			RegisteredInitializer: r.configuration.Initializers[r.index],
+			Configuration:         &v1alpha1.ConfigurationReference{Name: r.configuration.Name, UID: r.configuration.UID},
+		}
+		if diff := gocmp.Diff(want, entry); diff != "" {
+			t.Fatalf("%q is not planned as registered (-registered +planned):\n%s", entry.Name, diff)
 		}
 	}
 	if len(first) > 0 {
@@ -115,13 +115,6 @@ func checkEntries(t *rapid.T, given []v1alpha1.NamespaceInitializerConfiguration
 	}) {
 		t.Fatalf("the order is another: %v", plan)
 	}
-}
-
-func text[T any](value *T) string {
-	if value == nil {
-		return "none"
-	}
-	return fmt.Sprint(*value)
 }
 
 // TestPollerProperties: whatever the storage and the clock do, a Poller returns the list that

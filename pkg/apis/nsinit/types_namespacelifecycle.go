@@ -36,11 +36,8 @@ type NamespaceLifecycleSpec struct {
 // PlannedInitializer is one entry of the plan: an initializer as it was
 // registered when the namespace was created.
 type PlannedInitializer struct {
-	Name           string
-	Configuration  *ConfigurationReference
-	FailurePolicy  *FailurePolicyType
-	TimeoutSeconds *int32
-	Finalizer      bool
+	RegisteredInitializer
+	Configuration *ConfigurationReference
 }
 
 // ConfigurationReference points to one incarnation of a

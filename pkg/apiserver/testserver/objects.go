@@ -8,17 +8,16 @@ package testserver
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -80,9 +79,7 @@ func (s *Server) WaitInForce(t testing.TB) {
 		if err != nil {
 			return false, err
 		}
-		return slices.EqualFunc(want, record.Spec.Plan, func(want nsinit.PlannedInitializer, got v1alpha1.PlannedInitializer) bool {
-			return want.Name == got.Name && (want.Configuration == nil || want.Configuration.UID == got.Configuration.UID)
-		}), nil
+		return equality.Semantic.DeepEqual(want, record.Spec.Plan), nil
 	})
 	if err != nil {
 		t.Fatalf("the configurations did not come into force: %v", err)

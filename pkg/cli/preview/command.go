@@ -39,7 +39,8 @@ const long = `Show what NamespacePopulations put into a namespace, without stori
 
 If the namespace exists, each object is applied with dry-run, so that what the API server would refuse shows. That is tried with your
 rights: name the service account of policy-population with --as to see what it may do. If the namespace does not exist, the objects
-are rendered for one that --creator, --group and --labels describe; you are its creator unless you say otherwise.
+are rendered for one that --creator, --group and --labels describe; you are its creator unless you say otherwise. A kind that the
+cluster does not know and a missing permission are reported, other refusals are not.
 
 The exit code is 0 if everything can be applied, 2 if something cannot, and 1 if nothing could be shown.`
 
@@ -107,6 +108,7 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	applier := &population.Applier{
 		Client: o.Clients.Dynamic, Mapper: o.Clients.Mapper, FieldManager: o.Initializer, ClusterScoped: map[schema.GroupResource]struct{}{}, DryRun: true,
+		Reviews: o.Clients.Core.AuthorizationV1().SelfSubjectAccessReviews(),
 	}
 	for _, resource := range o.ClusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
@@ -138,6 +140,9 @@ func preview(ctx context.Context, applier *population.Applier, namespace *corev1
 	}
 	result.Object = object.Content.Object
 	if !exists {
+		if _, err := applier.Check(ctx, object.Content); err != nil {
+			return refused(err)
+		}
 		result.Result = "rendered"
 		return result
 	}

@@ -8,7 +8,6 @@ package configuration
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,9 +40,9 @@ func configuration(deletedAt *time.Time) *v1alpha1.NamespaceInitializerConfigura
 func record(name string, uid types.UID, pending ...string) *v1alpha1.NamespaceLifecycle {
 	r := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, initializer := range []string{"a.example.com", "b.example.com"} {
-		r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{Name: initializer, Configuration: &v1alpha1.ConfigurationReference{Name: "c", UID: uid}})
+		r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: initializer}, Configuration: &v1alpha1.ConfigurationReference{Name: "c", UID: uid}})
 	}
-	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{Name: v1alpha1.InitializerLifecycle})
+	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
 	for _, initializer := range pending {
 		if r.Spec.Initializers == nil {
 			r.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
@@ -144,15 +143,15 @@ func TestNames(t *testing.T) {
 	want := map[string]string{
 		"00": "NoConflicts",
 		"10": "NoConflicts",
-		"20": `NameTaken initializers[0] "b.example.com" by configuration "10"`,
-		"30": `NameTaken initializers[1] "b.example.com" by configuration "10"; initializers[2] "a.example.com" by configuration "10"`,
+		"20": `NameTaken initializers[0] "b.example.com" has no effect because configuration "10" registers it first: remove or rename it`,
+		"30": `NameTaken initializers[1] "b.example.com" has no effect because configuration "10" registers it first: remove or rename it; ` +
+			`initializers[2] "a.example.com" has no effect because configuration "10" registers it first: remove or rename it`,
 	}
 	for _, c := range all {
-		condition := names(c, all)
+		condition := namesAccepted(c, all)
 		got := condition.Reason
 		if condition.Status == metav1.ConditionFalse {
-			_, taken, _ := strings.Cut(condition.Message, "remove or rename them: ")
-			got += " " + taken
+			got += " " + condition.Message
 		}
 		if got != want[c.Name] {
 			t.Errorf("%s: %s, want %s", c.Name, got, want[c.Name])

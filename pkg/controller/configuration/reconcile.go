@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/util/timing"
@@ -36,33 +37,18 @@ func drainLeft(configuration *v1alpha1.NamespaceInitializerConfiguration, now ti
 	return configuration.DeletionTimestamp.Add(timing.DrainPeriod).Sub(now)
 }
 
-// registrant returns the configuration that registers a name instead of the given one: the
-// first in the order of names that is not being deleted, if it comes before. Or nil.
-func registrant(name string, configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration) *v1alpha1.NamespaceInitializerConfiguration {
-	var first *v1alpha1.NamespaceInitializerConfiguration
-	for _, other := range all {
-		if other.Name < configuration.Name && other.DeletionTimestamp == nil && (first == nil || other.Name < first.Name) &&
-			slices.ContainsFunc(other.Initializers, func(r v1alpha1.RegisteredInitializer) bool { return r.Name == name }) {
-			first = other
-		}
+// namesAccepted returns the condition NamesAccepted of a configuration.
+func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration) metav1.Condition {
+	var items []v1alpha1.NamespaceInitializerConfiguration
+	for _, c := range all {
+		items = append(items, *c)
 	}
-	return first
-}
-
-// names tells which initializers of a configuration have no effect, and why.
-func names(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration) metav1.Condition {
-	var taken []string
-	for i, initializer := range configuration.Initializers {
-		if other := registrant(initializer.Name, configuration, all); other != nil {
-			taken = append(taken, fmt.Sprintf("initializers[%d] %q by configuration %q", i, initializer.Name, other.Name))
-		}
+	condition := metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
+		Message: "every initializer of this configuration is in force"}
+	if ineffective := plan.Ineffective(configuration, items); len(ineffective) > 0 {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NameTaken", strings.Join(ineffective, "; ")
 	}
-	if len(taken) == 0 {
-		return metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
-			Message: "every initializer of this configuration is in force"}
-	}
-	return metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionFalse, Reason: "NameTaken",
-		Message: fmt.Sprintf("registered before and without effect here, remove or rename them: %s", strings.Join(taken, "; "))}
+	return condition
 }
 
 // withStatus returns a copy with the status that follows from all configurations and from
@@ -71,7 +57,7 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 	updated := configuration.DeepCopy()
 	updated.Status.PendingNamespaces = int32(pending) //nolint:gosec // a count of namespaces
 	if configuration.DeletionTimestamp == nil {
-		condition := names(configuration, all)
+		condition := namesAccepted(configuration, all)
 		condition.ObservedGeneration, condition.LastTransitionTime = configuration.Generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&updated.Status.Conditions, condition)
 	}

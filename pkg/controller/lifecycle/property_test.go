@@ -287,10 +287,11 @@ func skipFirst(r *v1alpha1.NamespaceLifecycle) {
 
 // plans are what configurations may say.
 func plans() [][]v1alpha1.PlannedInitializer {
-	first, last := v1alpha1.PlannedInitializer{Name: "first.example.com"}, v1alpha1.PlannedInitializer{Name: "last.example.com"}
-	acts := v1alpha1.PlannedInitializer{Name: participantName, Finalizer: true}
-	ignored := v1alpha1.PlannedInitializer{Name: "ignored.example.com", FailurePolicy: new(v1alpha1.Ignore), TimeoutSeconds: new(int32(30))}
-	fails := v1alpha1.PlannedInitializer{Name: "fails.example.com", FailurePolicy: new(v1alpha1.Fail), TimeoutSeconds: new(int32(30)), Finalizer: true}
+	first := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "first.example.com"}}
+	last := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "last.example.com"}}
+	acts := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: participantName, Finalizer: true}}
+	ignored := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "ignored.example.com", FailurePolicy: new(v1alpha1.Ignore), TimeoutSeconds: new(int32(30))}}
+	fails := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "fails.example.com", FailurePolicy: new(v1alpha1.Fail), TimeoutSeconds: new(int32(30)), Finalizer: true}}
 	return [][]v1alpha1.PlannedInitializer{nil, {first, last}, {acts}, {first, acts, last}, {ignored, last}, {ignored, fails}, {fails, acts}}
 }
 

@@ -88,7 +88,7 @@ func pending(names ...string) recordOption {
 		r.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 		for _, name := range names {
 			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
-			r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{Name: name})
+			r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name}})
 		}
 	}
 }
@@ -98,7 +98,7 @@ func failed(r *v1alpha1.NamespaceLifecycle) {
 }
 
 func participant(r *v1alpha1.NamespaceLifecycle) {
-	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{Name: "p.example.com", Finalizer: true})
+	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "p.example.com", Finalizer: true}})
 }
 
 // openedHand is a record that says so.

@@ -332,7 +332,7 @@ func (w *world) fill(record *v1alpha1.NamespaceLifecycle) {
 		if planned.Finalizer {
 			record.Spec.Finalizers = append(record.Spec.Finalizers, v1alpha1.FinalizerName(planned.Name))
 			if len(record.Spec.Plan) == 0 || record.Spec.Plan[0].Name != v1alpha1.InitializerLifecycle {
-				record.Spec.Plan = slices.Insert(record.Spec.Plan, 0, v1alpha1.PlannedInitializer{Name: v1alpha1.InitializerLifecycle})
+				record.Spec.Plan = slices.Insert(record.Spec.Plan, 0, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
 			}
 		}
 		record.Spec.Plan = append(record.Spec.Plan, planned)

@@ -911,7 +911,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Applied is True if every manifest could be applied wherever it should be, and says otherwise what is in the way.",
+							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -967,21 +967,15 @@ func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "name is the name of the initializer.",
+							Description: "name identifies the initializer. It must be fully qualified: either a domain name of three or more parts, such as alwayspullimages.kubernetes.io, or a name prefixed with a domain, such as openshift.com/origin.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
-					"configuration": {
-						SchemaProps: spec.SchemaProps{
-							Description: "configuration is the NamespaceInitializerConfiguration that registered the initializer. It is absent for the built-in one.",
-							Ref:         ref(v1alpha1.ConfigurationReference{}.OpenAPIModelName()),
-						},
-					},
 					"failurePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failurePolicy is what happens at the deadline. Absent: wait for ever.\n\nPossible enum values:\n - `\"Fail\"` fails the namespace's initialization at the deadline.\n - `\"Ignore\"` drops the initializer at its deadline.",
+							Description: "failurePolicy says what happens when the initializer has not removed itself by its deadline. Absent: the namespace waits for ever. Ignore: the initializer is dropped and the next one has its turn. Fail: the initialization fails, and the namespace is deleted.\n\nPossible enum values:\n - `\"Fail\"` fails the namespace's initialization at the deadline.\n - `\"Ignore\"` drops the initializer at its deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Fail", "Ignore"},
@@ -989,16 +983,22 @@ func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"timeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeoutSeconds is the deadline, in seconds from the moment at which the initializer becomes the first that is pending.",
+							Description: "timeoutSeconds is the deadline, in seconds from the moment at which the initializer becomes the first that is pending. It may only be set together with failurePolicy, and defaults to 5 there.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"finalizer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizer says that the initializer also acts when the namespace is deleted.",
+							Description: "finalizer says that this participant also acts when the namespace is deleted: its name is put into the record's spec.finalizers, and the namespace cannot disappear before the participant has removed it.",
 							Type:        []string{"boolean"},
 							Format:      "",
+						},
+					},
+					"configuration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "configuration is the NamespaceInitializerConfiguration that registered the initializer. It is absent for the built-in one.",
+							Ref:         ref(v1alpha1.ConfigurationReference{}.OpenAPIModelName()),
 						},
 					},
 				},

@@ -57,7 +57,10 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(clients.Core.Discovery()))
-	applier := &population.Applier{Client: objects, Mapper: mapper, FieldManager: o.initializer, ClusterScoped: map[schema.GroupResource]struct{}{}}
+	applier := &population.Applier{
+		Client: objects, Mapper: mapper, FieldManager: o.initializer, ClusterScoped: map[schema.GroupResource]struct{}{},
+		Reviews: clients.Core.AuthorizationV1().SelfSubjectAccessReviews(),
+	}
 	for _, resource := range o.clusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
 	}
@@ -66,7 +69,7 @@ func (o *options) run(ctx context.Context) error {
 	populate := populator.New(applier, clients.Nsinit.NsinitV1alpha1(), followed.Add)
 	drift, err := driftcontroller.New(driftcontroller.Config{
 		Core: clients.Core, Nsinit: clients.Nsinit, Metadata: metadataClient, Followed: followed,
-		Populate: populate.Populate, Forget: populate.Forget,
+		Populate: populate.Populate, Forget: populate.Forget, Readiness: applier.Readiness,
 	})
 	if err != nil {
 		return err

@@ -36,6 +36,8 @@ import (
 const (
 	// resync is how often every namespace is looked at, whatever was seen of it.
 	resync = 10 * time.Minute
+	// recheck is how soon a population that is not ready is checked again: kinds and permissions are not watched.
+	recheck = 10 * time.Second
 	// settle is how long the status of a population waits for more to come of it.
 	settle     = 500 * time.Millisecond
 	minRetry   = 100 * time.Millisecond
@@ -56,12 +58,15 @@ type Config struct {
 	// is gone.
 	Populate PopulateFunc
 	Forget   func(context.Context, *v1alpha1.PopulatedNamespace) error
+	// Readiness returns the condition Ready of a population.
+	Readiness func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition
 }
 
 // Controller corrects drift in open namespaces.
 type Controller struct {
 	Config
 	namespaces, statuses workqueue.TypedRateLimitingInterface[string]
+	readiness            workqueue.TypedRateLimitingInterface[string]
 	records              listers.PopulatedNamespaceLister
 	populations          listers.NamespacePopulationLister
 	factory              externalversions.SharedInformerFactory
@@ -75,6 +80,7 @@ func New(config Config) (*Controller, error) {
 		Config:     config,
 		namespaces: newQueue("populated-namespaces"),
 		statuses:   newQueue("population-status"),
+		readiness:  newQueue("population-readiness"),
 		factory:    externalversions.NewSharedInformerFactory(config.Nsinit, resync),
 	}
 	informers := c.factory.Nsinit().V1alpha1()
@@ -118,6 +124,7 @@ func (c *Controller) Run(ctx context.Context, retry func()) error {
 		group.Go(func() { informer.RunWithContext(ctx) })
 	})
 	group.Go(func() { workers.Run(ctx, c.statuses, 1, c.reportStatus) })
+	group.Go(func() { workers.Run(ctx, c.readiness, 1, c.checkReadiness) })
 	workers.Run(ctx, c.namespaces, workersMax, c.reconcile)
 	return nil
 }
@@ -190,6 +197,7 @@ func (c *Controller) populationUpdated(old, updated any) {
 func (c *Controller) populationChanged(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.statuses.AddAfter(key, settle)
+		c.readiness.Add(key)
 	}
 	c.retry()
 	records, err := c.records.List(labels.Everything())

@@ -13,37 +13,49 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// reportStatus tells what came of a population.
+// reportStatus reports what was applied of a population.
 func (c *Controller) reportStatus(ctx context.Context, name string) error {
-	population, err := c.populations.Get(name)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	records, err := c.records.List(labels.Everything())
 	if err != nil {
 		return err
 	}
+	return c.updateStatus(ctx, name, func(population *v1alpha1.NamespacePopulation) {
+		population.Status = statusOf(population, records)
+	})
+}
+
+// checkReadiness reports whether a population could be applied to a new namespace, and queues the next check.
+func (c *Controller) checkReadiness(ctx context.Context, name string) error {
+	return c.updateStatus(ctx, name, func(population *v1alpha1.NamespacePopulation) {
+		condition, again := c.Readiness(ctx, population), resync
+		if condition.Status != metav1.ConditionTrue {
+			again = recheck
+		}
+		c.readiness.AddAfter(name, again)
+		meta.SetStatusCondition(&population.Status.Conditions, condition)
+	})
+}
+
+// updateStatus writes the status of a population if change changes it.
+func (c *Controller) updateStatus(ctx context.Context, name string, change func(*v1alpha1.NamespacePopulation)) error {
+	population, err := c.populations.Get(name)
+	if err != nil {
+		return utilapierrors.IgnoreAbsent(err)
+	}
 	updated := population.DeepCopy()
-	updated.Status = statusOf(population, records)
-	if equality.Semantic.DeepEqual(population.Status, updated.Status) {
-		return nil
+	change(updated)
+	if !equality.Semantic.DeepEqual(population.Status, updated.Status) {
+		_, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	}
-	_, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return utilapierrors.IgnoreAbsent(err)
 }
 
 // statusOf counts what came of each manifest of a population.

@@ -163,7 +163,7 @@ func lifecycle(name string, uid types.UID, plan []string, pending ...string) *v1
 	l := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "lifecycle-of-" + uid}}
 	l.Spec.NamespaceUID = uid
 	for _, initializer := range plan {
-		l.Spec.Plan = append(l.Spec.Plan, v1alpha1.PlannedInitializer{Name: initializer, Finalizer: initializer == partner})
+		l.Spec.Plan = append(l.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: initializer, Finalizer: initializer == partner}})
 	}
 	for _, initializer := range pending {
 		if l.Spec.Initializers == nil {

@@ -7,7 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 // Package namespaceinitializers holds the admission plugin NamespaceInitializers. When
 // the record of a namespace is created, the plugin reads the namespace live and writes
 // into the record which initializers are in force at that moment. Nobody else decides
-// that, save holders of the verb open.
+// that, save holders of the verb open. When a configuration is written, the plugin warns of
+// initializers that have no effect.
 package namespaceinitializers
 
 import (
@@ -24,10 +25,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
@@ -59,7 +63,7 @@ var _ interface {
 
 // New returns a plugin that waits for its dependencies.
 func New() *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create)}
+	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
 // SetConfigurationSource implements WantsConfigurationSource.
@@ -115,8 +119,9 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 }
 
 // Validate sees that the record still carries the plan that is in force, after every
-// plugin had its say.
+// plugin had its say. It warns of initializers of a configuration that have no effect.
 func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	p.warn(ctx, attributes)
 	record, ok := newRecord(attributes)
 	if !ok {
 		return nil
@@ -162,7 +167,29 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, reco
 	if err != nil {
 		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
 	}
-	return plan.Merge(configurations), nil
+	var spec nsinit.NamespaceLifecycleSpec
+	err = v1alpha1.Convert_v1alpha1_NamespaceLifecycleSpec_To_nsinit_NamespaceLifecycleSpec(&v1alpha1.NamespaceLifecycleSpec{Plan: plan.Merge(configurations)}, &spec, nil)
+	return spec.Plan, err
+}
+
+// warn adds a warning to the response for each initializer of a written configuration that has no effect. Its
+// condition NamesAccepted reports the same. The request succeeds in any case.
+func (p *Plugin) warn(ctx context.Context, attributes admission.Attributes) {
+	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
+	if !ok || attributes.GetSubresource() != "" || written.DeletionTimestamp != nil {
+		return
+	}
+	var configuration v1alpha1.NamespaceInitializerConfiguration
+	all, err := p.source.List(ctx)
+	if err == nil {
+		err = v1alpha1.Convert_nsinit_NamespaceInitializerConfiguration_To_v1alpha1_NamespaceInitializerConfiguration(written, &configuration, nil)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Info("Cannot check whether the initializers of a configuration have an effect", "configuration", written.Name, "err", err)
+	}
+	for _, message := range plan.Ineffective(&configuration, all) {
+		warning.AddWarning(ctx, "", message)
+	}
 }
 
 // terminating refuses the record of a namespace that is on its way out, with the cause that clients know
@@ -204,7 +231,7 @@ func (p *Plugin) mayGive(ctx context.Context, attributes admission.Attributes, r
 // newRecord returns the record that a request creates. Posts to subresources are
 // creations, too, as far as admission is concerned, but not of records.
 func newRecord(attributes admission.Attributes) (*nsinit.NamespaceLifecycle, bool) {
-	if attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
+	if attributes.GetOperation() != admission.Create || attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
 		return nil, false
 	}
 	record, ok := attributes.GetObject().(*nsinit.NamespaceLifecycle)

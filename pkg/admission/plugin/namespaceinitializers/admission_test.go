@@ -41,6 +41,10 @@ func (s *source) Configurations() ([]v1alpha1.NamespaceInitializerConfiguration,
 	return list, nil
 }
 
+func (s *source) List(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+	return s.Configurations()
+}
+
 func list(initializers ...string) []v1alpha1.NamespaceInitializerConfiguration {
 	c := v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "u"}}
 	for _, name := range initializers {

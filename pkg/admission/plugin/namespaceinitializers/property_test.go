@@ -49,6 +49,10 @@ func (c *changing) Configurations() ([]v1alpha1.NamespaceInitializerConfiguratio
 	return c.list, nil
 }
 
+func (c *changing) List(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+	return c.Configurations()
+}
+
 func (c *changing) read(_ context.Context, name string) (*corev1.Namespace, error) {
 	c.namespace = nil
 	what := rapid.SampledFrom([]string{"closed", "closed", "closed", "open", "another", "terminating", "absent", "unreadable"}).Draw(c.t, "namespace")
@@ -92,7 +96,7 @@ func TestAdmittedPlan(t *testing.T) {
 		forge := func(when string) {
 			switch rapid.SampledFrom([]string{"nothing", "nothing", "plan", "no plan", "initializers", "no initializers", "no finalizers"}).Draw(t, when) {
 			case "plan":
-				record.Spec.Plan = []nsinit.PlannedInitializer{{Name: "forged.example.com"}}
+				record.Spec.Plan = []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "forged.example.com"}}}
 			case "no plan":
 				record.Spec.Plan, record.Spec.Initializers = nil, nil
 			case "initializers":
@@ -126,11 +130,15 @@ func TestAdmittedPlan(t *testing.T) {
 }
 
 func checkPlan(t *rapid.T, c *changing, record *nsinit.NamespaceLifecycle) {
-	var want []nsinit.PlannedInitializer
+	var want []v1alpha1.PlannedInitializer
 	if len(c.namespace.Labels) > 0 {
 		want = plan.Merge(c.list)
 	}
-	if diff := cmp.Diff(want, record.Spec.Plan); diff != "" {
+	var got v1alpha1.NamespaceLifecycleSpec
+	if err := v1alpha1.Convert_nsinit_NamespaceLifecycleSpec_To_v1alpha1_NamespaceLifecycleSpec(&record.Spec, &got, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.Plan); diff != "" {
 		t.Fatalf("the plan is not what is in force (-want +got):\n%s", diff)
 	}
 	for i, planned := range want {

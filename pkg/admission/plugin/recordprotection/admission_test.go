@@ -31,11 +31,11 @@ func TestImmortal(t *testing.T) {
 		record    runtime.Object
 		forbidden bool
 	}{
-		"of another":    {"ns", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{Name: "a.example.com"}}}}, false},
+		"of another":    {"ns", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "a.example.com"}}}}}, false},
 		"not known":     {"default", nil, true},
 		"nothing":       {"default", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Finalizers: []nsinit.FinalizerName{nsinit.FinalizerKubernetes}}}, false},
 		"released":      {"default", &nsinit.NamespaceLifecycle{}, false},
-		"a plan":        {"kube-system", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{Name: "a.example.com"}}}}, true},
+		"a plan":        {"kube-system", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "a.example.com"}}}}}, true},
 		"a participant": {"default", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Finalizers: []nsinit.FinalizerName{"a.example.com"}}}, true},
 	}
 	for name, test := range tests {

@@ -12,6 +12,7 @@ import (
 
 // +genclient
 // +genclient:nonNamespaced
+// +genclient:skipVerbs=deleteCollection
 // +genclient:method=Finalize,verb=update,subresource=finalize,input=NamespaceInitializerConfiguration,result=NamespaceInitializerConfiguration
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +k8s:supportsSubresource="/status"

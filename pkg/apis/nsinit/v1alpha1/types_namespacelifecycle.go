@@ -13,6 +13,7 @@ import (
 
 // +genclient
 // +genclient:nonNamespaced
+// +genclient:skipVerbs=deleteCollection
 // +genclient:method=Initialize,verb=update,subresource=initialize,input=NamespaceLifecycle,result=NamespaceLifecycle
 // +genclient:method=Finalize,verb=update,subresource=finalize,input=NamespaceLifecycle,result=NamespaceLifecycle
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -95,32 +96,12 @@ type NamespaceLifecycleSpec struct {
 // PlannedInitializer is one entry of the plan: an initializer as it was
 // registered when the namespace was created.
 type PlannedInitializer struct {
-	// name is the name of the initializer.
-	// +required
-	// +k8s:required
-	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+	RegisteredInitializer `json:",inline" protobuf:"bytes,1,opt,name=registeredInitializer"`
 
 	// configuration is the NamespaceInitializerConfiguration that registered
 	// the initializer. It is absent for the built-in one.
 	// +optional
 	Configuration *ConfigurationReference `json:"configuration,omitempty" protobuf:"bytes,2,opt,name=configuration"`
-
-	// failurePolicy is what happens at the deadline. Absent: wait for ever.
-	// +optional
-	// +k8s:optional
-	FailurePolicy *FailurePolicyType `json:"failurePolicy,omitempty" protobuf:"bytes,3,opt,name=failurePolicy,casttype=FailurePolicyType"`
-
-	// timeoutSeconds is the deadline, in seconds from the moment at which the
-	// initializer becomes the first that is pending.
-	// +optional
-	// +k8s:optional
-	// +k8s:minimum=1
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty" protobuf:"varint,4,opt,name=timeoutSeconds"`
-
-	// finalizer says that the initializer also acts when the namespace is
-	// deleted.
-	// +optional
-	Finalizer bool `json:"finalizer,omitempty" protobuf:"varint,5,opt,name=finalizer"`
 }
 
 // ConfigurationReference points to one incarnation of a
@@ -236,7 +217,8 @@ const (
 	// core Namespace.
 	ConditionInitializing = "Initializing"
 	// ConditionReady is True once a namespace is completely initialized. It
-	// stands on the record and on the core Namespace.
+	// stands on the record and on the core Namespace. On a NamespacePopulation, it
+	// is True if every manifest could be applied to a new namespace.
 	ConditionReady = "Ready"
 	// ConditionStalled is True while an initializer has had its turn for longer
 	// than the installation finds usual. It stands on the record and on the core

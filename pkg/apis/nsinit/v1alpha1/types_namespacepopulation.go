@@ -130,8 +130,11 @@ type NamespacePopulationStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,1,opt,name=observedGeneration"`
 
-	// conditions: Applied is True if every manifest could be applied wherever it
-	// should be, and says otherwise what is in the way.
+	// conditions of the population. Applied is True if every manifest was applied
+	// to each namespace that has objects of the population. Ready is True if every
+	// manifest could be applied to a new namespace: the cluster knows its kind, and
+	// policy-population has the permission to apply it. Otherwise, the message
+	// says what is missing.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge

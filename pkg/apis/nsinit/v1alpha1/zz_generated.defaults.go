@@ -25,6 +25,8 @@ func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&NamespaceInitializerConfigurationList{}, func(obj interface{}) {
 		SetObjectDefaults_NamespaceInitializerConfigurationList(obj.(*NamespaceInitializerConfigurationList))
 	})
+	scheme.AddTypeDefaultingFunc(&NamespaceLifecycle{}, func(obj interface{}) { SetObjectDefaults_NamespaceLifecycle(obj.(*NamespaceLifecycle)) })
+	scheme.AddTypeDefaultingFunc(&NamespaceLifecycleList{}, func(obj interface{}) { SetObjectDefaults_NamespaceLifecycleList(obj.(*NamespaceLifecycleList)) })
 	scheme.AddTypeDefaultingFunc(&NamespacePopulation{}, func(obj interface{}) { SetObjectDefaults_NamespacePopulation(obj.(*NamespacePopulation)) })
 	scheme.AddTypeDefaultingFunc(&NamespacePopulationList{}, func(obj interface{}) { SetObjectDefaults_NamespacePopulationList(obj.(*NamespacePopulationList)) })
 	return nil
@@ -41,6 +43,20 @@ func SetObjectDefaults_NamespaceInitializerConfigurationList(in *NamespaceInitia
 	for i := range in.Items {
 		a := &in.Items[i]
 		SetObjectDefaults_NamespaceInitializerConfiguration(a)
+	}
+}
+
+func SetObjectDefaults_NamespaceLifecycle(in *NamespaceLifecycle) {
+	for i := range in.Spec.Plan {
+		a := &in.Spec.Plan[i]
+		SetDefaults_RegisteredInitializer(&a.RegisteredInitializer)
+	}
+}
+
+func SetObjectDefaults_NamespaceLifecycleList(in *NamespaceLifecycleList) {
+	for i := range in.Items {
+		a := &in.Items[i]
+		SetObjectDefaults_NamespaceLifecycle(a)
 	}
 }
 

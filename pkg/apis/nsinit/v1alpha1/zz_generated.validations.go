@@ -529,99 +529,29 @@ func Validate_PlannedInitializer(
 	ctx context.Context, op operation.Operation, fldPath *field.Path,
 	obj, oldObj *PlannedInitializer) (errs field.ErrorList) {
 
-	{ // field PlannedInitializer.Name
+	{ // field PlannedInitializer.RegisteredInitializer
 		fn := func(
 			fldPath *field.Path,
-			obj, oldObj *string,
+			obj, oldObj *RegisteredInitializer,
 			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
 			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
 					return nil
 				}
 			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				errs = append(errs, e...)
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
+			// call the type's validation function
+			errs = append(errs, Validate_RegisteredInitializer(ctx, op, fldPath, obj, oldObj)...)
 			return
 		}
 		oldVal := safe.Field(oldObj,
-			func(oldObj *PlannedInitializer) *string {
-				return &oldObj.Name
+			func(oldObj *PlannedInitializer) *RegisteredInitializer {
+				return &oldObj.RegisteredInitializer
 			})
-		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
+		errs = append(errs, fn(safe.Value(fldPath, func() *field.Path { return fldPath.Child("RegisteredInitializer") }), &obj.RegisteredInitializer, oldVal, oldObj != nil)...)
 	}
 
 	// field PlannedInitializer.Configuration has no validation
-
-	{ // field PlannedInitializer.FailurePolicy
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *FailurePolicyType,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			// call the type's validation function
-			errs = append(errs, Validate_FailurePolicyType(ctx, op, fldPath, obj, oldObj)...)
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *PlannedInitializer) *FailurePolicyType {
-				return oldObj.FailurePolicy
-			})
-		errs = append(errs, fn(fldPath.Child("failurePolicy"), obj.FailurePolicy, oldVal, oldObj != nil)...)
-	}
-
-	{ // field PlannedInitializer.TimeoutSeconds
-		fn := func(
-			fldPath *field.Path,
-			obj, oldObj *int32,
-			oldValueCorrelated bool) (errs field.ErrorList) {
-			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update {
-				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
-					return nil
-				}
-			}
-			// call field-attached validations
-			earlyReturn := false
-			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
-				earlyReturn = true
-			}
-			if earlyReturn {
-				return // do not proceed
-			}
-			if e := validate.Minimum(ctx, op, fldPath, obj, oldObj, 1); len(e) != 0 {
-				errs = append(errs, e...)
-			}
-			return
-		}
-		oldVal := safe.Field(oldObj,
-			func(oldObj *PlannedInitializer) *int32 {
-				return oldObj.TimeoutSeconds
-			})
-		errs = append(errs, fn(fldPath.Child("timeoutSeconds"), obj.TimeoutSeconds, oldVal, oldObj != nil)...)
-	}
-
-	// field PlannedInitializer.Finalizer has no validation
 	return errs
 }
 

@@ -75,9 +75,9 @@ func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) fie
 }
 
 // validateDeadline checks what failurePolicy and timeoutSeconds say together.
-func validateDeadline(policy *nsinit.FailurePolicyType, timeoutSeconds *int32, path *field.Path) field.ErrorList {
-	if policy == nil && timeoutSeconds != nil {
-		return field.ErrorList{field.Invalid(path.Child("timeoutSeconds"), *timeoutSeconds,
+func validateDeadline(initializer *nsinit.RegisteredInitializer, path *field.Path) field.ErrorList {
+	if initializer.FailurePolicy == nil && initializer.TimeoutSeconds != nil {
+		return field.ErrorList{field.Invalid(path.Child("timeoutSeconds"), *initializer.TimeoutSeconds,
 			fmt.Sprintf("takes effect only with a failurePolicy: set failurePolicy to %s or %s, or leave timeoutSeconds out to wait for ever",
 				nsinit.Ignore, nsinit.Fail))}
 	}

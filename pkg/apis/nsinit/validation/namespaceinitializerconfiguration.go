@@ -27,7 +27,7 @@ func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceIn
 			errs = append(errs, field.Forbidden(path.Child("name"),
 				fmt.Sprintf("%q is built in and cannot be registered: choose a name in a domain of your own", initializer.Name)))
 		}
-		errs = append(errs, validateDeadline(initializer.FailurePolicy, initializer.TimeoutSeconds, path)...)
+		errs = append(errs, validateDeadline(&initializer, path)...)
 	}
 	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
 }

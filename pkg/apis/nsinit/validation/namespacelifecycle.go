@@ -33,7 +33,7 @@ func ValidateNamespaceLifecycle(record *nsinit.NamespaceLifecycle) field.ErrorLi
 	for i, entry := range record.Spec.Plan {
 		path := spec.Child("plan").Index(i)
 		errs = append(errs, validateInitializerName(entry.Name, path.Child("name"))...)
-		errs = append(errs, validateDeadline(entry.FailurePolicy, entry.TimeoutSeconds, path)...)
+		errs = append(errs, validateDeadline(&entry.RegisteredInitializer, path)...)
 		if slices.ContainsFunc(record.Spec.Plan[:i], func(other nsinit.PlannedInitializer) bool { return other.Name == entry.Name }) {
 			errs = append(errs, field.Duplicate(path.Child("name"), entry.Name))
 		}

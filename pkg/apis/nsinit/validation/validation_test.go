@@ -104,7 +104,7 @@ func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
 
 func record(change func(*nsinit.NamespaceLifecycle)) *nsinit.NamespaceLifecycle {
 	plan := func(name string) nsinit.PlannedInitializer {
-		return nsinit.PlannedInitializer{Name: name, Configuration: &nsinit.ConfigurationReference{Name: "c"}}
+		return nsinit.PlannedInitializer{RegisteredInitializer: nsinit.RegisteredInitializer{Name: name}, Configuration: &nsinit.ConfigurationReference{Name: "c"}}
 	}
 	r := &nsinit.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: "ns"},

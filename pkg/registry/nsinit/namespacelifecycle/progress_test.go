@@ -25,7 +25,7 @@ import (
 func planOf(names ...string) *nsinit.NamespaceLifecycle {
 	record := &nsinit.NamespaceLifecycle{}
 	for _, name := range names {
-		record.Spec.Plan = append(record.Spec.Plan, nsinit.PlannedInitializer{Name: name})
+		record.Spec.Plan = append(record.Spec.Plan, nsinit.PlannedInitializer{RegisteredInitializer: nsinit.RegisteredInitializer{Name: name}})
 	}
 	setPending(record, names...)
 	return record

@@ -19,8 +19,11 @@ import (
 type NamespacePopulationStatusApplyConfiguration struct {
 	// observedGeneration is the generation that the rest of the status is about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions: Applied is True if every manifest could be applied wherever it
-	// should be, and says otherwise what is in the way.
+	// conditions of the population. Applied is True if every manifest was applied
+	// to each namespace that has objects of the population. Ready is True if every
+	// manifest could be applied to a new namespace: the cluster knows its kind, and
+	// policy-population has the permission to apply it. Otherwise, the message
+	// says what is missing.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// namespaces is the number of namespaces that have objects of the population.
 	Namespaces *int32 `json:"namespaces,omitempty"`

@@ -18,19 +18,10 @@ import (
 // PlannedInitializer is one entry of the plan: an initializer as it was
 // registered when the namespace was created.
 type PlannedInitializerApplyConfiguration struct {
-	// name is the name of the initializer.
-	Name *string `json:"name,omitempty"`
+	RegisteredInitializerApplyConfiguration `json:""`
 	// configuration is the NamespaceInitializerConfiguration that registered
 	// the initializer. It is absent for the built-in one.
 	Configuration *ConfigurationReferenceApplyConfiguration `json:"configuration,omitempty"`
-	// failurePolicy is what happens at the deadline. Absent: wait for ever.
-	FailurePolicy *nsinitv1alpha1.FailurePolicyType `json:"failurePolicy,omitempty"`
-	// timeoutSeconds is the deadline, in seconds from the moment at which the
-	// initializer becomes the first that is pending.
-	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-	// finalizer says that the initializer also acts when the namespace is
-	// deleted.
-	Finalizer *bool `json:"finalizer,omitempty"`
 }
 
 // PlannedInitializerApplyConfiguration constructs a declarative configuration of the PlannedInitializer type for use with
@@ -43,7 +34,31 @@ func PlannedInitializer() *PlannedInitializerApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *PlannedInitializerApplyConfiguration) WithName(value string) *PlannedInitializerApplyConfiguration {
-	b.Name = &value
+	b.RegisteredInitializerApplyConfiguration.Name = &value
+	return b
+}
+
+// WithFailurePolicy sets the FailurePolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FailurePolicy field is set to the value of the last call.
+func (b *PlannedInitializerApplyConfiguration) WithFailurePolicy(value nsinitv1alpha1.FailurePolicyType) *PlannedInitializerApplyConfiguration {
+	b.RegisteredInitializerApplyConfiguration.FailurePolicy = &value
+	return b
+}
+
+// WithTimeoutSeconds sets the TimeoutSeconds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TimeoutSeconds field is set to the value of the last call.
+func (b *PlannedInitializerApplyConfiguration) WithTimeoutSeconds(value int32) *PlannedInitializerApplyConfiguration {
+	b.RegisteredInitializerApplyConfiguration.TimeoutSeconds = &value
+	return b
+}
+
+// WithFinalizer sets the Finalizer field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Finalizer field is set to the value of the last call.
+func (b *PlannedInitializerApplyConfiguration) WithFinalizer(value bool) *PlannedInitializerApplyConfiguration {
+	b.RegisteredInitializerApplyConfiguration.Finalizer = &value
 	return b
 }
 
@@ -52,29 +67,5 @@ func (b *PlannedInitializerApplyConfiguration) WithName(value string) *PlannedIn
 // If called multiple times, the Configuration field is set to the value of the last call.
 func (b *PlannedInitializerApplyConfiguration) WithConfiguration(value *ConfigurationReferenceApplyConfiguration) *PlannedInitializerApplyConfiguration {
 	b.Configuration = value
-	return b
-}
-
-// WithFailurePolicy sets the FailurePolicy field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the FailurePolicy field is set to the value of the last call.
-func (b *PlannedInitializerApplyConfiguration) WithFailurePolicy(value nsinitv1alpha1.FailurePolicyType) *PlannedInitializerApplyConfiguration {
-	b.FailurePolicy = &value
-	return b
-}
-
-// WithTimeoutSeconds sets the TimeoutSeconds field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TimeoutSeconds field is set to the value of the last call.
-func (b *PlannedInitializerApplyConfiguration) WithTimeoutSeconds(value int32) *PlannedInitializerApplyConfiguration {
-	b.TimeoutSeconds = &value
-	return b
-}
-
-// WithFinalizer sets the Finalizer field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Finalizer field is set to the value of the last call.
-func (b *PlannedInitializerApplyConfiguration) WithFinalizer(value bool) *PlannedInitializerApplyConfiguration {
-	b.Finalizer = &value
 	return b
 }

@@ -36,6 +36,10 @@ func names(changes map[string]func()) []string {
 	return all
 }
 
+func planned(name string) nsinit.PlannedInitializer {
+	return nsinit.PlannedInitializer{RegisteredInitializer: nsinit.RegisteredInitializer{Name: name}}
+}
+
 func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 	setPending := func(names ...string) {
 		if r.Spec.Initializers == nil {
@@ -70,7 +74,7 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 		"skip any":                 func() { r.Spec.Skipped = append(r.Spec.Skipped, name()) },
 		"unskip":                   func() { r.Spec.Skipped = nil },
 		"drop the plan":            func() { r.Spec.Plan = nil },
-		"plan one more":            func() { r.Spec.Plan = append(r.Spec.Plan, nsinit.PlannedInitializer{Name: name()}) },
+		"plan one more":            func() { r.Spec.Plan = append(r.Spec.Plan, planned(name())) },
 		"another namespaceUID":     func() { r.Spec.NamespaceUID = "forged" },
 		"remove a finalizer":       func() { r.Spec.Finalizers = r.Spec.Finalizers[min(1, len(r.Spec.Finalizers)):] },
 		"remove all finalizers":    func() { r.Spec.Finalizers = nil },

@@ -117,7 +117,10 @@ func (m *model) create(*rapid.T) {
 		if !rapid.Bool().Draw(m.t, name) {
 			continue
 		}
-		planned := nsinit.PlannedInitializer{Name: name, Configuration: &nsinit.ConfigurationReference{Name: "c", UID: "c"}, Finalizer: name == "participant.example.com"}
+		planned := nsinit.PlannedInitializer{
+			RegisteredInitializer: nsinit.RegisteredInitializer{Name: name, Finalizer: name == "participant.example.com"},
+			Configuration:         &nsinit.ConfigurationReference{Name: "c", UID: "c"},
+		}
 		if name == "ignored.example.com" {
 			planned.FailurePolicy, planned.TimeoutSeconds = new(nsinit.Ignore), new(int32(30))
 		}

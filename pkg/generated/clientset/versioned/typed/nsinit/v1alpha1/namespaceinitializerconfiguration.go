@@ -33,7 +33,6 @@ type NamespaceInitializerConfigurationInterface interface {
 	// Add a +genclient:noStatus comment above the type to avoid generating UpdateStatus().
 	UpdateStatus(ctx context.Context, namespaceInitializerConfiguration *nsinitv1alpha1.NamespaceInitializerConfiguration, opts v1.UpdateOptions) (*nsinitv1alpha1.NamespaceInitializerConfiguration, error)
 	Delete(ctx context.Context, name string, opts v1.DeleteOptions) error
-	DeleteCollection(ctx context.Context, opts v1.DeleteOptions, listOpts v1.ListOptions) error
 	Get(ctx context.Context, name string, opts v1.GetOptions) (*nsinitv1alpha1.NamespaceInitializerConfiguration, error)
 	List(ctx context.Context, opts v1.ListOptions) (*nsinitv1alpha1.NamespaceInitializerConfigurationList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)

@@ -1,0 +1,111 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package population
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// Reasons of the condition Ready of a NamespacePopulation, and of errors of Check.
+const (
+	reasonApplicable   = "ManifestsApplicable"
+	reasonInvalid      = "InvalidManifest"
+	reasonKindNotFound = "KindNotFound"
+	reasonNotPermitted = "NotPermitted"
+	reasonCheckFailed  = "CheckFailed"
+)
+
+// Check returns why no namespace can get an object, and the reason for the condition Ready: the cluster does not know
+// its kind, or the initializer has no permission to apply it. If the cluster does not answer, the reason is CheckFailed.
+// Check needs no namespace and stores nothing. Without a name, the initializer needs permission for every name.
+func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured) (string, error) {
+	what := fmt.Sprintf("%s %q", content.GetKind(), content.GetName())
+	mapping, err := a.Mapping(content.GroupVersionKind())
+	switch {
+	case meta.IsNoMatchError(err):
+		return reasonKindNotFound, explain("apply", what, err)
+	case err != nil:
+		return reasonCheckFailed, explain("apply", what, err)
+	}
+	resource, verbs := mapping.Resource.GroupResource(), []string{"create", "patch"}
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		if err := a.allowed(resource); err != nil {
+			return reasonNotPermitted, explain("apply", what, err)
+		}
+		verbs = append(verbs, "get")
+	}
+	var missing []string
+	for _, verb := range verbs {
+		review, err := a.Reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource, Name: content.GetName()},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return reasonCheckFailed, fmt.Errorf("cannot check the permission to %s %s: %w", verb, resource, err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, verb)
+		}
+	}
+	if len(missing) > 0 {
+		return reasonNotPermitted, explain("apply", what, fmt.Errorf("grant the initializer the missing permission cluster-wide: %s on %s", strings.Join(missing, " and "), resource))
+	}
+	return "", nil
+}
+
+// Readiness returns the condition Ready of a population: whether each manifest could be applied to a new namespace. It
+// does not check a manifest whose kind depends on the namespace.
+func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation,
+		Reason: reasonApplicable, Message: "the initializer can apply every manifest"}
+	if _, errs := Compile(p.Name, &p.Spec); len(errs) > 0 {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonInvalid, errs.ToAggregate().Error()
+		return condition
+	}
+	a.Mapper.Reset() // a kind may have been removed from the cluster
+	problems := 0
+	for _, m := range p.Spec.Manifests {
+		reason, err := a.checkManifest(ctx, m)
+		if err == nil {
+			continue
+		}
+		if problems++; problems == 1 || condition.Reason == reasonCheckFailed && reason != reasonCheckFailed {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, fmt.Sprintf("manifest %s: %v", m.Name, err)
+		}
+	}
+	if condition.Reason == reasonCheckFailed {
+		condition.Status = metav1.ConditionUnknown
+	}
+	if problems > 1 {
+		condition.Message += fmt.Sprintf(" (and %d more, see kubectl nsinit preview)", problems-1)
+	}
+	return condition
+}
+
+// checkManifest checks what the template says literally.
+func (a *Applier) checkManifest(ctx context.Context, m v1alpha1.PopulationManifest) (string, error) {
+	literal, err := object(m.Template)
+	if err != nil {
+		return reasonInvalid, err
+	}
+	content := &unstructured.Unstructured{Object: literal}
+	if strings.Contains(content.GetAPIVersion()+content.GetKind(), "${") {
+		return "", nil
+	}
+	if strings.Contains(content.GetName(), "${") {
+		content.SetName("")
+	}
+	return a.Check(ctx, content)
+}

@@ -1,0 +1,65 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package driftcontroller
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+)
+
+// TestReportReadiness: the status reports whether a population could be applied, and is checked again.
+func TestReportReadiness(t *testing.T) {
+	population := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}}
+	nsinit := nsinitfake.NewClientset(population)
+	status := metav1.ConditionFalse
+	c, err := New(Config{Nsinit: nsinit, Readiness: func(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: "R", ObservedGeneration: p.Generation}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := c.factory.Nsinit().V1alpha1().NamespacePopulations().Informer().GetStore()
+	if err := store.Add(population); err != nil {
+		t.Fatal(err)
+	}
+	for _, status = range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
+		for _, report := range []func(context.Context, string) error{c.checkReadiness, c.reportStatus} {
+			if err := report(t.Context(), "p"); err != nil {
+				t.Fatal(err)
+			}
+			if population, err = nsinit.NsinitV1alpha1().NamespacePopulations().Get(t.Context(), "p", metav1.GetOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Update(population); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ready := meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Status != status || ready.ObservedGeneration != 2 || meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionApplied) == nil {
+			t.Errorf("the conditions are %+v", population.Status.Conditions)
+		}
+	}
+
+	// A population that was deleted is not checked again.
+	if err := store.Delete(population); err != nil {
+		t.Fatal(err)
+	}
+	checked := false
+	c.Readiness = func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition {
+		checked = true
+		return metav1.Condition{}
+	}
+	if err := c.checkReadiness(t.Context(), "p"); err != nil || checked {
+		t.Errorf("a deleted population: checked %t, error %v", checked, err)
+	}
+}
