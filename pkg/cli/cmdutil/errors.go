@@ -9,6 +9,7 @@ package cmdutil
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +29,7 @@ func NoNamespace(name string) error { return fmt.Errorf("namespace %q does not e
 
 // Permission adds to an error for a missing permission the command that prints it: kubectl nsinit rbac with rbacArgs.
 func Permission(err error, rbacArgs string) error {
-	if !apierrors.IsForbidden(err) {
+	if !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "kubectl nsinit rbac ") {
 		return err
 	}
 	return fmt.Errorf("%w; an administrator can grant this: kubectl nsinit rbac %s --user=USER | kubectl apply -f -", err, rbacArgs)
