@@ -113,7 +113,6 @@ func (m matrix[T, V]) run(t *testing.T) {
 // try sends a change to an endpoint and checks what becomes of it. It returns how many entries of
 // managedFields the sender got.
 func (m matrix[T, V]) try(t *testing.T, endpoint, verb string, change change[V], want outcome) int {
-	t.Helper()
 	client := m.server.Client(t, "admin").NsinitV1alpha1().RESTClient()
 	old := m.create(t)
 	sent := old.DeepCopyObject().(V)
@@ -160,7 +159,6 @@ func (m matrix[T, V]) internal(t *testing.T, object V) T {
 
 // managed checks that the sender manages no field of a part that the endpoint does not own.
 func (m matrix[T, V]) managed(t *testing.T, endpoint string, object V) int {
-	t.Helper()
 	entries := 0
 	for _, entry := range object.GetManagedFields() {
 		if entry.Manager != testserver.FieldManager {

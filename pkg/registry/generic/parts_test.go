@@ -131,7 +131,9 @@ func filled[T generic.Object](kind *generic.Kind[T], seed int64) T {
 			c.Fill(&meta.Finalizers)
 			c.Fill(&meta.OwnerReferences)
 		},
-		func(at *metav1.MicroTime, c randfill.Continue) { *at = metav1.NewMicroTime(time.Unix(int64(c.Uint32()), 0)) },
+		func(at *metav1.MicroTime, c randfill.Continue) {
+			*at = metav1.NewMicroTime(time.Unix(int64(c.Uint32()), 0))
+		},
 		// The server derives these two kinds of entries in part.
 		func(entries *[]nsinit.InitializerStatus, c randfill.Continue) {
 			*entries = make([]nsinit.InitializerStatus, 2)
