@@ -167,8 +167,8 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 	return r.store.Delete(ctx, name, validate, options)
 }
 
-// withPreconditions binds a deletion to the incarnation that was read, and refuses one
-// that was meant for another.
+// withPreconditions limits a deletion to the incarnation that was read. It returns a conflict if the
+// preconditions of the request name another one.
 func (r *REST) withPreconditions(options *metav1.DeleteOptions, accessor metav1.Object) (*metav1.DeleteOptions, error) {
 	if options == nil {
 		options = metav1.NewDeleteOptions(0)
@@ -206,7 +206,7 @@ func (r *REST) terminate(ctx context.Context, name string, validate rest.Validat
 			return err
 		}
 		if !accessor.GetDeletionTimestamp().IsZero() {
-			return nil // another request was first
+			return nil // another request has begun the deletion
 		}
 		now := metav1.Now()
 		accessor.SetDeletionTimestamp(&now)
@@ -216,9 +216,9 @@ func (r *REST) terminate(ctx context.Context, name string, validate rest.Validat
 	})
 }
 
-// Modify changes a stored object on the server's own account, past strategies and
-// admission, in a guaranteed update: the change is made to what is stored at the time, and
-// again if that was changed meanwhile. It returns what is stored afterwards.
+// Modify changes a stored object for the server itself, without strategies and admission. It is a
+// guaranteed update: if another write changes the object meanwhile, change is called again with the
+// new one. It returns the object as it is stored afterwards.
 func (r *REST) Modify(ctx context.Context, name string, preconditions *storage.Preconditions, dryRun bool, change func(runtime.Object) error) (runtime.Object, error) {
 	key, err := r.store.KeyFunc(ctx, name)
 	if err != nil {
@@ -238,9 +238,8 @@ func (r *REST) Modify(ctx context.Context, name string, preconditions *storage.P
 	return out, nil
 }
 
-// dependentsFinalizers adds and removes the finalizers by which the garbage collector
-// learns what the deletion's propagation policy asks of it. The order of all others is
-// kept.
+// dependentsFinalizers adds and removes the finalizers that tell the garbage collector the
+// propagation policy of the deletion. It keeps the order of all others.
 func dependentsFinalizers(finalizers []string, options *metav1.DeleteOptions) []string {
 	want := map[string]bool{}
 	switch {

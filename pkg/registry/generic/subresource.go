@@ -93,7 +93,7 @@ func (r *SubresourceREST) ConvertToTable(ctx context.Context, object, options ru
 }
 
 // PostableREST adds POST to a subresource: the FINALIZE operation of the namespaces
-// design. A POST is the same update as a PUT, and meets the same checks.
+// design. A POST is the same update as a PUT, with the same checks.
 type PostableREST struct {
 	*SubresourceREST
 }
@@ -129,8 +129,8 @@ func (r *PostableREST) Create(ctx context.Context, name string, object runtime.O
 	return updated, err
 }
 
-// keepManagedFields undoes what the handler of a creation does to managedFields: it
-// gives the whole object to the sender.
+// keepManagedFields restores managedFields. The handler of a creation makes the sender the manager of
+// every field.
 func keepManagedFields(_ context.Context, updated, old runtime.Object) (runtime.Object, error) {
 	source, err := meta.Accessor(old)
 	if err != nil {
