@@ -162,7 +162,7 @@ func TestCorruptConfiguration(t *testing.T) {
 	server.Core.SetNamespace(testserver.Namespace("ns", "u", true))
 	create := func() error {
 		return client.Post().Resource("namespacelifecycles").Param("dryRun", metav1.DryRunAll).MaxRetries(0).SetHeader("Content-Type", "application/json").
-			Body(mustJSON(testserver.Record("ns", "u"))).Do(t.Context()).Error()
+			Body(testserver.MustJSON(testserver.Record("ns", "u"))).Do(t.Context()).Error()
 	}
 	eventually(t, "a record is refused, with the key", func(context.Context) bool {
 		err := create()
@@ -216,7 +216,7 @@ func TestLostEncryptionKey(t *testing.T) {
 	}
 	server.Core.SetNamespace(testserver.Namespace("new", "u", true))
 	eventually(t, "no record is created, because the configuration cannot be read", func(ctx context.Context) bool {
-		err := client.Post().Resource("namespacelifecycles").MaxRetries(0).SetHeader("Content-Type", "application/json").Body(mustJSON(testserver.Record("new", "u"))).Do(ctx).Error()
+		err := client.Post().Resource("namespacelifecycles").MaxRetries(0).SetHeader("Content-Type", "application/json").Body(testserver.MustJSON(testserver.Record("new", "u"))).Do(ctx).Error()
 		if err == nil {
 			t.Fatal("a record was created without its configuration")
 		}

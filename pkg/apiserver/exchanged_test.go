@@ -74,7 +74,7 @@ func TestChangedIdentity(t *testing.T) {
 
 			test.change(t, server, stored, id)
 			err = client.RESTClient().Post().Resource("namespacelifecycles").MaxRetries(0).SetHeader("Content-Type", "application/json").
-				Body(mustJSON(testserver.Record("ns", "u"))).Do(t.Context()).Error()
+				Body(testserver.MustJSON(testserver.Record("ns", "u"))).Do(t.Context()).Error()
 			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("the first record after the change: %v", err)
 			}

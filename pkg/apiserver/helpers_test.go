@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package apiserver_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -29,27 +28,4 @@ func etcdClient(t *testing.T, endpoint string) *clientv3.Client {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-func orMain(endpoint string) string {
-	if endpoint == "" {
-		return "the main resource"
-	}
-	return endpoint
-}
-
-func mustJSON(value any) []byte {
-	data, err := json.Marshal(value)
-	if err != nil {
-		panic(err)
-	}
-	return data
-}
-
-func mustObject(data []byte) map[string]any {
-	var object map[string]any
-	if err := json.Unmarshal(data, &object); err != nil {
-		panic(err)
-	}
-	return object
 }

@@ -54,12 +54,12 @@ type attempt struct {
 func checkAuthority(t *testing.T, server *testserver.Server, endpoint string, attempts map[string]attempt) {
 	t.Helper()
 	for name, attempt := range attempts {
-		for _, verb := range verbs(endpoint) {
+		for _, verb := range testserver.Verbs(endpoint) {
 			t.Run(fmt.Sprintf("%s by %s", name, verb), func(t *testing.T) {
 				old := server.MustRecord(t, uniqueName())
 				sent := old.DeepCopy()
 				attempt.change(sent)
-				err := write(server.Client(t, attempt.user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", endpoint, old, sent)
+				err := testserver.Write(server.Client(t, attempt.user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", endpoint, old, sent)
 				switch {
 				case attempt.allowed && err != nil:
 					t.Errorf("refused: %v", err)

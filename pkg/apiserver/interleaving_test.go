@@ -57,7 +57,7 @@ func TestInterleavings(t *testing.T) {
 			old := read[random.IntN(len(read))]
 			sent, what := randomChange(random, old, names)
 			verb := []string{http.MethodPut, string(types.MergePatchType), string(types.JSONPatchType)}[random.IntN(3)]
-			err := write(server.Client(t, user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", "initialize", old, sent)
+			err := testserver.Write(server.Client(t, user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", "initialize", old, sent)
 			after, getErr := admin.Get(t.Context(), before.Name, metav1.GetOptions{})
 			if getErr != nil {
 				t.Fatal(getErr)

@@ -43,7 +43,7 @@ func TestMessagesArePrintable(t *testing.T) {
 		t.Errorf("PUT: %q", message())
 	}
 	record, err = client.Patch(t.Context(), "messages", types.MergePatchType,
-		mustJSON(map[string]any{"status": map[string]any{"initializers": []any{map[string]any{"name": "a.example.com", "message": "x" + hostile}}}}), metav1.PatchOptions{}, "status")
+		testserver.MustJSON(map[string]any{"status": map[string]any{"initializers": []any{map[string]any{"name": "a.example.com", "message": "x" + hostile}}}}), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Fatal(err)
 	}

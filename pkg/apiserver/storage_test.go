@@ -28,7 +28,7 @@ func refusals(client rest.Interface, name string) map[string]error {
 	request := func(r *rest.Request) error {
 		return r.Resource("namespacelifecycles").MaxRetries(0).Do(context.Background()).Error()
 	}
-	body := mustJSON(testserver.Record(name, "u"))
+	body := testserver.MustJSON(testserver.Record(name, "u"))
 	return map[string]error{
 		"get":        request(client.Get().Name(name)),
 		"create":     request(client.Post().SetHeader("Content-Type", "application/json").Body(body)),

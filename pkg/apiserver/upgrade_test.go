@@ -118,7 +118,7 @@ func TestUpgrade(t *testing.T) {
 		}
 		done := record.DeepCopy()
 		done.Spec.Initializers.Pending = done.Spec.Initializers.Pending[1:]
-		if err := write(client.RESTClient(), "PUT", "namespacelifecycles", "initialize", record, done); err != nil {
+		if err := testserver.Write(client.RESTClient(), "PUT", "namespacelifecycles", "initialize", record, done); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	released := records["ending"].DeepCopy()
 	released.Spec.Finalizers = nil
-	if err := write(client.RESTClient(), "PUT", "namespacelifecycles", "finalize", records["ending"], released); err != nil {
+	if err := testserver.Write(client.RESTClient(), "PUT", "namespacelifecycles", "finalize", records["ending"], released); err != nil {
 		t.Error(err)
 	}
 	if _, err := client.NamespaceLifecycles().Get(t.Context(), "ending", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/features"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
 // TestFailOnCreate: an initializer becomes fail-closed by an update after the one that adds it,
@@ -27,7 +28,10 @@ func TestFailOnCreate(t *testing.T) {
 	if err := features.Add(gate); err != nil {
 		t.Fatal(err)
 	}
-	strategy := NewStrategy(runtime.NewScheme(), gate)
+	strategyOf := func(endpoint string) *generic.Strategy[configuration] {
+		return generic.NewStrategy(NewKind(nil, gate), endpoint, runtime.NewScheme())
+	}
+	strategy := strategyOf("")
 	of := func(policies ...nsinit.FailurePolicyType) *nsinit.NamespaceInitializerConfiguration {
 		c := &nsinit.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c", ResourceVersion: "1"}}
 		for i, policy := range policies {
@@ -81,7 +85,7 @@ func TestFailOnCreate(t *testing.T) {
 	}
 	for name, endpoint := range map[string]interface {
 		ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList
-	}{"status": NewStatusStrategy(strategy), "finalize": NewFinalizeStrategy(strategy)} {
+	}{"status": strategyOf("status"), "finalize": strategyOf("finalize")} {
 		if errs := endpoint.ValidateUpdate(t.Context(), of(nsinit.Fail), of(nsinit.Fail)); len(errs) > 0 {
 			t.Errorf("%s of a configuration with %s: %v", name, nsinit.Fail, errs)
 		}
@@ -89,10 +93,10 @@ func TestFailOnCreate(t *testing.T) {
 	if err := gate.Set("FailPolicyOnCreate=true"); err != nil {
 		t.Fatal(err)
 	}
-	if errs := NewStrategy(runtime.NewScheme(), gate).Validate(t.Context(), of(nsinit.Fail)); len(errs) > 0 {
+	if errs := strategyOf("").Validate(t.Context(), of(nsinit.Fail)); len(errs) > 0 {
 		t.Errorf("with the feature gate: %v", errs)
 	}
-	if errs := NewStrategy(runtime.NewScheme(), gate).ValidateUpdate(t.Context(), of(nsinit.Fail), of()); len(errs) > 0 {
+	if errs := strategyOf("").ValidateUpdate(t.Context(), of(nsinit.Fail), of()); len(errs) > 0 {
 		t.Errorf("an update with the feature gate: %v", errs)
 	}
 }

@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package namespacelifecycle decides what each endpoint of a record may change: the
-// main resource metadata alone, status nothing but status, finalize nothing but
-// spec.finalizers, initialize nothing but spec.initializers. What follows from a change,
-// such as the phase, the server writes in the same update; progress.go derives it.
+// Package namespacelifecycle declares the parts of a NamespaceLifecycle and which endpoint owns each
+// of them. The server writes what follows from a change, such as the phase, in the same update:
+// progress.go derives it.
 package namespacelifecycle

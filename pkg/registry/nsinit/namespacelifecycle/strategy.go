@@ -8,102 +8,88 @@ package namespacelifecycle
 
 import (
 	"context"
-	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/terminable"
+	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
-// Strategy is the strategy of the main endpoint. Of an existing record it lets the
-// caller change metadata alone.
-type Strategy struct {
-	terminable.Strategy
-	clock clock.PassiveClock
-}
+type lifecycle = *nsinit.NamespaceLifecycle
 
-var _ interface {
-	rest.RESTCreateStrategy
-	rest.RESTDeleteStrategy
-	terminable.UpdateStrategy
-	rest.DeclarativeValidationStrategy
-} = (*Strategy)(nil)
-
-// NewStrategy returns the strategy of the main endpoint. The scheme holds the generated
-// validation.
-func NewStrategy(scheme *runtime.Scheme, clock clock.PassiveClock) *Strategy {
-	return &Strategy{terminable.NewStrategy(scheme), clock}
-}
-
-// GetResetFields names what this endpoint ignores of an update.
-func (*Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields("status", "spec.plan", "spec.initializers", "spec.finalizers", "spec.skipped")
-}
-
-// PrepareForCreate adds nsinit's own finalizer and derives the status. Admission has
-// filled spec.plan and spec.initializers before, so they are kept.
-func (s *Strategy) PrepareForCreate(ctx context.Context, object runtime.Object) {
-	record := object.(*nsinit.NamespaceLifecycle)
-	terminable.InjectFinalizer(record)
-	record.Spec.Skipped = nil
-	normalize(record)
-	begin(record, s.clock.Now(), actor(ctx))
-}
-
-// Validate implements rest.RESTCreateStrategy.
-func (*Strategy) Validate(_ context.Context, object runtime.Object) field.ErrorList {
-	return validation.ValidateNamespaceLifecycle(object.(*nsinit.NamespaceLifecycle))
-}
-
-// PrepareForUpdate keeps everything that has an endpoint of its own.
-func (*Strategy) PrepareForUpdate(_ context.Context, object, oldObject runtime.Object) {
-	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
-	record.Spec.Plan = old.Spec.Plan
-	record.Spec.Initializers = old.Spec.Initializers
-	record.Spec.Finalizers = old.Spec.Finalizers
-	record.Spec.Skipped = old.Spec.Skipped
-	record.Status = old.Status
-}
-
-// ValidateUpdate implements rest.RESTUpdateStrategy.
-func (*Strategy) ValidateUpdate(_ context.Context, object, old runtime.Object) field.ErrorList {
-	return validation.ValidateNamespaceLifecycleUpdate(object.(*nsinit.NamespaceLifecycle), old.(*nsinit.NamespaceLifecycle))
-}
-
-// Terminate marks the status of a record whose deletion begins: nobody has a turn any
-// more.
-func (s *Strategy) Terminate(object runtime.Object) {
-	settle(object.(*nsinit.NamespaceLifecycle), s.clock.Now(), "")
-}
-
-// GetAttrs returns the labels and the selectable fields of a record.
-func GetAttrs(object runtime.Object) (labels.Set, fields.Set, error) {
-	record, ok := object.(*nsinit.NamespaceLifecycle)
-	if !ok {
-		return nil, nil, fmt.Errorf("expected a NamespaceLifecycle, got %T", object)
+// NewKind returns the declaration of NamespaceLifecycles, without a table. The checker answers who
+// may act as which initializer or participant.
+func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.Kind[*nsinit.NamespaceLifecycle] {
+	finalize := generic.Finalize(checker, lifecycle.GetName)
+	finalize.Audit = generic.FinalizeAudit
+	return &generic.Kind[lifecycle]{
+		Resource: "namespacelifecycles", Singular: "namespacelifecycle", ShortNames: []string{"nsl"},
+		New:     func() runtime.Object { return &nsinit.NamespaceLifecycle{} },
+		NewList: func() runtime.Object { return &nsinit.NamespaceLifecycleList{} },
+		Parts:   parts(),
+		Endpoints: map[string]generic.Endpoint[lifecycle]{
+			"":           {Owns: []string{"metadata", "spec.namespaceUID"}},
+			"status":     status(checker, clock),
+			"finalize":   finalize,
+			"initialize": initialize(checker, clock),
+		},
+		// Admission has filled spec.plan and spec.initializers.
+		Create: func(ctx context.Context, created lifecycle) {
+			created.Spec.Skipped = nil
+			normalize(created)
+			begin(created, clock.Now(), actor(ctx))
+		},
+		Validate: func(updated, old lifecycle) field.ErrorList {
+			if old == nil {
+				return validation.ValidateNamespaceLifecycle(updated)
+			}
+			return validation.ValidateNamespaceLifecycleUpdate(updated, old)
+		},
+		Fields: func(l lifecycle) fields.Set {
+			return fields.Set{"status.phase": string(l.Status.Phase), "status.currentInitializer": l.Status.CurrentInitializer}
+		},
+		Terminate: func(l lifecycle) { settle(l, clock.Now(), "") },
 	}
-	set := generic.ObjectMetaFieldsSet(&record.ObjectMeta, false)
-	set["status.phase"] = string(record.Status.Phase)
-	set["status.currentInitializer"] = record.Status.CurrentInitializer
-	return labels.Set(record.Labels), set, nil
 }
 
-// Match returns the predicate of a list or a watch.
-func Match(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
-	return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: GetAttrs}
+// parts returns the parts of a NamespaceLifecycle. The server derives those that no endpoint owns.
+func parts() []generic.Part[lifecycle] {
+	return []generic.Part[lifecycle]{
+		generic.Metadata[lifecycle](),
+		{Name: "spec.namespaceUID", Copy: func(to, from lifecycle) { to.Spec.NamespaceUID = from.Spec.NamespaceUID }},
+		{Name: "spec.plan", Copy: func(to, from lifecycle) { to.Spec.Plan = from.Spec.Plan }},
+		{Name: "spec.initializers.turnStartTime", Copy: copyTurnStartTime},
+		{Name: "spec.initializers", Copy: func(to, from lifecycle) { to.Spec.Initializers = from.Spec.Initializers }},
+		{Name: "spec.skipped", Copy: func(to, from lifecycle) { to.Spec.Skipped = from.Spec.Skipped }},
+		generic.Finalizers[lifecycle](),
+		{
+			Name: "derived status",
+			Fields: []string{
+				"status.phase", "status.currentInitializer", "status.initializers.*.state", "status.initializers.*.startTime",
+				"status.initializers.*.endTime", "status.initializers.*.deadline", "status.initializers.*.lastActor",
+				`status.conditions.[type="Initializing"]`, `status.conditions.[type="Ready"]`,
+			},
+			Copy: copyDerived,
+		},
+		{Name: "status.initializers", Copy: func(to, from lifecycle) { to.Status.Initializers = from.Status.Initializers }},
+		{Name: "status.conditions", Copy: func(to, from lifecycle) { to.Status.Conditions = from.Status.Conditions }},
+	}
+}
+
+func copyTurnStartTime(to, from lifecycle) {
+	switch {
+	case to.Spec.Initializers == nil:
+	case from.Spec.Initializers == nil:
+		to.Spec.Initializers.TurnStartTime = nil
+	default:
+		to.Spec.Initializers.TurnStartTime = from.Spec.Initializers.TurnStartTime
+	}
 }
 
 // actor returns the name of the user that a request comes from.
@@ -112,16 +98,4 @@ func actor(ctx context.Context) string {
 		return user.GetName()
 	}
 	return ""
-}
-
-// resetFields names the fields that an endpoint resets, in every served version.
-func resetFields(paths ...string) map[fieldpath.APIVersion]*fieldpath.Set {
-	return terminable.ResetFields(v1alpha1.SchemeGroupVersion, paths...)
-}
-
-// keepMetadata lets an update of a subresource change nothing of the metadata. The UID,
-// the resourceVersion and managedFields stay as they were sent, so that preconditions
-// still bite.
-func keepMetadata(record, old *nsinit.NamespaceLifecycle) {
-	metav1.ResetObjectMetaForStatus(&record.ObjectMeta, &old.ObjectMeta)
 }

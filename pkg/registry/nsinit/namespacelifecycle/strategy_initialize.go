@@ -12,63 +12,38 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
-// InitializeStrategy is the strategy of the initialize subresource, the only way to
-// change spec.initializers and spec.skipped after creation. The status that follows is
-// part of the same write.
-type InitializeStrategy struct {
-	*Strategy
+// initialize returns the endpoint initialize, the only way to change spec.initializers and
+// spec.skipped after creation. The server derives the start of the turn and the status in the same
+// write.
+func initialize(checker *authorization.Checker, clock clock.PassiveClock) generic.Endpoint[lifecycle] {
+	return generic.Endpoint[lifecycle]{
+		Owns: []string{"spec.initializers", "spec.skipped"},
+		Prepare: func(ctx context.Context, updated, old lifecycle) {
+			updated.Spec.Skipped = merged(old.Spec.Skipped, updated.Spec.Skipped)
+			normalize(updated)
+			advance(updated, old, clock.Now(), actor(ctx))
+		},
+		Validate:  validation.ValidateInitialize,
+		Authorize: authorizeInitialize(checker),
+		Audit:     auditInitialize,
+	}
 }
 
-// NewInitializeStrategy returns the strategy of the initialize subresource.
-func NewInitializeStrategy(strategy *Strategy) *InitializeStrategy {
-	return &InitializeStrategy{strategy}
-}
-
-// GetResetFields names what this endpoint ignores of an update.
-func (*InitializeStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return resetFields("metadata", "status", "spec.namespaceUID", "spec.plan", "spec.finalizers", "spec.initializers.turnStartTime")
-}
-
-// PrepareForUpdate keeps everything but spec.initializers and spec.skipped, and derives
-// when the turn began and the status.
-func (s *InitializeStrategy) PrepareForUpdate(ctx context.Context, object, oldObject runtime.Object) {
-	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
-	keepMetadata(record, old)
-	initializers, skipped := record.Spec.Initializers, record.Spec.Skipped
-	record.Spec = old.Spec
-	record.Spec.Initializers = initializers
-	record.Spec.Skipped = merged(old.Spec.Skipped, skipped)
-	normalize(record)
-	record.Status = *old.Status.DeepCopy()
-	advance(record, old, s.clock.Now(), actor(ctx))
-}
-
-// ValidateUpdate implements rest.RESTUpdateStrategy.
-func (s *InitializeStrategy) ValidateUpdate(ctx context.Context, object, oldObject runtime.Object) field.ErrorList {
-	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
-	return append(s.Strategy.ValidateUpdate(ctx, object, oldObject), validation.ValidateInitialize(record, old)...)
-}
-
-// AuthorizeInitialize returns the authorization of the initialize subresource: whoever
-// removes an entry must be the initializer that it names, and so must whoever sets a
-// failing result for the first one. The privileged may do it in an initializer's place
-// where the record tells that it did not do its work: skip it, or fail it. It runs on a
-// transition that is valid, so what is gone was in front.
-func AuthorizeInitialize(checker *authorization.Checker) rest.ValidateObjectUpdateFunc {
-	return func(ctx context.Context, object, oldObject runtime.Object) error {
-		record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
+// authorizeInitialize returns the authorization of the endpoint initialize: an initializer removes
+// its own entry, or sets a failing result while its entry is the first. A user with the verb open
+// may skip or fail an initializer, which the NamespaceLifecycle then reports. The transition is
+// valid, so the removed entries were the first ones.
+func authorizeInitialize(checker *authorization.Checker) func(ctx context.Context, record, old lifecycle) error {
+	return func(ctx context.Context, record, old lifecycle) error {
 		before, after := helper.Pending(old), helper.Pending(record)
 		for _, removed := range before[:len(before)-len(after)] {
 			err := checker.MayInitialize(ctx, record.Name, removed.Name)
@@ -89,9 +64,9 @@ func AuthorizeInitialize(checker *authorization.Checker) rest.ValidateObjectUpda
 	}
 }
 
-// InitializeAudit tells who was removed from the list, and of whom the initialization failed.
-func InitializeAudit(object, oldObject runtime.Object) map[string]string {
-	record, old := object.(*nsinit.NamespaceLifecycle), oldObject.(*nsinit.NamespaceLifecycle)
+// auditInitialize returns the annotations of the audit log that name the initializers that were
+// removed, and the one that failed.
+func auditInitialize(record, old lifecycle) map[string]string {
 	before, after := helper.Pending(old), helper.Pending(record)
 	annotations := map[string]string{}
 	if gone := before[:len(before)-len(after)]; len(gone) > 0 {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/registry/generic"
+	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializers"
 	configurationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration/storage"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
@@ -45,7 +46,7 @@ type StorageProvider struct {
 }
 
 // NewRESTStorage returns the group with the storage of each resource and subresource.
-func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
+func (p *StorageProvider) NewRESTStorage(getter apiserverregistry.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, p.Scheme, metav1.ParameterCodec, p.Codecs)
 	configurations, err := configurationstorage.New(p.Scheme, getter, p.Checker, p.Features, p.Records.Clock)
 	if err != nil {
@@ -64,9 +65,9 @@ func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (gene
 		return group, err
 	}
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		"namespaceinitializerconfigurations":          configurations.Configuration,
-		"namespaceinitializerconfigurations/status":   configurations.Status,
-		"namespaceinitializerconfigurations/finalize": configurations.Finalize,
+		"namespaceinitializerconfigurations":          configurations.Main,
+		"namespaceinitializerconfigurations/status":   configurations.Subresources["status"],
+		"namespaceinitializerconfigurations/finalize": &generic.PostableREST{SubresourceREST: configurations.Subresources["finalize"]},
 		v1alpha1.ResourceInitializers:                 &initializers.REST{},
 		v1alpha1.ResourceAdmissionReviews: admissionreview.New(map[string]admissionreview.Answer{
 			earlywrite.Name: earlywrite.New(p.EarlyWrites), stamp.Name: stamp.New(p.ConfigMaps),
@@ -75,10 +76,10 @@ func (p *StorageProvider) NewRESTStorage(getter generic.RESTOptionsGetter) (gene
 		"namespacelifecycles/status":     lifecycles.Status,
 		"namespacelifecycles/finalize":   lifecycles.Finalize,
 		"namespacelifecycles/initialize": lifecycles.Initialize,
-		"namespacepopulations":           populations.Main,
-		"namespacepopulations/status":    populations.Status,
-		"populatednamespaces":            populated.Main,
-		"populatednamespaces/status":     populated.Status,
+		"namespacepopulations":           &generic.CollectionREST{REST: populations.Main},
+		"namespacepopulations/status":    populations.Subresources["status"],
+		"populatednamespaces":            &generic.CollectionREST{REST: populated.Main},
+		"populatednamespaces/status":     populated.Subresources["status"],
 	}
 	return group, nil
 }

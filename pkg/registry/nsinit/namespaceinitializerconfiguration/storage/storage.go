@@ -9,72 +9,31 @@ SPDX-License-Identifier: Apache-2.0
 package storage
 
 import (
-	"context"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/registry/generic"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/table"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/terminable"
 )
-
-// Storage holds what serves configurations.
-type Storage struct {
-	Configuration *terminable.REST
-	Status        *terminable.SubresourceREST
-	Finalize      *terminable.PostableREST
-}
 
 // New returns the storage of configurations. The checker answers who may finalize, the
 // gate which features are on.
-func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authorization.Checker, gate featuregate.FeatureGate, clock clock.PassiveClock) (*Storage, error) {
-	strategy := namespaceinitializerconfiguration.NewStrategy(scheme, gate)
-	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return &nsinit.NamespaceInitializerConfiguration{} },
-		NewListFunc:               func() runtime.Object { return &nsinit.NamespaceInitializerConfigurationList{} },
-		PredicateFunc:             namespaceinitializerconfiguration.Match,
-		DefaultQualifiedResource:  nsinit.Resource("namespaceinitializerconfigurations"),
-		SingularQualifiedResource: nsinit.Resource("namespaceinitializerconfiguration"),
-
-		CreateStrategy:           strategy,
-		UpdateStrategy:           strategy,
-		DeleteStrategy:           strategy,
-		ResetFieldsStrategy:      strategy,
-		ReturnDeletedObject:      true,
-		ShouldDeleteDuringUpdate: terminable.ShouldDeleteDuringUpdate,
-
-		TableConvertor: newTable(clock),
-	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: namespaceinitializerconfiguration.GetAttrs}); err != nil {
-		return nil, err
-	}
-	return &Storage{
-		Configuration: terminable.NewREST(terminable.Config{
-			Store:      store,
-			ShortNames: []string{"nsic"},
-			Categories: []string{"nsinit"},
-			Terminate:  namespaceinitializerconfiguration.Terminate,
-		}),
-		Status: terminable.NewSubresourceREST(store, namespaceinitializerconfiguration.NewStatusStrategy(strategy), anyone),
-		Finalize: &terminable.PostableREST{SubresourceREST: terminable.NewSubresourceREST(store,
-			namespaceinitializerconfiguration.NewFinalizeStrategy(strategy), terminable.AuthorizeFinalize(checker))},
-	}, nil
+func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, checker *authorization.Checker, gate featuregate.FeatureGate, clock clock.PassiveClock) (*generic.Storage, error) {
+	kind := namespaceinitializerconfiguration.NewKind(checker, gate)
+	kind.Table = newTable(clock)
+	return generic.New(kind, scheme, getter)
 }
 
-// anyone adds nothing to what RBAC says of the endpoint.
-func anyone(context.Context, runtime.Object, runtime.Object) error { return nil }
-
-func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespaceInitializerConfiguration] {
-	return &table.Convertor[*nsinit.NamespaceInitializerConfiguration]{
+func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.NamespaceInitializerConfiguration] {
+	return &generic.Table[*nsinit.NamespaceInitializerConfiguration]{
 		Clock: clock,
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the configuration, by which configurations are ordered."},
@@ -93,7 +52,7 @@ func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespaceInitia
 				finalizers = append(finalizers, string(finalizer))
 			}
 			return []any{configuration.Name, string(configuration.Status.Phase), joined(initializers),
-				int64(configuration.Status.PendingNamespaces), table.Since(configuration.CreationTimestamp.Time, now), joined(finalizers)}
+				int64(configuration.Status.PendingNamespaces), generic.Since(configuration.CreationTimestamp.Time, now), joined(finalizers)}
 		},
 	}
 }

@@ -15,8 +15,7 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/registry/generic"
-	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
@@ -24,8 +23,8 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/terminable"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
@@ -33,9 +32,9 @@ import (
 // Storage holds what serves records.
 type Storage struct {
 	Lifecycle  *REST
-	Status     *terminable.SubresourceREST
-	Finalize   *terminable.PostableREST
-	Initialize *terminable.SubresourceREST
+	Status     *generic.SubresourceREST
+	Finalize   *generic.PostableREST
+	Initialize *generic.SubresourceREST
 }
 
 // Options are what an installation decides about records.
@@ -55,7 +54,7 @@ type Options struct {
 
 // REST serves the main endpoint of records.
 type REST struct {
-	*terminable.REST
+	*generic.REST
 	options Options
 }
 
@@ -114,38 +113,17 @@ func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.
 
 // New returns the storage of records. The checker answers who may act as which
 // initializer or participant.
-func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, checker *authorization.Checker, options Options) (*Storage, error) {
-	strategy := namespacelifecycle.NewStrategy(scheme, options.Clock)
-	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return &nsinit.NamespaceLifecycle{} },
-		NewListFunc:               func() runtime.Object { return &nsinit.NamespaceLifecycleList{} },
-		PredicateFunc:             namespacelifecycle.Match,
-		DefaultQualifiedResource:  nsinit.Resource("namespacelifecycles"),
-		SingularQualifiedResource: nsinit.Resource("namespacelifecycle"),
-
-		CreateStrategy:           strategy,
-		UpdateStrategy:           strategy,
-		DeleteStrategy:           strategy,
-		ResetFieldsStrategy:      strategy,
-		ReturnDeletedObject:      true,
-		ShouldDeleteDuringUpdate: terminable.ShouldDeleteDuringUpdate,
-
-		TableConvertor: newTable(options.Clock),
-	}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: namespacelifecycle.GetAttrs}); err != nil {
+func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, checker *authorization.Checker, options Options) (*Storage, error) {
+	kind := namespacelifecycle.NewKind(checker, options.Clock)
+	kind.Table = newTable(options.Clock)
+	storage, err := generic.New(kind, scheme, getter)
+	if err != nil {
 		return nil, err
 	}
 	return &Storage{
-		Lifecycle: &REST{terminable.NewREST(terminable.Config{
-			Store:      store,
-			ShortNames: []string{"nsl"},
-			Categories: []string{"nsinit"},
-			Terminate:  strategy.Terminate,
-		}), options},
-		Status: terminable.NewSubresourceREST(store, namespacelifecycle.NewStatusStrategy(strategy), namespacelifecycle.AuthorizeStatus(checker)),
-		Finalize: &terminable.PostableREST{SubresourceREST: terminable.NewSubresourceREST(store,
-			namespacelifecycle.NewFinalizeStrategy(strategy), terminable.AuthorizeFinalize(checker)).WithAudit(terminable.FinalizeAudit)},
-		Initialize: terminable.NewSubresourceREST(store, namespacelifecycle.NewInitializeStrategy(strategy), namespacelifecycle.AuthorizeInitialize(checker)).
-			WithAudit(namespacelifecycle.InitializeAudit),
+		Lifecycle:  &REST{storage.Main, options},
+		Status:     storage.Subresources["status"],
+		Finalize:   &generic.PostableREST{SubresourceREST: storage.Subresources["finalize"]},
+		Initialize: storage.Subresources["initialize"],
 	}, nil
 }

@@ -15,12 +15,12 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/table"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespaceLifecycle] {
-	return &table.Convertor[*nsinit.NamespaceLifecycle]{
+func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.NamespaceLifecycle] {
+	return &generic.Table[*nsinit.NamespaceLifecycle]{
 		Clock: clock,
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
@@ -34,7 +34,7 @@ func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespaceLifecy
 		Cells: func(record *nsinit.NamespaceLifecycle, now time.Time) []any {
 			waiting, since, message := waitingFor(record, now)
 			return []any{record.Name, phase(record), waiting, since,
-				table.Since(record.CreationTimestamp.Time, now), message, string(record.Spec.NamespaceUID)}
+				generic.Since(record.CreationTimestamp.Time, now), message, string(record.Spec.NamespaceUID)}
 		},
 	}
 }
@@ -53,7 +53,7 @@ func waitingFor(record *nsinit.NamespaceLifecycle, now time.Time) (who, since, m
 		for _, finalizer := range record.Spec.Finalizers {
 			participants = append(participants, string(finalizer))
 		}
-		return orNone(first(participants)), table.Since(record.DeletionTimestamp.Time, now), "<none>"
+		return orNone(first(participants)), generic.Since(record.DeletionTimestamp.Time, now), "<none>"
 	}
 	var pending []string
 	for _, entry := range helper.Pending(record) {
@@ -65,7 +65,7 @@ func waitingFor(record *nsinit.NamespaceLifecycle, now time.Time) (who, since, m
 	since = "<unknown>"
 	if entry := helper.Entry(record, pending[0]); entry != nil {
 		if entry.StartTime != nil {
-			since = table.Since(entry.StartTime.Time, now)
+			since = generic.Since(entry.StartTime.Time, now)
 		}
 		message = printable.Line(entry.Message)
 	}

@@ -8,6 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 package storage
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -15,30 +16,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic"
+	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/population"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/observable"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/table"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
 // New returns the storage of populations.
-func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, clock clock.PassiveClock) (*observable.Storage, error) {
-	type kind = *nsinit.NamespacePopulation
-	return observable.New(observable.Kind[kind]{
+func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, clock clock.PassiveClock) (*generic.Storage, error) {
+	return generic.New(NewKind(clock), scheme, getter)
+}
+
+// NewKind returns the declaration of populations.
+func NewKind(clock clock.PassiveClock) *generic.Kind[*nsinit.NamespacePopulation] {
+	type object = *nsinit.NamespacePopulation
+	return &generic.Kind[object]{
 		Resource: "namespacepopulations", Singular: "namespacepopulation", ShortNames: []string{"nspop"},
-		New:        func() runtime.Object { return &nsinit.NamespacePopulation{} },
-		NewList:    func() runtime.Object { return &nsinit.NamespacePopulationList{} },
-		KeepSpec:   func(to, from kind) { to.Spec = from.Spec },
-		KeepStatus: func(to, from kind) { to.Status = from.Status },
-		SameSpec:   func(a, b kind) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-		Validate:   validate,
-		Table:      newTable(clock),
-	}, scheme, getter)
+		New:     func() runtime.Object { return &nsinit.NamespacePopulation{} },
+		NewList: func() runtime.Object { return &nsinit.NamespacePopulationList{} },
+		Parts: []generic.Part[object]{
+			generic.Metadata[object](),
+			{Name: "spec", Copy: func(to, from object) { to.Spec = from.Spec }, Generation: true},
+			{Name: "status", Copy: func(to, from object) { to.Status = from.Status }},
+		},
+		Endpoints: map[string]generic.Endpoint[object]{
+			"":       {Owns: []string{"metadata", "spec"}},
+			"status": {Owns: []string{"status"}},
+		},
+		Create:   func(_ context.Context, created object) { created.Status = nsinit.NamespacePopulationStatus{} },
+		Validate: validate,
+		Table:    newTable(clock),
+	}
 }
 
 // validate checks a population. Its expressions are compiled whenever they change, so that
@@ -56,8 +68,8 @@ func validate(updated, old *nsinit.NamespacePopulation) field.ErrorList {
 	return append(errs, compileErrs...)
 }
 
-func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespacePopulation] {
-	return &table.Convertor[*nsinit.NamespacePopulation]{
+func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.NamespacePopulation] {
+	return &generic.Table[*nsinit.NamespacePopulation]{
 		Clock: clock,
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the population, by which populations are ordered."},
@@ -75,7 +87,7 @@ func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.NamespacePopula
 					message = fmt.Sprintf("%s in %s: %s", m.Name, m.Namespace, m.Message)
 				}
 			}
-			return []any{p.Name, int64(len(p.Spec.Manifests)), int64(p.Status.Namespaces), failed, table.Since(p.CreationTimestamp.Time, now), message}
+			return []any{p.Name, int64(len(p.Spec.Manifests)), int64(p.Status.Namespaces), failed, generic.Since(p.CreationTimestamp.Time, now), message}
 		},
 	}
 }

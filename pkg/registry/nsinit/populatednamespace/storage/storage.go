@@ -8,38 +8,49 @@ SPDX-License-Identifier: Apache-2.0
 package storage
 
 import (
+	"context"
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/registry/generic"
+	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/observable"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/table"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
 // New returns the storage of the records.
-func New(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, clock clock.PassiveClock) (*observable.Storage, error) {
-	type kind = *nsinit.PopulatedNamespace
-	return observable.New(observable.Kind[kind]{
-		Resource: "populatednamespaces", Singular: "populatednamespace", ShortNames: []string{"popns"},
-		New:        func() runtime.Object { return &nsinit.PopulatedNamespace{} },
-		NewList:    func() runtime.Object { return &nsinit.PopulatedNamespaceList{} },
-		KeepSpec:   func(to, from kind) { to.Spec = from.Spec },
-		KeepStatus: func(to, from kind) { to.Status = from.Status },
-		SameSpec:   func(a, b kind) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) },
-		Validate:   validation.ValidatePopulatedNamespace,
-		Table:      newTable(clock),
-	}, scheme, getter)
+func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, clock clock.PassiveClock) (*generic.Storage, error) {
+	return generic.New(NewKind(clock), scheme, getter)
 }
 
-func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.PopulatedNamespace] {
-	return &table.Convertor[*nsinit.PopulatedNamespace]{
+// NewKind returns the declaration of the records.
+func NewKind(clock clock.PassiveClock) *generic.Kind[*nsinit.PopulatedNamespace] {
+	type object = *nsinit.PopulatedNamespace
+	return &generic.Kind[object]{
+		Resource: "populatednamespaces", Singular: "populatednamespace", ShortNames: []string{"popns"},
+		New:     func() runtime.Object { return &nsinit.PopulatedNamespace{} },
+		NewList: func() runtime.Object { return &nsinit.PopulatedNamespaceList{} },
+		Parts: []generic.Part[object]{
+			generic.Metadata[object](),
+			{Name: "spec", Copy: func(to, from object) { to.Spec = from.Spec }, Generation: true},
+			{Name: "status", Copy: func(to, from object) { to.Status = from.Status }},
+		},
+		Endpoints: map[string]generic.Endpoint[object]{
+			"":       {Owns: []string{"metadata", "spec"}},
+			"status": {Owns: []string{"status"}},
+		},
+		Create:   func(_ context.Context, created object) { created.Status = nsinit.PopulatedNamespaceStatus{} },
+		Validate: validation.ValidatePopulatedNamespace,
+		Table:    newTable(clock),
+	}
+}
+
+func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.PopulatedNamespace] {
+	return &generic.Table[*nsinit.PopulatedNamespace]{
 		Clock: clock,
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
@@ -56,7 +67,7 @@ func newTable(clock clock.PassiveClock) *table.Convertor[*nsinit.PopulatedNamesp
 					message = fmt.Sprintf("%s/%s: %s", o.Population, o.Manifest, o.Message)
 				}
 			}
-			return []any{p.Name, fmt.Sprintf("%d/%d", applied, len(p.Status.Objects)), table.Since(p.CreationTimestamp.Time, now), message}
+			return []any{p.Name, fmt.Sprintf("%d/%d", applied, len(p.Status.Objects)), generic.Since(p.CreationTimestamp.Time, now), message}
 		},
 	}
 }

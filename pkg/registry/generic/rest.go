@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package terminable
+package generic
 
 import (
 	"context"
@@ -14,110 +14,120 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	storageerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
-// Config is what a kind adds to its store.
-type Config struct {
-	// Store holds the kind's objects, with the strategies of the main endpoint.
-	Store *genericregistry.Store
-	// ShortNames and Categories are what kubectl accepts for the resource.
-	ShortNames, Categories []string
-	// Terminate marks the status of an object whose deletion begins. It runs
-	// inside the guaranteed update, after the deletion timestamp was set.
-	Terminate func(runtime.Object)
+// Storage holds what serves a kind.
+type Storage struct {
+	// Main serves the main endpoint. If the kind is deleted in one step, CollectionREST adds the
+	// deletion of collections to it.
+	Main *REST
+	// Subresources serve the other endpoints, by name. PostableREST adds POST to one.
+	Subresources map[string]*SubresourceREST
 }
 
-// REST serves the main endpoint of a kind that is deleted in two steps. It offers no
-// deletion of collections: each deletion has to name what it deletes.
-type REST struct {
-	config Config
-	store  *genericregistry.Store
+// New returns the storage of a kind. The scheme holds the generated validation.
+func New[T Object](kind *Kind[T], scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter) (*Storage, error) {
+	strategy := NewStrategy(kind, "", scheme)
+	store := &genericregistry.Store{
+		NewFunc:                   kind.New,
+		NewListFunc:               kind.NewList,
+		DefaultQualifiedResource:  nsinit.Resource(kind.Resource),
+		SingularQualifiedResource: nsinit.Resource(kind.Singular),
+
+		CreateStrategy: strategy,
+		UpdateStrategy: strategy,
+		DeleteStrategy: strategy,
+
+		TableConvertor: kind.Table,
+	}
+	main := &REST{served: store, ResetFieldsFilterStrategy: strategy, store: store, shortNames: kind.ShortNames}
+	if kind.Terminate != nil {
+		store.ReturnDeletedObject = true
+		store.ShouldDeleteDuringUpdate = shouldDeleteDuringUpdate
+		main.terminated = func(object runtime.Object) { kind.Terminate(object.(T)) }
+	}
+	if err := store.CompleteWithOptions(&apiserverregistry.StoreOptions{RESTOptions: getter, AttrFunc: kind.attributes}); err != nil {
+		return nil, err
+	}
+	subresources := map[string]*SubresourceREST{}
+	for name := range kind.Endpoints {
+		if name != "" {
+			subresources[name] = newSubresourceREST(store, NewStrategy(kind, name, scheme))
+		}
+	}
+	return &Storage{Main: main, Subresources: subresources}, nil
 }
 
-var _ interface {
+// attributes returns the labels and the selectable fields of an object.
+func (k *Kind[T]) attributes(object runtime.Object) (labels.Set, fields.Set, error) {
+	typed, ok := object.(T)
+	if !ok {
+		return nil, nil, fmt.Errorf("expected %T, got %T", k.New(), object)
+	}
+	set := fields.Set{}
+	if k.Fields != nil {
+		set = k.Fields(typed)
+	}
+	set["metadata.name"] = typed.GetName()
+	return typed.GetLabels(), set, nil
+}
+
+// served is what a REST serves as the store does.
+type served interface {
 	rest.Storage
 	rest.Scoper
 	rest.SingularNameProvider
-	rest.ShortNamesProvider
-	rest.CategoriesProvider
 	rest.StorageVersionProvider
-	rest.ResetFieldsStrategy
 	rest.Getter
 	rest.Lister
 	rest.Watcher
+	// The deleter of corrupt objects takes one step, because neither the finalizers nor the UID of
+	// an object that cannot be decoded can be read.
+	rest.CorruptObjectDeleterProvider
+}
+
+// REST serves the main endpoint of a kind. It does not delete collections: each deletion has to
+// name what it deletes.
+type REST struct {
+	served
+	rest.ResetFieldsFilterStrategy
+	store      *genericregistry.Store
+	shortNames []string
+	// terminated sets the status of an object whose deletion begins. It is nil if a deletion takes
+	// one step.
+	terminated func(runtime.Object)
+}
+
+var _ interface {
+	served
+	rest.ShortNamesProvider
+	rest.CategoriesProvider
+	rest.ResetFieldsFilterStrategy
 	rest.CreaterUpdater
 	rest.GracefulDeleter
-	rest.CorruptObjectDeleterProvider
 	rest.Patcher
 } = (*REST)(nil)
 
-// NewREST returns the storage of the main endpoint. The store must be complete.
-func NewREST(config Config) *REST {
-	return &REST{config: config, store: config.Store}
-}
-
-// New implements rest.Storage.
-func (r *REST) New() runtime.Object { return r.store.New() }
-
-// Destroy implements rest.Storage.
-func (r *REST) Destroy() { r.store.Destroy() }
-
-// NamespaceScoped implements rest.Scoper.
-func (r *REST) NamespaceScoped() bool { return r.store.NamespaceScoped() }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (r *REST) GetSingularName() string { return r.store.GetSingularName() }
-
 // ShortNames implements rest.ShortNamesProvider.
-func (r *REST) ShortNames() []string { return r.config.ShortNames }
+func (r *REST) ShortNames() []string { return r.shortNames }
 
 // Categories implements rest.CategoriesProvider.
-func (r *REST) Categories() []string { return r.config.Categories }
-
-// StorageVersion implements rest.StorageVersionProvider.
-func (r *REST) StorageVersion() runtime.GroupVersioner { return r.store.StorageVersion() }
-
-// GetResetFields implements rest.ResetFieldsStrategy.
-func (r *REST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return r.store.GetResetFields()
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (r *REST) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return r.store.ConvertToTable(ctx, object, options)
-}
-
-// NewList implements rest.Lister.
-func (r *REST) NewList() runtime.Object { return r.store.NewList() }
-
-// List implements rest.Lister.
-func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	return r.store.List(ctx, options)
-}
-
-// Watch implements rest.Watcher.
-func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
-	return r.store.Watch(ctx, options)
-}
-
-// Get implements rest.Getter.
-func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return r.store.Get(ctx, name, options)
-}
+func (*REST) Categories() []string { return []string{"nsinit"} }
 
 // Create implements rest.Creater.
 func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	if err := WithoutVersion(object); err != nil {
+	if err := withoutVersion(object); err != nil {
 		return nil, err
 	}
 	return r.store.Create(ctx, object, validate, options)
@@ -125,13 +135,16 @@ func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.
 
 // Update implements rest.Updater.
 func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, allowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, WithReadableVersion(info), validateCreate, validateUpdate, allowCreate, options)
+	return r.store.Update(ctx, name, withReadableVersion(info), validateCreate, validateUpdate, allowCreate, options)
 }
 
-// Delete begins the termination of an object when it is called first. Later calls
-// return the object as it is while somebody in spec.finalizers has not acted, and
-// remove it from storage after that. Every call acts on one incarnation only.
+// Delete removes an object from storage in one or two steps. If it takes two, the first call begins
+// the termination. Later calls return the object as it is while spec.finalizers has entries, and
+// remove it after that. Each call acts on one incarnation only.
 func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	if r.terminated == nil {
+		return r.store.Delete(ctx, name, validate, options)
+	}
 	object, err := r.store.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
 		return nil, false, err
@@ -154,12 +167,8 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 	return r.store.Delete(ctx, name, validate, options)
 }
 
-// GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider: it deletes an object that cannot
-// be decoded, in one step, because neither its finalizers nor its UID can be read.
-func (r *REST) GetCorruptObjDeleter() rest.GracefulDeleter { return r.store.GetCorruptObjDeleter() }
-
-// withPreconditions binds a deletion to the incarnation that was read, and refuses one
-// that was meant for another.
+// withPreconditions limits a deletion to the incarnation that was read. It returns a conflict if the
+// preconditions of the request name another one.
 func (r *REST) withPreconditions(options *metav1.DeleteOptions, accessor metav1.Object) (*metav1.DeleteOptions, error) {
 	if options == nil {
 		options = metav1.NewDeleteOptions(0)
@@ -197,19 +206,19 @@ func (r *REST) terminate(ctx context.Context, name string, validate rest.Validat
 			return err
 		}
 		if !accessor.GetDeletionTimestamp().IsZero() {
-			return nil // another request was first
+			return nil // another request has begun the deletion
 		}
 		now := metav1.Now()
 		accessor.SetDeletionTimestamp(&now)
 		accessor.SetFinalizers(dependentsFinalizers(accessor.GetFinalizers(), options))
-		r.config.Terminate(existing)
+		r.terminated(existing)
 		return nil
 	})
 }
 
-// Modify changes a stored object on the server's own account, past strategies and
-// admission, in a guaranteed update: the change is made to what is stored at the time, and
-// again if that was changed meanwhile. It returns what is stored afterwards.
+// Modify changes a stored object for the server itself, without strategies and admission. It is a
+// guaranteed update: if another write changes the object meanwhile, change is called again with the
+// new one. It returns the object as it is stored afterwards.
 func (r *REST) Modify(ctx context.Context, name string, preconditions *storage.Preconditions, dryRun bool, change func(runtime.Object) error) (runtime.Object, error) {
 	key, err := r.store.KeyFunc(ctx, name)
 	if err != nil {
@@ -229,9 +238,8 @@ func (r *REST) Modify(ctx context.Context, name string, preconditions *storage.P
 	return out, nil
 }
 
-// dependentsFinalizers adds and removes the finalizers by which the garbage collector
-// learns what the deletion's propagation policy asks of it. The order of all others is
-// kept.
+// dependentsFinalizers adds and removes the finalizers that tell the garbage collector the
+// propagation policy of the deletion. It keeps the order of all others.
 func dependentsFinalizers(finalizers []string, options *metav1.DeleteOptions) []string {
 	want := map[string]bool{}
 	switch {
@@ -258,3 +266,22 @@ func dependentsFinalizers(finalizers []string, options *metav1.DeleteOptions) []
 	}
 	return result
 }
+
+// CollectionREST adds the deletion of collections to the main endpoint of a kind that is deleted in
+// one step.
+type CollectionREST struct {
+	*REST
+}
+
+var _ interface {
+	rest.StandardStorage
+	rest.StorageWithReadiness
+} = (*CollectionREST)(nil)
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (r *CollectionREST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
+	return r.store.DeleteCollection(ctx, validate, options, list)
+}
+
+// ReadinessCheck implements rest.StorageWithReadiness.
+func (r *CollectionREST) ReadinessCheck() error { return r.store.ReadinessCheck() }

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package terminable
+package generic
 
 import (
 	"context"
@@ -18,48 +18,39 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/dryrun"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
-// UpdateStrategy is the strategy of one subresource.
-type UpdateStrategy interface {
+// subresourceStrategy is the strategy of a subresource.
+type subresourceStrategy interface {
 	rest.RESTUpdateStrategy
-	rest.ResetFieldsStrategy
+	rest.ResetFieldsFilterStrategy
+	authorize(ctx context.Context, updated, old runtime.Object) error
+	audit(updated, old runtime.Object) map[string]string
 }
 
-// SubresourceREST serves GET, PUT and PATCH of one part of an object. It never creates
-// one. Authorization runs inside the guaranteed update, on the object as it is stored
-// and as it would be, whatever verb brought the change.
+// SubresourceREST serves GET, PUT and PATCH of the parts that a subresource owns. It never creates
+// an object. Authorization runs inside the guaranteed update, on the object as it is stored
+// and as it would be, for every verb.
 type SubresourceREST struct {
-	store     *genericregistry.Store
-	authorize rest.ValidateObjectUpdateFunc
-	audited   Audited
+	rest.ResetFieldsFilterStrategy
+	store    *genericregistry.Store
+	strategy subresourceStrategy
 }
-
-// Audited returns what the audit log tells of a write that succeeded, by key.
-type Audited func(updated, old runtime.Object) map[string]string
 
 var _ interface {
 	rest.Storage
 	rest.Patcher
-	rest.ResetFieldsStrategy
+	rest.ResetFieldsFilterStrategy
 	rest.TableConvertor
 } = (*SubresourceREST)(nil)
 
-// NewSubresourceREST returns the storage of a subresource of the objects in store.
-func NewSubresourceREST(store *genericregistry.Store, strategy UpdateStrategy, authorize rest.ValidateObjectUpdateFunc) *SubresourceREST {
+// newSubresourceREST returns the storage of a subresource of the objects in store.
+func newSubresourceREST(store *genericregistry.Store, strategy subresourceStrategy) *SubresourceREST {
 	own := *store
 	own.UpdateStrategy = strategy
-	own.ResetFieldsStrategy = strategy
-	return &SubresourceREST{store: &own, authorize: authorize}
-}
-
-// WithAudit has the audit log tell of writes that succeeded.
-func (r *SubresourceREST) WithAudit(audited Audited) *SubresourceREST {
-	r.audited = audited
-	return r
+	return &SubresourceREST{strategy, &own, strategy}
 }
 
 // New implements rest.Storage.
@@ -78,18 +69,16 @@ func (r *SubresourceREST) Get(ctx context.Context, name string, options *metav1.
 func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc, validateUpdate rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	var annotations map[string]string // of the last try
 	authorized := func(ctx context.Context, updated, old runtime.Object) error {
-		if err := r.authorize(ctx, updated, old); err != nil {
+		if err := r.strategy.authorize(ctx, updated, old); err != nil {
 			return authorization.Refusal(r.store.DefaultQualifiedResource, name, err)
 		}
-		if r.audited != nil {
-			annotations = r.audited(updated, old)
-		}
+		annotations = r.strategy.audit(updated, old)
 		if validateUpdate == nil {
 			return nil
 		}
 		return validateUpdate(ctx, updated, old)
 	}
-	object, created, err := r.store.Update(ctx, name, WithReadableVersion(info), validateCreate, authorized, false, options)
+	object, created, err := r.store.Update(ctx, name, withReadableVersion(info), validateCreate, authorized, false, options)
 	if err == nil && !dryrun.IsDryRun(options.DryRun) {
 		for key, value := range annotations {
 			audit.AddAuditAnnotation(ctx, key, value)
@@ -98,18 +87,13 @@ func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.Upd
 	return object, created, err
 }
 
-// GetResetFields implements rest.ResetFieldsStrategy.
-func (r *SubresourceREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return r.store.GetResetFields()
-}
-
 // ConvertToTable implements rest.TableConvertor.
 func (r *SubresourceREST) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	return r.store.ConvertToTable(ctx, object, options)
 }
 
 // PostableREST adds POST to a subresource: the FINALIZE operation of the namespaces
-// design. A POST is the same update as a PUT, and meets the same checks.
+// design. A POST is the same update as a PUT, with the same checks.
 type PostableREST struct {
 	*SubresourceREST
 }
@@ -145,8 +129,8 @@ func (r *PostableREST) Create(ctx context.Context, name string, object runtime.O
 	return updated, err
 }
 
-// keepManagedFields undoes what the handler of a creation does to managedFields: it
-// gives the whole object to the sender.
+// keepManagedFields restores managedFields. The handler of a creation makes the sender the manager of
+// every field.
 func keepManagedFields(_ context.Context, updated, old runtime.Object) (runtime.Object, error) {
 	source, err := meta.Accessor(old)
 	if err != nil {

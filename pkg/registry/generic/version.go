@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package terminable
+package generic
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// WithoutVersion refuses the creation of an object that has a resourceVersion, with 400. The generic
-// store answers 500.
-func WithoutVersion(object runtime.Object) error {
+// withoutVersion rejects the creation of an object that has a resourceVersion with status 400. The
+// generic store answers 500.
+func withoutVersion(object runtime.Object) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
@@ -30,9 +30,9 @@ func WithoutVersion(object runtime.Object) error {
 	return nil
 }
 
-// WithReadableVersion refuses an update whose resourceVersion is not one that this server gave,
-// with 400. The generic store answers 500.
-func WithReadableVersion(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
+// withReadableVersion rejects an update whose resourceVersion this server cannot have given with
+// status 400. The generic store answers 500.
+func withReadableVersion(info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
 	return rest.WrapUpdatedObjectInfo(info, func(_ context.Context, updated, _ runtime.Object) (runtime.Object, error) {
 		accessor, err := meta.Accessor(updated)
 		if err != nil {

@@ -4,9 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package table turns objects of a kind, or lists of them, into the tables that kubectl
-// prints.
-package table
+package generic
 
 import (
 	"context"
@@ -21,21 +19,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Convertor prints objects of type T.
-type Convertor[T runtime.Object] struct {
-	// Columns are the headings, of which those with a priority above 0 are shown by
-	// kubectl get -o wide alone.
+// Table turns objects of type T, or lists of them, into the tables that kubectl prints.
+type Table[T runtime.Object] struct {
+	// Columns are the headings. Only kubectl get -o wide shows those with a priority above 0.
 	Columns []metav1.TableColumnDefinition
 	// Cells returns one value for each column.
 	Cells func(object T, now time.Time) []any
-	// Clock tells the time to which ages are counted.
+	// Clock is the clock by which ages are computed.
 	Clock clock.PassiveClock
 }
 
-var _ rest.TableConvertor = (*Convertor[runtime.Object])(nil)
+var _ rest.TableConvertor = (*Table[runtime.Object])(nil)
 
 // ConvertToTable implements rest.TableConvertor.
-func (c *Convertor[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
+func (c *Table[T]) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	table := &metav1.Table{}
 	if list, err := meta.ListAccessor(object); err == nil {
 		table.ResourceVersion = list.GetResourceVersion()
@@ -62,7 +59,7 @@ func (c *Convertor[T]) ConvertToTable(_ context.Context, object, options runtime
 	return table, addRow(object)
 }
 
-// Since prints how long ago something was, as kubectl prints ages.
+// Since returns the time between at and now as kubectl prints ages.
 func Since(at, now time.Time) string {
 	if at.IsZero() {
 		return "<unknown>"
