@@ -169,6 +169,9 @@ func (m *model) write(t *rapid.T) {
 	}
 	who := rapid.SampledFrom(users).Draw(t, "user")
 	endpoint := rapid.SampledFrom([]string{"", "status", "initialize", "initialize", "initialize", "finalize", "POST finalize"}).Draw(t, "endpoint")
+	if before == nil && endpoint != "" && rapid.Bool().Draw(t, "as a new one") { // the main endpoint may create it
+		sent.ResourceVersion, sent.UID = "", ""
+	}
 	m.deaf = rapid.IntRange(0, 9).Draw(t, "the authorizer answers") == 9
 	allowCreate := rapid.Bool().Draw(t, "forceAllowCreate")
 	err := m.send(endpoint, who, sent.DeepCopy(), allowCreate)
