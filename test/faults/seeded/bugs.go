@@ -8,6 +8,7 @@ package seeded
 
 import (
 	"embed"
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -75,7 +76,7 @@ func serverBugs() []Bug {
 		{"pending-out-of-order", "an entry leaves the list from anywhere", "^flapping configurations$", "Linearizable", storagePackage, writes},
 		{"unconditional-update", "a write without a resourceVersion is accepted", "^initializer to kube-apiserver dropped$", "Linearizable", storagePackage, writes},
 		{"force-allow-create", "a write to a subresource creates a record", "", "Linearizable", storagePackage, writes},
-		{"review-error-ignored", "the error of a subject access review is an approval", "^nsinit-apiserver to kube-apiserver cut$", "Linearizable", storagePackage, writes},
+		{"review-error-ignored", "the error of a subject access review is an approval", "", "Linearizable", storagePackage, writes},
 		{"deleted-with-participants", "a record is removed while one participant holds it", "", "I4", storagePackage, writes},
 	}
 }
@@ -84,10 +85,24 @@ func otherBugs() []Bug {
 	return []Bug{
 		{"done-before-applied", "policy-population is done although objects could not be applied", "", "I4",
 			"./vendor-hooks/policy-population/internal/populator", "^TestClusterScoped$"},
-		{"retry-for-another-record", "the SDK retries a write on the record of the next namespace", "^namespace deleted at step: first turn$", "I4",
+		{"retry-for-another-record", "the SDK retries a write on the record of the next namespace", "", "I4",
 			"./pkg/initializer", "^TestRetryMeetsNextIncarnation$"},
 		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts/policies", "^TestGatesDeny$"},
 	}
+}
+
+// Table is the table of the bugs in test/faults/README.md.
+func Table() string {
+	var table strings.Builder
+	table.WriteString("| bug | what it does | test that finds it | fault and check that find it |\n| --- | --- | --- | --- |\n")
+	for _, b := range Bugs() {
+		campaign := "–"
+		if b.Fault != "" {
+			campaign = strings.Trim(b.Fault, "^$") + ": " + b.Check
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", b.Name, b.Description, strings.Trim(b.Test, "^$"), campaign)
+	}
+	return table.String()
 }
 
 // Patch returns the patch that makes the bug.
