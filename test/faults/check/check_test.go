@@ -118,6 +118,14 @@ func TestCheckers(t *testing.T) {
 			s.mark(history.MarkQuiet)
 			s.mark(history.MarkSettled)
 		}},
+		"I2: closed and Ready": {check: "I2", message: "Ready although its gate is closed", tell: func(s *story) {
+			s.put(namespace{name: "f-1", uid: a, ready: true}, true)
+			s.put(namespace{name: "f-1", uid: a}, false)
+			s.terminate("f-1", a, false)
+			s.remove("f-1", a)
+			s.mark(history.MarkQuiet)
+			s.mark(history.MarkSettled)
+		}},
 		"I2: silent": {check: "I2", message: "no condition states the reason", tell: func(s *story) {
 			s.put(namespace{name: "f-1", uid: a, silent: true}, true)
 			s.mark(history.MarkQuiet)

@@ -19,8 +19,8 @@ import (
 )
 
 // Converged is I2: after faults end, every namespace becomes Active or is removed within a bound, and
-// no closed namespace is without a condition that states the reason. It judges histories that
-// have the marks of the end of the faults and of the bound.
+// no closed namespace is without a condition that states the reason, or ever Ready. It judges histories
+// that have the marks of the end of the faults and of the bound.
 func Converged(v *View) []Violation {
 	quiet, ended := v.MarkAt(history.MarkQuiet)
 	settled, waited := v.MarkAt(history.MarkSettled)
@@ -38,6 +38,10 @@ func Converged(v *View) []Violation {
 		if removed, ok := v.MarkAt(history.MarkRemoved); ok && n.Removed == 0 {
 			all = append(all, Violation{Check: "I2", Namespace: n.Name, UID: n.UID, Revisions: []int64{n.Last().Revision},
 				Message: fmt.Sprintf("the namespace was not removed, %s after the last fault: %s", (removed.At - quiet.At).Round(time.Second), conditions(n.Last()))})
+		}
+		if i := slices.IndexFunc(n.Versions, readyThoughClosed); i >= 0 {
+			all = append(all, Violation{Check: "I2", Namespace: n.Name, UID: n.UID, Revisions: []int64{n.Versions[i].Revision},
+				Message: "the namespace is Ready although its gate is closed: " + conditions(n.Versions[i])})
 		}
 		if violation := v.silent(n, quiet.At, settled.At); violation != nil {
 			all = append(all, *violation)
@@ -68,6 +72,11 @@ func unconverged(last history.Event) string {
 		return "the gate of the namespace is open, but the namespace is not Ready"
 	}
 	return ""
+}
+
+// readyThoughClosed says whether a closed namespace claims to be Ready.
+func readyThoughClosed(version history.Event) bool {
+	return !version.Deleted && closed(version) && has(version, v1alpha1.ConditionReady, corev1.ConditionTrue)
 }
 
 // silent finds a version that stood for too long without a condition that states the reason, or

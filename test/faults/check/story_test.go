@@ -76,6 +76,7 @@ type namespace struct {
 	open     bool
 	silent   bool // without conditions
 	deleting bool
+	ready    bool // even if it is closed
 }
 
 // put stores a namespace.
@@ -93,7 +94,7 @@ func (s *story) put(n namespace, created bool) history.Event {
 	}
 	if !n.silent {
 		set(v1alpha1.ConditionInitializing, !n.open)
-		set(v1alpha1.ConditionReady, n.open && !n.deleting)
+		set(v1alpha1.ConditionReady, n.ready || n.open && !n.deleting)
 	}
 	return s.event(history.Kube, history.Event{Key: "/registry/namespaces/" + n.name, Created: created, Object: &history.Object{
 		Kind: "Namespace", Name: n.name, UID: n.uid, Deleting: n.deleting, Core: core,

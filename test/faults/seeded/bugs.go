@@ -8,6 +8,7 @@ package seeded
 
 import (
 	"embed"
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -21,8 +22,8 @@ type Bug struct {
 	// Name is the name of its patch, without the suffix.
 	Name        string
 	Description string
-	// Fault selects, as a regular expression, the faults of the campaign that trigger it. Check is
-	// the check that must find it then.
+	// Fault selects, as a regular expression, the faults of the campaign that trigger it. It is empty for
+	// what they trigger too rarely. Check is the check that must find it.
 	Fault, Check string
 	// Package and Test are the test that finds it without a control plane. They are empty for
 	// what only a control plane shows.
@@ -37,6 +38,8 @@ const (
 	promises = "^TestControllerKeepsPromises$"
 	writes   = "^TestAnySequenceOfWrites$"
 	poller   = "^TestPollerProperties$"
+	merged   = "^TestPlanProperties$"
+	admitted = "^TestAdmittedPlan$"
 )
 
 // Bugs returns every bug.
@@ -46,16 +49,17 @@ func Bugs() []Bug {
 
 func controllerBugs() []Bug {
 	return []Bug{
-		{"open-without-live-read", "the controller acts on its caches", "^leader paused past its lease$", "I4", lifecyclePackage, promises},
-		{"no-uid-check", "the record of a former namespace counts for the next one of its name", "^namespace deleted at step: open$", "I4", lifecyclePackage, promises},
-		{"open-though-failed", "a namespace opens although an initializer failed", "^kill -9 nsinit-controller-manager$", "I4", lifecyclePackage, promises},
-		{"open-while-pending", "a namespace opens while its last initializer acts", "^kill -9 nsinit-controller-manager$", "I4", lifecyclePackage, promises},
-		{"delete-without-precondition", "the deletion of a record does not name its UID", "^leader paused past its lease$", "I4", lifecyclePackage, promises},
-		{"release-before-record", "a namespace is released before its record was removed", "^namespace deleted at step: open$", "I4", lifecyclePackage, promises},
-		{"unsecured-participants", "participants act before the namespace has nsinit's finalizer", "^namespace deleted at step: second turn$", "I4", lifecyclePackage, promises},
-		{"deadline-from-zero-time", "every deadline is missed at once", "^kill -9 nsinit-controller-manager$", "I4", lifecyclePackage, promises},
-		{"ready-while-closed", "a closed namespace says that it is Ready", "^kill -9 nsinit-controller-manager$", "I2", lifecyclePackage, promises},
+		{"open-without-live-read", "the controller acts on its caches", "", "I4", lifecyclePackage, promises},
+		{"no-uid-check", "the record of a former namespace counts for the next one of its name", "", "I4", lifecyclePackage, promises},
+		{"open-though-failed", "a namespace opens although an initializer failed", "^flapping configurations$", "I4", lifecyclePackage, promises},
+		{"open-while-pending", "a namespace opens while its last initializer acts", "^flapping configurations$", "I4", lifecyclePackage, promises},
+		{"delete-without-precondition", "the deletion of a record does not name its UID", "", "I4", lifecyclePackage, promises},
+		{"release-before-record", "a namespace is released before its record was removed", "^flapping configurations$", "I4", lifecyclePackage, promises},
+		{"unsecured-participants", "participants act before the namespace has nsinit's finalizer", "^flapping configurations$", "I4", lifecyclePackage, promises},
+		{"deadline-from-zero-time", "every deadline is missed at once", "", "I4", lifecyclePackage, promises},
+		{"ready-while-closed", "a closed namespace says that it is Ready", "^flapping configurations$", "I2", lifecyclePackage, promises},
 		{"ready-though-deleted", "a namespace that is deleted stays Ready while its record is released", "", "I2", lifecyclePackage, promises},
+		{"not-deleted-after-failure", "a namespace stays after its initialization failed", "^flapping configurations$", "I2", lifecyclePackage, promises},
 		{"end-before-secured", "an initialization ends by hand before the namespace has nsinit's finalizer", "", "I4", lifecyclePackage, promises},
 		{"write-removes-namespace", "a report on a namespace without finalizers removes it with its content in storage", "", "I4", lifecyclePackage, promises},
 	}
@@ -63,25 +67,42 @@ func controllerBugs() []Bug {
 
 func serverBugs() []Bug {
 	return []Bug{
-		{"stale-plan", "a plan comes from a list of configurations that is too old", "^nsinit-apiserver to its etcd cut$", "Plan", sourcePackage, poller},
-		{"no-storage-identity", "the lists of a storage that is not the right one count", "^storage of nsinit lost$", "I5", sourcePackage, poller},
-		{"remove-others-entry", "an initializer removes another one, as only one entry is authorized", "^SIGSTOP nsinit-apiserver$", "Linearizable", storagePackage, writes},
-		{"pending-out-of-order", "an entry leaves the list from anywhere", "^SIGSTOP nsinit-apiserver$", "Linearizable", storagePackage, writes},
-		{"unconditional-update", "a write without a resourceVersion is accepted", "^SIGSTOP nsinit-apiserver$", "Linearizable", storagePackage, writes},
-		{"force-allow-create", "a write to a subresource creates a record", "^namespace deleted at step: open$", "Linearizable", storagePackage, writes},
-		{"review-error-ignored", "the error of a subject access review is an approval", "^nsinit-apiserver to kube-apiserver cut$", "Linearizable", storagePackage, writes},
-		{"deleted-with-participants", "a record is removed while one participant holds it", "^namespace deleted at step: open$", "I4", storagePackage, writes},
+		{"merge-in-reverse", "configurations are merged in the reverse order of their names", "^flapping configurations$", "Plan", sourcePackage, merged},
+		{"participants-forgotten", "the participants of a plan do not hold its record", "^flapping configurations$", "I4", "./pkg/admission/plugin/namespaceinitializers", admitted},
+		{"last-first", "the last pending initializer is told that it is its turn", "^flapping configurations$", "I2", storagePackage, writes},
+		{"stale-plan", "a plan comes from a list of configurations that is too old", "^flapping configurations$", "Plan", sourcePackage, poller},
+		{"no-storage-identity", "the lists of a storage that is not the right one count", "", "I5", sourcePackage, poller},
+		{"remove-others-entry", "an initializer removes another one, as only one entry is authorized", "^flapping configurations$", "I2", storagePackage, writes},
+		{"pending-out-of-order", "an entry leaves the list from anywhere", "^flapping configurations$", "Linearizable", storagePackage, writes},
+		{"unconditional-update", "a write without a resourceVersion is accepted", "^initializer to kube-apiserver dropped$", "Linearizable", storagePackage, writes},
+		{"force-allow-create", "a write to a subresource creates a record", "", "Linearizable", storagePackage, writes},
+		{"review-error-ignored", "the error of a subject access review is an approval", "", "Linearizable", storagePackage, writes},
+		{"deleted-with-participants", "a record is removed while one participant holds it", "", "I4", storagePackage, writes},
 	}
 }
 
 func otherBugs() []Bug {
 	return []Bug{
-		{"done-before-applied", "policy-population is done although objects could not be applied", "^dead webhook after the gate$", "I4",
+		{"done-before-applied", "policy-population is done although objects could not be applied", "", "I4",
 			"./pkg/population/populator", "^TestClusterScoped$"},
-		{"retry-for-another-record", "the SDK retries a write on the record of the next namespace", "^namespace deleted at step: first turn$", "I4",
+		{"retry-for-another-record", "the SDK retries a write on the record of the next namespace", "", "I4",
 			"./pkg/initializer", "^TestRetryMeetsNextIncarnation$"},
 		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts/policies", "^TestGatesDeny$"},
 	}
+}
+
+// Table is the table of the bugs in test/faults/README.md.
+func Table() string {
+	var table strings.Builder
+	table.WriteString("| bug | what it does | test that finds it | fault and check that find it |\n| --- | --- | --- | --- |\n")
+	for _, b := range Bugs() {
+		campaign := "–"
+		if b.Fault != "" {
+			campaign = strings.Trim(b.Fault, "^$") + ": " + b.Check
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", b.Name, b.Description, strings.Trim(b.Test, "^$"), campaign)
+	}
+	return table.String()
 }
 
 // Patch returns the patch that makes the bug.

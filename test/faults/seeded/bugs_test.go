@@ -91,6 +91,17 @@ func TestBugsApply(t *testing.T) {
 	}
 }
 
+// TestTable: the README has the table.
+func TestTable(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "\n"+Table()) {
+		t.Errorf("the table in test/faults/README.md is not this one:\n%s", Table())
+	}
+}
+
 func hasTest(t *testing.T, bug Bug) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root(t), bug.Package, "*_test.go"))

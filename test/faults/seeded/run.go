@@ -108,8 +108,8 @@ func (b Bug) test(ctx context.Context, root, dir string) (string, error) {
 		return "", err
 	}
 	args := []string{"test", "-overlay", overlay, "-count=1", "-run", b.Test, b.Package}
-	if slices.Contains([]string{promises, writes, poller}, b.Test) {
-		args = append(args, "-rapid.nofailfile")
+	if slices.Contains([]string{promises, writes, poller, merged, admitted}, b.Test) {
+		args = append(args, "-rapid.nofailfile", "-rapid.checks=1000")
 	}
 	name := strings.Trim(b.Test, "^$")
 	output, err := goCommand(ctx, root, args...)
@@ -122,28 +122,26 @@ func (b Bug) test(ctx context.Context, root, dir string) (string, error) {
 	return name, nil
 }
 
-// scenario builds everything from a copy of the source with the bug, and runs the faults that
-// trigger it.
+// scenario builds nsinit with the bug, and runs the faults that trigger it.
 func (b Bug) scenario(ctx context.Context, options Options, dir string) (string, error) {
-	if err := copySource(ctx, options.Root, dir); err != nil {
-		return "", err
-	}
-	patch, err := b.Patch()
+	overlay, err := Overlay(ctx, options.Root, dir, b)
 	if err != nil {
 		return "", err
 	}
-	if err := apply(ctx, dir, patch); err != nil {
+	programs, results := filepath.Join(dir, "bin"), filepath.Join(dir, "results")
+	build := exec.CommandContext(ctx, filepath.Join(options.Root, "hack", "build.sh"), programs)
+	build.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot build nsinit: %w: %s", err, output)
+	}
+	self, err := os.Executable()
+	if err != nil {
 		return "", err
 	}
-	results := filepath.Join(dir, "_output", "faults")
 	injections := strconv.Itoa(options.Injections)
-	program := filepath.Join(dir, "_output", "faults-program")
-	if output, err := goCommand(ctx, dir, "build", "-o", program, "./test/faults"); err != nil {
-		return "", fmt.Errorf("cannot build the campaign: %w: %s", err, output)
-	}
-	command := exec.CommandContext(ctx, program, "run", "-small", "-stop-at-violation", "-only", b.Fault, "-injections", injections,
-		"-per-round", injections, "-dir", results, "-plane", options.Plane)
-	command.Dir = dir
+	command := exec.CommandContext(ctx, self, "run", "-small", "-stop-at-violation", "-only", b.Fault, "-injections", injections,
+		"-per-round", injections, "-dir", results, "-plane", options.Plane, "-bin-dir", programs)
+	command.Dir = options.Root
 	// It stops the control plane.
 	command.Cancel, command.WaitDelay = func() error { return command.Process.Signal(os.Interrupt) }, time.Minute
 	output, err := command.CombinedOutput()
@@ -151,16 +149,12 @@ func (b Bug) scenario(ctx context.Context, options Options, dir string) (string,
 	if loadErr != nil || len(state.Results) == 0 {
 		return "", fmt.Errorf("the campaign did not run: %w: %s", errors.Join(err, loadErr), output)
 	}
-	var found []string
+	var found []check.Violation
 	for _, result := range state.Results {
-		for _, violation := range result.Violations {
-			found = append(found, violation.Check)
-		}
+		found = append(found, result.Violations...)
 	}
-	slices.Sort(found)
-	found = slices.Compact(found)
-	if !slices.Contains(found, b.Check) {
-		return "", fmt.Errorf("check %s found nothing in %d rounds, others found %q", b.Check, state.Rounds, found)
+	if !slices.ContainsFunc(found, func(v check.Violation) bool { return v.Check == b.Check }) {
+		return "", fmt.Errorf("check %s found nothing in %d rounds, others found %v", b.Check, state.Rounds, found)
 	}
 	return describe(b.Check) + " (" + strings.Trim(b.Fault, "^$") + ")", nil
 }
@@ -172,18 +166,4 @@ func describe(name string) string {
 		}
 	}
 	return name
-}
-
-// copySource copies the source, and links the programs of Kubernetes that were built from it.
-func copySource(ctx context.Context, root, dir string) error {
-	const script = `cd "$1"
-git ls-files -z --cached --others --exclude-standard --deduplicate |
-  tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="$2"
-mkdir -p "$2/_output/bin"
-cp --archive --link _output/bin/. "$2/_output/bin/"`
-	output, err := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script, "copy", root, dir).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("cannot copy the source: %w: %s", err, output)
-	}
-	return nil
 }

@@ -85,6 +85,9 @@ func (t *Traffic) initializer(crashing context.Context, name string) (*initializ
 			if err := t.misbehave(ctx, crashing); err != nil {
 				return err
 			}
+			if t.chance(0.1) { // it takes longer than the content of the namespace
+				t.sleep(crashing, 6*time.Second, 10*time.Second)
+			}
 			operation := t.options.Recorder.Begin(name, history.RoleInitializer)
 			operation.Verb, operation.Resource, operation.Name = history.VerbCleanup, "outside", namespace.Name
 			operation.NamespaceUID, operation.Outcome = namespace.UID, history.Acknowledged

@@ -42,6 +42,9 @@ func (c *changing) Configurations() ([]v1alpha1.NamespaceInitializerConfiguratio
 	if c.failed = rapid.IntRange(0, 9).Draw(c.t, "the source answers") == 9; c.failed {
 		return nil, errors.New("no list in the last 5s")
 	}
+	if c.list != nil && rapid.IntRange(0, 3).Draw(c.t, "the list changes") < 3 {
+		return c.list, nil
+	}
 	c.list = list(rapid.SampledFrom([][]string{nil, {"a.example.com"}, {"a.example.com", "b.example.com"}}).Draw(c.t, "initializers")...)
 	if len(c.list[0].Initializers) > 0 {
 		c.list[0].Initializers[0].Finalizer = rapid.Bool().Draw(c.t, "finalizer")
