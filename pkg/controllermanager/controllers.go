@@ -36,10 +36,10 @@ import (
 // what an error in the controllers may have left, and costs no request.
 const resync = 10 * time.Minute
 
-// controllers are the functions that make the controllers of the leader. A function that returns nil has a controller
-// that is off.
-var controllers = []func(*shared) (runnable, error){
-	(*shared).lifecycles, (*shared).configurations, (*shared).terminations, (*shared).certificates,
+// controllers returns the functions that make the controllers of the leader. A function that returns nil has a
+// controller that is off.
+func (s *shared) controllers() []func() (runnable, error) {
+	return []func() (runnable, error){s.lifecycles, s.configurations, s.terminations, s.certificates}
 }
 
 // runnable works until its context ends.
@@ -82,8 +82,8 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 		events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 	}
 	runnables := []runnable{s.exemptions.Run}
-	for _, controller := range controllers {
-		run, err := controller(s)
+	for _, controller := range s.controllers() {
+		run, err := controller()
 		if err != nil {
 			return err
 		}

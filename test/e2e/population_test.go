@@ -391,7 +391,7 @@ func TestPreview(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"the cluster does not know the kind": {"--filename=" + file},
+		"the cluster does not know the kind":                                                     {"--filename=" + file},
 		"grant the initializer the missing permission cluster-wide: create and patch on secrets": {"--as=system:serviceaccount:nsinit-system:policy-population", "--labels=team=a"},
 	} {
 		if stdout, _, code := c.Plugin(t, append([]string{"preview", "a-new-one"}, args...)...); code != 2 || !strings.Contains(stdout, want) {

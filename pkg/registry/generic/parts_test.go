@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/randfill"
@@ -160,7 +159,7 @@ func typedOf(t *testing.T, object generic.Object) *typed.TypedValue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var converter managedfields.TypeConverter = applyconfiguration.NewTypeConverter(scheme)
+	converter := applyconfiguration.NewTypeConverter(scheme)
 	value, err := converter.ObjectToTyped(versioned)
 	if err != nil {
 		t.Fatal(err)

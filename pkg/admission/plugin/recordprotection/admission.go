@@ -18,7 +18,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/nsinit/nsinit/pkg/admission/wants"
@@ -31,8 +30,10 @@ import (
 // PluginName is the name of the plugin.
 const PluginName = "NamespaceRecordProtection"
 
-// immortal are the namespaces that kube-apiserver does not delete.
-var immortal = sets.New(metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic)
+// immortal says whether a namespace is one that kube-apiserver does not delete.
+func immortal(name string) bool {
+	return name == metav1.NamespaceDefault || name == metav1.NamespaceSystem || name == metav1.NamespacePublic
+}
 
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
@@ -82,7 +83,7 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
 		return nil
 	}
-	if name := attributes.GetName(); immortal.Has(name) && hasSomethingToLose(attributes) {
+	if name := attributes.GetName(); immortal(name) && hasSomethingToLose(attributes) {
 		return admission.NewForbidden(attributes, fmt.Errorf("namespace %q is immortal, and its record has a plan or participants, so it cannot be deleted", name))
 	}
 	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
