@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,8 @@ type world struct {
 	// live is what is read, and applied what applying returns.
 	live, applied *unstructured.Unstructured
 	refusal       error
+	// mayNothing says that the initializer has no permissions.
+	mayNothing bool
 }
 
 func configMap(version string) *unstructured.Unstructured {
@@ -49,6 +52,9 @@ func (w world) cluster() *cmdtesting.Cluster {
 	cluster := cmdtesting.New(append(w.populations, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "alice"}}})...)
 	cluster.Core.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "bob"}}}, nil
+	})
+	cluster.Core.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: !w.mayNothing}}, nil
 	})
 	cluster.Dynamic.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if w.live == nil {
@@ -83,8 +89,10 @@ func TestPreview(t *testing.T) {
 		"fields":     {world{populations: one, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.kind} {.items[*].result} {.items[*].object.metadata.name}"}, Out: "PopulationPreview created alice-x"}},
 		"refused": {world{populations: one, refusal: errors.New("no rights")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.items[*].result}"}, Out: "refused",
 			Err: "exit code 2"}},
-		"nothing":   {world{}, "", cmdtesting.Test{Args: []string{"shop"}, Out: "No population puts anything into namespace \"shop\".\n"}},
-		"by bob":    {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "bob-x"}},
+		"nothing": {world{}, "", cmdtesting.Test{Args: []string{"shop"}, Out: "No population puts anything into namespace \"shop\".\n"}},
+		"by bob":  {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "bob-x"}},
+		"not permitted": {world{populations: one, mayNothing: true}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].result} {.items[*].message}"},
+			Out: `refused cannot apply ConfigMap "bob-x": grant the initializer the missing permission cluster-wide: create and patch on configmaps`, Err: "exit code 2"}},
 		"by carol":  {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--creator=carol", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "carol-x"}},
 		"of a file": {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "-f", file, "--output=jsonpath={.items[*].population}"}, Out: "q"}},
 		"of the input": {world{populations: one}, `{"kind":"NamespacePopulation","apiVersion":"nsinit.dev/v1alpha1","metadata":{"name":"r"},"spec":{"manifests":[{"name":"n","template":` + template + `}]}}`,

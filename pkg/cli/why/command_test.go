@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -24,11 +25,15 @@ import (
 func waiting(t *testing.T) *cmdtesting.Cluster {
 	t.Helper()
 	turn := metav1.NewMicroTime(cmdtesting.Now().Add(-30 * time.Second))
+	holder, seconds, renewed := "one", int32(15), metav1.NewMicroTime(cmdtesting.Now())
 	cluster := cmdtesting.New(
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-controller-manager"},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "open", UID: "o", CreationTimestamp: cmdtesting.Ago(time.Minute)}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", UID: "c", CreationTimestamp: cmdtesting.Ago(time.Minute), Labels: map[string]string{v1alpha1.LabelInitializing: ""}}},
 		&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "closed"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "c",
-			Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "a.example.com"}}, TurnStartTime: &turn}}},
+			Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "a.example.com"}}, TurnStartTime: &turn}},
+			Status: v1alpha1.NamespaceLifecycleStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionInitializing, Status: metav1.ConditionTrue, Message: "waiting for a.example.com"}}}},
 	)
 	if err := cluster.APIs.Tracker().Add(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1alpha1.nsinit.dev"},
 		Spec:   apiregistrationv1.APIServiceSpec{Group: "nsinit.dev", Version: "v1alpha1", Service: &apiregistrationv1.ServiceReference{}},
