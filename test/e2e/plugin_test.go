@@ -224,7 +224,7 @@ func TestPluginVersion(t *testing.T) {
 	if client, server, _ := strings.Cut(out, "\n"); strings.TrimPrefix(client, "Client") != strings.TrimPrefix(strings.TrimSpace(server), "Server") {
 		t.Errorf("printed:\n%s", out)
 	}
-	matches(t, c.MustPlugin(t, "version", "--client", "--output=jsonpath={.serverVersion}{.clientVersion.gitVersion}{'\n'}"), `v[0-9].*`)
+	matches(t, c.MustPlugin(t, "version", "--client", `--output=jsonpath={.serverVersion}{.clientVersion.gitVersion}{"\n"}`), `v[0-9].*`)
 }
 
 // TestPluginCheck: what is wrong with an installation is found, with what helps.
