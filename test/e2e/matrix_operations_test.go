@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -110,7 +111,9 @@ func operations() []operation {
 		{"empty the list by a patch with another UID", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"metadata":{"uid":"u"},"spec":{"initializers":{"pending":[]}}}`), answers("rriirirri", "rriirirri", "rriirirri")},
 		{"empty the list", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[]}}}`), answers("rrAAr+rrA", "rr++r+rr+", "rr++r+rr+")},
 		{"write A's message", "PATCH", record + "/status" + dry, strategic, patchOf(`{"status":{"initializers":[{"name":"a.example.com","message":"m"}]}}`), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
-		{"write conditions of records", "PUT", record + "/status" + dry, "", recordBody(func(r *v1alpha1.NamespaceLifecycle) { r.Status.Conditions[0].Message = "m" }), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
+		{"write conditions of records", "PUT", record + "/status" + dry, "", recordBody(func(r *v1alpha1.NamespaceLifecycle) {
+			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "E2E", LastTransitionTime: metav1.Now()})
+		}), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
 		{"drop A's finalizer by an update", "PUT", record + "/finalize" + dry, "", recordBody(withoutFinalizer("a.example.com")), answers("rr+AA+rrA", "rr+AA+rrA", "rr+AA+rrA")},
 		{"drop A's finalizer by a patch", "PATCH", record + "/finalize" + dry, merge, patchOf(`{"spec":{"finalizers":["kubernetes"]}}`), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
 		{"drop A's finalizer by a post", "POST", record + "/finalize" + dry, "", recordBody(withoutFinalizer("a.example.com")), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
