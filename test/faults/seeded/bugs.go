@@ -69,7 +69,7 @@ func serverBugs() []Bug {
 	return []Bug{
 		{"merge-in-reverse", "configurations are merged in the reverse order of their names", "^flapping configurations$", "Plan", sourcePackage, merged},
 		{"participants-forgotten", "the participants of a plan do not hold its record", "^flapping configurations$", "I4", "./pkg/admission/plugin/namespaceinitializers", admitted},
-		{"last-first", "the last pending initializer is told that it is its turn", "^flapping configurations$", "I2", storagePackage, writes},
+		{"wrong-turn", "of three pending initializers, the second is told that it is its turn", "^flapping configurations$", "I2", storagePackage, writes},
 		{"stale-plan", "a plan comes from a list of configurations that is too old", "^flapping configurations$", "Plan", sourcePackage, poller},
 		{"no-storage-identity", "the lists of a storage that is not the right one count", "", "I5", sourcePackage, poller},
 		{"remove-others-entry", "an initializer removes another one, as only one entry is authorized", "^flapping configurations$", "I2", storagePackage, writes},
