@@ -100,7 +100,8 @@ type Fault struct {
 	NameReuse bool
 	// Hold is how long the fault lasts, and Rest the time to the next one.
 	Hold, Rest time.Duration
-	// Inject returns what heals the fault. Where it returns an error, nothing was injected.
+	// Inject returns what heals the fault. With an error, which counts for no injection, it returns what heals the part that was
+	// injected, or nil.
 	Inject func(ctx context.Context, e *Env) (heal func(ctx context.Context) error, err error)
 }
 

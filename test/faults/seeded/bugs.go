@@ -35,6 +35,9 @@ const (
 	storagePackage   = "./pkg/registry/nsinit/namespacelifecycle/storage"
 	sourcePackage    = "./pkg/admission/plan"
 
+	// ordinary is a fault that leaves the traffic as it is, so that many namespaces open and go.
+	ordinary = "^flapping configurations$"
+
 	promises = "^TestControllerKeepsPromises$"
 	writes   = "^TestAnySequenceOfWrites$"
 	poller   = "^TestPollerProperties$"
@@ -51,15 +54,15 @@ func controllerBugs() []Bug {
 	return []Bug{
 		{"open-without-live-read", "the controller acts on its caches", "", "I4", lifecyclePackage, promises},
 		{"no-uid-check", "the record of a former namespace counts for the next one of its name", "", "I4", lifecyclePackage, promises},
-		{"open-though-failed", "a namespace opens although an initializer failed", "^flapping configurations$", "I4", lifecyclePackage, promises},
-		{"open-while-pending", "a namespace opens while its last initializer acts", "^flapping configurations$", "I4", lifecyclePackage, promises},
+		{"open-though-failed", "a namespace opens although an initializer failed", ordinary, "I4", lifecyclePackage, promises},
+		{"open-while-pending", "a namespace opens while its last initializer acts", ordinary, "I4", lifecyclePackage, promises},
 		{"delete-without-precondition", "the deletion of a record does not name its UID", "", "I4", lifecyclePackage, promises},
-		{"release-before-record", "a namespace is released before its record was removed", "^flapping configurations$", "I4", lifecyclePackage, promises},
-		{"unsecured-participants", "participants act before the namespace has nsinit's finalizer", "^flapping configurations$", "I4", lifecyclePackage, promises},
+		{"release-before-record", "a namespace is released before its record was removed", ordinary, "I4", lifecyclePackage, promises},
+		{"unsecured-participants", "participants act before the namespace has nsinit's finalizer", ordinary, "I4", lifecyclePackage, promises},
 		{"deadline-from-zero-time", "every deadline is missed at once", "", "I4", lifecyclePackage, promises},
-		{"ready-while-closed", "a closed namespace says that it is Ready", "^flapping configurations$", "I2", lifecyclePackage, promises},
+		{"ready-while-closed", "a closed namespace says that it is Ready", ordinary, "I2", lifecyclePackage, promises},
 		{"ready-though-deleted", "a namespace that is deleted stays Ready while its record is released", "", "I2", lifecyclePackage, promises},
-		{"not-deleted-after-failure", "a namespace stays after its initialization failed", "^flapping configurations$", "I2", lifecyclePackage, promises},
+		{"not-deleted-after-failure", "a namespace stays after its initialization failed", ordinary, "I2", lifecyclePackage, promises},
 		{"end-before-secured", "an initialization ends by hand before the namespace has nsinit's finalizer", "", "I4", lifecyclePackage, promises},
 		{"write-removes-namespace", "a report on a namespace without finalizers removes it with its content in storage", "", "I4", lifecyclePackage, promises},
 	}
@@ -67,13 +70,13 @@ func controllerBugs() []Bug {
 
 func serverBugs() []Bug {
 	return []Bug{
-		{"merge-in-reverse", "configurations are merged in the reverse order of their names", "^flapping configurations$", "Plan", sourcePackage, merged},
-		{"participants-forgotten", "the participants of a plan do not hold its record", "^flapping configurations$", "I4", "./pkg/admission/plugin/namespaceinitializers", admitted},
-		{"wrong-turn", "of three pending initializers, the second is told that it is its turn", "^flapping configurations$", "I2", storagePackage, writes},
-		{"stale-plan", "a plan comes from a list of configurations that is too old", "^flapping configurations$", "Plan", sourcePackage, poller},
+		{"merge-in-reverse", "configurations are merged in the reverse order of their names", ordinary, "Plan", sourcePackage, merged},
+		{"participants-forgotten", "the participants of a plan do not hold its record", ordinary, "I4", "./pkg/admission/plugin/namespaceinitializers", admitted},
+		{"wrong-turn", "the second of three pending initializers becomes the current one", ordinary, "I2", storagePackage, writes},
+		{"stale-plan", "a plan comes from a list of configurations that is too old", ordinary, "Plan", sourcePackage, poller},
 		{"no-storage-identity", "the lists of a storage that is not the right one count", "", "I5", sourcePackage, poller},
-		{"remove-others-entry", "an initializer removes another one, as only one entry is authorized", "^flapping configurations$", "I2", storagePackage, writes},
-		{"pending-out-of-order", "an entry leaves the list from anywhere", "^flapping configurations$", "Linearizable", storagePackage, writes},
+		{"remove-others-entry", "an initializer removes another one, as only one entry is authorized", ordinary, "I2", storagePackage, writes},
+		{"pending-out-of-order", "an entry leaves the list from anywhere", ordinary, "Linearizable", storagePackage, writes},
 		{"unconditional-update", "a write without a resourceVersion is accepted", "^initializer to kube-apiserver dropped$", "Linearizable", storagePackage, writes},
 		{"force-allow-create", "a write to a subresource creates a record", "", "Linearizable", storagePackage, writes},
 		{"review-error-ignored", "the error of a subject access review is an approval", "", "Linearizable", storagePackage, writes},
@@ -91,7 +94,7 @@ func otherBugs() []Bug {
 	}
 }
 
-// Table is the table of the bugs in test/faults/README.md.
+// Table is the table of the bugs in README.md.
 func Table() string {
 	var table strings.Builder
 	table.WriteString("| bug | what it does | test that finds it | fault and check that find it |\n| --- | --- | --- | --- |\n")
