@@ -8,6 +8,7 @@
 set -o errexit -o nounset -o pipefail
 
 missing=()
+command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v protoc >/dev/null || missing+=(protobuf-compiler)
 command -v jq >/dev/null || missing+=(jq)
 command -v shellcheck >/dev/null || missing+=(shellcheck)

@@ -2,11 +2,11 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Lints Go code and shell scripts.
+# Lints Go code, prose and shell scripts.
 #
 #     hack/lint.sh [--quick]
 #
-# --quick runs gofmt and go vet instead of golangci-lint.
+# --quick runs gofmt and go vet instead of golangci-lint, and does not check prose.
 
 set -o errexit -o nounset -o pipefail
 
@@ -28,6 +28,8 @@ else
   for module in hack/chart pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring; do
     (cd "${module}" && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" ./...)
   done
+
+  hack/prose.sh
 fi
 
 echo "==> shellcheck"
