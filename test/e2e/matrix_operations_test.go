@@ -112,7 +112,7 @@ func operations() []operation {
 		{"empty the list", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[]}}}`), answers("rrAAr+rrA", "rr++r+rr+", "rr++r+rr+")},
 		{"write A's message", "PATCH", record + "/status" + dry, strategic, patchOf(`{"status":{"initializers":[{"name":"a.example.com","message":"m"}]}}`), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
 		{"write conditions of records", "PUT", record + "/status" + dry, "", recordBody(func(r *v1alpha1.NamespaceLifecycle) {
-			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "E2E", LastTransitionTime: metav1.Now()})
+			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: "E2E", Status: metav1.ConditionTrue, Reason: "E2E", LastTransitionTime: metav1.Now()})
 		}), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
 		{"drop A's finalizer by an update", "PUT", record + "/finalize" + dry, "", recordBody(withoutFinalizer("a.example.com")), answers("rr+AA+rrA", "rr+AA+rrA", "rr+AA+rrA")},
 		{"drop A's finalizer by a patch", "PATCH", record + "/finalize" + dry, merge, patchOf(`{"spec":{"finalizers":["kubernetes"]}}`), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},

@@ -218,10 +218,15 @@ func (r *replicas) live(t *testing.T, l *load) {
 	l.created = append(l.created, namespace.UID)
 }
 
-// end ends the load, prints what became of it, and checks that a watch has seen every namespace.
-func (l *load) end(t *testing.T) {
+// end waits until each kind of request was made at least this many times and a watch has seen every namespace. Then it ends the load.
+func (l *load) end(t *testing.T, least int64) {
 	t.Helper()
-	framework.Eventually(t, "namespaces come and go, and a watch sees the record of each", func(context.Context) error {
+	framework.Eventually(t, "namespaces are created and deleted, a watch sees each lifecycle, and every request is repeated", func(context.Context) error {
+		for what, f := range l.requests {
+			if f.Tried() < least {
+				return fmt.Errorf("%s: %s, want %d", what, f, least)
+			}
+		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if len(l.created) == 0 {
@@ -239,10 +244,10 @@ func (l *load) end(t *testing.T) {
 	t.Logf("%d namespaces were created, opened, written into and deleted meanwhile", len(l.created))
 }
 
-// endUnnoticed ends the load, of which nothing has failed.
+// endUnnoticed ends the load after at least this many requests of each kind. None may have failed.
 func (l *load) endUnnoticed(t *testing.T, least int64) {
 	t.Helper()
-	l.end(t)
+	l.end(t, least)
 	for what, f := range l.requests {
 		f.None(t, what, least)
 	}
@@ -251,7 +256,7 @@ func (l *load) endUnnoticed(t *testing.T, least int64) {
 // endNoticed ends the load, of which some things may have failed, with errors of one kind.
 func (l *load) endNoticed(t *testing.T, expected func(what string, f framework.Failure) bool) {
 	t.Helper()
-	l.end(t)
+	l.end(t, 1)
 	for what, f := range l.requests {
 		t.Logf("%s: %s", what, f)
 		for _, one := range f.Errors {

@@ -25,6 +25,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -118,7 +119,7 @@ func wedges() map[diagnosis.Cause]wedge {
 			cures: []string{"see which server answers"},
 			besides: func(t *testing.T, c *framework.Cluster, namespace string) { // as kubectl edit would
 				if _, err := c.Core.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), "keep-"+namespace, types.JSONPatchType,
-					[]byte(`[{"op":"replace","path":"/webhooks/0/namespaceSelector","value":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["`+namespace+`"]}]}}]`), metav1.PatchOptions{}); err != nil {
+					[]byte(`[{"op":"replace","path":"/webhooks/0/namespaceSelector","value":{"matchLabels":{"kubernetes.io/metadata.name":"no-namespace"}}}]`), metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -248,11 +249,15 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 	if w.besides != nil {
 		w.besides(t, c, namespace)
 	}
-	// kube-controller-manager waits longer with each failure, but tries again at a change.
-	if out, err := c.Kubectl("annotate", "namespace", namespace, "e2e.example.com/cured=true"); err != nil && !strings.Contains(err.Error(), "not found") {
-		t.Error(err, out)
-	}
-	c.WaitNoNamespace(t, namespace)
+	// kube-controller-manager waits longer after each failure, but retries when the namespace changes.
+	framework.Eventually(t, "the namespace is removed", func(ctx context.Context) error {
+		change := []byte(`{"metadata":{"annotations":{"e2e.example.com/cured":"` + framework.UniqueName("at") + `"}}}`)
+		_, err := c.Core.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, change, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it still exists"))
+	})
 	if found, err := c.Why(t, namespace); err == nil || !strings.Contains(err.Error(), "not found") {
 		t.Errorf("of a namespace that is gone it says %v %v", found, err)
 	}

@@ -69,6 +69,11 @@ func (f *Failures) String() string {
 	return text
 }
 
+// Tried returns the number of tries.
+func (f *Failures) Tried() int64 {
+	return f.tried.Load()
+}
+
 // None checks that no try failed, and that there were at least so many.
 func (f *Failures) None(t *testing.T, what string, least int64) {
 	t.Helper()
