@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -110,10 +111,14 @@ func refusedDeletions(o Observation) []Finding {
 
 // webhook returns where a webhook is configured, in words for a message and for remedies.
 func (o Observation) webhook(name string) (string, words) {
-	if configuration := o.Webhooks[name]; configuration != "" {
-		return " of " + configuration, words{"WEBHOOK": configuration, "WEBHOOKS": configuration}
+	switch configurations := o.Webhooks[name]; len(configurations) {
+	case 0:
+		return "", words{"WEBHOOKS": "validatingwebhookconfigurations,mutatingwebhookconfigurations"}
+	case 1:
+		return " of " + configurations[0], words{"WEBHOOK": configurations[0], "WEBHOOKS": configurations[0]}
+	default: // no change is proposed, because it could be made to the wrong one
+		return " of " + strings.Join(configurations, " or "), words{"WEBHOOKS": strings.Join(configurations, " ")}
 	}
-	return "", words{"WEBHOOKS": "validatingwebhookconfigurations,mutatingwebhookconfigurations"}
 }
 
 // failedDeletions reports what the namespace controller could not delete, where no other finding

@@ -59,9 +59,9 @@ type Observation struct {
 	Content []Listing
 	// Deletions are dry-run deletions of objects that no client has deleted, sorted by object.
 	Deletions []Deletion
-	// Webhooks are the configurations (kind/name) of admission webhooks by the name of the webhook. They are read if
-	// a webhook refused a deletion.
-	Webhooks map[string]string
+	// Webhooks are the configurations (kind/name) of admission webhooks that select the namespace, by the name of the
+	// webhook, which several configurations may use. They are read if a deletion is refused.
+	Webhooks map[string][]string
 	// Pods and Nodes are read if the grace period of a pod is over. Nodes are the nodes of these pods.
 	Pods  Answer[[]corev1.Pod]
 	Nodes map[string]Answer[*corev1.Node]

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
@@ -85,7 +86,7 @@ func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 	}
 	o.Deletions = d.tryDeletions(ctx, o.Name, o.Content)
 	if slices.ContainsFunc(o.Deletions, func(deletion Deletion) bool { return deletion.Err != nil }) {
-		o.Webhooks = d.webhooks(ctx)
+		o.Webhooks = d.webhooks(ctx, o.Namespace.Object)
 	}
 	for _, listing := range o.Content {
 		if listing.name() == "pods" && slices.ContainsFunc(listing.Objects, func(pod *metav1.PartialObjectMetadata) bool { return o.isOver(pod) }) {
@@ -159,21 +160,31 @@ func dryRun(uid types.UID) metav1.DeleteOptions {
 // isGone says whether the object of a deletion does not exist any more.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// webhooks returns the configurations of admission webhooks, as far as they can be read.
-func (d Diagnoser) webhooks(ctx context.Context) map[string]string {
-	found := map[string]string{}
+// webhooks returns the configurations of admission webhooks that select a namespace, by the name of the webhook. It
+// leaves out those that it cannot read.
+func (d Diagnoser) webhooks(ctx context.Context, namespace *corev1.Namespace) map[string][]string {
+	found := map[string][]string{}
+	add := func(name, configuration string, selector *metav1.LabelSelector) {
+		if selector == nil {
+			selector = &metav1.LabelSelector{} // the default
+		}
+		selects, err := metav1.LabelSelectorAsSelector(selector)
+		if err == nil && (namespace == nil || selects.Matches(labels.Set(namespace.Labels))) {
+			found[name] = append(found[name], configuration)
+		}
+	}
 	client := d.Core.AdmissionregistrationV1()
 	if mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err == nil {
 		for _, configuration := range mutating.Items {
 			for _, hook := range configuration.Webhooks {
-				found[hook.Name] = "mutatingwebhookconfiguration/" + configuration.Name
+				add(hook.Name, "mutatingwebhookconfiguration/"+configuration.Name, hook.NamespaceSelector)
 			}
 		}
 	}
 	if validating, err := client.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err == nil {
 		for _, configuration := range validating.Items {
 			for _, hook := range configuration.Webhooks {
-				found[hook.Name] = "validatingwebhookconfiguration/" + configuration.Name
+				add(hook.Name, "validatingwebhookconfiguration/"+configuration.Name, hook.NamespaceSelector)
 			}
 		}
 	}

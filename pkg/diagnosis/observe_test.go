@@ -124,6 +124,7 @@ func refuseOnly(verb, resource string, err error) func(string, string, string) e
 func TestObserve(t *testing.T) {
 	silent := errors.New("it never answers")
 	api := []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)}
+	elsewhere := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "elsewhere"}}
 	leases := []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second), lease("kube-system", "kube-controller-manager", "cp-1", time.Second)}
 	for name, test := range map[string]struct {
 		world
@@ -154,6 +155,13 @@ func TestObserve(t *testing.T) {
 		"a webhook": {world{namespace: terminating(), content: []runtime.Object{object("ConfigMap", "a"), object("ConfigMap", "b")}, refuses: refuseOnly("delete", "configmaps", forbidden(`admission webhook "keep.example.com" denied the request: no`)),
 			core: append(leases, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "keeper"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "keep.example.com"}}})},
 			[]string{"Stuck WebhookRefusesDeletion"}, []string{"mutatingwebhookconfiguration/keeper refuses the deletion of configmaps/a, configmaps/b"}},
+		"a webhook whose name is also that of others": {world{namespace: terminating(), content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", forbidden(`admission webhook "keep.example.com" denied the request: no`)),
+			core: append(leases,
+				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "keep.example.com", NamespaceSelector: elsewhere}}},
+				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "keeper"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "keep.example.com"}}},
+				&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "keep.example.com", NamespaceSelector: elsewhere}}},
+				&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "keeper"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "keep.example.com"}}})},
+			[]string{"Stuck WebhookRefusesDeletion"}, []string{"of mutatingwebhookconfiguration/keeper or validatingwebhookconfiguration/keeper refuses"}},
 		"a webhook without dry run": {world{namespace: terminating(young), core: leases, content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", apierrors.NewBadRequest(`admission webhook "keep.example.com" does not support dry run`))},
 			[]string{"Waiting NamespaceControllerAtWork", "NotExamined whether configmaps/a can be deleted"}, nil},
 		"what a user may not delete": {world{namespace: terminating(young), core: leases, content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", forbidden(`User "jane" cannot delete resource "configmaps"`))},

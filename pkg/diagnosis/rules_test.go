@@ -255,7 +255,7 @@ func TestRules(t *testing.T) {
 		"a pod, and a user who may read no pod": {Observation{Installation: none, Namespace: named(), Content: ended, Pods: Answer[[]corev1.Pod]{Err: forbidden("no")}}, []string{"Stuck GracePeriod"}, []string{"pods/p: the grace period is over"}, nil},
 
 		// Deletions.
-		"a webhook": {Observation{Installation: none, Namespace: named(), Content: listsConfigMap, Deletions: tried(forbidden(`admission webhook "keep.example.com" denied the request: no`), "configmaps/a", "configmaps/b"), Webhooks: map[string]string{"keep.example.com": "mutatingwebhookconfiguration/keeper"}},
+		"a webhook": {Observation{Installation: none, Namespace: named(), Content: listsConfigMap, Deletions: tried(forbidden(`admission webhook "keep.example.com" denied the request: no`), "configmaps/a", "configmaps/b"), Webhooks: map[string][]string{"keep.example.com": {"mutatingwebhookconfiguration/keeper"}}},
 			[]string{"Stuck WebhookRefusesDeletion"}, []string{`"keep.example.com" of mutatingwebhookconfiguration/keeper refuses the deletion of configmaps/a, configmaps/b`}, []string{"kubectl edit mutatingwebhookconfiguration/keeper"}},
 		"a webhook that does not answer": {Observation{Installation: none, Namespace: named(), Content: listsConfigMap, Deletions: tried(apierrors.NewInternalError(errors.New(`failed calling webhook "keep.example.com"`)), "configmaps/a")},
 			[]string{"Stuck WebhookUnavailable"}, []string{`the admission webhook "keep.example.com" reviews the deletion of configmaps/a`}, []string{"kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations --output yaml"}},

@@ -252,11 +252,14 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 	// kube-controller-manager waits longer after each failure, but retries when the namespace changes.
 	framework.Eventually(t, "the namespace is removed", func(ctx context.Context) error {
 		change := []byte(`{"metadata":{"annotations":{"e2e.example.com/cured":"` + framework.UniqueName("at") + `"}}}`)
-		_, err := c.Core.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, change, metav1.PatchOptions{})
-		if apierrors.IsNotFound(err) {
+		changed, err := c.Core.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, change, metav1.PatchOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
 			return nil
+		case err != nil:
+			return err
 		}
-		return errors.Join(err, errors.New("it still exists"))
+		return fmt.Errorf("it still exists: %s", framework.JSON(t, changed.Status))
 	})
 	if found, err := c.Why(t, namespace); err == nil || !strings.Contains(err.Error(), "not found") {
 		t.Errorf("of a namespace that is gone it says %v %v", found, err)
