@@ -13,8 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // newest is the version of Kubernetes that the control plane runs by default.
@@ -81,8 +82,8 @@ func findRoot() (string, error) {
 	}
 }
 
-// canonical returns the one absolute path of a folder. A process is known by the paths of
-// its program and state directory, whichever way somebody came to them.
+// canonical returns the absolute path of a folder without symbolic links, because a process is identified
+// by the paths of its program and state directory.
 func canonical(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -91,34 +92,22 @@ func canonical(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// lock waits until nobody else is at work in a folder, and returns what ends the lock. It
-// ends with this command in any case.
+// lock waits until no other command works in a folder. The lock ends with this command at the latest.
 func (c *Cluster) lock(ctx context.Context, dir string) (unlock func(), err error) {
-	file, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	var file *os.File
+	waiting := false
+	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (_ bool, err error) {
+		file, err = tryLock(filepath.Join(dir, ".lock"))
+		if file == nil && err == nil && !waiting {
+			c.say("waiting for another command that works in %s", dir)
+			waiting = true
+		}
+		return file != nil, err
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot lock %s: %w", dir, err)
 	}
-	said := false
-	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			_ = file.Close()
-			return nil, fmt.Errorf("cannot lock %s: %w", file.Name(), err)
-		}
-		if !said {
-			c.say("waiting for another command that is at work in %s", dir)
-			said = true
-		}
-		select {
-		case <-ctx.Done():
-			_ = file.Close()
-			return nil, fmt.Errorf("another command is at work in %s: %w", dir, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return func() { _ = file.Close() }, nil
 }
 
 // kubernetesModule is the folder of the module that pins a version of Kubernetes.

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Process is a program that runs in the background under a supervisor, which restarts it.
@@ -126,8 +128,8 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return p.signal(pid, p.isOurs, signal)
 }
 
-// signal sends a signal to a process, and to no other that got its pid meanwhile: the
-// handle is taken first, and the process looked at then.
+// signal sends a signal to a process, and to no other process that got its pid meanwhile: the handle is
+// taken before the process is identified.
 func (p *Process) signal(pid int, isOurs func(pid int) bool, signal syscall.Signal) error {
 	handle, err := os.FindProcess(pid)
 	if err != nil {
@@ -153,27 +155,39 @@ func (p *Process) LogTail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// final is an error that waiting does not mend.
+// final is an error that no retry can fix.
 type final struct{ error }
 
 func (e final) Unwrap() error { return e.error }
 
-// poll calls a check until it returns nil, and returns its last error at the limit, or a
-// final one at once.
+// poll calls a check until it returns nil or a final error, and returns its last error at the limit.
 func poll(ctx context.Context, limit, interval time.Duration, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil || errors.As(err, new(final)) {
-			return err
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, interval, limit, true, func(context.Context) (bool, error) {
+		last = check()
+		if errors.As(last, new(final)) {
+			return false, last
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("after %s: %w", limit, err)
-		case <-ticker.C:
-		}
+		return last == nil, nil
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("after %s: %w", limit, last)
+	}
+	return err
+}
+
+// tryLock locks a file. It returns nil if another process holds the lock.
+func tryLock(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case err == nil:
+		return file, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return nil, file.Close()
+	default:
+		return nil, fmt.Errorf("cannot lock %s: %w", path, errors.Join(err, file.Close()))
 	}
 }

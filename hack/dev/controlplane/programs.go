@@ -90,7 +90,7 @@ func (c *Cluster) kubeAPIServerArgs() []string {
 		"tls-cert-file", pki.Cert("kube-apiserver"),
 		"tls-private-key-file", pki.Key("kube-apiserver"),
 		"service-account-issuer", "https://kubernetes.default.svc.cluster.local",
-		"service-account-key-file", filepath.Join(pki.Dir, "service-account.pub"),
+		"service-account-key-file", pki.Key("service-account"),
 		"service-account-signing-key-file", pki.Key("service-account"),
 		"service-cluster-ip-range", "10.96.0.0/16",
 		"authorization-mode", "Node,RBAC",

@@ -67,8 +67,8 @@ func (p *Process) Restarts() []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-// Start starts the process under a supervisor, which has a session of its own so that it
-// outlives this command. A supervised process is left alone. Start returns when the process
+// Start starts the process under a supervisor, which has a separate session so that it outlives
+// this command. A supervised process is left alone. Start returns when the process
 // runs, or has exited and will be restarted.
 func (p *Process) Start() error {
 	if p.Pid() != 0 {
@@ -169,27 +169,16 @@ func (p *Process) waitGone(ctx context.Context, limit time.Duration) bool {
 // lock returns the lock that a supervisor holds as long as it lives, or nil if another process
 // supervises this one. It waits while a supervisor starts or ends.
 func (p *Process) lock() (lock *os.File, err error) {
-	file, err := os.OpenFile(filepath.Join(p.StateDir, "."+p.Name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = poll(context.Background(), 10*time.Second, 5*time.Millisecond, func() error {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case err == nil:
-			lock = file
-			return nil
-		case !errors.Is(err, syscall.EWOULDBLOCK):
+	path := filepath.Join(p.StateDir, "."+p.Name+".lock")
+	err = poll(context.Background(), 10*time.Second, 5*time.Millisecond, func() (err error) {
+		if lock, err = tryLock(path); err != nil {
 			return final{err}
-		case p.Supervised():
-			return nil
-		default:
-			return fmt.Errorf("%s is locked", file.Name())
 		}
+		if lock == nil && !p.Supervised() {
+			return fmt.Errorf("%s is locked", path)
+		}
+		return nil
 	})
-	if lock == nil {
-		err = errors.Join(err, file.Close())
-	}
 	return lock, err
 }
 
@@ -236,7 +225,7 @@ func Supervise(args []string) error {
 	if stdin, err := os.Stdin.Stat(); err == nil && stdin.Mode()&os.ModeNamedPipe != 0 {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
-			os.Exit(0) // whoever started this has ended; the kernel kills the program
+			os.Exit(0) // the program that started this has ended; the kernel kills the supervised one
 		}()
 	}
 	runtime.LockOSThread() // the kernel kills the program when this thread ends
