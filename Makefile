@@ -116,7 +116,8 @@ verify: ## Check generated code, licences, headers, dependencies, manifests and 
 	@hack/verify.sh
 
 .PHONY: lint
-lint: ## Lint the code.
+lint: ## Lint the code and the prose.
+	@hack/install-system-packages.sh
 	@hack/lint.sh
 
 .PHONY: release

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Builds a release into _output/release: the programs for each platform, the manifests, the chart, a
-# bill of materials of each program, and the checksums of all of it. Whoever builds the same commit
-# with the same Go gets the same files.
+# bill of materials of each program, and the checksums. Builds of the same commit with the same Go are
+# identical.
 #
 #     VERSION=v0.1.0 hack/release.sh [PLATFORM...]
 
@@ -22,11 +22,11 @@ EPOCH="$(git log -1 --format=%ct)"
 DATE="$(date --utc --date="@${EPOCH}" +%Y-%m-%dT%H:%M:%SZ)"
 export COMMIT DATE
 if [[ -n "$(git status --porcelain)" ]]; then
-  echo "there are changes that are not committed, so nobody could build this release again: commit them" >&2
+  echo "there are uncommitted changes, so the release could not be reproduced: commit them" >&2
   exit 1
 fi
 
-# An archive that depends on nothing but what is in it.
+# An archive that depends only on its content.
 archive() {
   tar --create --sort=name --mtime="@${EPOCH}" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w --directory="$2" . |
     gzip --no-name --best >"$1"

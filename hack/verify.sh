@@ -17,7 +17,7 @@ quick="${1:-}"
 
 fail() {
   echo "FAILED: $1" >&2
-  echo "        mend it with: $2" >&2
+  echo "        fix it with: $2" >&2
   failed=1
 }
 
@@ -72,6 +72,17 @@ done < <({
   go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/...
   (cd pkg/initializer/controllerruntime && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./...)
 } | sort -u)
+
+echo "==> commit subjects"
+# The rule holds after this commit. A shallow clone may not contain it.
+since=36fafe3ca2301d3b781be79a28d33fd2a533cfaa
+rule='^[a-z0-9/, -]+: [^ ]'
+if git merge-base --is-ancestor "${since}" HEAD 2>/dev/null; then
+  while read -r subject; do
+    [[ ${#subject} -le 72 && ${subject} =~ ${rule} ]] ||
+      fail "the commit subject \"${subject}\" is not \"area: change\" in at most 72 characters" "git rebase --interactive, and reword the commit"
+  done < <(git log --no-merges --format=%s "${since}..")
+fi
 
 hack/lint.sh "${quick}" || fail "the linters found something" "what they say above"
 

@@ -38,13 +38,13 @@ import (
 
 const header = `# Metrics
 
-<!-- Written by hack/metrics-docs from what the programs register: change the help texts there, and run make generate. -->
+<!-- Written by hack/metrics-docs from what the programs register: change the help texts there and run make generate. -->
 
-What nsinit itself measures. All of it is ALPHA: names may change. Beside it, each program has the metrics that Kubernetes' libraries
-bring: requests, latencies and priority and fairness of API servers, work queues, leader election, the Go runtime and the process.
+The metrics of nsinit itself. They are ALPHA: names may change. Each program also has the metrics of Kubernetes' libraries: requests,
+latencies and priority and fairness of API servers, work queues, leader election, the Go runtime and the process.
 
-/metrics of nsinit-apiserver and nsinit-controller-manager is for holders of the ClusterRole ` + "`nsinit:metrics-reader`" + `; initializers serve
-theirs where --health-bind-address says.
+To read /metrics of nsinit-apiserver and nsinit-controller-manager, a user needs the ClusterRole ` + "`nsinit:metrics-reader`" + `. Initializers
+serve theirs on --health-bind-address.
 `
 
 // metric is a row of the page.

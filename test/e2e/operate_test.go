@@ -36,7 +36,7 @@ func TestOperate(t *testing.T) {
 	}
 
 	// Something is under way, which is an exit code of its own.
-	if out, err := c.TryDocumented(t, "Why a namespace does not open, or does not go away", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.example.com"`) {
+	if out, err := c.TryDocumented(t, "Find out why a namespace does not open or does not terminate", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.example.com"`) {
 		t.Errorf("it does not tell who is waited for: %v\n%s", err, out)
 	}
 

@@ -33,7 +33,7 @@ func TestForeignPid(t *testing.T) {
 
 func TestStartStop(t *testing.T) {
 	dir := t.TempDir()
-	p := script(t, dir, forever)
+	p := script(t, dir, endless)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestSiblingDirectory(t *testing.T) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		return script(t, dir, forever)
+		return script(t, dir, endless)
 	}
 	mine, other := start("dev"), start("dev2")
 	if err := other.Start(); err != nil {
@@ -93,7 +93,7 @@ func TestSiblingDirectory(t *testing.T) {
 // TestCurrent: what runs with other arguments than it would be started with is found.
 func TestCurrent(t *testing.T) {
 	dir := t.TempDir()
-	p := script(t, dir, forever)
+	p := script(t, dir, endless)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}

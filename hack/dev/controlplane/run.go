@@ -53,7 +53,7 @@ nsinit runs. Two initializers act on each new namespace: policy-population, a pr
   # alice, a tenant who may create namespaces
   kubectl create namespace shop
   kubectl nsinit status shop                         # closed: it waits for your approval
-  kubectl -n shop create configmap hello             # retries for about a minute, and is refused
+  kubectl -n shop create configmap hello             # refused until you approve shop
 
   export KUBECONFIG=%[4]s
   # an administrator
@@ -71,7 +71,8 @@ nsinit runs. Two initializers act on each new namespace: policy-population, a pr
   # alice again: the namespace is open, and she is its administrator
   kubectl -n shop create configmap hello
   kubectl nsinit create depot                        # returns when an administrator has approved depot
-  kubectl apply -f artifacts/examples/namespace-with-content.yaml   # the same, with only kubectl
+  kubectl apply -f artifacts/examples/namespace-with-content.yaml
+                                                     # waits, if you approve bakery within 10 seconds
 
 Logs are in %[5]s. Ctrl-C stops everything. Until then, this shows each change of a NamespaceLifecycle:
 

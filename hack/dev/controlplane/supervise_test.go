@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// forever is a script that ends with a signal only.
-const forever = "while :; do /bin/sleep 1; done"
+// endless is a script that only a signal ends.
+const endless = "while :; do /bin/sleep 1; done"
 
 // startBound is the command by which this program starts a bound process, and waits until its
 // standard input is closed.
@@ -104,7 +104,7 @@ func TestRestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			p := script(t, dir, "[ -e "+dir+"/stay ] || { : >"+dir+"/stay; exit 3; }; "+forever)
+			p := script(t, dir, "[ -e "+dir+"/stay ] || { : >"+dir+"/stay; exit 3; }; "+endless)
 			if err := p.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestStopWhileRestartIsPending(t *testing.T) {
 
 // TestKillStopped: a program that stands still is stopped too.
 func TestKillStopped(t *testing.T) {
-	p := script(t, t.TempDir(), forever)
+	p := script(t, t.TempDir(), endless)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestKillStopped(t *testing.T) {
 
 // TestSupervisorKilled: a program does not outlive its supervisor, and can be started again.
 func TestSupervisorKilled(t *testing.T) {
-	p := script(t, t.TempDir(), forever)
+	p := script(t, t.TempDir(), endless)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestSupervisorKilled(t *testing.T) {
 	if err := syscall.Kill(p.supervisorPid(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "both are gone", func() bool { return !p.Supervised() && !p.isOurs(pid) })
+	eventually(t, "both have ended", func() bool { return !p.Supervised() && !p.isOurs(pid) })
 	if p.Pid() != 0 || !p.SupervisorKilled() {
 		t.Errorf("pid %d, supervisor killed %t", p.Pid(), p.SupervisorKilled())
 	}
@@ -193,7 +193,7 @@ func TestSupervisorKilled(t *testing.T) {
 // TestConcurrentStarts: a program that several commands start runs once.
 func TestConcurrentStarts(t *testing.T) {
 	dir := t.TempDir()
-	p := script(t, dir, "echo run >>"+dir+"/runs; "+forever)
+	p := script(t, dir, "echo run >>"+dir+"/runs; "+endless)
 	runs := func() string {
 		data, _ := os.ReadFile(filepath.Join(dir, "runs"))
 		return string(data)
@@ -219,7 +219,7 @@ func TestConcurrentStarts(t *testing.T) {
 
 // TestBound: a bound process is killed when the program that started it ends.
 func TestBound(t *testing.T) {
-	p := script(t, t.TempDir(), forever)
+	p := script(t, t.TempDir(), endless)
 	starter := exec.Command(p.Dev, append([]string{startBound, p.StateDir}, p.Args...)...)
 	stdin, err := starter.StdinPipe()
 	if err != nil {
