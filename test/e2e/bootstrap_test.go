@@ -45,7 +45,7 @@ spec:
 // TestInitializerInItsOwnNamespace: an initializer whose namespace is new, and waits for that
 // very initializer, can be deployed into it, whether its configuration comes first or last.
 // There is no node, so the test runs the program of the pod, with the token of its service
-// account, once the pod is there.
+// account, once the pod exists.
 func TestInitializerInItsOwnNamespace(t *testing.T) {
 	c := framework.Connect(t)
 	for _, order := range []string{"the configuration first", "the configuration last"} {
@@ -63,7 +63,7 @@ func TestInitializerInItsOwnNamespace(t *testing.T) {
 			if _, err := c.KubectlInput(deployment, "apply", "--namespace", home); err != nil {
 				t.Fatal(err)
 			}
-			framework.Eventually(t, "the pod is there", func(ctx context.Context) error {
+			framework.Eventually(t, "the pod exists", func(ctx context.Context) error {
 				pods, err := c.Core.CoreV1().Pods(home).List(ctx, metav1.ListOptions{LabelSelector: "app=initializer"})
 				if err == nil && len(pods.Items) != 1 {
 					err = fmt.Errorf("there are %d", len(pods.Items))

@@ -72,8 +72,8 @@ func askAlways(ctx context.Context, t *testing.T, c *framework.Cluster) (noneFai
 	}
 }
 
-// TestCertificates: the controller takes over from certificates that somebody else made, and renews
-// the CA and the certificate again and again, while the server works. No request fails.
+// TestCertificates: the controller replaces certificates that another program made, and renews the CA and the
+// certificate several times while the server works. No request fails.
 func TestCertificates(t *testing.T) {
 	c := framework.Connect(t)
 	apis := aggregator.NewForConfigOrDie(c.Admin).ApiregistrationV1().APIServices()
@@ -211,7 +211,7 @@ func TestCertManager(t *testing.T) {
 
 // servedBy returns the certificate that a server on loopback serves, in PEM.
 func servedBy(port int) ([]byte, error) {
-	connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // to look at it
+	connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // to read it
 	if err != nil {
 		return nil, err
 	}

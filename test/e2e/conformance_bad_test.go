@@ -37,8 +37,8 @@ const (
 	badInitializerName = "bad.example.com"
 )
 
-// TestConformanceFindsFaults: the suite fails for initializers that are wrong, in the test that is
-// there for it. It fails in a process of its own.
+// TestConformanceFindsFaults: the suite fails for each defective initializer, in the test for that defect. It
+// fails in a separate process.
 func TestConformanceFindsFaults(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, fault, tests string) (string, error) {
@@ -155,7 +155,7 @@ func TestHelperBadInitializer(t *testing.T) {
 	})
 }
 
-// actOnAll acts on every namespace, whoever's turn it is.
+// actOnAll acts on every namespace, also if it is the turn of another initializer.
 func actOnAll(ctx context.Context, core kubernetes.Interface, act initializer.Func) {
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		list, err := core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "nsinit.dev/initializing"})

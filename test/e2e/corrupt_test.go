@@ -107,7 +107,7 @@ func TestCorruptConfiguration(t *testing.T) {
 	})
 	latest := time.Now().Add(reportedWithin)
 	late = c.CreateNamespace(t, c.Admin)
-	reported(t, c, latest, "cannot tell", key, late.Name)
+	reported(t, c, latest, "which initializers", key, late.Name)
 	command := checkDeletes(t, c, "namespaceinitializerconfigurations", broken.Name)
 	// A namespace that has its plan goes on.
 	c.RemoveFirst(t, waiting.Name)

@@ -22,7 +22,7 @@ import (
 )
 
 // TestDeleteWhileInitializing deletes a namespace at every step of its initialization. The turn
-// ends at once, the gate stays closed to the end, and both objects leave.
+// ends immediately, the gate stays closed to the end, and both objects are deleted.
 func TestDeleteWhileInitializing(t *testing.T) {
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
@@ -37,7 +37,7 @@ func TestDeleteWhileInitializing(t *testing.T) {
 		// is deleted.
 		before func(*testing.T, *corev1.Namespace)
 		after  func(*testing.T)
-		// participant says whether somebody has to be waited for.
+		// participant is true if the namespace waits for a participant.
 		participant bool
 	}{
 		{"before it has a record", started(func(*corev1.Namespace) {}), func(t *testing.T) { c.Dev(t, "start", controller) }, false},
@@ -111,7 +111,7 @@ func TestDeleteWhileInitializing(t *testing.T) {
 }
 
 // TestEmptiedOnce: kube-controller-manager does not empty a namespace again that waits for a participant.
-// Otherwise, what it does when the participant lets go can reach the next namespace of the same name.
+// Otherwise, the requests that it sends after the participant has finished can reach the next namespace of the same name.
 func TestEmptiedOnce(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})

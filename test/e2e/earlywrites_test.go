@@ -184,10 +184,10 @@ func TestEarlyWrites(t *testing.T) {
 	err := framework.WriteOnce(ctx, tenant, closed)
 	seconds, retry := apierrors.SuggestsClientDelay(err)
 	if !apierrors.IsTooManyRequests(err) || !retry || seconds < 1 || !strings.Contains(err.Error(), `waiting for initializer "waits.example.com"`) {
-		t.Errorf("a tenant is told: %v (%d s)", err, seconds)
+		t.Errorf("a tenant got: %v (%d s)", err, seconds)
 	}
 
-	// Nobody is asked about these.
+	// The webhook does not match these requests.
 	asked := earlyWrites(t, c)
 	for range 20 {
 		if err := framework.WriteOnce(ctx, tenant, open); err != nil {
@@ -198,7 +198,7 @@ func TestEarlyWrites(t *testing.T) {
 		t.Errorf("an initializer's write: %v", err)
 	}
 	if err := framework.WriteOnce(ctx, powerless, closed); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "nsinit") {
-		t.Errorf("who has no rights is told: %v", err)
+		t.Errorf("a user without permissions got: %v", err)
 	}
 	if _, err := c.Kubectl("auth", "can-i", "create", "configmaps", "--namespace", closed, "--as=e2e-early"); err != nil {
 		t.Error(err)
@@ -234,8 +234,8 @@ func TestEarlyWrites(t *testing.T) {
 	})
 }
 
-// TestTenantWithoutRights: whose rights come from an initializer alone is refused by RBAC before
-// anybody could ask them to wait. The plugin waits, and so does kubectl wait.
+// TestTenantWithoutRights: a tenant whose permissions come only from an initializer is refused by RBAC, before the
+// webhook could ask for a retry. The plugin waits, and so does kubectl wait.
 func TestTenantWithoutRights(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("waits.example.com")...)
@@ -260,7 +260,7 @@ func TestTenantWithoutRights(t *testing.T) {
 	t.Cleanup(func() { remove(namespace) })
 	out, err := c.KubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--as=e2e-self-service")
 	if err == nil || !strings.Contains(err.Error(), `User "e2e-self-service" cannot get resource "rolebindings"`) || strings.Contains(err.Error(), "nsinit.dev") {
-		t.Errorf("at once: %v\n%s", err, out)
+		t.Errorf("immediately: %v\n%s", err, out)
 	}
 	t.Logf("in one go: %v", err)
 	grant(namespace)

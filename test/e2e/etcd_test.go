@@ -25,7 +25,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestEtcdCluster runs a second nsinit-apiserver on an etcd of its own kind: over TLS, with
+// TestEtcdCluster runs a second nsinit-apiserver on a different kind of etcd: over TLS, with
 // client certificates. It is reached directly, not through the aggregator, and has nothing
 // in common with the first but the cluster that it asks about users.
 func TestEtcdCluster(t *testing.T) {

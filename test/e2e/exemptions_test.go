@@ -165,7 +165,7 @@ func TestWithoutExemptions(t *testing.T) {
 		}
 		return nil
 	})
-	// The namespace that holds the list exists, so it is told apart by the answer.
+	// The namespace that holds the list exists, so the creation fails with AlreadyExists.
 	if err := create(t.Context(), installNamespace); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("creating the namespace that holds the list: want AlreadyExists, got %v", err)
 	}

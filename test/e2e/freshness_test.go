@@ -138,7 +138,7 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
-// listDurations sums up what a server's metrics tell of its lists.
+// listDurations sums up the durations of lists in a server's metrics.
 func listDurations(metrics []byte) string {
 	var sum, count float64
 	var buckets []string

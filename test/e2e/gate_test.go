@@ -125,8 +125,7 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// impersonating returns a client that acts as a user, by means of somebody who holds the
-// verb initialize.
+// impersonating returns a client that impersonates a user. The client's own user holds the verb initialize.
 func impersonating(t *testing.T, c *framework.Cluster, user string) *rest.Config {
 	t.Helper()
 	_, config := c.ServiceAccount(t, framework.Everything(), framework.Initialize(),
@@ -185,9 +184,9 @@ func TestGateMessage(t *testing.T) {
 	}{
 		{"no condition", "", "nsinit has not recorded yet what it waits for; it can", ""},
 		{"empty message", "", "nsinit has not recorded yet what it waits for; it can", corev1.ConditionTrue},
-		{"condition", "waiting for somebody", "waiting for somebody; it can", corev1.ConditionTrue},
-		{"condition of before", "waiting for nobody", "nsinit has not recorded yet what it waits for; it can", corev1.ConditionFalse},
-		{"several lines", "waiting\nfor\nsomebody", "waiting for somebody; it can", corev1.ConditionTrue},
+		{"condition", "waiting for an initializer", "waiting for an initializer; it can", corev1.ConditionTrue},
+		{"condition of before", "waiting for a former one", "nsinit has not recorded yet what it waits for; it can", corev1.ConditionFalse},
+		{"several lines", "waiting\nfor\nan initializer", "waiting for an initializer; it can", corev1.ConditionTrue},
 		{"long", strings.Repeat("ü\n", 20000), strings.Repeat("ü ", 512) + "...; it can", corev1.ConditionTrue},
 	} {
 		namespace.Status.Conditions = nil

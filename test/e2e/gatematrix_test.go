@@ -105,7 +105,7 @@ func matrixCells(t *testing.T, c *framework.Cluster, examples examples) ([]cell,
 		cell{name: "create configmaps, strict", method: http.MethodPost, path: configMaps + "?fieldValidation=Strict", body: configMap},
 		cell{name: "create configmaps, answered as a table", method: http.MethodPost, path: configMaps, body: configMap, accept: "application/json;as=Table;g=meta.k8s.io;v=v1"},
 		cell{name: "create configmaps, answered as metadata", method: http.MethodPost, path: configMaps, body: configMap, accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
-		cell{name: "delete configmaps at once", method: http.MethodDelete, path: configMaps + "/there?gracePeriodSeconds=0&propagationPolicy=Orphan"},
+		cell{name: "delete configmaps immediately", method: http.MethodDelete, path: configMaps + "/there?gracePeriodSeconds=0&propagationPolicy=Orphan"},
 		cell{name: "create leases by update", method: http.MethodPut, path: "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases/new", body: examples.named(t, "coordination.k8s.io/v1", "Lease", "new")},
 		cell{name: "connect to a path of pods/proxy", method: http.MethodPost, path: "/api/v1/namespaces/{ns}/pods/https:there:443/proxy/a/b", connect: true},
 		cell{name: "connect to a path of services/proxy", method: http.MethodPost, path: "/api/v1/namespaces/{ns}/services/https:there:443/proxy/a/b", connect: true},
@@ -116,7 +116,7 @@ func matrixCells(t *testing.T, c *framework.Cluster, examples examples) ([]cell,
 	), nil
 }
 
-// importantCells are cells that every version of Kubernetes has. TestGate tries them as everybody.
+// importantCells are cells that every version of Kubernetes has. TestGate tries them as every user.
 func importantCells() []string {
 	names := []string{
 		"create configmaps (v1)", "update configmaps (v1)", "merge patch configmaps (v1)", "JSON patch configmaps (v1)", "strategic merge patch configmaps (v1)",

@@ -31,7 +31,7 @@ import (
 
 const guard = "nsinit-guard"
 
-// change is what somebody does to a namespace's labels and annotations. A nil value
+// change is a change of a namespace's labels and annotations. A nil value
 // removes a key.
 type change struct {
 	labels, annotations map[string]*string
@@ -163,13 +163,13 @@ func ways() map[string]way {
 	return all
 }
 
-// TestGuard: what the stamp wrote cannot be changed, in any way, by somebody who may write
-// namespaces, namespaces/status and namespaces/finalize.
+// TestGuard: a user who may write namespaces, namespaces/status and namespaces/finalize cannot change the label and
+// the annotations of the stamp.
 func TestGuard(t *testing.T) {
 	c := framework.Connect(t)
 	writer := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything()))
 	namespace := c.CreateHeld(t, c.As("e2e-writer"))
-	empty, other, forged := "", "false", "somebody-else"
+	empty, other, forged := "", "false", "other-user"
 	changes := map[string]change{
 		"label removed":            label(v1alpha1.LabelInitializing, nil),
 		"label emptied":            label(v1alpha1.LabelInitializing, &empty),
@@ -219,8 +219,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardApplied: who owns the label by server-side apply cannot drop it either, and
-// where the stamp wrote it, it is nobody's to drop.
+// TestGuardApplied: a field manager that owns the label by server-side apply cannot remove it. No field manager
+// owns a label that the stamp wrote.
 func TestGuardApplied(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)
@@ -261,17 +261,17 @@ func stampOf(namespace *corev1.Namespace) map[string]string {
 	return written
 }
 
-// TestGuardOfOthers: nobody can close the gate of a namespace that is open, nor give it a
-// creator that it does not have. No name is exempt from that.
+// TestGuardOfOthers: no user can close the gate of an open namespace, or set a creator that it does not have. No name
+// is exempt.
 func TestGuardOfOthers(t *testing.T) {
 	c := framework.Connect(t)
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
-	yes, nobody, zero := "true", "", "\x00"
+	yes, empty, zero := "true", "", "\x00"
 	for name, change := range map[string]change{
 		"label":              label(v1alpha1.LabelInitializing, &yes),
-		"label, empty":       label(v1alpha1.LabelInitializing, &nobody),
+		"label, empty":       label(v1alpha1.LabelInitializing, &empty),
 		"creator":            annotation(v1alpha1.AnnotationCreatedBy, &yes),
-		"creator, empty":     annotation(v1alpha1.AnnotationCreatedBy, &nobody),
+		"creator, empty":     annotation(v1alpha1.AnnotationCreatedBy, &empty),
 		"creator, zero byte": annotation(v1alpha1.AnnotationCreatedBy, &zero),
 		"groups":             annotation(v1alpha1.AnnotationCreatedByGroups, &yes),
 	} {

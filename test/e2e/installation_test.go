@@ -329,8 +329,8 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	}
 }
 
-// restore brings back a snapshot. What was there when it was saved is there again; a namespace that was
-// closed later starts from the beginning, and nothing opens early.
+// restore restores a snapshot. The saved objects exist again. A namespace that was closed later starts from the
+// beginning, and no namespace opens early.
 func (i *installation) restore(t *testing.T) {
 	configurations := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configure := func(name string) {
@@ -374,7 +374,7 @@ func (i *installation) restore(t *testing.T) {
 	storage("restore", snapshot)
 	scale("1")
 	i.node.WaitReady(t, "nsinit-apiserver", 1)
-	framework.Eventually(t, "what was saved is there again", func(ctx context.Context) error {
+	framework.Eventually(t, "the saved objects exist again", func(ctx context.Context) error {
 		_, err := configurations.Get(ctx, "kept", metav1.GetOptions{})
 		return err
 	})
@@ -461,7 +461,7 @@ func (i *installation) uninstall(t *testing.T) {
 
 	steps := i.Documented(t, framework.OperateGuide, "Uninstall")
 	if len(steps) != 4 {
-		t.Fatalf("docs/operate.md tells %d steps", len(steps))
+		t.Fatalf("docs/operate.md has %d steps", len(steps))
 	}
 	run := func(step int) {
 		t.Helper()

@@ -74,9 +74,9 @@ func pendingOf(record *v1alpha1.NamespaceLifecycle) []string {
 	return names
 }
 
-// TestInterleavings lets several initializers remove themselves from many records at once, in
-// every way there is, while stale writes are repeated and the controller is killed and started.
-// No entry is lost, comes back, or leaves out of order, and every namespace becomes Ready.
+// TestInterleavings lets several initializers remove themselves from many NamespaceLifecycles at the same time, by
+// every kind of write, while stale writes are repeated and the controller is killed and started.
+// No entry is lost, reappears, or is removed out of order, and every namespace becomes Ready.
 func TestInterleavings(t *testing.T) {
 	const namespaces = 20
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
@@ -100,9 +100,9 @@ func TestInterleavings(t *testing.T) {
 		actor := newActor(t, c, name)
 		group.Go(func() { actor.act(ctx, rand.New(rand.NewPCG(seed, uint64(i)))) }) //nolint:gosec // not a secret
 	}
-	// Somebody who may remove any of them repeats what was true before.
-	everybody := &actor{names: names, client: c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()}
-	group.Go(func() { everybody.repeat(ctx, rand.New(rand.NewPCG(seed, 99))) }) //nolint:gosec // not a secret
+	// A user who may remove every entry repeats stale writes.
+	privileged := &actor{names: names, client: c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()}
+	group.Go(func() { privileged.repeat(ctx, rand.New(rand.NewPCG(seed, 99))) }) //nolint:gosec // not a secret
 
 	var created []string
 	for range namespaces {
@@ -147,7 +147,7 @@ func TestInterleavings(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d namespaces, %d records watched, the controller was killed %d times, %d stale writes", namespaces, len(seen.seen), kills, everybody.writes)
+	t.Logf("%d namespaces, %d NamespaceLifecycles watched, the controller was killed %d times, %d stale writes", namespaces, len(seen.seen), kills, privileged.writes)
 }
 
 // follow watches all records.

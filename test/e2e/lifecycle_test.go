@@ -32,7 +32,7 @@ func TestStory(t *testing.T) {
 
 	for _, initializer := range []string{"one.example.com", "two.example.com"} {
 		c.WaitCurrent(t, namespace, initializer)
-		framework.Eventually(t, "the tenant is told who is waited for", func(ctx context.Context) error {
+		framework.Eventually(t, "the conditions name the pending initializer", func(ctx context.Context) error {
 			return framework.Refused(framework.WriteConfigMap(ctx, tenant, namespace), fmt.Sprintf("namespace %q", namespace), initializer)
 		})
 		if err := framework.WriteConfigMap(context.Background(), c.Core, namespace); err != nil {
@@ -53,7 +53,7 @@ func TestStory(t *testing.T) {
 	c.WaitNoLifecycle(t, namespace)
 }
 
-// TestNoInitializers: without configurations a namespace opens at once.
+// TestNoInitializers: without configurations a namespace opens immediately.
 func TestNoInitializers(t *testing.T) {
 	c := framework.Connect(t)
 	namespace := c.CreateNamespace(t, c.Admin).Name
@@ -67,8 +67,8 @@ func TestNoInitializers(t *testing.T) {
 // get none.
 func TestAdoption(t *testing.T) {
 	c := framework.Connect(t)
-	// The dev control plane makes this namespace before the controller runs, and the
-	// exempt ones are there from the start.
+	// The dev control plane creates this namespace before the controller runs, and the
+	// exempt ones exist from the start.
 	for _, name := range []string{"default", "kube-system", "kube-public", "nsinit-system"} {
 		if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(context.Background(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the exempt namespace %s has a record: %v", name, err)
@@ -96,7 +96,7 @@ func TestFailure(t *testing.T) {
 	})
 	c.WaitNoNamespace(t, namespace.Name)
 	c.WaitNoLifecycle(t, namespace.Name)
-	framework.Eventually(t, "an event tells why", func(ctx context.Context) error {
+	framework.Eventually(t, "an event reports the cause", func(ctx context.Context) error {
 		events, err := c.Core.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + namespace.Name})
 		if err != nil {
 			return err
@@ -167,7 +167,7 @@ func TestNameReuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the new incarnation has a record of its own", func(ctx context.Context) error {
+	framework.Eventually(t, "the new incarnation has a new NamespaceLifecycle", func(ctx context.Context) error {
 		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
 		if err == nil && (record.Spec.NamespaceUID != again.UID || record.Status.CurrentInitializer != "one.example.com") {
 			err = fmt.Errorf("the record is of %s, current is %q", record.Spec.NamespaceUID, record.Status.CurrentInitializer)

@@ -36,11 +36,11 @@ const (
 	byGuard     = 'U' // a guard refuses it
 	byAuthority = 'A' // nsinit-apiserver refuses it: it takes one of nsinit's verbs
 	terminates  = 't' // nothing new in a namespace that is being deleted
-	invalid     = 'i' // it is not a valid change, whoever makes it
+	invalid     = 'i' // the change is invalid for every user
 	conflicts   = 'c' // the object is another one, or was changed
 )
 
-// answer tells what became of a request.
+// answer returns the result of a request.
 func answer(err error) rune {
 	switch {
 	case err == nil:
@@ -78,9 +78,8 @@ type matrix struct {
 	initializing, active, terminating string
 }
 
-// TestSecurityMatrix asks everything, as everybody, in every state of a namespace. Requests
-// that change something are dry runs, which pass authorization, admission, validation and
-// nsinit's own authority as any others do.
+// TestSecurityMatrix sends every request, as every user, in every state of a namespace. Requests
+// that change an object are dry runs, which pass the same authorization, admission and validation.
 func TestSecurityMatrix(t *testing.T) {
 	m := newMatrix(t)
 	states := map[string]string{"initializing": m.initializing, "active": m.active, "terminating": m.terminating}
@@ -123,8 +122,8 @@ func (m *matrix) ask(t *testing.T, o operation, client rest.Interface, namespace
 	return request.Do(t.Context()).Error()
 }
 
-// newMatrix makes the identities, and a namespace in each state. What it makes inside carries
-// finalizers, so that it is there, too, while the namespace is being deleted.
+// newMatrix creates the identities, and a namespace in each state. The objects in the namespaces have
+// finalizers, so that they still exist while the namespace is being deleted.
 func newMatrix(t *testing.T) *matrix {
 	t.Helper()
 	c := framework.Connect(t)
@@ -190,8 +189,8 @@ func newMatrix(t *testing.T) *matrix {
 	return m
 }
 
-// initializer makes a user who has what the installation gives to initializers, the right to
-// act under one name, and some rights of its own.
+// initializer creates a user with the permissions of every initializer, the permission to act under one name, and
+// additional ones.
 func (m *matrix) initializer(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	user := "e2e-matrix-" + name
@@ -265,7 +264,7 @@ func (m *matrix) fill(t *testing.T, namespace string) {
 	m.WaitMay(t, m.As("e2e-matrix-admin"), "namespaces", v1alpha1.VerbInitialize, namespace)
 }
 
-// empty lets go of what was held.
+// empty removes the finalizers.
 func (m *matrix) empty(t *testing.T) {
 	t.Helper()
 	for _, namespace := range []string{m.initializing, m.active, m.terminating} {

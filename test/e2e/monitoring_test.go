@@ -110,7 +110,7 @@ func (s *scraper) waitActive(t *testing.T, alert string) {
 	})
 }
 
-// TestMonitoring: every metric of the alerts and of the dashboard is there, and every panel shows
+// TestMonitoring: every metric of the alerts and of the dashboard exists, and every panel shows
 // something while namespaces are created. Alerts are quiet while nothing is wrong, and active when
 // something is.
 func TestMonitoring(t *testing.T) {
@@ -158,7 +158,7 @@ func TestMonitoring(t *testing.T) {
 		found = s.observe(t)
 		time.Sleep(time.Second)
 		if len(found.Unknown) > 0 || len(found.Empty) > 0 {
-			return fmt.Errorf("nobody exports %v, and empty are %q", found.Unknown, found.Empty)
+			return fmt.Errorf("no program exports %v, and these panels are empty: %q", found.Unknown, found.Empty)
 		}
 		return nil
 	})

@@ -110,7 +110,7 @@ func (r reuseResult) String() string {
 	return fmt.Sprintf("late creates %d; through the stale kube-apiserver: creates %d, patches %d, deletes %d", r.late, r.creates, r.patches, r.deletes)
 }
 
-// run attacks some namespaces at once, until there were enough rounds.
+// run attacks some namespaces at the same time, until there were enough rounds.
 func (a *reuseAttack) run(t *testing.T, rounds int) (total reuseResult) {
 	t.Helper()
 	const atOnce = 40

@@ -42,7 +42,7 @@ func TestOpenedByHand(t *testing.T) {
 	if record.Status.Phase != v1alpha1.LifecycleActive || len(record.Spec.Skipped) != 2 {
 		t.Errorf("the record has the phase %s, skipped %q", record.Status.Phase, record.Spec.Skipped)
 	}
-	framework.Eventually(t, "the configuration counts nobody", func(ctx context.Context) error {
+	framework.Eventually(t, "the configuration counts no namespace", func(ctx context.Context) error {
 		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, stored.Name, metav1.GetOptions{})
 		if err == nil && configuration.Status.PendingNamespaces != 0 {
 			err = fmt.Errorf("%d pending", configuration.Status.PendingNamespaces)
@@ -94,7 +94,7 @@ func orNothing(subresource string) []string {
 }
 
 // TestTerminatingIsNotReady: from the deletion of a namespace without participants to its end, it is
-// not ready, whoever else writes its conditions, and nsinit says so in one write.
+// not ready, also if other clients write its conditions, and nsinit reports it in one write.
 func TestTerminatingIsNotReady(t *testing.T) {
 	c := framework.Connect(t)
 	open, waiting := c.CreateNamespace(t, c.Admin), c.CreateHeld(t, c.Admin)

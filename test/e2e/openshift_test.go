@@ -86,7 +86,7 @@ func TestOpenShiftExample(t *testing.T) {
 				})
 			}
 			waitState(0)
-			// Content that stays until it is let go, so that the second state can be seen.
+			// Content with a finalizer, so that the second state can be observed.
 			if _, err := c.Core.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: "content", Finalizers: []string{framework.Holder}},
 			}, metav1.CreateOptions{}); err != nil {
@@ -199,8 +199,8 @@ func originAsFinalizer(c *framework.Cluster) example {
 	}
 }
 
-// TestFinalizeKeepsOrder: participants leave in any order, and those that stay keep theirs.
-// Nobody removes another's name, and nobody but the privileged adds one.
+// TestFinalizeKeepsOrder: participants are removed in any order, and the others keep theirs.
+// A participant can remove only its own name, and only privileged users can add one.
 func TestFinalizeKeepsOrder(t *testing.T) {
 	c := framework.Connect(t)
 	names := []string{"one.example.com", "two.example.com", "three.example.com"}

@@ -32,12 +32,12 @@ func TestOperate(t *testing.T) {
 	c.WaitCurrent(t, namespace, "broken.example.com")
 	words := map[string]string{"NAMESPACE": namespace, "INITIALIZER": "broken.example.com", "CONFIGURATION": stored.Name}
 	if out := c.RunDocumented(t, "Who is being waited for", words); !strings.Contains(out, "broken.example.com") {
-		t.Errorf("it does not tell who is waited for:\n%s", out)
+		t.Errorf("it does not name the pending initializer:\n%s", out)
 	}
 
-	// Something is under way, which is an exit code of its own.
+	// The exit code 2 reports that the initialization is in progress.
 	if out, err := c.TryDocumented(t, "Find out why a namespace does not open or does not terminate", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.example.com"`) {
-		t.Errorf("it does not tell who is waited for: %v\n%s", err, out)
+		t.Errorf("it does not name the pending initializer: %v\n%s", err, out)
 	}
 
 	c.RunDocumented(t, "Let it miss its deadline", words)
@@ -90,7 +90,7 @@ func TestOperate(t *testing.T) {
 	}
 }
 
-// TestCanI: kubectl auth can-i, as docs/operate.md says to ask, tells what really happens.
+// TestCanI: the answers of kubectl auth can-i, as in docs/operate.md, match the results of real requests.
 func TestCanI(t *testing.T) {
 	c := framework.Connect(t)
 	namespace := c.CreateHeld(t, c.Admin).Name
@@ -117,8 +117,8 @@ func TestCanI(t *testing.T) {
 	}
 }
 
-// TestAggregatedRoles: whoever may view a cluster sees configurations and records, and may not
-// change them; so may its editors and administrators.
+// TestAggregatedRoles: users with the role view, edit or admin can read configurations and NamespaceLifecycles, and
+// cannot change them.
 func TestAggregatedRoles(t *testing.T) {
 	c := framework.Connect(t)
 	for _, role := range []string{"view", "edit", "admin"} {

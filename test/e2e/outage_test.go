@@ -32,8 +32,8 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestEtcdOutage: nsinit-apiserver works on an etcd of its own, which is stopped for ten
-// seconds. Records are refused once the last list of the configurations is five seconds old,
+// TestEtcdOutage: nsinit-apiserver works on a separate etcd, which is stopped for ten
+// seconds. NamespaceLifecycles are refused once the last list of the configurations is five seconds old,
 // no gate opens early, and everything becomes Ready afterwards by itself.
 func TestEtcdOutage(t *testing.T) {
 	const outage = 10 * time.Second
@@ -85,7 +85,7 @@ func TestEtcdOutage(t *testing.T) {
 			err := c.Nsinit.NsinitV1alpha1().RESTClient().Post().Resource("namespacelifecycles").MaxRetries(0).SetHeader("Content-Type", "application/json").
 				Body([]byte(framework.JSON(t, v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: last}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespaces[len(namespaces)-1].UID}}))).
 				Do(t.Context()).Error()
-			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "cannot tell which initializers") || !strings.Contains(err.Error(), "a list may be 5s old") {
+			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "which initializers") || !strings.Contains(err.Error(), "a list may be 5s old") {
 				t.Errorf("a record: %v", err)
 			}
 		}
@@ -105,7 +105,7 @@ func TestEtcdOutage(t *testing.T) {
 			t.Errorf("%s says that it is ready", path)
 		}
 	}
-	// A namespace that nobody takes part in goes away without it.
+	// A namespace without participants is removed without nsinit-apiserver.
 	c.WaitNoNamespace(t, leaving)
 	if refusedAfter == 0 {
 		t.Error("records were not refused")
@@ -137,8 +137,8 @@ func readiness(t *testing.T, c *framework.Cluster) string {
 	return workload.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path
 }
 
-// startOnExternalEtcd runs nsinit-apiserver as the control plane does, but on an etcd process
-// of its own, until the test ends.
+// startOnExternalEtcd runs nsinit-apiserver as the control plane does, but on a separate etcd process, until the
+// test ends.
 func startOnExternalEtcd(t *testing.T, c *framework.Cluster) *os.Process {
 	t.Helper()
 	url, etcd := c.StartEtcd(t)
@@ -149,8 +149,8 @@ func startOnExternalEtcd(t *testing.T, c *framework.Cluster) *os.Process {
 	return etcd
 }
 
-// TestLostStorage: nsinit-apiserver comes back with an empty storage. Nothing opens and nothing
-// leaves before the loss is acknowledged; then what was closed starts again.
+// TestLostStorage: nsinit-apiserver restarts with an empty storage. No namespace opens or is removed
+// before the loss is acknowledged. Then closed namespaces start again.
 func TestLostStorage(t *testing.T) {
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
@@ -207,7 +207,7 @@ func TestLostStorage(t *testing.T) {
 	later := c.CreateNamespace(t, c.Admin)
 	c.WaitCondition(t, later.Name, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "storage was lost")
 	if namespace, err := c.Core.CoreV1().Namespaces().Get(t.Context(), leaving.Name, metav1.GetOptions{}); err != nil || len(namespace.Finalizers) != 1 {
-		t.Errorf("nobody knows whether the participant has cleaned up, but: %v %v", namespace.Finalizers, err)
+		t.Errorf("it is unknown whether the participant has cleaned up, but the finalizer was removed: %v %v", namespace.Finalizers, err)
 	}
 	if !c.IsClosed(t, waiting.Name) || c.IsClosed(t, open.Name) {
 		t.Error("a gate has opened or closed")

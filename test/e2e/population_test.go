@@ -75,7 +75,7 @@ func waitValue(t *testing.T, c *framework.Cluster, namespace, name, want string)
 	})
 }
 
-// TestPopulation: what is in a namespace when it opens, who made it, and what is told of it.
+// TestPopulation: the content of a namespace when it opens, its authors, and the PopulatedNamespace.
 func TestPopulation(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -83,7 +83,7 @@ func TestPopulation(t *testing.T) {
 	team := c.User(t, "e2e-alice", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"}})
 	c.StartPopulation(t)
 
-	// Nobody knows what to put into it.
+	// No population is defined yet.
 	waiting := c.CreateNamespace(t, team).Name
 	c.WaitCondition(t, waiting, v1alpha1.ConditionInitializing, "there is no NamespacePopulation")
 
@@ -162,7 +162,7 @@ func waitPopulation(t *testing.T, c *framework.Cluster, name, conditionType stri
 }
 
 // TestPopulationEscalation: policy-population grants nothing that it may not grant; the API server
-// refuses, everybody is told, and the rest is applied.
+// refuses, conditions and events report it, and the rest is applied.
 func TestPopulationEscalation(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -172,7 +172,7 @@ func TestPopulationEscalation(t *testing.T) {
 		v1alpha1.PopulationManifest{Name: "root", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"root"},
 			"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"${creator}"}]}`)}},
 		v1alpha1.PopulationManifest{Name: "secret", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)}},
-		v1alpha1.PopulationManifest{Name: "unknown", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"nobody.example.com/v1","kind":"Nothing","metadata":{"name":"s"}}`)}},
+		v1alpha1.PopulationManifest{Name: "unknown", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"unknown.example.com/v1","kind":"Nothing","metadata":{"name":"s"}}`)}},
 		v1alpha1.PopulationManifest{Name: "cluster", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"e2e-${namespaceObject.metadata.name}"}}`)}},
 		framework.ConfigMapManifest("missing", `${namespaceObject.metadata.labels["cost-centre"]}`),
 		framework.ConfigMapManifest("good", "good"))
@@ -187,7 +187,7 @@ func TestPopulationEscalation(t *testing.T) {
 	if !c.IsClosed(t, namespace) {
 		t.Error("the namespace is open")
 	}
-	framework.Eventually(t, "the record tells of each", func(ctx context.Context) error {
+	framework.Eventually(t, "the PopulatedNamespace reports each", func(ctx context.Context) error {
 		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -202,15 +202,15 @@ func TestPopulationEscalation(t *testing.T) {
 	})
 	waitPopulation(t, c, "escalating", v1alpha1.ConditionApplied, metav1.ConditionFalse, "manifest root, in 1 namespaces, of which "+namespace)
 
-	// The population is mended, and the namespace opens by itself.
+	// The population is fixed, and the namespace opens without another action.
 	changePopulation(t, c, "escalating", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Manifests = spec.Manifests[5:] })
 	c.WaitReady(t, namespace)
 	waitPopulation(t, c, "escalating", v1alpha1.ConditionApplied, metav1.ConditionTrue, "every manifest could be applied")
 	waitPopulation(t, c, "escalating", v1alpha1.ConditionReady, metav1.ConditionTrue, "the initializer can apply every manifest")
 }
 
-// TestPopulationClusterScoped: an object outside of namespaces belongs to one namespace, and leaves
-// with it. What is somebody else's is left alone.
+// TestPopulationClusterScoped: a cluster-scoped object belongs to one namespace, and is deleted with it. Objects of
+// other owners are kept.
 func TestPopulationClusterScoped(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}})
@@ -298,8 +298,8 @@ func TestPopulationDrift(t *testing.T) {
 	waitValue(t, c, namespace, "free", "gone")
 }
 
-// TestPopulationPrune: what is taken out of a population leaves the namespaces, unless it is to
-// stay, or is somebody else's by now.
+// TestPopulationPrune: an object that is removed from a population is deleted from the namespaces, unless the
+// population keeps it or it has another owner.
 func TestPopulationPrune(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -312,7 +312,7 @@ func TestPopulationPrune(t *testing.T) {
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, namespace)
 
-	// Somebody makes their own in its place, and the hook is away while the population shrinks.
+	// A user replaces the object, and the hook does not run while the population is changed.
 	if err := hook.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +386,7 @@ func TestPreview(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "unknown.yaml")
 	unknown := `{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespacePopulation","metadata":{"name":"unknown"},"spec":{"manifests":[
-		{"name":"unknown","template":{"apiVersion":"nobody.example.com/v1","kind":"Nothing","metadata":{"name":"n"}}}]}}`
+		{"name":"unknown","template":{"apiVersion":"unknown.example.com/v1","kind":"Nothing","metadata":{"name":"n"}}}]}}`
 	if err := os.WriteFile(file, []byte(unknown), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func TestPopulationReplicas(t *testing.T) {
 	holder := func(ctx context.Context) (string, error) {
 		lease, err := c.Core.CoordinationV1().Leases("nsinit-system").Get(ctx, "policy-population", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-			return "", errors.Join(err, errors.New("nobody holds the lease"))
+			return "", errors.Join(err, errors.New("the lease has no holder"))
 		}
 		return *lease.Spec.HolderIdentity, nil
 	}

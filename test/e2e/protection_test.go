@@ -44,8 +44,8 @@ func deleteDry(ctx context.Context, client kubernetes.Interface, namespace strin
 	return client.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// TestDeletionProtection: nobody deletes a protected namespace, and who may lift the
-// protection is decided by RBAC.
+// TestDeletionProtection: no user can delete a protected namespace. RBAC decides who may remove the
+// protection.
 func TestDeletionProtection(t *testing.T) {
 	c := framework.Connect(t)
 	applyArtifact(t, c, "policies", "deletion-protection.yaml")

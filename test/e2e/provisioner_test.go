@@ -53,7 +53,7 @@ func TestLogIndex(t *testing.T) {
 	if indices, err := s.Indices(t.Context()); err != nil || len(indices) != 0 {
 		t.Errorf("the namespace is gone, and the log store has %v, %v", indices, err)
 	}
-	// A new namespace of the same name has an index of its own.
+	// A new namespace of the same name has a new index.
 	again, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -268,7 +268,7 @@ func (r *replicas) standStill(t *testing.T) {
 	holder := func() string {
 		lease, err := r.Core.CoordinationV1().Leases("nsinit-system").Get(t.Context(), "nsinit-controller-manager", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
-			t.Fatalf("nobody holds the lease: %v", err)
+			t.Fatalf("the lease has no holder: %v", err)
 		}
 		return *lease.Spec.HolderIdentity
 	}
@@ -301,7 +301,7 @@ func (r *replicas) standStill(t *testing.T) {
 	leader[0].WaitRestarted(t, restarts) // it has noticed
 }
 
-// openedOnce checks that nobody opened a namespace twice: whoever opens one says so.
+// openedOnce checks that no namespace was opened twice. The controller that opens one logs it.
 func (r *replicas) openedOnce(t *testing.T, l *load) {
 	t.Helper()
 	events, err := r.Core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,reason=" + v1alpha1.ReasonInitialized})
@@ -355,10 +355,9 @@ func TestReplicas(t *testing.T) {
 		r.node.WaitEnded(t, "nsinit-apiserver")
 		l.endUnnoticed(t, 20)
 	})
-	// kube-apiserver answers 503 without Retry-After for what it was passing on to the replica, or
-	// still passes on to it before it is out of service: clients do not try that again by themselves,
-	// and nsinit cannot make them. If kube-apiserver looks at the replica just then, it takes the API
-	// for unavailable until it looks again. All that is over soon; watches and namespaces go on.
+	// kube-apiserver answers 503 without Retry-After to requests that it proxies to the replica while it is killed.
+	// Clients do not retry these, and nsinit cannot make them. If kube-apiserver probes the replica at that time,
+	// it treats the API as unavailable until the next probe. All this ends soon; watches and namespaces continue.
 	t.Run("kill of either replica", func(t *testing.T) {
 		l := r.startLoad(t)
 		var kills []time.Time
@@ -377,8 +376,8 @@ func TestReplicas(t *testing.T) {
 			return inTime && (apierrors.IsServiceUnavailable(f.Err) || what == loadAvailable || what == loadDiscovery)
 		})
 	})
-	// As in Kubernetes itself: of a write that was on its way to the leader nobody knows whether it
-	// is stored, so it is an error, of a member that waited for the leader, or of the connection to it.
+	// As in Kubernetes: it is unknown whether a write that was sent to the leader is stored, so it fails, with an
+	// error of a member that waited for the leader, or of the connection to it.
 	t.Run("the leader of etcd is killed", func(t *testing.T) {
 		l := r.startLoad(t)
 		leader, _ := r.leader(t)

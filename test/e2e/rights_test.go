@@ -262,7 +262,7 @@ func (i *installation) provoke(t *testing.T, r right, rule rbacv1.PolicyRule) {
 		system(i.Core.CoreV1().Secrets("nsinit-system").Delete, "nsinit-apiserver-tls")
 	}
 	if r.app == "nsinit-controller-manager" && r.rule < 0 && !r.namespaced {
-		i.askForMetrics(t, r.app) // whoever asks has to be looked up
+		i.askForMetrics(t, r.app) // the permissions of the user are looked up
 	} else if begins(rule) {
 		i.restart(r.app)
 	}

@@ -117,7 +117,7 @@ func TestStampIdentity(t *testing.T) {
 	}
 }
 
-// TestRecordCannotBePreset: nobody prepares the record of a namespace, or takes it away.
+// TestRecordCannotBePreset: a user cannot create the NamespaceLifecycle of a namespace in advance, or delete it.
 func TestRecordCannotBePreset(t *testing.T) {
 	c := framework.Connect(t)
 	config := c.User(t, "e2e-creator", framework.Everything())
@@ -138,7 +138,7 @@ func TestRecordCannotBePreset(t *testing.T) {
 	}
 	record.Spec.Initializers = nil
 	if _, err := client.Initialize(t.Context(), namespace, record, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("removing the initializer of somebody else: want Forbidden, got %v", err)
+		t.Errorf("removing the initializer of another user: want Forbidden, got %v", err)
 	}
 	if record, err = client.Update(t.Context(), record, metav1.UpdateOptions{}); err != nil || record.Spec.Initializers == nil {
 		t.Errorf("an update of the main resource: want it to keep spec.initializers, got %v, %v", record.Spec.Initializers, err)

@@ -33,7 +33,7 @@ import (
 )
 
 // onVolume returns the arguments with which nsinit-apiserver runs on an embedded etcd in another
-// directory, with an identity of its own.
+// directory, with a separate identity.
 func onVolume(t *testing.T, c *framework.Cluster, dir string, more ...string) []string {
 	t.Helper()
 	args := c.Arguments(t, "nsinit-apiserver")
@@ -134,10 +134,9 @@ func annotate(ctx context.Context, c *framework.Cluster, name string, size int) 
 	return err
 }
 
-// TestFullVolume: others fill the volume of the embedded etcd, which ends etcd, and keeps it from
-// starting again. nsinit-apiserver serves discovery all the while, even if it is restarted; namespaces
-// that nobody takes part in are deleted; every namespace that waits reports the cause. Everything goes
-// on by itself once there is space.
+// TestFullVolume: other programs fill the volume of the embedded etcd, so etcd ends and cannot start
+// again. Meanwhile nsinit-apiserver serves discovery, even if it is restarted, namespaces without participants are
+// deleted, and every namespace that waits reports the cause. Once there is space, everything continues.
 func TestFullVolume(t *testing.T) {
 	c := framework.Connect(t)
 	dir := volume(t, "192m")

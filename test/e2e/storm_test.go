@@ -107,7 +107,7 @@ func TestDeletionStorm(t *testing.T) {
 				return false
 			}
 			if !cleaned.has(namespace.UID) {
-				t.Errorf("%s has left, and nobody has cleaned up after it", namespace.Name)
+				t.Errorf("%s was removed, and its participant has not cleaned up", namespace.Name)
 			}
 			return true
 		})
@@ -124,7 +124,7 @@ func TestDeletionStorm(t *testing.T) {
 	group.Wait()
 	c.WaitServing(t)
 	fill(all)
-	time.Sleep(2 * time.Second) // whoever is late would act now
+	time.Sleep(2 * time.Second) // a late initializer would act now
 	for _, namespace := range all {
 		live, err := namespaces.Get(t.Context(), namespace.Name, metav1.GetOptions{})
 		if err != nil || live.UID != namespace.UID || live.DeletionTimestamp != nil {

@@ -48,7 +48,7 @@ func cure(t *testing.T, c *framework.Cluster, finding diagnosis.Finding, descrip
 	t.Fatalf("no remedy says %q: %s", description, framework.JSON(t, finding.Remedies))
 }
 
-// checkRemedies looks at the order of the remedies: what is safe comes first, and no command
+// checkRemedies checks the order of the remedies: safe ones come first, and no command
 // empties the finalizers of a namespace.
 func checkRemedies(t *testing.T, finding diagnosis.Finding) {
 	t.Helper()
@@ -72,7 +72,7 @@ type wedge struct {
 	make func(t *testing.T, c *framework.Cluster, namespace string)
 	// alone says that it affects other namespaces, too.
 	alone bool
-	// says is what the finding tells.
+	// says are the parts of the finding's message.
 	says []string
 	// shows is what the text shows besides.
 	shows []string
@@ -90,7 +90,7 @@ func wedges() map[diagnosis.Cause]wedge {
 				waitUndiscovered(t, c, "broken.example.com")
 			},
 			alone: true,
-			says:  []string{"broken.example.com/v1", "APIService v1.broken.example.com, service default/nobody", "ServiceNotFound"},
+			says:  []string{"broken.example.com/v1", "APIService v1.broken.example.com, service default/missing", "ServiceNotFound"},
 			cures: []string{"read why kube-apiserver cannot reach it", "if no client needs the API any more"},
 		},
 		diagnosis.ContentFinalizer: {
@@ -166,12 +166,12 @@ func wedges() map[diagnosis.Cause]wedge {
 					return err
 				})
 				if out, err := c.Kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch",
-					`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"default","name":"nobody"}}}}}}`); err != nil {
+					`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"default","name":"missing"}}}}}}`); err != nil {
 					t.Fatal(err, out)
 				}
 			},
 			alone: true,
-			says:  []string{"relics.converted.example.com", "cannot be listed", "conversion webhook", `service "nobody" not found`},
+			says:  []string{"relics.converted.example.com", "cannot be listed", "conversion webhook", `service "missing" not found`},
 			cures: []string{"if a conversion webhook"},
 			besides: func(t *testing.T, c *framework.Cluster, _ string) {
 				if out, err := c.Kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch", `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`); err != nil {
@@ -198,8 +198,8 @@ func wedges() map[diagnosis.Cause]wedge {
 	}
 }
 
-// TestWhyStuck: each cause for which a namespace does not go away is produced on the real
-// control plane, found and told, and cured by the commands that are offered.
+// TestWhyStuck: each cause for which a namespace does not terminate is produced on the real
+// control plane, found, and fixed by the printed commands.
 func TestWhyStuck(t *testing.T) {
 	c := framework.Connect(t)
 	var together sync.WaitGroup
@@ -234,7 +234,7 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 	}
 	checkRemedies(t, finding)
 	text, _, code := c.Plugin(t, "why", namespace, "--patience=2s")
-	if code != 3 || !strings.Contains(text, "stuck: somebody has to do something") || !strings.Contains(text, finding.Message[:20]) {
+	if code != 3 || !strings.Contains(text, ", stuck: ") || !strings.Contains(text, finding.Message[:20]) {
 		t.Errorf("exit code %d:\n%s", code, text)
 	}
 	for _, part := range w.shows {
@@ -258,8 +258,8 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 	}
 }
 
-// TestWhyOrphans: somebody empties spec.finalizers of a namespace that is held, as bad advice
-// has it. What is left of it is found, and the advice leads to its end.
+// TestWhyOrphans: a user empties spec.finalizers of a namespace with content, as bad guides recommend. The
+// orphaned content is found, and the remedies delete it.
 func TestWhyOrphans(t *testing.T) {
 	c := framework.Connect(t)
 	c.ApplyInput(t, thingDefinition())
@@ -288,7 +288,7 @@ func TestWhyOrphans(t *testing.T) {
 	}
 }
 
-// TestWhyNobodyEmpties: without kube-controller-manager, nobody does.
+// TestWhyNobodyEmpties: without kube-controller-manager, the content is not deleted.
 func TestWhyNobodyEmpties(t *testing.T) {
 	c := framework.Connect(t)
 	namespace := c.CreateNamespace(t, c.Admin).Name
@@ -302,8 +302,8 @@ func TestWhyNobodyEmpties(t *testing.T) {
 	c.WaitNoNamespace(t, namespace)
 }
 
-// TestEmptiedFinalizers: where somebody emptied spec.finalizers before the deletion, nsinit sees
-// to it that the namespace goes, and that nothing of it stays behind.
+// TestEmptiedFinalizers: if a user emptied spec.finalizers before the deletion, nsinit ensures
+// that the namespace and its content are deleted.
 func TestEmptiedFinalizers(t *testing.T) {
 	c := framework.Connect(t)
 	plain := c.CreateNamespace(t, c.Admin).Name
@@ -326,7 +326,7 @@ func TestEmptiedFinalizers(t *testing.T) {
 	}
 }
 
-// TestWhyInitializing: who is waited for, and what of nsinit is in the way.
+// TestWhyInitializing: the pending initializer and the defects of nsinit are found.
 func TestWhyInitializing(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
@@ -351,10 +351,10 @@ func TestWhyInitializing(t *testing.T) {
 	}
 	says(c.WaitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Waiting), `"one.example.com" (1 of 2)`, "the quota server is slow", "after it: two.example.com")
 	c.User(t, "e2e-why", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
-	framework.Eventually(t, "a tenant is told what the namespace itself says", func(context.Context) error {
+	framework.Eventually(t, "a tenant sees the conditions of the namespace", func(context.Context) error {
 		found, err := c.Why(t, namespace, "--as=e2e-why")
 		if err == nil && (found.State != diagnosis.Waiting && found.State != diagnosis.Stuck || len(found.NotExamined) == 0 || !strings.Contains(found.Findings[0].Message, "one.example.com")) {
-			err = fmt.Errorf("it is told %s", framework.JSON(t, found))
+			err = fmt.Errorf("found %s", framework.JSON(t, found))
 		}
 		return err
 	})
@@ -492,8 +492,8 @@ func TestWhyNsinit(t *testing.T) {
 	c.WaitServing(t)
 }
 
-// TestWhyWithoutNsinit: the command answers on a cluster that has never seen nsinit. There,
-// nobody cares for namespaces whose finalizers were empty before they were deleted.
+// TestWhyWithoutNsinit: the command works on a cluster without nsinit. There, namespaces whose finalizers were empty
+// before they were deleted stay terminating.
 func TestWhyWithoutNsinit(t *testing.T) {
 	c := framework.Another(t, "--only-kube")
 	namespaces := c.Core.CoreV1().Namespaces()
@@ -675,7 +675,7 @@ spec:
   matchConstraints:
     namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[2]s}}
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [configmaps]}]
-  validations: [{expression: "%[3]s || request.userInfo.username == 'nobody'", message: backups need it}]
+  validations: [{expression: "%[3]s || request.userInfo.username == 'backup'", message: backups need it}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

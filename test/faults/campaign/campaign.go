@@ -75,7 +75,7 @@ type runner struct {
 	taken  sets.Set[string]
 }
 
-// lane runs one round after the other on a control plane of its own.
+// lane runs one round after the other on a separate control plane.
 type lane struct {
 	*runner
 	number int

@@ -122,7 +122,7 @@ func linearizable(versions []history.Event, operations []history.Operation) []Vi
 	for i, version := range versions {
 		if _, known := authors[i+1]; !known && i+1 > initial {
 			ops = append(ops, porcupine.Operation{
-				ClientId: len(ops), Input: step{writes: i + 1, base: -1, text: fmt.Sprintf("somebody writes version %d", i+1)}, Return: int64(version.Seen),
+				ClientId: len(ops), Input: step{writes: i + 1, base: -1, text: fmt.Sprintf("an unknown client writes version %d", i+1)}, Return: int64(version.Seen),
 			})
 		}
 	}
@@ -208,7 +208,7 @@ func lifecycleTransition(before, after history.Event) string {
 	case !slices.EqualFunc(was.Plan, is.Plan, samePlanned):
 		return "the plan changed"
 	case was.Initializers == nil && is.Initializers != nil:
-		return "initializers came back after the list was empty"
+		return "initializers reappeared after the list was empty"
 	case slices.ContainsFunc(is.Finalizers, func(f v1alpha1.FinalizerName) bool { return !slices.Contains(was.Finalizers, f) }):
 		return fmt.Sprintf("a finalizer was added: %q became %q", was.Finalizers, is.Finalizers)
 	}

@@ -31,7 +31,7 @@ const (
 	aggregator = "aggregator"
 )
 
-// overrides are the resources that each further kube-apiserver reads through links of their own.
+// overrides are the resources that each further kube-apiserver reads through separate links.
 func overrides() map[string][]string {
 	const policies = "admissionregistration.k8s.io/"
 	return map[string][]string{
@@ -195,7 +195,7 @@ func (c *Cluster) kubeAPIServerArgs(name string, i int) ([]string, error) {
 	return with(c.base.Process(kubeAPIServer).Args, values), nil
 }
 
-// nsinitEtcdArgs are those of the etcd of Kubernetes, but for what a member has of its own.
+// nsinitEtcdArgs are those of the etcd of Kubernetes, with the name, addresses and directory of a member.
 func (c *Cluster) nsinitEtcdArgs(name string, _ int) ([]string, error) {
 	var peers []string
 	for i := range c.options.Topology.NsinitEtcds {

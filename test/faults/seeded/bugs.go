@@ -17,7 +17,7 @@ import (
 //go:embed patches/*.patch
 var patches embed.FS
 
-// Bug is a bug that somebody could make.
+// Bug is a bug that a change could introduce.
 type Bug struct {
 	// Name is the name of its patch, without the suffix.
 	Name        string
@@ -59,7 +59,7 @@ func controllerBugs() []Bug {
 		{"delete-without-precondition", "the deletion of a record does not name its UID", "", "I4", lifecyclePackage, promises},
 		{"release-before-record", "a namespace is released before its record was removed", ordinary, "I4", lifecyclePackage, promises},
 		{"unsecured-participants", "participants act before the namespace has nsinit's finalizer", ordinary, "I4", lifecyclePackage, promises},
-		{"deadline-from-zero-time", "every deadline is missed at once", "", "I4", lifecyclePackage, promises},
+		{"deadline-from-zero-time", "every deadline is missed immediately", "", "I4", lifecyclePackage, promises},
 		{"ready-while-closed", "a closed namespace says that it is Ready", ordinary, "I2", lifecyclePackage, promises},
 		{"ready-though-deleted", "a namespace that is deleted stays Ready while its record is released", "", "I2", lifecyclePackage, promises},
 		{"not-deleted-after-failure", "a namespace stays after its initialization failed", ordinary, "I2", lifecyclePackage, promises},

@@ -127,7 +127,7 @@ func (t *Traffic) use(ctx context.Context, clients []kubernetes.Interface, tenan
 			return
 		}
 	}
-	// Somebody who has not noticed goes on writing for a while.
+	// A client that has not noticed the deletion continues to write for a while.
 	t.sleep(ctx, 0, time.Second)
 }
 
