@@ -13,7 +13,7 @@ set -o errexit -o nounset -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROOT="${PWD}"
 OUT="${ROOT}/_output/release"
-export VERSION="${VERSION:?say which, such as VERSION=v0.1.0}"
+export VERSION="${VERSION:?set it, such as VERSION=v0.1.0}"
 if [[ $# -eq 0 ]]; then
   set -- linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 fi
@@ -44,7 +44,7 @@ for platform in "$@"; do
   hack/build.sh "${work}/${name}/plugin" ./cmd/kubectl-nsinit
   cp LICENSE cmd/kubectl-nsinit/kubectl_complete-nsinit "${work}/${name}/plugin"
   archive "${OUT}/kubectl-nsinit-${name}.tar.gz" "${work}/${name}/plugin"
-  if [[ ${GOOS} == linux ]]; then # what runs in a cluster
+  if [[ ${GOOS} == linux ]]; then # the programs that run in a cluster
     hack/build.sh "${work}/${name}/programs" ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./cmd/policy-population ./vendor-hooks/http-provisioner
     cp LICENSE "${work}/${name}/programs"
     archive "${OUT}/nsinit-${name}.tar.gz" "${work}/${name}/programs"
@@ -58,7 +58,7 @@ for platform in "$@"; do
   name="${platform/\//-}"
   for program in "${work}/${name}"/*/*; do
     if [[ "$(go version "${program}" 2>/dev/null)" == *": go"* ]]; then
-      # Without what depends on this machine: the time, and the checksums of the tool.
+      # Without the time and the checksums of the tool, which depend on this machine.
       _output/tools/cyclonedx-gomod bin -json -std -noserial -version "${VERSION}" -output - "${program}" |
         jq --arg date "${DATE}" '.metadata.timestamp = $date | del(.metadata.tools)' >"${OUT}/$(basename "${program}" .exe)-${name}.cdx.json"
     fi

@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Checks what tools can check. Each check that fails says what fixes it.
+# Checks the source. Each check that fails prints how to fix it.
 #
 #     hack/verify.sh [--quick]
 #
@@ -40,7 +40,7 @@ generated() {
   fi
   rm -f "${COPY}.log"
   while read -r file; do
-    cmp -s "${file}" "${COPY}/${file}" || fail "${file} is not what the generators write" "make generate"
+    cmp -s "${file}" "${COPY}/${file}" || fail "${file} is out of date" "make generate"
   done < <(git ls-files pkg docs artifacts | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$|^docs/metrics.md$|^artifacts/helm/nsinit/templates/')
   while read -r file; do
     [[ -f ${file} ]] || fail "${file} is missing" "make generate"
@@ -66,7 +66,7 @@ while read -r module dir; do
   [[ -n ${dir} ]] || continue
   licence="$(find "${dir}" -maxdepth 1 -iregex '.*/\(licen[cs]e\|copying\)[^/]*' | head -n 1)"
   if [[ -z ${licence} ]] || ! grep -qiE 'apache license|mit license|permission is hereby granted|redistribution and use|isc license|mozilla public license' "${licence}"; then
-    fail "${module} has no licence that is known to be free" "another dependency"
+    fail "${module} has no known free licence" "another dependency"
   fi
 done < <({
   go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/...

@@ -27,7 +27,7 @@ type condition struct {
 	// overlay and components are the kustomization.
 	overlay    string
 	components []string
-	// is is the condition under which it differs from the first kustomization, as a template.
+	// is is the condition for the differences from the first kustomization, as a template.
 	is string
 }
 

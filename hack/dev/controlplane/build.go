@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// commonPrograms are built from the module of the newest version, whatever the version of Kubernetes.
+// commonPrograms are built from the module of the newest version, for every version of Kubernetes.
 func commonPrograms() map[string]string {
 	return map[string]string{
 		"kubectl": "k8s.io/kubernetes/cmd/kubectl",
@@ -69,7 +69,7 @@ func (c *Cluster) build(ctx context.Context, parts ...func(context.Context) erro
 // SourceFile is the file beside nsinit's programs that names the commit of their source.
 const SourceFile = ".nsinit.commit"
 
-// recordSource writes SourceFile. A source that is no git repository has no commit.
+// recordSource writes SourceFile. It is empty if the source is not a git repository.
 func (c *Cluster) recordSource(ctx context.Context) error {
 	commit, err := exec.CommandContext(ctx, "git", "-C", c.Root, "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {

@@ -57,7 +57,7 @@ func NewCluster(dir, kubernetes string) (*Cluster, error) {
 	}
 	c := &Cluster{Root: root, Dir: dir, BinDir: filepath.Join(root, "_output", "bin"), Kubernetes: kubernetes, start: time.Now()}
 	if module := c.kubernetesModule(kubernetes); !exists(module) {
-		return nil, fmt.Errorf("there is no version %q of Kubernetes: see the folders in %s", kubernetes, filepath.Dir(module))
+		return nil, fmt.Errorf("version %q of Kubernetes is not supported: give one of the folders in %s", kubernetes, filepath.Dir(module))
 	}
 	if err := c.loadPorts(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func canonical(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// lock waits until no other command works in a folder. The lock ends with this command at the latest.
+// lock waits until no other command works in a folder. The kernel releases the lock when this command ends.
 func (c *Cluster) lock(ctx context.Context, dir string) (unlock func(), err error) {
 	var file *os.File
 	waiting := false
@@ -115,7 +115,7 @@ func (c *Cluster) kubernetesModule(version string) string {
 	return filepath.Join(c.Root, "hack", "dev", "kubernetes", version)
 }
 
-// webhookStamps says that Kubernetes is too old for the stamp to be a policy.
+// webhookStamps reports whether the stamp is a webhook, because Kubernetes is too old for the policy.
 func (c *Cluster) webhookStamps() bool { return c.Kubernetes == "v1.34" || c.Kubernetes == "v1.35" }
 
 // program returns the path of a program.
@@ -132,7 +132,7 @@ func (c *Cluster) bareFile() string { return filepath.Join(c.Dir, "bare") }
 // PKI holds the certificates and keys of the control plane.
 func (c *Cluster) PKI() PKI { return PKI{Dir: filepath.Join(c.Dir, "pki")} }
 
-// downCommand is what stops this control plane.
+// downCommand returns the command that stops this control plane.
 func (c *Cluster) downCommand() string {
 	return fmt.Sprintf("%s --dir %s down", filepath.Join(c.BinDir, "dev"), c.Dir)
 }
@@ -151,7 +151,7 @@ func (c *Cluster) Status() error {
 		case pid != 0:
 			state = fmt.Sprintf("running, pid %d", pid)
 		case process.Supervised():
-			state = "exited, will be started again"
+			state = "exited, will be restarted"
 		case process.SupervisorKilled():
 			state = "stopped, because its supervisor was killed: run dev start " + name
 		}
@@ -179,7 +179,7 @@ func (c *Cluster) Control(ctx context.Context, command, name string) error {
 	}
 }
 
-// Down stops everything that was started, in the reverse order, and nothing else.
+// Down stops the programs of this control plane in the reverse order.
 func (c *Cluster) Down(ctx context.Context) error {
 	unlock, err := c.lock(ctx, c.Dir)
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *Cluster) kubectl(ctx context.Context, kubeconfig string, args ...string
 
 func (c *Cluster) kubectlInput(ctx context.Context, kubeconfig, input string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl"), args...)
-	// Its discovery cache belongs to this control plane, and so does its plugin.
+	// The discovery cache and the plugin are those of this control plane.
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+c.Dir, "PATH="+c.BinDir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	command.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer

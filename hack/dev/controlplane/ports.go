@@ -81,8 +81,8 @@ func (c *Cluster) claimPorts() error {
 // firstPort is the lowest port that is chosen.
 const firstPort = 20000
 
-// FreePorts chooses a free port for each name, below those that the kernel gives to
-// outgoing connections: a program that was killed finds its port free again.
+// FreePorts chooses a free port for each name, below the ports of outgoing connections, so that no connection takes
+// the port of a program while it restarts.
 func FreePorts(names []string) (map[string]int, error) {
 	limit := ephemeralStart()
 	ports := map[string]int{}
@@ -100,8 +100,8 @@ func FreePorts(names []string) (map[string]int, error) {
 	return ports, nil
 }
 
-// ephemeralStart returns the first port of outgoing connections, or Linux' default where
-// that leaves no room.
+// ephemeralStart returns the first port of outgoing connections, or the default of Linux if fewer than 1000 ports
+// are below it.
 func ephemeralStart() int {
 	const standard, room = 32768, 1000
 	data, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")

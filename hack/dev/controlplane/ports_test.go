@@ -89,7 +89,7 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-// TestTakenPortWhileRunning: what the running programs know of each other stays.
+// TestTakenPortWhileRunning: the ports of running programs do not change.
 func TestTakenPortWhileRunning(t *testing.T) {
 	c := withPorts(t, t.TempDir())
 	if err := os.Mkdir(c.BinDir, 0o755); err != nil {
@@ -113,7 +113,7 @@ func TestTakenPortWhileRunning(t *testing.T) {
 	if c.Process("etcd").Pid() == 0 {
 		t.Fatal("the program that stands for etcd does not run")
 	}
-	take(t, c, "etcd") // its own port is not taken by another
+	take(t, c, "etcd") // its own port does not count as taken
 	if err := c.claimPorts(); err != nil {
 		t.Fatal(err)
 	}

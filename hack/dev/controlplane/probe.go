@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// ProbeUser has the right to write, so what refuses it is a policy.
+	// ProbeUser may write, so only a policy refuses its requests.
 	ProbeUser = "nsinit-dev:probe"
 
 	// probeNamespace is the manifest of a namespace that exists while the gate is checked.

@@ -28,7 +28,7 @@ type Process struct {
 	Args    []string
 	// Env is added to the environment of the dev program.
 	Env []string
-	// Bound says that the process is killed when the program that starts it ends.
+	// Bound means that the process is killed when the program that started it ends.
 	Bound bool
 	// StateDir holds NAME.pid, NAME.log and the files of the supervisor.
 	StateDir string
@@ -46,8 +46,8 @@ func (p *Process) LogFile() string { return p.file(".log") }
 // Pid returns the pid of the running process, or 0.
 func (p *Process) Pid() int { return readPid(p.pidFile(), p.isOurs) }
 
-// readPid returns the pid in a file, or 0 if that process does not run. The system can give
-// the pid to another program, which is not ours.
+// readPid returns the pid in a file, or 0 if that process does not run or the pid belongs to another program
+// now.
 func readPid(file string, isOurs func(pid int) bool) int {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -60,7 +60,7 @@ func readPid(file string, isOurs func(pid int) bool) int {
 	return pid
 }
 
-// writePid replaces a pid file. Readers find the former or the new content.
+// writePid replaces a pid file atomically.
 func writePid(file string, pid int) error {
 	if err := os.WriteFile(file+".new", []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
 		return err
@@ -86,14 +86,14 @@ func commandLine(pid int) []string {
 	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
 }
 
-// isOurs says whether a process is this program, with arguments in this state directory.
+// isOurs reports whether a process is this program, with arguments in this state directory.
 func (p *Process) isOurs(pid int) bool {
 	fields := commandLine(pid)
 	return len(fields) > 0 && fields[0] == p.Program && slices.ContainsFunc(fields[1:], p.inStateDir)
 }
 
-// inStateDir says whether an argument, PATH or --flag=PATH, is a path in the state directory.
-// The state directories of others may begin with the same letters.
+// inStateDir reports whether an argument, PATH or --flag=PATH, is a path in the state directory. Another state
+// directory may have the same prefix.
 func (p *Process) inStateDir(arg string) bool {
 	if _, value, isFlag := strings.Cut(arg, "="); isFlag {
 		arg = value
@@ -101,8 +101,7 @@ func (p *Process) inStateDir(arg string) bool {
 	return strings.HasPrefix(arg, p.StateDir+string(filepath.Separator))
 }
 
-// Current says whether the process runs under a supervisor, with the program and arguments
-// that it would be started with now.
+// Current reports whether the process runs under a supervisor with the current program and arguments.
 func (p *Process) Current() bool {
 	pid := p.Pid()
 	if pid == 0 || !p.Supervised() {

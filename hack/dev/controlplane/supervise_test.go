@@ -58,7 +58,7 @@ func devProgram(t *testing.T) string {
 }
 
 // script returns a process that runs a shell script, and is killed when the test ends. The
-// state directory is part of its command line, as it is of every program here.
+// state directory is part of its command line, as for every program of a control plane.
 func script(t *testing.T, dir, text string) *Process {
 	t.Helper()
 	p := &Process{Name: "sh", Program: "/bin/sh", Args: []string{"-c", text, filepath.Join(dir, "config")}, StateDir: dir, Dev: devProgram(t)}
@@ -83,7 +83,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// nothingLeft checks that a process was stopped without a trace but its log.
+// nothingLeft checks that a process was stopped and left only its log.
 func nothingLeft(t *testing.T, p *Process) {
 	t.Helper()
 	if p.Pid() != 0 || p.Supervised() || p.SupervisorKilled() {
@@ -95,8 +95,7 @@ func nothingLeft(t *testing.T, p *Process) {
 	}
 }
 
-// TestRestart: a program that exits, or that something else kills, is started again. Stop and
-// Kill keep it down.
+// TestRestart: a program that exits or is killed by another program is restarted, but not after Stop or Kill.
 func TestRestart(t *testing.T) {
 	for name, end := range map[string]func(p *Process) error{
 		"stop": func(p *Process) error { return p.Stop(t.Context(), time.Minute) },
@@ -152,7 +151,7 @@ func TestStopWhileRestartIsPending(t *testing.T) {
 	}
 }
 
-// TestKillStopped: a program that stands still is stopped too.
+// TestKillStopped: Stop ends a program that is stopped by SIGSTOP.
 func TestKillStopped(t *testing.T) {
 	p := script(t, t.TempDir(), endless)
 	if err := p.Start(); err != nil {

@@ -20,12 +20,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// startLimit is how long a program may take to be ready: much longer than it takes on two
-// busy cores.
+// startLimit is how long a program may take to be ready, much longer than on two busy cores.
 const startLimit = 2 * time.Minute
 
-// Up builds what is missing, starts what does not run, applies the manifests, and returns
-// when the API of nsinit is available and the policies are seen to act.
+// Up builds the missing programs, starts those that do not run, and applies the manifests. It returns when the API
+// of nsinit is available and the policies are in force.
 func (c *Cluster) Up(ctx context.Context) error {
 	if err := c.up(ctx, c.Build, c.kubernetes, c.nsinit); err != nil {
 		return err
@@ -185,8 +184,8 @@ func get(ctx context.Context, path string, config *rest.Config) ([]byte, error) 
 	return client.Get().AbsPath(path).DoRaw(ctx)
 }
 
-// nsinit installs and starts nsinit. The controller comes last, so that the gate can be
-// seen closed before anything opens it.
+// nsinit installs and starts nsinit. The controller comes last, because it opens the namespace that shows the
+// gate.
 func (c *Cluster) nsinit(ctx context.Context) error {
 	if err := c.ApplyBase(ctx); err != nil {
 		return err
@@ -194,7 +193,7 @@ func (c *Cluster) nsinit(ctx context.Context) error {
 	if err := c.ensure(ctx, "nsinit-apiserver", func() error { return c.Served(ctx) }); err != nil {
 		return err
 	}
-	// Without the webhook, in front of which clients would wait, the gate itself is seen.
+	// With the webhook, the probe would wait instead of being refused by the gate.
 	if _, err := c.Admin(ctx, "delete", "--ignore-not-found", "-k", c.earlyWrites()); err != nil {
 		return err
 	}
@@ -216,7 +215,7 @@ func (c *Cluster) ApplyBase(ctx context.Context) error {
 	return err
 }
 
-// ApplyPolicies applies the policies, and waits until the stamp and the guard act.
+// ApplyPolicies applies the policies, and waits until the stamp and the guard are in force.
 func (c *Cluster) ApplyPolicies(ctx context.Context) error {
 	if _, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("policies")); err != nil {
 		return err
@@ -241,7 +240,7 @@ func (c *Cluster) Served(ctx context.Context) error {
 
 func (c *Cluster) earlyWrites() string { return filepath.Join(c.Root, "artifacts", "early-writes") }
 
-// AskToRetry installs the webhook that asks those who write too early to try again.
+// AskToRetry installs the webhook that asks clients to retry early writes.
 func (c *Cluster) AskToRetry(ctx context.Context) error {
 	_, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.earlyWrites())
 	return err
