@@ -70,8 +70,8 @@ func serveFlunders(t *testing.T, c *framework.Cluster, versions map[string][]str
 	}
 }
 
-// TestNamespaceTermination: on a control plane without kube-controller-manager, nsinit empties
-// namespaces and lets them go.
+// TestNamespaceTermination: on a control plane without kube-controller-manager, nsinit empties and finalizes
+// namespaces.
 func TestNamespaceTermination(t *testing.T) {
 	const objects = 5000
 	c := framework.Another(t, "--bare")
@@ -161,7 +161,7 @@ func TestNamespaceTermination(t *testing.T) {
 		})
 		remove(name)
 		c.WaitCondition(t, name, corev1.NamespaceDeletionDiscoveryFailure, "True/DiscoveryFailed", "broken.example.com/v1")
-		// The rest goes on.
+		// The other namespaces are deleted.
 		c.WaitCondition(t, name, corev1.NamespaceContentRemaining, "False/ContentRemoved")
 		if _, err := c.Kubectl("delete", "apiservice", "v1.broken.example.com"); err != nil {
 			t.Fatal(err)

@@ -31,8 +31,7 @@ import (
 )
 
 const (
-	// badInitializer is the variable that names what is wrong with the initializer of
-	// TestHelperBadInitializer.
+	// badInitializer is the environment variable with the defect of the initializer of TestHelperBadInitializer.
 	badInitializer     = "NSINIT_E2E_BAD_INITIALIZER"
 	badInitializerName = "bad.example.com"
 )
@@ -64,7 +63,7 @@ func TestConformanceFindsFaults(t *testing.T) {
 			}
 		})
 	}
-	// Without a fault the suite passes, so the faults are what fails.
+	// Without a defect, the suite passes.
 	t.Run("none", func(t *testing.T) {
 		out, err := run(t, "none", "^TestHelperBadInitializer$")
 		if err != nil || !strings.Contains(out, "--- PASS: TestHelperBadInitializer/SameNameAgain") {
@@ -73,7 +72,7 @@ func TestConformanceFindsFaults(t *testing.T) {
 	})
 }
 
-// outside is what an initializer makes outside of the cluster.
+// outside holds what an initializer creates outside of the cluster.
 type outside struct {
 	mu   sync.Mutex
 	made map[types.UID]bool

@@ -96,8 +96,8 @@ func TestFailAtDeadline(t *testing.T) {
 	c.WaitNoLifecycle(t, namespace.Name)
 }
 
-// TestStalled: a turn that lasts for long is reported on the record, on the namespace and in
-// an event, and the report ends with the turn.
+// TestStalled: a turn that takes long is reported in the NamespaceLifecycle, in the namespace and in
+// an event. The report ends with the turn.
 func TestStalled(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("slow.example.com", "next.example.com")...)

@@ -33,8 +33,7 @@ func TestDeleteWhileInitializing(t *testing.T) {
 	}
 	steps := []struct {
 		name string
-		// before brings the namespace to the step, and after lets things go on once it
-		// is deleted.
+		// before brings the namespace to the step, and after continues after the deletion.
 		before func(*testing.T, *corev1.Namespace)
 		after  func(*testing.T)
 		// participant is true if the namespace waits for a participant.
@@ -87,7 +86,7 @@ func TestDeleteWhileInitializing(t *testing.T) {
 				if record.Status.CurrentInitializer != "" {
 					t.Errorf("it is still the turn of %q", record.Status.CurrentInitializer)
 				}
-				// An initializer that comes too late may leave the list, which opens nothing.
+				// A late initializer may remove its entry, which does not open the gate.
 				if record.Spec.Initializers != nil && record.Spec.Initializers.Result == nil {
 					c.RemoveFirst(t, namespace.Name)
 				}
@@ -125,8 +124,8 @@ func TestEmptiedOnce(t *testing.T) {
 		return err
 	})
 	_, from := c.AuditSince(t, 0)
-	// Each change of a namespace that is being deleted brings it back to the namespace controller five
-	// seconds later, before another that is deleted now.
+	// After each change of a namespace that is being deleted, the namespace controller handles it five seconds later,
+	// before another one that is deleted now.
 	if _, err := c.Kubectl("annotate", "namespace", held, "e2e=changed"); err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +148,8 @@ func TestEmptiedOnce(t *testing.T) {
 	c.WaitNoNamespace(t, held)
 }
 
-// TestNamesTaken: two configurations register the same initializer. The first in the order of
-// their names does, until it goes.
+// TestNamesTaken: two configurations register the same initializer. The first in the order of their names takes
+// effect until it is deleted.
 func TestNamesTaken(t *testing.T) {
 	c := framework.Connect(t)
 	first, second := c.Register(t, framework.Initializers("same.example.com", "one.example.com")...), c.Configure(t, framework.Initializers("two.example.com", "same.example.com")...)

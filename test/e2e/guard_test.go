@@ -87,7 +87,7 @@ func (c change) jsonPatch(string) any {
 	return operations
 }
 
-// apply returns the change for server-side apply, which cannot remove what others own.
+// apply returns the change for server-side apply, which cannot remove fields of other managers.
 func (c change) apply(name string) any {
 	for _, values := range []map[string]*string{c.labels, c.annotations} {
 		for _, value := range values {
@@ -103,7 +103,7 @@ func (c change) apply(name string) any {
 	return configuration
 }
 
-// way is a way to write a namespace. It says false where it cannot make a change.
+// way is a way to write a namespace. It returns false if it cannot make a change.
 type way func(ctx context.Context, client typedcorev1.NamespaceInterface, name string, c change, dryRun []string) (bool, error)
 
 // put reads, changes and writes back, through one of the client's functions.
@@ -195,12 +195,12 @@ func TestGuard(t *testing.T) {
 				if _, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, change, dryRun); framework.RefusedBy(guard, err) != nil {
 					t.Errorf("%s, dry run: %v", name, framework.RefusedBy(guard, err))
 				}
-				// An administrator holds every verb. Nothing is stored of it.
+				// An administrator holds every verb. This is a dry run.
 				if _, err := write(ctx, c.Core.CoreV1().Namespaces(), namespace.Name, change, dryRun); err != nil {
 					t.Errorf("%s: a holder of the verb open was refused: %v", name, err)
 				}
 			}
-			// What is not nsinit's can be changed in each of these ways.
+			// Other labels and annotations can be changed in each of these ways.
 			value := strings.NewReplacer(" ", "-", "/", "-").Replace(way)
 			if _, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, label("e2e", &value), nil); err != nil {
 				t.Errorf("a label of the user's own: %v", err)
@@ -288,8 +288,8 @@ func TestGuardOfOthers(t *testing.T) {
 	}
 }
 
-// TestGuardFinalizer: a participant's finalizer cannot be removed by others, so that a
-// namespace cannot leave before its participants have cleaned up.
+// TestGuardFinalizer: other clients cannot remove nsinit's finalizer, so a namespace is not removed before its
+// participants have cleaned up.
 func TestGuardFinalizer(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", Finalizer: true})

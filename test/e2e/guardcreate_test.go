@@ -48,7 +48,7 @@ func TestGuardCreate(t *testing.T) {
 	}
 }
 
-// TestStampAgain: the stamp acts again on what others made of it.
+// TestStampAgain: the stamp acts again after a webhook has changed the namespace.
 func TestStampAgain(t *testing.T) {
 	c := framework.Connect(t)
 	create := withWebhook(t, c, `[{"op": "add", "path": "/metadata/annotations/acted", "value": "yes"},

@@ -33,15 +33,15 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// history is what a watch has seen of the pending lists, by record.
+// history holds the pending lists that a watch has shown, by NamespaceLifecycle.
 type history struct {
 	mu   sync.Mutex
 	seen map[types.UID]*v1alpha1.NamespaceLifecycle
 	errs []string
 }
 
-// add compares a state of a record with the one before: entries leave from the front alone,
-// in the order of the plan, and what was skipped stays so.
+// add compares a NamespaceLifecycle with its former state: entries are removed only from the front,
+// in the order of the plan, and skipped initializers stay skipped.
 func (h *history) add(record *v1alpha1.NamespaceLifecycle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,7 +150,7 @@ func TestInterleavings(t *testing.T) {
 	t.Logf("%d namespaces, %d NamespaceLifecycles watched, the controller was killed %d times, %d stale writes", namespaces, len(seen.seen), kills, privileged.writes)
 }
 
-// follow watches all records.
+// follow watches all NamespaceLifecycles.
 func follow(ctx context.Context, c *framework.Cluster, seen *history) {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -168,14 +168,14 @@ func follow(ctx context.Context, c *framework.Cluster, seen *history) {
 	})
 }
 
-// actor writes to records.
+// actor writes to NamespaceLifecycles.
 type actor struct {
 	names  []string
 	client client.NamespaceLifecycleInterface
 	writes int
 }
 
-// newActor returns an actor that has the rights of one initializer.
+// newActor returns an actor with the permissions of one initializer.
 func newActor(t *testing.T, c *framework.Cluster, name string) *actor {
 	t.Helper()
 	config := c.User(t, "e2e-"+name,
@@ -185,8 +185,7 @@ func newActor(t *testing.T, c *framework.Cluster, name string) *actor {
 	return &actor{names: []string{name}, client: versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles()}
 }
 
-// act removes the initializer wherever it is its turn, by a random verb, and now and then where
-// it is not.
+// act removes the initializer when it is its turn, by a random verb, and sometimes when it is not.
 func (a *actor) act(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
 		list, err := a.client.List(ctx, metav1.ListOptions{})
@@ -239,8 +238,8 @@ func (a *actor) remove(ctx context.Context, read *v1alpha1.NamespaceLifecycle, p
 	}
 }
 
-// repeat sends what records said some time before, and lists that never were, none of which
-// may take effect. It never leaves out who has not had its turn: that it may do.
+// repeat sends former lists and lists that never existed. None may take effect. It never omits an initializer that has
+// not had its turn, because this user may remove it.
 func (a *actor) repeat(ctx context.Context, random *rand.Rand) {
 	var before []v1alpha1.NamespaceLifecycle
 	for ctx.Err() == nil {

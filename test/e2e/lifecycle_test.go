@@ -63,7 +63,7 @@ func TestNoInitializers(t *testing.T) {
 	}
 }
 
-// TestAdoption: namespaces from before nsinit get a record and stay open, and exempt ones
+// TestAdoption: namespaces that existed before nsinit get a NamespaceLifecycle and stay open. Exempt ones
 // get none.
 func TestAdoption(t *testing.T) {
 	c := framework.Connect(t)
@@ -79,7 +79,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestFailure: a failing result is reported, and then the namespace is deleted.
+// TestFailure: a failed result is reported, and then the namespace is deleted.
 func TestFailure(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("one.example.com")...)
@@ -110,8 +110,8 @@ func TestFailure(t *testing.T) {
 	})
 }
 
-// TestParticipant: a participant of the termination holds the namespace until it has
-// cleaned up, and a new namespace of the same name waits for it.
+// TestParticipant: a participant keeps a terminating namespace until it has cleaned up, and a new namespace of the
+// same name waits for it.
 func TestParticipant(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "openshift.com/origin", Finalizer: true})
@@ -136,7 +136,7 @@ func TestParticipant(t *testing.T) {
 	if _, err := c.Core.CoreV1().Namespaces().Get(context.Background(), namespace.Name, metav1.GetOptions{}); err != nil {
 		t.Fatalf("the namespace did not wait for the participant: %v", err)
 	}
-	// As a person does it, through the aggregator.
+	// With kubectl, through the aggregator.
 	record.Spec.Finalizers = nil
 	record.TypeMeta = metav1.TypeMeta{APIVersion: "nsinit.dev/v1alpha1", Kind: "NamespaceLifecycle"}
 	body, err := json.Marshal(record)
@@ -150,8 +150,7 @@ func TestParticipant(t *testing.T) {
 	c.WaitNoNamespace(t, namespace.Name)
 }
 
-// TestNameReuse: a namespace that is created again inherits nothing, neither completion
-// nor what is pending.
+// TestNameReuse: a namespace that is created again inherits no completed and no pending initializers.
 func TestNameReuse(t *testing.T) {
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)

@@ -17,8 +17,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// operation is one row of the matrix: a request, and what becomes of it in each state, with
-// one letter for each identity.
+// operation is one row of the matrix: a request, and its result in each state, with one letter for each identity.
 type operation struct {
 	name        string
 	verb, path  string
@@ -71,7 +70,7 @@ func operations() []operation {
 		{"patch deployments/scale", "PATCH", apps + "deployments/there/scale" + dry, merge, patchOf(`{"spec":{"replicas":0}}`), answers("GG++r+GrG", "++++r++r+", "++++r++r+")},
 		{"patch deployments/status", "PATCH", apps + "deployments/there/status" + dry, merge, patchOf(`{"status":{"observedGeneration":1}}`), answers("Gr++r+GrG", "+r++r++r+", "+r++r++r+")},
 		{"create events", "POST", core + "events" + dry, "", patchOf(`{"metadata":{"name":"new","namespace":"{ns}"},"involvedObject":{"namespace":"{ns}"}}`), answers("GG++++GrG", "+++++++r+", "tttttttrt")},
-		// What the gate leaves alone.
+		// Requests that the gate does not match.
 		{"get configmaps", "GET", core + "configmaps/there", "", nil, answers("++++r++r+", "++++r++r+", "++++r++r+")},
 		{"list pods", "GET", core + "pods", "", nil, answers("++++r++r+", "++++r++r+", "++++r++r+")},
 		{"create localsubjectaccessreviews", "POST", "/apis/authorization.k8s.io/v1/namespaces/{ns}/localsubjectaccessreviews", "",
@@ -90,7 +89,7 @@ func operations() []operation {
 		{"write conditions of namespaces/status", "PATCH", namespace + "/status" + dry, strategic, patchOf(`{"status":{"conditions":[{"type":"E2E","status":"True"}]}}`), answers("rrrrr+rr+", "rrrrr+rr+", "rrrrr+rr+")},
 		{"drop nsinit's finalizer", "PUT", namespace + "/finalize" + dry, "", namespaceBody(func(n *corev1.Namespace) { n.Finalizers = nil }), answers("rrrr++rrU", "rrrr++rrU", "rrrr++rrU")},
 		{"delete namespaces", "DELETE", namespace + dry, "", nil, answers("rrrr++rr+", "rrrr++rr+", "rrrr++rr+")},
-		// Its record.
+		// Its NamespaceLifecycle.
 		{"get records", "GET", record, "", nil, answers("rr++++rr+", "rr++++rr+", "rr++++rr+")},
 		{"watch records", "GET", records + "?watch=true&timeoutSeconds=1&resourceVersion=0&fieldSelector=metadata.name%3Dnobody", "", nil, answers("rr++++rr+", "rr++++rr+", "rr++++rr+")},
 		{"create records", "POST", records + dry, "", patchOf(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceLifecycle","metadata":{"name":"{ns}"},"spec":{"namespaceUID":"u"}}`), answers("rrrrccrrc", "rrrrccrrc", "rrrrccrrc")},
@@ -121,7 +120,7 @@ func operations() []operation {
 		{"drop A's finalizer by a post with another UID", "POST", record + "/finalize" + dry, "", recordBody(func(r *v1alpha1.NamespaceLifecycle) { withoutFinalizer("a.example.com")(r); r.UID = "u" }), answers("rrccrcrrc", "rrccrcrrc", "rrccrcrrc")},
 		{"drop Kubernetes' finalizer", "PUT", record + "/finalize" + dry, "", recordBody(withoutFinalizer("kubernetes")), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
 		{"add a finalizer", "PUT", record + "/finalize" + dry, "", recordBody(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = append(r.Spec.Finalizers, "x.example.com") }), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
-		// What everything hangs on.
+		// The objects on which the security of nsinit depends.
 		{"create configurations", "POST", configurations + dry, "", patchOf(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceInitializerConfiguration","metadata":{"name":"new"}}`), answers("rrrrr+rr+", "rrrrr+rr+", "rrrrr+rr+")},
 		{"delete a collection of configurations", "DELETE", configurations + dry, "", nil, answers("rrrrr.rr.", "rrrrr.rr.", "rrrrr.rr.")},
 		{"change the exemptions", "PATCH", "/api/v1/namespaces/nsinit-system/configmaps/nsinit-exemptions" + dry, merge, patchOf(`{"data":{"namespaces":"{ns}"}}`), answers("UrUUr+UrU", "UrUUr+UrU", "UrUUr+UrU")},

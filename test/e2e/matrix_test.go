@@ -27,7 +27,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// An answer is one letter, so that a row of the matrix can be taken in at a glance.
+// An answer is one letter, so that a row of the matrix fits on a line.
 const (
 	passes      = '+' // it is done
 	ends        = '.' // it is let through, and ends for want of a node, or of what it asks for
@@ -70,8 +70,8 @@ const (
 	identities                 = "tenant, administrator of the namespace, initializer A, initializer B, nsinit's controller, cluster-admin, cluster-admin as the tenant, anonymous, editor of everything"
 )
 
-// matrix is who asks, and where. The editor of everything, holds all
-// of Kubernetes' own verbs on everything, and none of nsinit's: what refuses it is not RBAC.
+// matrix holds the identities and the namespaces. The editor of everything holds all of Kubernetes' verbs on all
+// resources, and none of nsinit's, so it is not refused by RBAC.
 type matrix struct {
 	*framework.Cluster
 	clients                           []rest.Interface
@@ -171,7 +171,7 @@ func newMatrix(t *testing.T) *matrix {
 	}
 	c.DeleteNamespace(t, m.terminating)
 	framework.Eventually(t, "the content is being deleted", func(ctx context.Context) error {
-		// Pods go first, and nothing else before they are gone.
+		// Pods are deleted first, and other objects only after them.
 		pod, err := c.Core.CoreV1().Pods(m.terminating).Get(ctx, "there", metav1.GetOptions{})
 		if err == nil && pod.DeletionTimestamp == nil {
 			err = errors.New("not yet")
@@ -301,7 +301,7 @@ func asIs(path string) func(*testing.T, *matrix, string) string {
 	}
 }
 
-// recordBody returns the record of a namespace, changed, in JSON.
+// recordBody returns the changed NamespaceLifecycle of a namespace in JSON.
 func recordBody(change func(*v1alpha1.NamespaceLifecycle)) func(*testing.T, *matrix, string) string {
 	return func(t *testing.T, m *matrix, namespace string) string {
 		t.Helper()

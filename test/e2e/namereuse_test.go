@@ -281,7 +281,7 @@ func (a *reuseAttack) reached(ctx context.Context, name string) (got reuseResult
 	return reuseResult{late: count(late), creates: count(created), patches: count(names["patched"] == "tenant"), deletes: count(!kept)}, nil
 }
 
-// persist repeats what fails. It is for goroutines, where a test cannot be ended.
+// persist retries until a function succeeds. It is for goroutines, which cannot end a test.
 func persist(ctx context.Context, try func() error) error {
 	var last error
 	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 4*framework.Patience, true, func(context.Context) (bool, error) {

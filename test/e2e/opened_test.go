@@ -24,9 +24,8 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestOpenedByHand: what is said of a namespace that an administrator opens agrees soon after: on the
-// namespace, in its record, in its configuration and by the plugin, with the name of who opened it.
-// Participants still clean up after it.
+// TestOpenedByHand: soon after an administrator opens a namespace, the namespace, its NamespaceLifecycle, its
+// configuration and the plugin report it with the name of the administrator. Participants still clean up.
 func TestOpenedByHand(t *testing.T) {
 	c := framework.Connect(t)
 	stored := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
@@ -61,7 +60,7 @@ func TestOpenedByHand(t *testing.T) {
 		return err
 	})
 
-	// Who opened it cannot be changed, or claimed.
+	// The recorded user cannot be changed or set.
 	c.User(t, "e2e-opened", framework.Everything())
 	mallory := kubernetes.NewForConfigOrDie(c.As("e2e-opened"))
 	forged := []byte(`{"metadata":{"annotations":{"nsinit.dev/opened-by":"mallory"}}}`)
@@ -79,7 +78,7 @@ func TestOpenedByHand(t *testing.T) {
 		t.Error("a new namespace kept the annotation")
 	}
 
-	// The participant is asked, and the namespace is not ready meanwhile.
+	// The participant cleans up, and the namespace is not ready meanwhile.
 	c.DeleteNamespace(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", "")
 	c.ReleaseParticipant(t, namespace, "one.example.com")

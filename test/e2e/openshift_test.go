@@ -63,9 +63,8 @@ type example struct {
 	finalize func(*testing.T, string) (any, printed)
 }
 
-// TestOpenShiftExample walks through the four states, once with origin as a participant of
-// nsinit, whose finalizers are the record's, and once with origin as a finalizer of the core
-// namespace, beside nsinit.
+// TestOpenShiftExample checks the four states, once with origin as a participant of nsinit, whose finalizers are those
+// of the NamespaceLifecycle, and once with origin as a finalizer of the core namespace, beside nsinit.
 func TestOpenShiftExample(t *testing.T) {
 	c := framework.Connect(t)
 	for name, e := range map[string]example{"participant": originAsParticipant(t, c), "core finalizer": originAsFinalizer(c)} {
@@ -109,7 +108,7 @@ func TestOpenShiftExample(t *testing.T) {
 	}
 }
 
-// summary returns an object in JSON, without who manages which field of it.
+// summary returns an object in JSON without its managed fields.
 func summary(t *testing.T, object any) string {
 	t.Helper()
 	if accessor, ok := object.(metav1.Object); ok {
@@ -211,8 +210,8 @@ func TestFinalizeKeepsOrder(t *testing.T) {
 	c.Configure(t, initializers...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, namespace, names[0])
-	// It is deleted while it initializes: two participants were never asked to begin, and
-	// are waited for nevertheless, because they may have begun.
+	// The namespace is deleted while it is initializing. It also waits for two participants that have not had a turn,
+	// because they may have begun.
 	c.DeleteNamespace(t, namespace)
 	c.WaitTerminating(t, namespace)
 	finalizers := func(want string) {

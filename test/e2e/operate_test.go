@@ -23,8 +23,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestOperate: the commands by which an administrator takes a broken initializer out of the
-// way do what docs/operate.md says.
+// TestOperate: the commands in docs/operate.md skip or remove a broken initializer.
 func TestOperate(t *testing.T) {
 	c := framework.Connect(t)
 	stored := c.Configure(t, framework.Initializers("broken.example.com", "works.example.com")...)
@@ -60,7 +59,7 @@ func TestOperate(t *testing.T) {
 	if plan := c.WaitCurrent(t, other, "works.example.com").Spec.Plan; len(plan) != 1 {
 		t.Errorf("a new namespace has the plan %+v", plan)
 	}
-	// The one that waits keeps its plan, with no deadline.
+	// The waiting namespace keeps its plan, without a deadline.
 	if plan := c.WaitCurrent(t, namespace, "broken.example.com").Spec.Plan; len(plan) != 2 || plan[0].FailurePolicy != nil {
 		t.Errorf("the namespace that waits has the plan %+v", plan)
 	}

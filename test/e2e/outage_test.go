@@ -32,9 +32,9 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestEtcdOutage: nsinit-apiserver works on a separate etcd, which is stopped for ten
-// seconds. NamespaceLifecycles are refused once the last list of the configurations is five seconds old,
-// no gate opens early, and everything becomes Ready afterwards by itself.
+// TestEtcdOutage: nsinit-apiserver works on a separate etcd, which is stopped for ten seconds. NamespaceLifecycles
+// are refused once the last list of the configurations is five seconds old. No gate opens early, and every namespace
+// becomes Ready afterwards.
 func TestEtcdOutage(t *testing.T) {
 	const outage = 10 * time.Second
 	c := framework.Connect(t)
@@ -123,7 +123,7 @@ func TestEtcdOutage(t *testing.T) {
 		went.Sub(stopped).Seconds(), refusedAfter.Seconds(), len(namespaces), time.Since(went).Seconds())
 }
 
-// readiness returns the path of the probe by which a replica is in service.
+// readiness returns the path of a replica's readiness probe.
 func readiness(t *testing.T, c *framework.Cluster) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(c.Root, "artifacts", "deploy", "components", "apiserver", "pod.yaml"))
@@ -187,7 +187,7 @@ func TestLostStorage(t *testing.T) {
 	for _, namespace := range []string{waiting.Name, late.Name} {
 		c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "storage was lost", "delete configmap nsinit-storage")
 	}
-	// The participant cannot be asked, so it is waited for.
+	// It is unknown whether the participant has cleaned up, so the namespace waits for it.
 	c.DeleteNamespace(t, leaving.Name)
 	framework.Eventually(t, "the content of the namespace is gone", func(ctx context.Context) error {
 		namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, leaving.Name, metav1.GetOptions{})
@@ -201,7 +201,7 @@ func TestLostStorage(t *testing.T) {
 			t.Errorf("why says %q", refusal.Message)
 		}
 	}
-	// A restart of the controller finds an empty list of records.
+	// After its restart, the controller finds no NamespaceLifecycles.
 	c.Dev(t, "kill", "nsinit-controller-manager")
 	c.Dev(t, "start", "nsinit-controller-manager")
 	later := c.CreateNamespace(t, c.Admin)

@@ -81,7 +81,7 @@ func TestPluginCreate(t *testing.T) {
 	}
 	remove(name)
 
-	// For programs.
+	// With output for programs.
 	name = framework.UniqueName("create")
 	if out := c.MustPlugin(t, "create", name, "--output=jsonpath={.metadata.labels}"); strings.Contains(out, v1alpha1.LabelInitializing) || !strings.Contains(out, name) {
 		t.Errorf("printed:\n%s", out)
@@ -106,7 +106,7 @@ func TestPluginCreateFails(t *testing.T) {
 			if err != nil || record.Status.CurrentInitializer == "" {
 				continue
 			}
-			// Held, so that the failure can be seen.
+			// A finalizer keeps the namespace, so that the failure can be seen.
 			_, _ = c.Kubectl("patch", "namespace", name, "--type=merge", "--patch", `{"metadata":{"finalizers":["`+framework.Holder+`"]}}`)
 			record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
 			if _, err := records.Initialize(t.Context(), name, record, metav1.UpdateOptions{}); err == nil {
@@ -163,7 +163,7 @@ func TestPluginActs(t *testing.T) {
 	matches(t, c.MustPlugin(t, "wait", namespace, "--for=gone"), "namespace/"+namespace+" is gone")
 }
 
-// TestPluginRBAC: what it prints is what an initializer needs, no more.
+// TestPluginRBAC: the printed permissions suffice for an initializer, and grant no more.
 func TestPluginRBAC(t *testing.T) {
 	c := framework.Connect(t)
 	c.RefusedPlugin(t, "give one of --service-account=NAMESPACE:NAME and --user=NAME", "rbac", "one.example.com")
@@ -216,7 +216,7 @@ func TestPluginStatusOfTenant(t *testing.T) {
 	})
 }
 
-// TestPluginVersion: every user is shown the version of the server.
+// TestPluginVersion: every user can read the version of the server.
 func TestPluginVersion(t *testing.T) {
 	c := framework.Connect(t)
 	out := c.MustPlugin(t, "version", "--as=e2e-none")
@@ -227,7 +227,7 @@ func TestPluginVersion(t *testing.T) {
 	matches(t, c.MustPlugin(t, "version", "--client", `--output=jsonpath={.serverVersion}{.clientVersion.gitVersion}{"\n"}`), `v[0-9].*`)
 }
 
-// TestPluginCheck: what is wrong with an installation is found, with what helps.
+// TestPluginCheck: each problem of an installation is found, with a remedy.
 func TestPluginCheck(t *testing.T) {
 	c := framework.Connect(t)
 	type result struct{ Check, State, Message, Remedy string }

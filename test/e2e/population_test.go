@@ -126,7 +126,7 @@ func TestPopulation(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 
-	// The record goes with the namespace; a new one of the same name gets everything anew.
+	// The PopulatedNamespace is deleted with the namespace. A new namespace of the same name is populated again.
 	if out, err := c.Kubectl("delete", "namespace", namespace.Name); err != nil {
 		t.Fatal(err, out)
 	}
@@ -161,8 +161,8 @@ func waitPopulation(t *testing.T, c *framework.Cluster, name, conditionType stri
 	})
 }
 
-// TestPopulationEscalation: policy-population grants nothing that it may not grant; the API server
-// refuses, conditions and events report it, and the rest is applied.
+// TestPopulationEscalation: policy-population cannot grant permissions that it does not have. The API server refuses
+// the object, conditions and events report it, and the other objects are applied.
 func TestPopulationEscalation(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -176,7 +176,7 @@ func TestPopulationEscalation(t *testing.T) {
 		v1alpha1.PopulationManifest{Name: "cluster", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"e2e-${namespaceObject.metadata.name}"}}`)}},
 		framework.ConfigMapManifest("missing", `${namespaceObject.metadata.labels["cost-centre"]}`),
 		framework.ConfigMapManifest("good", "good"))
-	// What concerns every namespace is known before there is one.
+	// Problems that affect every namespace are reported before a namespace is created.
 	waitPopulation(t, c, "escalating", v1alpha1.ConditionReady, metav1.ConditionFalse,
 		`manifest secret: cannot apply Secret "s": grant the initializer the missing permission cluster-wide: create and patch on secrets (and 2 more, see kubectl nsinit preview)`)
 	namespace := c.CreateNamespace(t, c.Admin).Name
@@ -250,7 +250,7 @@ func TestPopulationClusterScoped(t *testing.T) {
 	})
 }
 
-// TestPopulationDrift: what asks for it is repaired, and follows its manifest.
+// TestPopulationDrift: objects with driftPolicy Repair are repaired, and follow their manifest.
 func TestPopulationDrift(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -281,7 +281,7 @@ func TestPopulationDrift(t *testing.T) {
 	remove("repaired")
 	waitValue(t, c, namespace, "repaired", "as-it-should-be")
 
-	// The population changes: what is to follow does, a new manifest, too, and the rest is the tenant's.
+	// The population changes. Objects that follow it change, a new manifest is applied, and the other objects stay the tenant's.
 	changePopulation(t, c, "drift", func(spec *v1alpha1.NamespacePopulationSpec) {
 		spec.Manifests[0] = repaired(framework.ConfigMapManifest("repaired", "better"))
 		spec.Manifests[1] = framework.ConfigMapManifest("free", "second")
@@ -335,7 +335,7 @@ func TestPopulationPrune(t *testing.T) {
 		waitValue(t, c, namespace, name, want)
 	}
 
-	// The whole population goes.
+	// The population is deleted.
 	if out, err := c.Kubectl("delete", "namespacepopulation", "prune"); err != nil {
 		t.Fatal(err, out)
 	}
@@ -351,7 +351,7 @@ func TestPopulationPrune(t *testing.T) {
 	})
 }
 
-// TestPreview: what populations put into a namespace is shown, and nothing is stored.
+// TestPreview: preview prints the objects that populations put into a namespace, and stores none.
 func TestPreview(t *testing.T) {
 	c := framework.Connect(t)
 	c.Populate(t, "10-preview", framework.ConfigMapManifest("who", "${creator} of ${creatorGroups[0]}"), framework.ConfigMapManifest("team", `${namespaceObject.metadata.labels["team"]}`))
@@ -402,7 +402,7 @@ func TestPreview(t *testing.T) {
 	c.RefusedPlugin(t, "there is no NamespacePopulation in it", "preview", "a-new-one", "--filename="+filepath.Join(c.Root, "artifacts", "examples", "kep.yaml"))
 }
 
-// TestPopulationReplicas: of two replicas one acts, and the other goes on where it was killed.
+// TestPopulationReplicas: one of two replicas acts. When it is killed, the other one continues its work.
 func TestPopulationReplicas(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -438,7 +438,7 @@ func TestPopulationReplicas(t *testing.T) {
 	if now, err := holder(t.Context()); err != nil || now == first {
 		t.Errorf("%q still leads: %v", now, err)
 	}
-	// It looks after the namespaces of the former one, too.
+	// It also repairs the namespaces of the former leader.
 	if err := c.Core.CoreV1().ConfigMaps(namespace).Delete(t.Context(), "made", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// replicas is an installation of overlays/ha on an etcd cluster of three members, and a load on it.
+// replicas is an installation of overlays/ha on an etcd cluster of three members.
 type replicas struct {
 	*framework.Cluster
 	node   *framework.Node
@@ -92,7 +92,7 @@ func (r *replicas) leader(t *testing.T) (string, []string) {
 	return leads, follow
 }
 
-// installHA installs overlays/ha as it is delivered, but for where things are.
+// installHA installs overlays/ha with the addresses of this machine.
 func installHA(t *testing.T) *replicas {
 	t.Helper()
 	r := &replicas{Cluster: framework.Another(t, "--only-kube")}
@@ -127,15 +127,15 @@ const (
 	loadDiscovery = "aggregated discovery, as kube-controller-manager asks"
 )
 
-// momentAfterKill is how long a replica that was killed may be noticed: until it is out of service, and
-// kube-apiserver has looked again.
+// momentAfterKill is how long requests may fail after a replica was killed: until it is out of service, and
+// kube-apiserver has probed the API again.
 const momentAfterKill = 5 * time.Second
 
-// load is what is done again and again while something happens to the replicas.
+// load is a set of requests that are repeated during a disturbance.
 type load struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
-	// requests are counted by what they are for.
+	// requests are counted by purpose.
 	requests map[string]*framework.Failures
 
 	mu      sync.Mutex
@@ -143,7 +143,7 @@ type load struct {
 	seen    map[types.UID]bool
 }
 
-// startLoad begins.
+// startLoad starts the load.
 func (r *replicas) startLoad(t *testing.T) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -200,8 +200,7 @@ func (r *replicas) startLoad(t *testing.T) *load {
 	return l
 }
 
-// live is the life of a namespace. A tenant writes into it as soon as that is possible, and no
-// earlier.
+// live is the life of a namespace. A tenant writes into it until a write succeeds, which must be after it opened.
 func (r *replicas) live(t *testing.T, l *load) {
 	namespace, err := r.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("load")}}, metav1.CreateOptions{})
 	if err != nil {
@@ -218,7 +217,7 @@ func (r *replicas) live(t *testing.T, l *load) {
 	l.created = append(l.created, namespace.UID)
 }
 
-// end ends the load, prints what became of it, and checks that a watch has seen every namespace.
+// end ends the load, prints its results, and checks that a watch has seen every namespace.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	framework.Eventually(t, "namespaces come and go, and a watch sees the record of each", func(context.Context) error {
@@ -239,7 +238,7 @@ func (l *load) end(t *testing.T) {
 	t.Logf("%d namespaces were created, opened, written into and deleted meanwhile", len(l.created))
 }
 
-// endUnnoticed ends the load, of which nothing has failed.
+// endUnnoticed ends the load, and checks that no request failed.
 func (l *load) endUnnoticed(t *testing.T, least int64) {
 	t.Helper()
 	l.end(t)
@@ -248,7 +247,7 @@ func (l *load) endUnnoticed(t *testing.T, least int64) {
 	}
 }
 
-// endNoticed ends the load, of which some things may have failed, with errors of one kind.
+// endNoticed ends the load, and checks that requests failed only with errors of one kind.
 func (l *load) endNoticed(t *testing.T, expected func(what string, f framework.Failure) bool) {
 	t.Helper()
 	l.end(t)
@@ -262,7 +261,7 @@ func (l *load) endNoticed(t *testing.T, expected func(what string, f framework.F
 	}
 }
 
-// standStill stops the leader of the controllers until another one leads, and lets it go on.
+// standStill sends SIGSTOP to the leader of the controllers until another one leads, and then SIGCONT.
 func (r *replicas) standStill(t *testing.T) {
 	t.Helper()
 	holder := func() string {
@@ -319,7 +318,7 @@ func (r *replicas) openedOnce(t *testing.T, l *load) {
 	}
 }
 
-// TestReplicas: what happens to one replica, or to one member of etcd, is hardly noticed.
+// TestReplicas: the loss of one replica or of one member of etcd disturbs few requests or none.
 func TestReplicas(t *testing.T) {
 	r := installHA(t)
 	t.Run("rolling restart", func(t *testing.T) {
@@ -331,7 +330,7 @@ func TestReplicas(t *testing.T) {
 		}
 		l.endUnnoticed(t, 20)
 	})
-	// Meanwhile the replicas that were replaced go on.
+	// Meanwhile the replaced replicas continue.
 	t.Run("the leader of the controllers stands still", func(t *testing.T) {
 		l := r.startLoad(t)
 		r.standStill(t)

@@ -27,7 +27,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// wantStamp returns what the stamp writes for a user.
+// wantStamp returns the label and the annotations of the stamp for a user.
 func wantStamp(user string, groups ...string) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelInitializing:         "true",
@@ -36,7 +36,7 @@ func wantStamp(user string, groups ...string) map[string]string {
 	}
 }
 
-// TestStamp: whatever a user sends, a new namespace is closed and carries its creator.
+// TestStamp: a new namespace is closed and has its creator, whatever the request contains.
 func TestStamp(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)
@@ -89,7 +89,7 @@ func TestStamp(t *testing.T) {
 	})
 }
 
-// TestStampIdentity: the creator is who the request acts as.
+// TestStampIdentity: the creator is the impersonated user.
 func TestStampIdentity(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)

@@ -30,9 +30,8 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestDeletionStorm deletes 200 namespaces while nsinit's programs are killed and started at
-// random. All of them leave, none before its participant has cleaned up, and what is created
-// again under the same names keeps its content.
+// TestDeletionStorm deletes 200 namespaces while nsinit's programs are killed and started at random. All of them are
+// removed, none before its participant has cleaned up, and new namespaces of the same names keep their content.
 func TestDeletionStorm(t *testing.T) {
 	const (
 		count       = 200
@@ -118,7 +117,7 @@ func TestDeletionStorm(t *testing.T) {
 	}
 	took := time.Since(began)
 
-	// The same names again, while the storm goes on for a while.
+	// The same names again, while the storm continues for a while.
 	all = create()
 	calm()
 	group.Wait()
@@ -156,8 +155,8 @@ func (m *marks) add(uid types.UID) {
 	m.all[uid] = true
 }
 
-// cleanUpAs acts as a participant of deletions until the test ends: it notes each namespace as
-// cleaned up, and then removes its name from the record.
+// cleanUpAs acts as a participant of deletions until the test ends: it marks each namespace as cleaned up, and then
+// removes its name from the NamespaceLifecycle.
 func cleanUpAs(t *testing.T, c *framework.Cluster, participant v1alpha1.FinalizerName) *marks {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

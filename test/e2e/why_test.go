@@ -34,7 +34,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// cure runs the command of the remedy that is described so.
+// cure runs the command of the remedy with a description.
 func cure(t *testing.T, c *framework.Cluster, finding diagnosis.Finding, description string) {
 	t.Helper()
 	for _, remedy := range finding.Remedies {
@@ -67,18 +67,18 @@ func checkRemedies(t *testing.T, finding diagnosis.Finding) {
 	}
 }
 
-// wedge brings a namespace, which is open, into a state that needs help.
+// wedge brings an open namespace into a state that needs help.
 type wedge struct {
 	make func(t *testing.T, c *framework.Cluster, namespace string)
-	// alone says that it affects other namespaces, too.
+	// alone means that it affects other namespaces, too.
 	alone bool
 	// says are the parts of the finding's message.
 	says []string
-	// shows is what the text shows besides.
+	// shows are parts of the printed text.
 	shows []string
 	// cures are the remedies whose commands are run, in this order.
 	cures []string
-	// besides is what a person has to do that no command of the diagnosis does.
+	// besides does what a person must do in addition to the printed commands.
 	besides func(t *testing.T, c *framework.Cluster, namespace string)
 }
 
@@ -150,7 +150,7 @@ func wedges() map[diagnosis.Cause]wedge {
 			},
 			says: []string{"although you could", "backups need it"},
 			besides: func(t *testing.T, c *framework.Cluster, namespace string) {
-				// The advice is to try as the namespace controller does.
+				// The remedy retries as the namespace controller does.
 				c.WaitWhy(t, namespace, diagnosis.PolicyRefusesDeletion, diagnosis.Stuck,
 					"--as=system:serviceaccount:kube-system:namespace-controller", "--as-group=system:serviceaccounts", "--as-group=system:authenticated", "--as-group=system:masters")
 				if err := c.Core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "keep-"+namespace, metav1.DeleteOptions{}); err != nil {
@@ -216,7 +216,7 @@ func TestWhyStuck(t *testing.T) {
 	}
 }
 
-// getStuck produces a cause in a namespace, and cures it.
+// getStuck produces a cause in a namespace, and fixes it.
 func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cause) {
 	t.Helper()
 	namespace := c.CreateNamespace(t, c.Admin).Name
@@ -248,7 +248,7 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 	if w.besides != nil {
 		w.besides(t, c, namespace)
 	}
-	// kube-controller-manager waits longer with each failure, but tries again at a change.
+	// kube-controller-manager waits longer after each failure, but retries after a change.
 	if out, err := c.Kubectl("annotate", "namespace", namespace, "e2e.example.com/cured=true"); err != nil && !strings.Contains(err.Error(), "not found") {
 		t.Error(err, out)
 	}
@@ -359,7 +359,7 @@ func TestWhyInitializing(t *testing.T) {
 		return err
 	})
 
-	// nsinit's controllers are gone.
+	// nsinit's controllers do not run.
 	c.Dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
 	late := c.CreateNamespace(t, c.Admin).Name
@@ -367,14 +367,14 @@ func TestWhyInitializing(t *testing.T) {
 	says(c.WaitWhy(t, late, diagnosis.RecordMissing, diagnosis.Stuck, "--patience=1s"), "has not created the NamespaceLifecycle yet")
 	c.Dev(t, "start", "nsinit-controller-manager")
 
-	// It has had its turn for too long.
+	// The turn of the initializer takes too long.
 	finding := c.WaitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Stuck)
 	cure(t, c, finding, "skip it in this namespace")
 	c.WaitCurrent(t, namespace, "two.example.com")
 	c.RemoveFirst(t, namespace)
 	c.WaitReady(t, namespace)
 
-	// Its end waits for the participant, whatever the namespace is called afterwards.
+	// The deletion waits for the participant.
 	c.DeleteNamespace(t, namespace)
 	says(c.WaitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Waiting, "--patience=10m"), `participant "one.example.com"`, "the quota server is slow")
 	if _, err := c.Kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
@@ -391,8 +391,7 @@ func TestWhyInitializing(t *testing.T) {
 	c.WaitCurrent(t, namespace, "one.example.com")
 }
 
-// TestWhyFailed: a namespace whose initialization failed, and which is protected from
-// deletion, stays closed.
+// TestWhyFailed: a namespace whose initialization failed stays closed if it is protected from deletion.
 func TestWhyFailed(t *testing.T) {
 	c := framework.Connect(t)
 	applyArtifact(t, c, "policies", "deletion-protection.yaml")
@@ -424,8 +423,7 @@ func TestWhyFailed(t *testing.T) {
 	c.WaitNoNamespace(t, namespace)
 }
 
-// TestWhyNsinit: nsinit itself is the API that is not available, is not registered any more,
-// or refuses.
+// TestWhyNsinit: nsinit's API is unavailable, is not registered any more, or refuses requests.
 func TestWhyNsinit(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true})
@@ -459,7 +457,7 @@ func TestWhyNsinit(t *testing.T) {
 	c.ReleaseParticipant(t, unrelated, "one.example.com")
 	c.WaitNoNamespace(t, unrelated)
 
-	// The API is not registered: nsinit was taken away without what docs/operate.md says.
+	// The APIService was deleted without the steps in docs/operate.md.
 	registration, err := c.Kubectl("get", "apiservice", "v1alpha1.nsinit.dev", "--output=json")
 	if err != nil {
 		t.Fatal(err)
@@ -550,7 +548,7 @@ func TestWhyWithoutNsinit(t *testing.T) {
 	emptied("empty", "delete the namespace again")
 }
 
-// convertedDefinition has an object in another version than it is listed in.
+// convertedDefinition has an object that is stored in another version than that of lists.
 const convertedDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -583,7 +581,7 @@ func createThing(t *testing.T, c *framework.Cluster, namespace, name, metadata s
 	})
 }
 
-// startPod starts a pod on a node that no kubelet looks after.
+// startPod starts a pod on a node without a kubelet.
 func startPod(t *testing.T, c *framework.Cluster, namespace, node string) {
 	t.Helper()
 	if _, err := c.Core.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
@@ -618,7 +616,7 @@ func setFinalizers(t *testing.T, c *framework.Cluster, name string, finalizers .
 	})
 }
 
-// refusingServer is an admission webhook that refuses everything.
+// refusingServer is an admission webhook that refuses every request.
 func refusingServer(t *testing.T) *httptest.Server {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -634,8 +632,7 @@ func refusingServer(t *testing.T) *httptest.Server {
 	return server
 }
 
-// refuseDeletions has a server asked about the deletion of ConfigMaps in a namespace, until
-// the test ends.
+// refuseDeletions registers a webhook for the deletion of ConfigMaps in a namespace until the test ends.
 func refuseDeletions(t *testing.T, c *framework.Cluster, namespace string, server *httptest.Server) {
 	t.Helper()
 	name, none := "keep-"+namespace, admissionregistrationv1.SideEffectClassNone
@@ -662,8 +659,8 @@ func refuseDeletions(t *testing.T, c *framework.Cluster, namespace string, serve
 	waitKept(t, c, namespace)
 }
 
-// keepByPolicy has a policy refuse the deletion of ConfigMaps in a namespace unless an
-// expression holds, until the test ends.
+// keepByPolicy creates a policy that refuses the deletion of ConfigMaps in a namespace unless an expression is true, until
+// the test ends.
 func keepByPolicy(t *testing.T, c *framework.Cluster, namespace, expression string) {
 	t.Helper()
 	name := "keep-" + namespace
