@@ -101,7 +101,7 @@ func TestCorruptConfiguration(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: waiting.Name}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: waiting.UID},
 		}, metav1.CreateOptions{})
 		if !apierrors.IsServiceUnavailable(err) {
-			return fmt.Errorf("creating a record: %w", err)
+			return fmt.Errorf("creating a NamespaceLifecycle: %w", err)
 		}
 		return nil
 	})
@@ -164,9 +164,9 @@ func TestStorageChangesIdentity(t *testing.T) {
 			}
 		}
 	}
-	records, err := etcd.Get(t.Context(), storedKey("namespacelifecycles", late.Name))
-	if err != nil || len(records.Kvs) != 0 {
-		t.Errorf("the new namespace got a record: %v %v", records, err)
+	lifecycles, err := etcd.Get(t.Context(), storedKey("namespacelifecycles", late.Name))
+	if err != nil || len(lifecycles.Kvs) != 0 {
+		t.Errorf("the new namespace got a NamespaceLifecycle: %v %v", lifecycles, err)
 	}
 	put(original)
 	direct := versioned.NewForConfigOrDie(c.Direct(t)).Discovery().RESTClient()

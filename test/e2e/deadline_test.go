@@ -32,8 +32,8 @@ func TestIgnoreAtDeadline(t *testing.T) {
 		v1alpha1.RegisteredInitializer{Name: "present.example.com"})
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `True/InitializersPending waiting for initializer "absent.example.com" (1 of 2) since `, " until ", "when it is skipped")
-	record := c.WaitCurrent(t, namespace, "present.example.com")
-	entry := record.Status.Initializers[0]
+	lifecycle := c.WaitCurrent(t, namespace, "present.example.com")
+	entry := lifecycle.Status.Initializers[0]
 	if entry.State != v1alpha1.InitializerSkipped || entry.EndTime.Sub(entry.StartTime.Time) < time.Duration(seconds)*time.Second ||
 		entry.LastActor != "system:serviceaccount:nsinit-system:nsinit-controller-manager" || entry.Message != "skipped at its deadline, after 3s" {
 		t.Errorf("its entry is %+v", entry)

@@ -39,7 +39,7 @@ func TestDeleteWhileInitializing(t *testing.T) {
 		// participant is true if the namespace waits for a participant.
 		participant bool
 	}{
-		{"before it has a record", started(func(*corev1.Namespace) {}), func(t *testing.T) { c.Dev(t, "start", controller) }, false},
+		{"before it has a NamespaceLifecycle", started(func(*corev1.Namespace) {}), func(t *testing.T) { c.Dev(t, "start", controller) }, false},
 		{"in the turn of the first", started(func(n *corev1.Namespace) { c.WaitCurrent(t, n.Name, "one.example.com") }), nil, true},
 		{"in the turn of the second", started(func(n *corev1.Namespace) {
 			c.WaitCurrent(t, n.Name, "one.example.com")
@@ -56,12 +56,12 @@ func TestDeleteWhileInitializing(t *testing.T) {
 			c.WaitCurrent(t, n.Name, "one.example.com")
 			c.Dev(t, "stop", controller)
 			framework.Eventually(t, "it fails", func(ctx context.Context) error {
-				record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, n.Name, metav1.GetOptions{})
+				lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, n.Name, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
-				record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
-				_, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, n.Name, record, metav1.UpdateOptions{})
+				lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
+				_, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, n.Name, lifecycle, metav1.UpdateOptions{})
 				return err
 			})
 		}), func(t *testing.T) { c.Dev(t, "start", controller) }, true},
@@ -82,12 +82,12 @@ func TestDeleteWhileInitializing(t *testing.T) {
 				step.after(t)
 			}
 			if step.participant {
-				record := c.WaitTerminating(t, namespace.Name)
-				if record.Status.CurrentInitializer != "" {
-					t.Errorf("it is still the turn of %q", record.Status.CurrentInitializer)
+				lifecycle := c.WaitTerminating(t, namespace.Name)
+				if lifecycle.Status.CurrentInitializer != "" {
+					t.Errorf("it is still the turn of %q", lifecycle.Status.CurrentInitializer)
 				}
 				// A late initializer may remove its entry, which does not open the gate.
-				if record.Spec.Initializers != nil && record.Spec.Initializers.Result == nil {
+				if lifecycle.Spec.Initializers != nil && lifecycle.Spec.Initializers.Result == nil {
 					c.RemoveFirst(t, namespace.Name)
 				}
 				if !c.IsClosed(t, namespace.Name) {
@@ -175,9 +175,9 @@ func TestNamesTaken(t *testing.T) {
 		t.Errorf("no warning %q: %v\n%s", noEffect, err, out)
 	}
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	record := c.WaitCurrent(t, namespace, "same.example.com")
+	lifecycle := c.WaitCurrent(t, namespace, "same.example.com")
 	var plan []string
-	for _, entry := range record.Spec.Plan {
+	for _, entry := range lifecycle.Spec.Plan {
 		plan = append(plan, entry.Name+" by "+entry.Configuration.Name)
 	}
 	want := fmt.Sprint([]string{"same.example.com by " + first.Name, "one.example.com by " + first.Name, "two.example.com by " + second.Name})

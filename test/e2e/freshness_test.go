@@ -94,13 +94,13 @@ func TestFreshness(t *testing.T) {
 	used := map[int]int{}
 	for _, one := range created {
 		var plan []string
-		framework.Eventually(t, "namespace "+one.name+" has a record", func(ctx context.Context) error {
-			record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, one.name, metav1.GetOptions{})
+		framework.Eventually(t, "namespace "+one.name+" has a NamespaceLifecycle", func(ctx context.Context) error {
+			lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, one.name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			plan = nil
-			for _, entry := range record.Spec.Plan {
+			for _, entry := range lifecycle.Spec.Plan {
 				plan = append(plan, entry.Name)
 			}
 			return nil

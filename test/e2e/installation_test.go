@@ -425,7 +425,7 @@ func (i *installation) upgrade(t *testing.T) {
 	}
 	after, err := i.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), waiting, metav1.GetOptions{})
 	if err != nil || after.UID != before.UID || framework.JSON(t, after.Spec) != framework.JSON(t, before.Spec) {
-		t.Errorf("the record was %s, and is %s, %v", framework.JSON(t, before.Spec), framework.JSON(t, after.Spec), err)
+		t.Errorf("the NamespaceLifecycle was %s, and is %s, %v", framework.JSON(t, before.Spec), framework.JSON(t, after.Spec), err)
 	}
 	i.closedTo(t, tenant, waiting)
 	i.RemoveFirst(t, waiting)

@@ -42,32 +42,32 @@ type history struct {
 
 // add compares a NamespaceLifecycle with its former state: entries are removed only from the front,
 // in the order of the plan, and skipped initializers stay skipped.
-func (h *history) add(record *v1alpha1.NamespaceLifecycle) {
+func (h *history) add(lifecycle *v1alpha1.NamespaceLifecycle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.seen[record.UID]
-	h.seen[record.UID] = record
+	before := h.seen[lifecycle.UID]
+	h.seen[lifecycle.UID] = lifecycle
 	if before == nil {
-		before = record.DeepCopy()
+		before = lifecycle.DeepCopy()
 		before.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 		before.Spec.Skipped = nil
-		for _, planned := range record.Spec.Plan {
+		for _, planned := range lifecycle.Spec.Plan {
 			before.Spec.Initializers.Pending = append(before.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
 		}
 	}
-	was, is := pendingOf(before), pendingOf(record)
+	was, is := pendingOf(before), pendingOf(lifecycle)
 	if len(is) > len(was) || !slices.Equal(was[len(was)-len(is):], is) {
-		h.errs = append(h.errs, fmt.Sprintf("%s: pending was %v and became %v", record.Name, was, is))
+		h.errs = append(h.errs, fmt.Sprintf("%s: pending was %v and became %v", lifecycle.Name, was, is))
 	}
-	if len(record.Spec.Skipped) < len(before.Spec.Skipped) || !slices.Equal(record.Spec.Skipped[:len(before.Spec.Skipped)], before.Spec.Skipped) {
-		h.errs = append(h.errs, fmt.Sprintf("%s: skipped was %v and became %v", record.Name, before.Spec.Skipped, record.Spec.Skipped))
+	if len(lifecycle.Spec.Skipped) < len(before.Spec.Skipped) || !slices.Equal(lifecycle.Spec.Skipped[:len(before.Spec.Skipped)], before.Spec.Skipped) {
+		h.errs = append(h.errs, fmt.Sprintf("%s: skipped was %v and became %v", lifecycle.Name, before.Spec.Skipped, lifecycle.Spec.Skipped))
 	}
 }
 
-func pendingOf(record *v1alpha1.NamespaceLifecycle) []string {
+func pendingOf(lifecycle *v1alpha1.NamespaceLifecycle) []string {
 	var names []string
-	if record.Spec.Initializers != nil {
-		for _, entry := range record.Spec.Initializers.Pending {
+	if lifecycle.Spec.Initializers != nil {
+		for _, entry := range lifecycle.Spec.Initializers.Pending {
 			names = append(names, entry.Name)
 		}
 	}
@@ -127,12 +127,12 @@ func TestInterleavings(t *testing.T) {
 		t.Error(err)
 	}
 	for _, namespace := range created {
-		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var end time.Time
-		for i, entry := range record.Status.Initializers {
+		for i, entry := range lifecycle.Status.Initializers {
 			want, by := v1alpha1.InitializerDone, "e2e-"+names[i]
 			if names[i] == "absent.example.com" {
 				want, by = v1alpha1.InitializerSkipped, "system:serviceaccount:nsinit-system:nsinit-controller-manager"
@@ -161,8 +161,8 @@ func follow(ctx context.Context, c *framework.Cluster, seen *history) {
 		},
 	}
 	_, _ = watchtools.UntilWithSync(ctx, lw, &v1alpha1.NamespaceLifecycle{}, nil, func(event watch.Event) (bool, error) {
-		if record, ok := event.Object.(*v1alpha1.NamespaceLifecycle); ok && event.Type != watch.Deleted {
-			seen.add(record.DeepCopy())
+		if lifecycle, ok := event.Object.(*v1alpha1.NamespaceLifecycle); ok && event.Type != watch.Deleted {
+			seen.add(lifecycle.DeepCopy())
 		}
 		return false, nil
 	})
@@ -192,13 +192,13 @@ func (a *actor) act(ctx context.Context, random *rand.Rand) {
 		if err != nil {
 			continue
 		}
-		for _, record := range list.Items {
-			pending := pendingOf(&record)
+		for _, lifecycle := range list.Items {
+			pending := pendingOf(&lifecycle)
 			i := slices.Index(pending, a.names[0])
 			if i < 0 || i > 0 && random.IntN(10) > 0 {
 				continue
 			}
-			_ = a.remove(ctx, &record, slices.Delete(pending, i, i+1), random.IntN(4))
+			_ = a.remove(ctx, &lifecycle, slices.Delete(pending, i, i+1), random.IntN(4))
 		}
 		time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond)
 	}
@@ -220,12 +220,12 @@ func (a *actor) remove(ctx context.Context, read *v1alpha1.NamespaceLifecycle, p
 	list := map[string]any{"initializers": map[string]any{"pending": entries}}
 	switch verb {
 	case 0:
-		record := read.DeepCopy()
-		if record.Spec.Initializers == nil {
+		lifecycle := read.DeepCopy()
+		if lifecycle.Spec.Initializers == nil {
 			return nil
 		}
-		record.Spec.Initializers.Pending = entries
-		_, err := a.client.Initialize(ctx, record.Name, record, metav1.UpdateOptions{})
+		lifecycle.Spec.Initializers.Pending = entries
+		_, err := a.client.Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
 		return err
 	case 1: // without a resourceVersion: what it says may be long out of date
 		return patch(types.MergePatchType, map[string]any{"spec": list})

@@ -71,7 +71,7 @@ func TestAdoption(t *testing.T) {
 	// exempt ones exist from the start.
 	for _, name := range []string{"default", "kube-system", "kube-public", "nsinit-system"} {
 		if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(context.Background(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("the exempt namespace %s has a record: %v", name, err)
+			t.Errorf("the exempt namespace %s has a NamespaceLifecycle: %v", name, err)
 		}
 		if c.IsClosed(t, name) {
 			t.Errorf("the exempt namespace %s is closed", name)
@@ -84,13 +84,13 @@ func TestFailure(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("one.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin)
-	record := c.WaitCurrent(t, namespace.Name, "one.example.com")
-	record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
+	lifecycle := c.WaitCurrent(t, namespace.Name, "one.example.com")
+	lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
 	framework.Eventually(t, "setting the result", func(ctx context.Context) error {
-		_, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, record.Name, record, metav1.UpdateOptions{})
+		_, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
-			record = c.WaitCurrent(t, namespace.Name, "one.example.com")
-			record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
+			lifecycle = c.WaitCurrent(t, namespace.Name, "one.example.com")
+			lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
 		}
 		return err
 	})
@@ -125,11 +125,11 @@ func TestParticipant(t *testing.T) {
 		t.Errorf("before the participant's turn the namespace's finalizers are %s", got)
 	}
 	c.DeleteNamespace(t, namespace.Name)
-	var record *v1alpha1.NamespaceLifecycle
+	var lifecycle *v1alpha1.NamespaceLifecycle
 	framework.Eventually(t, "only the participant is left", func(ctx context.Context) (err error) {
-		record, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace.Name, metav1.GetOptions{})
-		if err == nil && fmt.Sprint(record.Spec.Finalizers) != "[openshift.com/origin]" {
-			err = fmt.Errorf("finalizers are %v", record.Spec.Finalizers)
+		lifecycle, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace.Name, metav1.GetOptions{})
+		if err == nil && fmt.Sprint(lifecycle.Spec.Finalizers) != "[openshift.com/origin]" {
+			err = fmt.Errorf("finalizers are %v", lifecycle.Spec.Finalizers)
 		}
 		return err
 	})
@@ -137,9 +137,9 @@ func TestParticipant(t *testing.T) {
 		t.Fatalf("the namespace did not wait for the participant: %v", err)
 	}
 	// With kubectl, through the aggregator.
-	record.Spec.Finalizers = nil
-	record.TypeMeta = metav1.TypeMeta{APIVersion: "nsinit.dev/v1alpha1", Kind: "NamespaceLifecycle"}
-	body, err := json.Marshal(record)
+	lifecycle.Spec.Finalizers = nil
+	lifecycle.TypeMeta = metav1.TypeMeta{APIVersion: "nsinit.dev/v1alpha1", Kind: "NamespaceLifecycle"}
+	body, err := json.Marshal(lifecycle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,9 +167,9 @@ func TestNameReuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	framework.Eventually(t, "the new incarnation has a new NamespaceLifecycle", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && (record.Spec.NamespaceUID != again.UID || record.Status.CurrentInitializer != "one.example.com") {
-			err = fmt.Errorf("the record is of %s, current is %q", record.Spec.NamespaceUID, record.Status.CurrentInitializer)
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && (lifecycle.Spec.NamespaceUID != again.UID || lifecycle.Status.CurrentInitializer != "one.example.com") {
+			err = fmt.Errorf("the NamespaceLifecycle is of %s, current is %q", lifecycle.Spec.NamespaceUID, lifecycle.Status.CurrentInitializer)
 		}
 		return err
 	})

@@ -178,9 +178,9 @@ func newMatrix(t *testing.T) *matrix {
 		}
 		return err
 	})
-	framework.Eventually(t, "the record is being deleted", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, m.terminating, metav1.GetOptions{})
-		if err == nil && record.DeletionTimestamp == nil {
+	framework.Eventually(t, "the NamespaceLifecycle is being deleted", func(ctx context.Context) error {
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, m.terminating, metav1.GetOptions{})
+		if err == nil && lifecycle.DeletionTimestamp == nil {
 			err = errors.New("not yet")
 		}
 		return err
@@ -301,17 +301,17 @@ func asIs(path string) func(*testing.T, *matrix, string) string {
 	}
 }
 
-// recordBody returns the changed NamespaceLifecycle of a namespace in JSON.
-func recordBody(change func(*v1alpha1.NamespaceLifecycle)) func(*testing.T, *matrix, string) string {
+// lifecycleBody returns the changed NamespaceLifecycle of a namespace in JSON.
+func lifecycleBody(change func(*v1alpha1.NamespaceLifecycle)) func(*testing.T, *matrix, string) string {
 	return func(t *testing.T, m *matrix, namespace string) string {
 		t.Helper()
-		record, err := m.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+		lifecycle, err := m.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		record.APIVersion, record.Kind = v1alpha1.SchemeGroupVersion.String(), "NamespaceLifecycle"
-		change(record)
-		return framework.JSON(t, record)
+		lifecycle.APIVersion, lifecycle.Kind = v1alpha1.SchemeGroupVersion.String(), "NamespaceLifecycle"
+		change(lifecycle)
+		return framework.JSON(t, lifecycle)
 	}
 }
 

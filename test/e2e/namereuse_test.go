@@ -212,14 +212,14 @@ func (a *reuseAttack) open(ctx context.Context, name string) error {
 	if _, err := a.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	records := a.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	lifecycles := a.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	if err := persist(ctx, func() error {
-		record, err := records.Get(ctx, name, metav1.GetOptions{})
+		lifecycle, err := lifecycles.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		record.Spec.Initializers.Pending = nil
-		_, err = records.Initialize(ctx, name, record, metav1.UpdateOptions{})
+		lifecycle.Spec.Initializers.Pending = nil
+		_, err = lifecycles.Initialize(ctx, name, lifecycle, metav1.UpdateOptions{})
 		return err
 	}); err != nil {
 		return err

@@ -37,9 +37,9 @@ func TestOpenedByHand(t *testing.T) {
 	c.WaitReady(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "True/OpenedByHand", who)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "False/OpenedByHand", who)
-	record := c.WaitCurrent(t, namespace, "")
-	if record.Status.Phase != v1alpha1.LifecycleActive || len(record.Spec.Skipped) != 2 {
-		t.Errorf("the record has the phase %s, skipped %q", record.Status.Phase, record.Spec.Skipped)
+	lifecycle := c.WaitCurrent(t, namespace, "")
+	if lifecycle.Status.Phase != v1alpha1.LifecycleActive || len(lifecycle.Spec.Skipped) != 2 {
+		t.Errorf("the NamespaceLifecycle has the phase %s, skipped %q", lifecycle.Status.Phase, lifecycle.Spec.Skipped)
 	}
 	framework.Eventually(t, "the configuration counts no namespace", func(ctx context.Context) error {
 		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, stored.Name, metav1.GetOptions{})

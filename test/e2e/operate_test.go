@@ -65,8 +65,8 @@ func TestOperate(t *testing.T) {
 	}
 
 	c.RunDocumented(t, "Skip it in one namespace", words)
-	record := c.WaitCurrent(t, namespace, "works.example.com")
-	if entry := record.Status.Initializers[0]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "kubernetes-admin" {
+	lifecycle := c.WaitCurrent(t, namespace, "works.example.com")
+	if entry := lifecycle.Status.Initializers[0]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "kubernetes-admin" {
 		t.Errorf("its entry is %+v", entry)
 	}
 	if out, err := c.TryDocumented(t, "Skip it in one namespace", words); err == nil || !strings.Contains(out, `does not wait for initializer "broken.example.com", but for works.example.com`) {

@@ -86,7 +86,7 @@ func TestEtcdOutage(t *testing.T) {
 				Body([]byte(framework.JSON(t, v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: last}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespaces[len(namespaces)-1].UID}}))).
 				Do(t.Context()).Error()
 			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "which initializers") || !strings.Contains(err.Error(), "a list may be 5s old") {
-				t.Errorf("a record: %v", err)
+				t.Errorf("a NamespaceLifecycle: %v", err)
 			}
 		}
 		// The server lives, and stays in service for discovery.
@@ -108,7 +108,7 @@ func TestEtcdOutage(t *testing.T) {
 	// A namespace without participants is removed without nsinit-apiserver.
 	c.WaitNoNamespace(t, leaving)
 	if refusedAfter == 0 {
-		t.Error("records were not refused")
+		t.Error("NamespaceLifecycles were not refused")
 	}
 	c.WaitCondition(t, last, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "a list may be 5s old")
 	if err := etcd.Signal(syscall.SIGCONT); err != nil {
@@ -119,7 +119,7 @@ func TestEtcdOutage(t *testing.T) {
 		c.WaitReady(t, namespace.Name)
 		observers[i].Check(t)
 	}
-	t.Logf("etcd was stopped for %.1f s; records were refused after %.1f s; %d namespaces were Ready %.1f s after it went on",
+	t.Logf("etcd was stopped for %.1f s; NamespaceLifecycles were refused after %.1f s; %d namespaces were Ready %.1f s after it went on",
 		went.Sub(stopped).Seconds(), refusedAfter.Seconds(), len(namespaces), time.Since(went).Seconds())
 }
 
@@ -222,9 +222,9 @@ func TestLostStorage(t *testing.T) {
 		c.WaitReady(t, namespace)
 	}
 	observer.Check(t)
-	record := c.WaitCurrent(t, open.Name, "")
-	if len(record.Spec.Plan) != 0 || c.IsClosed(t, open.Name) {
-		t.Errorf("the open namespace was planned %v", record.Spec.Plan)
+	lifecycle := c.WaitCurrent(t, open.Name, "")
+	if len(lifecycle.Spec.Plan) != 0 || c.IsClosed(t, open.Name) {
+		t.Errorf("the open namespace was planned %v", lifecycle.Spec.Plan)
 	}
 	c.WaitNoNamespace(t, leaving.Name)
 }

@@ -100,16 +100,16 @@ func TestPluginCreateFails(t *testing.T) {
 	c.Configure(t, framework.Initializers("one.example.com")...)
 	name := framework.UniqueName("create")
 	go func() {
-		records := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+		lifecycles := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 		for ; t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
-			record, err := records.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || record.Status.CurrentInitializer == "" {
+			lifecycle, err := lifecycles.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil || lifecycle.Status.CurrentInitializer == "" {
 				continue
 			}
 			// A finalizer keeps the namespace, so that the failure can be seen.
 			_, _ = c.Kubectl("patch", "namespace", name, "--type=merge", "--patch", `{"metadata":{"finalizers":["`+framework.Holder+`"]}}`)
-			record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
-			if _, err := records.Initialize(t.Context(), name, record, metav1.UpdateOptions{}); err == nil {
+			lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
+			if _, err := lifecycles.Initialize(t.Context(), name, lifecycle, metav1.UpdateOptions{}); err == nil {
 				return
 			}
 		}

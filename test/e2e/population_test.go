@@ -104,12 +104,12 @@ func TestPopulation(t *testing.T) {
 		}
 	}
 
-	record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(t.Context(), namespace.Name, metav1.GetOptions{})
+	inventory, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(t.Context(), namespace.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var entries []string
-	for _, o := range record.Status.Objects {
+	for _, o := range inventory.Status.Objects {
 		entries = append(entries, fmt.Sprintf("%s/%s %s", o.Population, o.Manifest, o.State))
 		if o.UID == "" || o.LastAppliedTime == nil {
 			t.Errorf("recorded %+v", o)
@@ -118,8 +118,8 @@ func TestPopulation(t *testing.T) {
 	if want := []string{"10-first/who Applied", "10-first/where Applied", "10-first/overridden Applied", "10-first/conditional Applied", "20-second/overridden Applied"}; !slices.Equal(entries, want) {
 		t.Errorf("recorded %q, want %q", entries, want)
 	}
-	if record.Spec.NamespaceUID != namespace.UID || !meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionApplied) {
-		t.Errorf("the record is %+v", record)
+	if inventory.Spec.NamespaceUID != namespace.UID || !meta.IsStatusConditionTrue(inventory.Status.Conditions, v1alpha1.ConditionApplied) {
+		t.Errorf("the PopulatedNamespace is %+v", inventory)
 	}
 	waitPopulation(t, c, "10-first", v1alpha1.ConditionApplied, metav1.ConditionTrue, "every manifest could be applied")
 	if out, err := c.Kubectl("get", "nspop,popns"); err != nil || !strings.Contains(out, "5/5") {
@@ -136,9 +136,9 @@ func TestPopulation(t *testing.T) {
 	}
 	c.WaitReady(t, again.Name)
 	waitValue(t, c, again.Name, "who", "e2e-alice")
-	framework.Eventually(t, "the record is the new one's", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, again.Name, metav1.GetOptions{})
-		if err == nil && record.Spec.NamespaceUID != again.UID {
+	framework.Eventually(t, "the PopulatedNamespace is the new one's", func(ctx context.Context) error {
+		inventory, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, again.Name, metav1.GetOptions{})
+		if err == nil && inventory.Spec.NamespaceUID != again.UID {
 			err = errors.New("it is the former one's")
 		}
 		return err
@@ -188,14 +188,14 @@ func TestPopulationEscalation(t *testing.T) {
 		t.Error("the namespace is open")
 	}
 	framework.Eventually(t, "the PopulatedNamespace reports each", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
+		inventory, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		for i, want := range []string{"attempting to grant RBAC permissions", "give the initializer the rights that are missing", "the cluster does not know the kind", "--cluster-scoped-resources",
 			"no such key: cost-centre", ""} {
-			if i >= len(record.Status.Objects) || !strings.Contains(record.Status.Objects[i].Message, want) || (want == "") != (record.Status.Objects[i].State == v1alpha1.PopulatedObjectApplied) {
-				return fmt.Errorf("object %d, want %q: %+v", i, want, record.Status.Objects)
+			if i >= len(inventory.Status.Objects) || !strings.Contains(inventory.Status.Objects[i].Message, want) || (want == "") != (inventory.Status.Objects[i].State == v1alpha1.PopulatedObjectApplied) {
+				return fmt.Errorf("object %d, want %q: %+v", i, want, inventory.Status.Objects)
 			}
 		}
 		return nil
@@ -240,11 +240,11 @@ func TestPopulationClusterScoped(t *testing.T) {
 	if out, err := c.Kubectl("delete", "namespace", namespace.Name); err != nil {
 		t.Fatal(err, out)
 	}
-	framework.Eventually(t, "the role and the record leave with the namespace", func(ctx context.Context) error {
+	framework.Eventually(t, "the role and the PopulatedNamespace leave with the namespace", func(ctx context.Context) error {
 		_, roleErr := c.Core.RbacV1().ClusterRoles().Get(ctx, own, metav1.GetOptions{})
-		_, recordErr := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(roleErr) || !apierrors.IsNotFound(recordErr) {
-			return fmt.Errorf("the role: %w, the record: %w", roleErr, recordErr)
+		_, inventoryErr := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(roleErr) || !apierrors.IsNotFound(inventoryErr) {
+			return fmt.Errorf("the role: %w, the PopulatedNamespace: %w", roleErr, inventoryErr)
 		}
 		return nil
 	})
@@ -342,10 +342,10 @@ func TestPopulationPrune(t *testing.T) {
 	for name, want := range map[string]string{"last": "gone", "another-name": "gone", "orphan": "x", "moved": "x"} {
 		waitValue(t, c, namespace, name, want)
 	}
-	framework.Eventually(t, "the record holds what is left", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && (len(record.Status.Objects) != 1 || record.Status.Objects[0].Name != "moved" || record.Status.Objects[0].Population != "other") {
-			err = fmt.Errorf("it holds %+v", record.Status.Objects)
+	framework.Eventually(t, "the PopulatedNamespace holds what is left", func(ctx context.Context) error {
+		inventory, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && (len(inventory.Status.Objects) != 1 || inventory.Status.Objects[0].Name != "moved" || inventory.Status.Objects[0].Population != "other") {
+			err = fmt.Errorf("it holds %+v", inventory.Status.Objects)
 		}
 		return err
 	})

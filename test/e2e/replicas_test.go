@@ -162,7 +162,7 @@ func (r *replicas) startLoad(t *testing.T) *load {
 			}
 			return err
 		}),
-		"lists of records": framework.Repeat(ctx, &l.work, func(ctx context.Context) error {
+		"lists of NamespaceLifecycles": framework.Repeat(ctx, &l.work, func(ctx context.Context) error {
 			_, err := lifecycles.List(ctx, metav1.ListOptions{})
 			return err
 		}),
@@ -220,7 +220,7 @@ func (r *replicas) live(t *testing.T, l *load) {
 // end ends the load, prints its results, and checks that a watch has seen every namespace.
 func (l *load) end(t *testing.T) {
 	t.Helper()
-	framework.Eventually(t, "namespaces come and go, and a watch sees the record of each", func(context.Context) error {
+	framework.Eventually(t, "namespaces come and go, and a watch sees the NamespaceLifecycle of each", func(context.Context) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if len(l.created) == 0 {

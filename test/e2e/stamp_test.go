@@ -126,22 +126,22 @@ func TestRecordCannotBePreset(t *testing.T) {
 	if _, err := client.Create(t.Context(), &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "1"},
 	}, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("creating the record before the namespace: want NotFound, got %v", err)
+		t.Errorf("creating the NamespaceLifecycle before the namespace: want NotFound, got %v", err)
 	}
 	namespace := c.CreateHeld(t, config).Name
 	if err := client.Delete(t.Context(), namespace, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("deleting the record: want Forbidden, got %v", err)
+		t.Errorf("deleting the NamespaceLifecycle: want Forbidden, got %v", err)
 	}
-	record, err := client.Get(t.Context(), namespace, metav1.GetOptions{})
+	lifecycle, err := client.Get(t.Context(), namespace, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	record.Spec.Initializers = nil
-	if _, err := client.Initialize(t.Context(), namespace, record, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+	lifecycle.Spec.Initializers = nil
+	if _, err := client.Initialize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("removing the initializer of another user: want Forbidden, got %v", err)
 	}
-	if record, err = client.Update(t.Context(), record, metav1.UpdateOptions{}); err != nil || record.Spec.Initializers == nil {
-		t.Errorf("an update of the main resource: want it to keep spec.initializers, got %v, %v", record.Spec.Initializers, err)
+	if lifecycle, err = client.Update(t.Context(), lifecycle, metav1.UpdateOptions{}); err != nil || lifecycle.Spec.Initializers == nil {
+		t.Errorf("an update of the main resource: want it to keep spec.initializers, got %v, %v", lifecycle.Spec.Initializers, err)
 	}
 	if !c.IsClosed(t, namespace) {
 		t.Error("the gate has opened")

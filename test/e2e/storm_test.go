@@ -171,13 +171,13 @@ func cleanUpAs(t *testing.T, c *framework.Cluster, participant v1alpha1.Finalize
 			if err != nil {
 				continue
 			}
-			for _, record := range list.Items {
-				if !slices.Contains(record.Spec.Finalizers, participant) {
+			for _, lifecycle := range list.Items {
+				if !slices.Contains(lifecycle.Spec.Finalizers, participant) {
 					continue
 				}
-				cleaned.add(record.Spec.NamespaceUID)
-				record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
-				_, _ = client.Finalize(ctx, record.Name, &record, metav1.UpdateOptions{})
+				cleaned.add(lifecycle.Spec.NamespaceUID)
+				lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
+				_, _ = client.Finalize(ctx, lifecycle.Name, &lifecycle, metav1.UpdateOptions{})
 			}
 		}
 	}()

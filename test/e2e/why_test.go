@@ -331,13 +331,13 @@ func TestWhyInitializing(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	record := c.WaitCurrent(t, namespace, "one.example.com")
-	for i := range record.Status.Initializers {
-		if record.Status.Initializers[i].Name == "one.example.com" {
-			record.Status.Initializers[i].Message = "the quota server is slow"
+	lifecycle := c.WaitCurrent(t, namespace, "one.example.com")
+	for i := range lifecycle.Status.Initializers {
+		if lifecycle.Status.Initializers[i].Name == "one.example.com" {
+			lifecycle.Status.Initializers[i].Message = "the quota server is slow"
 		}
 	}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), record, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), lifecycle, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	says := func(finding diagnosis.Finding, parts ...string) {
@@ -398,15 +398,15 @@ func TestWhyFailed(t *testing.T) {
 	c.Configure(t, framework.Initializers("one.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	t.Cleanup(func() { _, _ = c.Kubectl("annotate", "namespace", namespace, protection+"-") })
-	record := c.WaitCurrent(t, namespace, "one.example.com")
+	lifecycle := c.WaitCurrent(t, namespace, "one.example.com")
 	if out, err := c.Kubectl("annotate", "namespace", namespace, protection+"="); err != nil {
 		t.Fatal(err, out)
 	}
 	framework.Eventually(t, "the namespace is protected", func(ctx context.Context) error {
 		return framework.RefusedBy("nsinit-deletion-protection", deleteDry(ctx, c.Core, namespace))
 	})
-	record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace, record, metav1.UpdateOptions{}); err != nil {
+	lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	finding := c.WaitWhy(t, namespace, diagnosis.InitializationFailed, diagnosis.Stuck, "--patience=1s")
