@@ -27,7 +27,7 @@ type Cluster struct {
 	Dir    string
 	BinDir string
 	Ports  map[string]int
-	// Bare says that no kube-controller-manager runs.
+	// Bare means that no kube-controller-manager runs.
 	Bare bool
 	// Kubernetes is the version of Kubernetes, such as v1.35.
 	Kubernetes string

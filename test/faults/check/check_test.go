@@ -18,8 +18,8 @@ import (
 	"github.com/nsinit/nsinit/test/faults/history"
 )
 
-// TestCheckers: for every checker, histories that violate what it checks, and ones that do not.
-// Each violation is the only one, and names what proves it.
+// TestCheckers: each checker finds violations in histories that violate its invariant, and none in others.
+// Each violation is the only one, and names its proof.
 func TestCheckers(t *testing.T) {
 	const a, b = "uid-a", "uid-b"
 	tests := map[string]struct {
@@ -448,7 +448,7 @@ func participates(s *story) {
 	s.open("f-1", "uid-a")
 }
 
-// TestStoredHistory: what is written is what is read, and is judged the same.
+// TestStoredHistory: a history that is written and read again is judged the same.
 func TestStoredHistory(t *testing.T) {
 	s := newStory()
 	s.opens("f-1", "uid-a")

@@ -47,7 +47,7 @@ func Linearizable(v *View) []Violation {
 	return append(all, v.forbidden()...)
 }
 
-// forbidden finds writes that the API never allows and that were acknowledged.
+// forbidden finds acknowledged writes that the API never allows.
 func (v *View) forbidden() []Violation {
 	var all []Violation
 	for _, o := range v.Operations {
@@ -70,8 +70,8 @@ type step struct {
 	text string
 }
 
-// model is an object that has one version after the other. A write makes the next one, and only on
-// the version that it names; an answer is the version of its moment.
+// model is an object with one version after the other. A write creates the next version, and only on
+// the version that it names. A response contains the version of its moment.
 func model(initial int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return initial },
@@ -132,8 +132,8 @@ func linearizable(versions []history.Event, operations []history.Operation) []Vi
 	return append(all, violation(versions, 0, "no order of its %d versions and %d acknowledged operations fits their times", len(versions), len(operations)))
 }
 
-// base returns the number of the version that a write names, -1 where it names none, and 0 where it
-// names one that never was.
+// base returns the number of the version that a write names, -1 if it names none, and 0 if it names
+// one that never existed.
 func base(o history.Operation, number map[int64]int) int {
 	if o.Verb != "update" {
 		return -1
@@ -150,7 +150,7 @@ func base(o history.Operation, number map[int64]int) int {
 	return number[revision]
 }
 
-// author says whether an operation is known to have written the version in its answer: one that was
+// author reports whether an operation is known to have written the version in its answer: one that was
 // based on the version before it, or on none that ever was, which no order will explain. One that
 // changed nothing answers with the version that it was based on.
 func author(o history.Operation, s step, versions []history.Event) bool {
@@ -191,12 +191,12 @@ func transitions(versions []history.Event) []Violation {
 	return all
 }
 
-// lifecycleTransition says what is wrong with a change of a NamespaceLifecycle, or nothing.
+// lifecycleTransition returns what is wrong with a change of a NamespaceLifecycle, or "".
 func lifecycleTransition(before, after history.Event) string {
 	was, is := &before.Object.Lifecycle.Spec, &after.Object.Lifecycle.Spec
 	if after.Deleted {
-		// The write that removes the last finalizer removes the object, so one may be left in what
-		// was stored before.
+		// The write that removes the last finalizer removes the object, so the former version may still
+		// contain one.
 		if len(is.Finalizers) > 1 {
 			return fmt.Sprintf("it was removed while %d participants had not cleaned up: %q", len(is.Finalizers), is.Finalizers)
 		}

@@ -47,7 +47,7 @@ func replicaName(program string, i int) string { return fmt.Sprintf("%s-%d", pro
 // define makes the links and the processes.
 func (c *Cluster) define() error {
 	t := c.options.Topology
-	// The ports by which what is shared with the development control plane finds its programs.
+	// The ports that the code of the development control plane uses.
 	c.ports[replicaName(kubeAPIServer, 0)] = c.base.Ports[kubeAPIServer]
 	c.ports[aggregator] = c.base.Ports[nsinitAPIServer]
 	c.add(etcd, etcd, c.base.Process(etcd).Args)

@@ -131,7 +131,7 @@ func (t *Traffic) use(ctx context.Context, clients []kubernetes.Interface, tenan
 	t.sleep(ctx, 0, time.Second)
 }
 
-// missing says whether a write failed because there is no namespace.
+// missing reports whether a write failed because there is no namespace.
 func missing(err error) bool {
 	status, ok := err.(apierrors.APIStatus)
 	return ok && apierrors.IsNotFound(err) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
