@@ -28,6 +28,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
@@ -55,23 +56,13 @@ func (h *history) add(lifecycle *v1alpha1.NamespaceLifecycle) {
 			before.Spec.Initializers.Pending = append(before.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
 		}
 	}
-	was, is := pendingOf(before), pendingOf(lifecycle)
-	if len(is) > len(was) || !slices.Equal(was[len(was)-len(is):], is) {
-		h.errs = append(h.errs, fmt.Sprintf("%s: pending was %v and became %v", lifecycle.Name, was, is))
+	oldPending, newPending := helper.Pending(before), helper.Pending(lifecycle)
+	if len(newPending) > len(oldPending) || !slices.Equal(oldPending[len(oldPending)-len(newPending):], newPending) {
+		h.errs = append(h.errs, fmt.Sprintf("%s: pending was %v and became %v", lifecycle.Name, oldPending, newPending))
 	}
 	if len(lifecycle.Spec.Skipped) < len(before.Spec.Skipped) || !slices.Equal(lifecycle.Spec.Skipped[:len(before.Spec.Skipped)], before.Spec.Skipped) {
 		h.errs = append(h.errs, fmt.Sprintf("%s: skipped was %v and became %v", lifecycle.Name, before.Spec.Skipped, lifecycle.Spec.Skipped))
 	}
-}
-
-func pendingOf(lifecycle *v1alpha1.NamespaceLifecycle) []string {
-	var names []string
-	if lifecycle.Spec.Initializers != nil {
-		for _, entry := range lifecycle.Spec.Initializers.Pending {
-			names = append(names, entry.Name)
-		}
-	}
-	return names
 }
 
 // TestInterleavings lets several initializers remove themselves from many NamespaceLifecycles at the same time, by
@@ -193,7 +184,7 @@ func (a *actor) act(ctx context.Context, random *rand.Rand) {
 			continue
 		}
 		for _, lifecycle := range list.Items {
-			pending := pendingOf(&lifecycle)
+			pending := helper.Pending(&lifecycle)
 			i := slices.Index(pending, a.names[0])
 			if i < 0 || i > 0 && random.IntN(10) > 0 {
 				continue
@@ -250,7 +241,7 @@ func (a *actor) repeat(ctx context.Context, random *rand.Rand) {
 		before = append(before, list.Items...)
 		for range min(20, len(before)) {
 			old := before[random.IntN(len(before))]
-			pending := pendingOf(&old)
+			pending := helper.Pending(&old)
 			if len(pending) == 0 || !strings.HasSuffix(pending[0], ".example.com") {
 				continue
 			}

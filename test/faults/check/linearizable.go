@@ -193,36 +193,36 @@ func transitions(versions []history.Event) []Violation {
 
 // lifecycleTransition returns what is wrong with a change of a NamespaceLifecycle, or "".
 func lifecycleTransition(before, after history.Event) string {
-	was, is := &before.Object.Lifecycle.Spec, &after.Object.Lifecycle.Spec
+	oldSpec, newSpec := &before.Object.Lifecycle.Spec, &after.Object.Lifecycle.Spec
 	if after.Deleted {
 		// The write that removes the last finalizer removes the object, so the former version may still
 		// contain one.
-		if len(is.Finalizers) > 1 {
-			return fmt.Sprintf("it was removed while %d participants had not cleaned up: %q", len(is.Finalizers), is.Finalizers)
+		if len(newSpec.Finalizers) > 1 {
+			return fmt.Sprintf("it was removed while %d participants had not cleaned up: %q", len(newSpec.Finalizers), newSpec.Finalizers)
 		}
 		return ""
 	}
 	switch {
-	case was.NamespaceUID != is.NamespaceUID:
-		return fmt.Sprintf("namespaceUID changed from %q to %q", was.NamespaceUID, is.NamespaceUID)
-	case !slices.EqualFunc(was.Plan, is.Plan, samePlanned):
+	case oldSpec.NamespaceUID != newSpec.NamespaceUID:
+		return fmt.Sprintf("namespaceUID changed from %q to %q", oldSpec.NamespaceUID, newSpec.NamespaceUID)
+	case !slices.EqualFunc(oldSpec.Plan, newSpec.Plan, samePlanned):
 		return "the plan changed"
-	case was.Initializers == nil && is.Initializers != nil:
+	case oldSpec.Initializers == nil && newSpec.Initializers != nil:
 		return "initializers reappeared after the list was empty"
-	case slices.ContainsFunc(is.Finalizers, func(f v1alpha1.FinalizerName) bool { return !slices.Contains(was.Finalizers, f) }):
-		return fmt.Sprintf("a finalizer was added: %q became %q", was.Finalizers, is.Finalizers)
+	case slices.ContainsFunc(newSpec.Finalizers, func(f v1alpha1.FinalizerName) bool { return !slices.Contains(oldSpec.Finalizers, f) }):
+		return fmt.Sprintf("a finalizer was added: %q became %q", oldSpec.Finalizers, newSpec.Finalizers)
 	}
-	if was.Initializers == nil {
+	if oldSpec.Initializers == nil {
 		return ""
 	}
-	pending := pendingOf(is)
-	left := len(pendingOf(was)) - len(pending)
+	pending := pendingOf(newSpec)
+	left := len(pendingOf(oldSpec)) - len(pending)
 	switch {
-	case left < 0 || !slices.Equal(pendingOf(was)[left:], pending):
-		return fmt.Sprintf("the pending initializers %q became %q, which does not remove the first", pendingOf(was), pending)
-	case left > 0 && was.Initializers.Result != nil:
-		return fmt.Sprintf("initializers went on after a failure: %q became %q", pendingOf(was), pending)
-	case was.Initializers.Result != nil && (is.Initializers == nil || is.Initializers.Result == nil):
+	case left < 0 || !slices.Equal(pendingOf(oldSpec)[left:], pending):
+		return fmt.Sprintf("the pending initializers %q became %q, which does not remove the first", pendingOf(oldSpec), pending)
+	case left > 0 && oldSpec.Initializers.Result != nil:
+		return fmt.Sprintf("initializers went on after a failure: %q became %q", pendingOf(oldSpec), pending)
+	case oldSpec.Initializers.Result != nil && (newSpec.Initializers == nil || newSpec.Initializers.Result == nil):
 		return "the failing result was taken back"
 	}
 	return ""
