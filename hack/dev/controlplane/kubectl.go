@@ -92,6 +92,9 @@ func (c *Cluster) writeUserKubeconfigs() error {
 	files, err := filepath.Glob(c.path("user-*.kubeconfig"))
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".kubeconfig")
+		if !exists(c.PKI().Cert("client-" + name)) { // an administrator removed the folder pki
+			continue
+		}
 		err = errors.Join(err, c.WriteKubeconfig(name, name, c.Ports["kube-apiserver"]))
 	}
 	return err
