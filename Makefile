@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# The same for everything, so that nothing is compiled twice.
+# The same flags for every build, so that nothing is compiled twice.
 export GOFLAGS := -buildvcs=false -trimpath
 export CGO_ENABLED := 0
 export GOTOOLCHAIN := local
@@ -14,7 +14,7 @@ OUTPUT := $(CURDIR)/_output
 DEV := $(OUTPUT)/bin/dev
 
 .PHONY: help
-help: ## Show what there is to make.
+help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: dev
@@ -23,7 +23,7 @@ dev:
 	@go build -o $(DEV) ./hack/dev
 
 .PHONY: build
-build: dev ## Build every program into _output/bin, Kubernetes' own included.
+build: dev ## Build every program into _output/bin, including those of Kubernetes.
 	@$(DEV) build
 
 .PHONY: failpoints
@@ -44,7 +44,7 @@ dev-up: dev ## Start a control plane with nsinit in the background.
 	@$(DEV) up
 
 .PHONY: dev-down
-dev-down: dev ## Stop what dev-up started.
+dev-down: dev ## Stop the control plane of dev-up.
 	@$(DEV) down
 
 .PHONY: test-quick
@@ -68,11 +68,11 @@ e2e: dev ## Run the end-to-end tests, or those that match RUN, on PLANES control
 	@echo "==> end-to-end tests"
 	@hack/e2e.sh '$(RUN)' '$(PLANES)'
 
-# What depends on kube-apiserver: admission, audit, what is asked of it through the aggregation layer, and
-# the installation.
+# The tests that depend on kube-apiserver: admission, audit, requests through the aggregation layer, and the
+# installation.
 VERSIONS ?= v1.34 v1.35 v1.36
 .PHONY: test-versions
-test-versions: ## Run the end-to-end tests of what depends on Kubernetes on each of VERSIONS.
+test-versions: ## Run the end-to-end tests that depend on kube-apiserver on each of VERSIONS.
 	@for version in $(VERSIONS); do \
 	  echo "==> Kubernetes $$version"; \
 	  NSINIT_DEV_KUBERNETES=$$version $(MAKE) --no-print-directory e2e \
@@ -81,7 +81,7 @@ test-versions: ## Run the end-to-end tests of what depends on Kubernetes on each
 
 FAULTS ?=
 .PHONY: faults
-faults: build failpoints ## Run the fault campaign, or go on with it, and write docs/reliability.md. FAULTS has flags for it.
+faults: build failpoints ## Run or resume the fault campaign, and write docs/reliability.md. FAULTS are its flags.
 	@echo "==> fault campaign"
 	@go build -o $(OUTPUT)/bin/faults ./test/faults
 	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults --bin-dir $(OUTPUT)/bin-failpoints --failpoints --planes 2 $(FAULTS)
@@ -106,7 +106,7 @@ fuzz: ## Run each fuzz target for FUZZTIME.
 	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh
 
 .PHONY: generate
-generate: ## Generate everything that tools write.
+generate: ## Generate code, manifests and docs.
 	@hack/install-system-packages.sh
 	@hack/update-codegen.sh
 
@@ -116,7 +116,8 @@ verify: ## Check generated code, licences, headers, dependencies, manifests and 
 	@hack/verify.sh
 
 .PHONY: lint
-lint: ## Lint the code.
+lint: ## Lint the code and the prose.
+	@hack/install-system-packages.sh
 	@hack/lint.sh
 
 .PHONY: release
@@ -129,6 +130,6 @@ image: ## Build the container image.
 	@docker build --build-arg VERSION=$(VERSION) -t nsinit:$(or $(VERSION),dev) .
 
 .PHONY: clean
-clean: ## Stop every control plane and remove all that was built.
+clean: ## Stop every control plane and remove all build output.
 	@if [ -x $(DEV) ]; then for dir in $(OUTPUT)/dev* $(OUTPUT)/e2e* $(OUTPUT)/demo; do [ ! -d $$dir ] || $(DEV) --dir $$dir down; done; fi
 	@rm -rf $(OUTPUT)

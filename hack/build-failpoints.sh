@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Builds nsinit's programs with failpoints, for the campaign in test/faults. It works on a copy of
-# the source, so the source and what hack/build.sh builds have none.
+# the source, so the source and the programs of hack/build.sh have no failpoints.
 #
 #     hack/build-failpoints.sh DIRECTORY [PACKAGE...]
 #
-# The environment of a program chooses what its failpoints do, and GOFAIL_HTTP=ADDRESS lets
-# PUT /NAME change that while it runs:
+# The environment of a program sets the actions of its failpoints. With GOFAIL_HTTP=ADDRESS, PUT /NAME
+# changes them while it runs:
 #
 #     GOFAIL_FAILPOINTS='lifecycleBeforeOpenGate=sleep(2000);clockOffset=return("-90s")'
 #     GOFAIL_FAILPOINTS='initializerBeforeWrite=2*off->panic'
@@ -30,7 +30,7 @@ TOOLS="${NSINIT_TOOLS_DIR:-${ROOT}/_output/tools}"
 
 COPY="$(mktemp -d)"
 trap 'rm -rf "${COPY}"' EXIT
-# The tests and docs are no part of the programs.
+# The tests and docs are not part of the programs.
 git ls-files -z --cached --others --exclude-standard --deduplicate -- ':!test' ':!docs' |
   tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="${COPY}"
 cd "${COPY}"

@@ -2,13 +2,12 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds the programs of nsinit: static, the same from the same source wherever it is, and with their
-# version in them.
+# Builds the programs of nsinit: static, reproducible, and with their version.
 #
 #     hack/build.sh DIRECTORY [PACKAGE...]
 #
-# GOOS and GOARCH choose the platform. VERSION is the version, such as v0.1.0; without it, that of the
-# source is taken, which is not released.
+# GOOS and GOARCH choose the platform. VERSION is the version, such as v0.1.0. The default is a
+# development version.
 
 set -o errexit -o nounset -o pipefail
 

@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Runs the end-to-end tests that match a regular expression, on some control planes at the same time.
+# Runs the end-to-end tests that match a regular expression, on several control planes at the same time.
 #
 #     hack/e2e.sh REGEXP PLANES
 

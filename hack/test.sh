@@ -6,7 +6,7 @@
 #
 #     hack/test.sh NAME COMMAND [ARGUMENT...]
 #
-# COMMAND prints what go test -json prints. The output of a failed test is printed in full, that of the others is in
+# COMMAND prints what go test -json prints. The output of failed tests is printed in full. The output of all tests is in
 # _output/tests/NAME.json. FORMAT is a format of gotestsum, such as standard-verbose.
 
 set -o errexit -o nounset -o pipefail

@@ -2,8 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Prints what go test -json prints of the tests that need no control plane, of every module. It passes its arguments to
-# go test.
+# Runs the tests that need no control plane, of every module, with go test -json. It passes its arguments to go test.
 #
 #     hack/unit.sh [ARGUMENT...]
 
@@ -11,10 +10,10 @@ set -o errexit -o nounset -o pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 status=0
-# Many tests wait most of their time, so more of them than there are processors run at the same time.
+# Many tests wait most of their time, so more tests than processors run at the same time.
 go test -json -timeout 15m -parallel 8 "$@" ./... || status=1
 (cd pkg/initializer/controllerruntime && go test -json -timeout 5m "$@" ./...) || status=1
-# A cached result of these does not depend on what is outside of their modules.
+# These tests read files outside of their modules, which the test cache ignores.
 for module in test/monitoring hack/chart; do
   (cd "${module}" && go test -json -count=1 "$@" ./...) || status=1
 done

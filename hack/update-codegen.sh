@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Regenerates everything that tools write: deepcopy, defaults, conversion,
+# Regenerates all generated code: deepcopy, defaults, conversion,
 # declarative validation, protobuf, OpenAPI, clients, listers, informers and apply
 # configurations. `make generate` runs it here, `make verify` in a copy of the tree.
 
@@ -43,9 +43,8 @@ go-to-protobuf \
 
 # shellcheck source=/dev/null
 source "$(module_dir k8s.io/code-generator)/kube_codegen.sh"
-# metav1.Condition names a validation function that lives in a package beside it,
-# where validation-gen does not look. Every field of a metav1 type is opaque to our
-# validation, so the package need not be read.
+# metav1.Condition names a validation function in another package, which validation-gen does not
+# read. Every field of a metav1 type is opaque to our validation, so the package is not needed.
 READONLY_PKGS=("${KUBE_CODEGEN_READONLY_PKGS[@]}")
 KUBE_CODEGEN_READONLY_PKGS=()
 for pkg in "${READONLY_PKGS[@]}"; do
@@ -64,7 +63,7 @@ kube::codegen::gen_openapi \
   --boilerplate "${BOILERPLATE}" \
   "${ROOT}/pkg/apis"
 
-# A file, so that a failure is seen.
+# Written to a file, so that a failure of the generator is not hidden by a pipe.
 go run "${MODULE}/hack/models-schema" >"${PROTO_ROOT}/schema.json"
 kube::codegen::gen_client \
   --with-watch \

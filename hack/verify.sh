@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Checks what tools can check. Each check that fails says what fixes it.
+# Checks the source. Each check that fails prints how to fix it.
 #
 #     hack/verify.sh [--quick]
 #
@@ -17,7 +17,7 @@ quick="${1:-}"
 
 fail() {
   echo "FAILED: $1" >&2
-  echo "        mend it with: $2" >&2
+  echo "        fix it with: $2" >&2
   failed=1
 }
 
@@ -40,7 +40,7 @@ generated() {
   fi
   rm -f "${COPY}.log"
   while read -r file; do
-    cmp -s "${file}" "${COPY}/${file}" || fail "${file} is not what the generators write" "make generate"
+    cmp -s "${file}" "${COPY}/${file}" || fail "${file} is out of date" "make generate"
   done < <(git ls-files pkg docs artifacts | grep -E '/zz_generated\.|^pkg/generated/|/generated\.(pb\.go|proto)$|^docs/metrics.md$|^artifacts/helm/nsinit/templates/')
   while read -r file; do
     [[ -f ${file} ]] || fail "${file} is missing" "make generate"
@@ -66,12 +66,23 @@ while read -r module dir; do
   [[ -n ${dir} ]] || continue
   licence="$(find "${dir}" -maxdepth 1 -iregex '.*/\(licen[cs]e\|copying\)[^/]*' | head -n 1)"
   if [[ -z ${licence} ]] || ! grep -qiE 'apache license|mit license|permission is hereby granted|redistribution and use|isc license|mozilla public license' "${licence}"; then
-    fail "${module} has no licence that is known to be free" "another dependency"
+    fail "${module} has no known free licence" "another dependency"
   fi
 done < <({
   go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/...
   (cd pkg/initializer/controllerruntime && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./...)
 } | sort -u)
+
+echo "==> commit subjects"
+# The rule holds after this commit. A shallow clone may not contain it.
+since=36fafe3ca2301d3b781be79a28d33fd2a533cfaa
+rule='^[a-z0-9/, -]+: [^ ]'
+if git merge-base --is-ancestor "${since}" HEAD 2>/dev/null; then
+  while read -r subject; do
+    [[ ${#subject} -le 72 && ${subject} =~ ${rule} ]] ||
+      fail "the commit subject \"${subject}\" is not \"area: change\" in at most 72 characters" "git rebase --interactive, and reword the commit"
+  done < <(git log --no-merges --format=%s "${since}..")
+fi
 
 hack/lint.sh "${quick}" || fail "the linters found something" "what they say above"
 

@@ -4,8 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Command chart writes the templates of the Helm chart from the kustomizations in artifacts/deploy, so
-// that there is one source of both. What differs between two kustomizations is a condition on a value.
+// Command chart generates the templates of the Helm chart from the kustomizations in artifacts/deploy. A
+// difference between two kustomizations becomes a condition on a value.
 //
 //	chart ROOT
 package main
@@ -22,17 +22,17 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// condition is what decides whether an object is part of an installation.
+// condition decides whether an object is part of an installation.
 type condition struct {
 	// overlay and components are the kustomization.
 	overlay    string
 	components []string
-	// is is the condition under which it differs from the first kustomization, as a template.
+	// is is the condition for the differences from the first kustomization, as a template.
 	is string
 }
 
-// conditions are the kustomizations of which the chart is made. Each differs from the first in one
-// respect, and an object in one at most.
+// conditions are the kustomizations from which the chart is generated. Each differs from the first in one
+// respect. Each object differs in at most one of them.
 func conditions() []condition {
 	return []condition{
 		{overlay: "embedded"},
@@ -67,7 +67,7 @@ func run(args []string) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(templates)) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(templates[name]), 0o644); err != nil { //nolint:gosec // for everybody
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(templates[name]), 0o644); err != nil { //nolint:gosec // not secret
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func template(name string, builds []map[string]string) (string, error) {
 	for n, objects := range builds[1:] {
 		if objects[name] != usual {
 			if different >= 0 {
-				return "", fmt.Errorf("%s depends on %q and on %q: a chart of this kind cannot tell", name, conditions()[different].is, conditions()[n+1].is)
+				return "", fmt.Errorf("%s depends on %q and on %q: make it depend on one condition", name, conditions()[different].is, conditions()[n+1].is)
 			}
 			different = n + 1
 		}
@@ -138,7 +138,7 @@ func template(name string, builds []map[string]string) (string, error) {
 	return "{{- if " + is + " }}\n" + parameters(then) + "{{- else }}\n" + parameters(usual) + "{{- end }}\n", nil
 }
 
-// parameters puts values into an object. What is a template already is one of Prometheus.
+// parameters puts values into an object. Templates in the object are those of Prometheus, and are escaped.
 func parameters(text string) string {
 	text = strings.NewReplacer("{{", `{{ "{{" }}`, "}}", `{{ "}}" }}`).Replace(text)
 	return strings.NewReplacer(
@@ -151,8 +151,8 @@ func parameters(text string) string {
 
 const etcdServers = "servers: https://etcd-0.etcd.nsinit-system.svc:2379,https://etcd-1.etcd.nsinit-system.svc:2379,https://etcd-2.etcd.nsinit-system.svc:2379\n"
 
-// build returns the objects of an overlay with components, by kind and name, but for the namespace,
-// which Helm makes.
+// build returns the objects of an overlay with components, by kind and name, without the namespace, which
+// Helm creates.
 func build(root, overlay string, components ...string) (map[string]string, error) {
 	deploy := filepath.Join(root, "artifacts", "deploy")
 	dir := filepath.Join(deploy, "overlays", overlay)

@@ -20,7 +20,7 @@ import (
 
 const root = "../.."
 
-// TestTemplates: the templates are those that the generator writes.
+// TestTemplates: the templates in artifacts are up to date.
 func TestTemplates(t *testing.T) {
 	templates, err := generate(root)
 	if err != nil {
@@ -65,7 +65,7 @@ func render(t *testing.T, kubernetes, namespace, values string) (map[string]stri
 	return engine.Render(chart, all)
 }
 
-// TestChart: with the values for it, the chart is each of the kustomizations, object by object.
+// TestChart: with the values of a kustomization, the chart contains the same objects.
 func TestChart(t *testing.T) {
 	for name, test := range map[string]struct {
 		values, kubernetes, overlay string
@@ -106,7 +106,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestValues: values have an effect, and wrong ones are refused.
+// TestValues: values have an effect, and invalid ones are refused.
 func TestValues(t *testing.T) {
 	rendered, err := render(t, "v1.37.1", "nsinit-system", "image: {repository: registry.example.com/nsinit, tag: v9, pullPolicy: Always}\nvolume: {size: 7Gi}")
 	if err != nil {

@@ -5,8 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 */
 
 // Command dev runs a real Kubernetes control plane with nsinit on this machine, as
-// processes on loopback, for development, tests and the demo. README.md beside it says
-// what it leaves where.
+// processes on loopback, for development, tests and the demo. README.md in this folder describes its files.
 package main
 
 import (
@@ -26,7 +25,7 @@ const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] COMMAND
 
   build                       build every program
   up [--only-kube|--bare]     start the control plane and nsinit in the background, or
-                              Kubernetes alone, or a control plane without
+                              only Kubernetes, or a control plane without
                               kube-controller-manager, on which nsinit empties namespaces
   down                        stop what up started
   run                         the same in the foreground, with an initializer, until Ctrl-C
@@ -39,7 +38,7 @@ const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] COMMAND
 
 func main() {
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup asks to go on when the terminal closes
+	if !signal.Ignored(syscall.SIGHUP) { // nohup: continue when the terminal closes
 		signals = append(signals, syscall.SIGHUP)
 	}
 	if len(os.Args) > 1 && os.Args[1] == controlplane.SuperviseCommand { // started by Process.Start only
@@ -73,7 +72,7 @@ func run(ctx context.Context, args []string) error {
 	rest := flags.Args()
 	if len(rest) == 0 {
 		flags.Usage()
-		return errors.New("name a command")
+		return errors.New("no command given: give one of those above")
 	}
 	switch command := rest[0]; command {
 	case "build":
@@ -87,7 +86,7 @@ func run(ctx context.Context, args []string) error {
 		case len(rest) == 2 && rest[1] == "--bare":
 			return cluster.UpBare(ctx)
 		default:
-			return fmt.Errorf("up takes nothing but --only-kube or --bare, not %q", rest[1:])
+			return fmt.Errorf("up accepts only --only-kube or --bare, not %q", rest[1:])
 		}
 	case "down":
 		return cluster.Down(context.WithoutCancel(ctx))

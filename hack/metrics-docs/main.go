@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Command metrics-docs prints docs/metrics.md: the metrics of nsinit's programs, as they are
-// registered.
+// Command metrics-docs prints docs/metrics.md from the metrics that nsinit's programs register.
 package main
 
 import (
@@ -38,19 +37,19 @@ import (
 
 const header = `# Metrics
 
-<!-- Written by hack/metrics-docs from what the programs register: change the help texts there, and run make generate. -->
+<!-- Written by hack/metrics-docs from what the programs register: change the help texts there and run make generate. -->
 
-What nsinit itself measures. All of it is ALPHA: names may change. Beside it, each program has the metrics that Kubernetes' libraries
-bring: requests, latencies and priority and fairness of API servers, work queues, leader election, the Go runtime and the process.
+The metrics of nsinit itself. They are ALPHA: names may change. Each program also has the metrics of Kubernetes' libraries: requests,
+latencies and priority and fairness of API servers, work queues, leader election, the Go runtime and the process.
 
-/metrics of nsinit-apiserver and nsinit-controller-manager is for holders of the ClusterRole ` + "`nsinit:metrics-reader`" + `; initializers serve
-theirs where --health-bind-address says.
+To read /metrics of nsinit-apiserver and nsinit-controller-manager, a user needs the ClusterRole ` + "`nsinit:metrics-reader`" + `. Initializers
+serve theirs on --health-bind-address.
 `
 
 // metric is a row of the page.
 type metric struct{ name, kind, help, labels string }
 
-// registry remembers what is registered with it.
+// registry collects the metrics that are registered with it.
 type registry struct {
 	metrics.KubeRegistry
 	found []metric
@@ -58,7 +57,7 @@ type registry struct {
 
 func newRegistry() *registry { return &registry{KubeRegistry: metrics.NewKubeRegistry()} }
 
-// Register registers and remembers a metric.
+// Register registers a metric.
 func (r *registry) Register(m metrics.Registerable) error {
 	if err := r.KubeRegistry.Register(m); err != nil {
 		return err
@@ -74,7 +73,7 @@ func (r *registry) Register(m metrics.Registerable) error {
 	return nil
 }
 
-// CustomRegister registers and remembers what a collector measures, which are gauges.
+// CustomRegister registers the metrics of a collector, which are gauges.
 func (r *registry) CustomRegister(collector metrics.StableCollector) error {
 	if err := r.KubeRegistry.CustomRegister(collector); err != nil {
 		return err
@@ -90,7 +89,7 @@ func (r *registry) CustomRegister(collector metrics.StableCollector) error {
 	return nil
 }
 
-// add reads a description, which has no other form than this.
+// add parses the text of a description, because its fields are not exported.
 func (r *registry) add(description, kind string) error {
 	parts := regexp.MustCompile(`^Desc\{fqName: "(.*)", help: "(?:\[ALPHA\] )?(.*?)"(?:, unit: ".*?")?, constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`).FindStringSubmatch(description)
 	if parts == nil {

@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// asV2 prefers the OpenAPI v2 form that some definitions carry beside their v3 form.
+// asV2 returns the OpenAPI v2 schema of a definition if it has one.
 func asV2(definition common.OpenAPIDefinition) spec.Schema {
 	if v2, ok := definition.Schema.Extensions[common.ExtensionV2Schema].(spec.Schema); ok {
 		return v2

@@ -18,8 +18,8 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestAudit: the audit log of kube-apiserver tells that a gate was opened, once, by whom, and that a
-// namespace was let go.
+// TestAudit: the audit log of kube-apiserver shows who opened a gate, that it was opened once, and who removed the
+// finalizer of a namespace.
 func TestAudit(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true})
@@ -32,7 +32,7 @@ func TestAudit(t *testing.T) {
 	c.ReleaseParticipant(t, namespace.Name, "one.example.com")
 	c.WaitNoNamespace(t, namespace.Name)
 
-	framework.Eventually(t, "the audit log tells of both", func(context.Context) error {
+	framework.Eventually(t, "the audit log contains both", func(context.Context) error {
 		events, _ := c.AuditSince(t, from)
 		told := map[string]int{}
 		for _, event := range events {

@@ -23,7 +23,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// brokenAPI is an API that nobody serves.
+// brokenAPI is an API without a server.
 const brokenAPI = `
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
@@ -34,7 +34,7 @@ spec:
   groupPriorityMinimum: 1
   versionPriority: 1
   insecureSkipTLSVerify: true
-  service: {namespace: default, name: nobody}
+  service: {namespace: default, name: missing}
 `
 
 // flunders is a version of the API of the sample API server of Kubernetes.
@@ -57,7 +57,7 @@ spec:
 `
 
 // serveFlunders runs another aggregated API server, whose resource is namespaced, until the
-// test ends: one for each version, with arguments of its own.
+// test ends: one for each version, with separate arguments.
 func serveFlunders(t *testing.T, c *framework.Cluster, versions map[string][]string) {
 	t.Helper()
 	c.Build(t, "hack/dev/kubernetes/v1.37", "sample-apiserver", "k8s.io/sample-apiserver")
@@ -70,8 +70,8 @@ func serveFlunders(t *testing.T, c *framework.Cluster, versions map[string][]str
 	}
 }
 
-// TestNamespaceTermination: on a control plane without kube-controller-manager, nsinit empties
-// namespaces and lets them go.
+// TestNamespaceTermination: on a control plane without kube-controller-manager, nsinit empties and finalizes
+// namespaces.
 func TestNamespaceTermination(t *testing.T) {
 	const objects = 5000
 	c := framework.Another(t, "--bare")
@@ -145,7 +145,7 @@ func TestNamespaceTermination(t *testing.T) {
 		c.WaitNoNamespace(t, name)
 	})
 
-	t.Run("an API that nobody serves", func(t *testing.T) {
+	t.Run("an API without a server", func(t *testing.T) {
 		if _, err := c.KubectlInput(brokenAPI, "apply", "--server-side"); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestNamespaceTermination(t *testing.T) {
 		})
 		remove(name)
 		c.WaitCondition(t, name, corev1.NamespaceDeletionDiscoveryFailure, "True/DiscoveryFailed", "broken.example.com/v1")
-		// The rest goes on.
+		// The other namespaces are deleted.
 		c.WaitCondition(t, name, corev1.NamespaceContentRemaining, "False/ContentRemoved")
 		if _, err := c.Kubectl("delete", "apiservice", "v1.broken.example.com"); err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// deployment is an initializer as an administrator deploys it.
+// deployment is an initializer, deployed as by an administrator.
 const deployment = `
 apiVersion: v1
 kind: ServiceAccount
@@ -42,10 +42,9 @@ spec:
     spec: {serviceAccountName: initializer, containers: [{name: initializer, image: initializer}]}
 `
 
-// TestInitializerInItsOwnNamespace: an initializer whose namespace is new, and waits for that
-// very initializer, can be deployed into it, whether its configuration comes first or last.
-// There is no node, so the test runs the program of the pod, with the token of its service
-// account, once the pod is there.
+// TestInitializerInItsOwnNamespace: an initializer can be deployed into a namespace that waits for it, whether its
+// configuration is created before or after. There is no node, so the test runs the program of the pod, with the
+// token of its service account, once the pod exists.
 func TestInitializerInItsOwnNamespace(t *testing.T) {
 	c := framework.Connect(t)
 	for _, order := range []string{"the configuration first", "the configuration last"} {
@@ -63,7 +62,7 @@ func TestInitializerInItsOwnNamespace(t *testing.T) {
 			if _, err := c.KubectlInput(deployment, "apply", "--namespace", home); err != nil {
 				t.Fatal(err)
 			}
-			framework.Eventually(t, "the pod is there", func(ctx context.Context) error {
+			framework.Eventually(t, "the pod exists", func(ctx context.Context) error {
 				pods, err := c.Core.CoreV1().Pods(home).List(ctx, metav1.ListOptions{LabelSelector: "app=initializer"})
 				if err == nil && len(pods.Items) != 1 {
 					err = fmt.Errorf("there are %d", len(pods.Items))

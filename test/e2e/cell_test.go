@@ -40,9 +40,9 @@ type cell struct {
 	contentType, accept, body string
 	// change is made to the stored object, which becomes the body. It is for PUT without a body.
 	change func(*unstructured.Unstructured)
-	// connect says that the request opens a connection. It has no body and no dry run.
+	// connect means that the request opens a connection. It has no body and no dry run.
 	connect bool
-	// watch says that the answer has no end.
+	// watch means that the response does not end.
 	watch bool
 	// exception is the name of the exception that lets the request pass in a closed namespace, if there is one.
 	exception string
@@ -186,7 +186,7 @@ func (e examples) cellsOf(t *testing.T, groupVersion string, resource metav1.API
 		c.exception = exceptionOf(groupVersion, resource.Name, c)
 		cells = append(cells, c)
 	}
-	// What connects has the options of the connection as its kind.
+	// The kind of a subresource that connects is that of its options.
 	if isSubresource && strings.HasSuffix(resource.Kind, "Options") {
 		for _, verb := range resource.Verbs {
 			add(cell{name: "connect by " + methodOf(verb), method: methodOf(verb), path: object, connect: true})

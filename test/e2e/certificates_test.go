@@ -32,7 +32,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// mount keeps files as a Secret is, as the kubelet does for a pod.
+// mount writes files as the kubelet mounts a Secret for a pod.
 func mount(ctx context.Context, c *framework.Cluster, dir, secret string) {
 	for last := ""; ctx.Err() == nil; time.Sleep(time.Second) {
 		stored, err := c.Core.CoreV1().Secrets("nsinit-system").Get(ctx, secret, metav1.GetOptions{})
@@ -49,8 +49,8 @@ func mount(ctx context.Context, c *framework.Cluster, dir, secret string) {
 	}
 }
 
-// askAlways asks for what goes through the aggregator, without trying anything again, until the context
-// ends. What it returns checks that nothing failed.
+// askAlways sends requests through the aggregator without retries until the context ends. The returned function
+// checks that none failed.
 func askAlways(ctx context.Context, t *testing.T, c *framework.Cluster) (noneFailed func()) {
 	t.Helper()
 	var work sync.WaitGroup
@@ -72,8 +72,8 @@ func askAlways(ctx context.Context, t *testing.T, c *framework.Cluster) (noneFai
 	}
 }
 
-// TestCertificates: the controller takes over from certificates that somebody else made, and renews
-// the CA and the certificate again and again, while the server works. No request fails.
+// TestCertificates: the controller replaces certificates that another program made, and renews the CA and the
+// certificate several times while the server works. No request fails.
 func TestCertificates(t *testing.T) {
 	c := framework.Connect(t)
 	apis := aggregator.NewForConfigOrDie(c.Admin).ApiregistrationV1().APIServices()
@@ -94,7 +94,7 @@ func TestCertificates(t *testing.T) {
 		}
 	}
 
-	// The server reads its certificate where the kubelet would put it: at first, that which it has.
+	// The server reads its certificate where the kubelet would mount it. At first, that is its former one.
 	dir := t.TempDir()
 	server := c.Arguments(t, "nsinit-apiserver")
 	for i, arg := range server {
@@ -146,7 +146,7 @@ func TestCertificates(t *testing.T) {
 		if len(cas) < 2 || len(certificates) < 4 {
 			return fmt.Errorf("%d CAs and %d certificates so far", len(cas), len(certificates))
 		}
-		// What is served now is the last one.
+		// The server serves the last certificate now.
 		served, err := servedBy(c.Ports(t)["nsinit-apiserver"])
 		if err != nil {
 			return err
@@ -166,8 +166,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestCertManager: with overlays/embedded-cert-manager, the controllers of cert-manager make CA and
-// certificate, and trust in them; a certificate is renewed five times, and no request fails.
+// TestCertManager: with overlays/embedded-cert-manager, the controllers of cert-manager make the CA and the
+// certificate, and set the caBundle. A certificate is renewed five times, and no request fails.
 func TestCertManager(t *testing.T) {
 	i := newInstallation(t, "embedded-cert-manager", "", nil)
 	i.Build(t, "test/certmanager", "certmanager", ".")
@@ -211,7 +211,7 @@ func TestCertManager(t *testing.T) {
 
 // servedBy returns the certificate that a server on loopback serves, in PEM.
 func servedBy(port int) ([]byte, error) {
-	connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // to look at it
+	connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // to read it
 	if err != nil {
 		return nil, err
 	}

@@ -31,14 +31,13 @@ import (
 )
 
 const (
-	// badInitializer is the variable that names what is wrong with the initializer of
-	// TestHelperBadInitializer.
+	// badInitializer is the environment variable with the defect of the initializer of TestHelperBadInitializer.
 	badInitializer     = "NSINIT_E2E_BAD_INITIALIZER"
 	badInitializerName = "bad.example.com"
 )
 
-// TestConformanceFindsFaults: the suite fails for initializers that are wrong, in the test that is
-// there for it. It fails in a process of its own.
+// TestConformanceFindsFaults: the suite fails for each defective initializer, in the test for that defect. It
+// fails in a separate process.
 func TestConformanceFindsFaults(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, fault, tests string) (string, error) {
@@ -64,7 +63,7 @@ func TestConformanceFindsFaults(t *testing.T) {
 			}
 		})
 	}
-	// Without a fault the suite passes, so the faults are what fails.
+	// Without a defect, the suite passes.
 	t.Run("none", func(t *testing.T) {
 		out, err := run(t, "none", "^TestHelperBadInitializer$")
 		if err != nil || !strings.Contains(out, "--- PASS: TestHelperBadInitializer/SameNameAgain") {
@@ -73,7 +72,7 @@ func TestConformanceFindsFaults(t *testing.T) {
 	})
 }
 
-// outside is what an initializer makes outside of the cluster.
+// outside holds what an initializer creates outside of the cluster.
 type outside struct {
 	mu   sync.Mutex
 	made map[types.UID]bool
@@ -159,7 +158,7 @@ func TestHelperBadInitializer(t *testing.T) {
 	})
 }
 
-// actOnAll acts on every namespace, whoever's turn it is.
+// actOnAll acts on every namespace, also if it is the turn of another initializer.
 func actOnAll(ctx context.Context, core kubernetes.Interface, act initializer.Func) {
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		list, err := core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "nsinit.dev/initializing"})

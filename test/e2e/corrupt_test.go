@@ -33,8 +33,8 @@ import (
 const reportedWithin = 10 * time.Second
 
 // TestCorruptLifecycle: one NamespaceLifecycle cannot be decoded. Its own namespace, another one that
-// waits, and a new one report the reason, which names the object, check prints how to delete it, and
-// after the deletion everything goes on, without a restart. The controller starts meanwhile.
+// waits, and a new one report the cause with the name of the object. check prints how to delete it. After the
+// deletion, all continue without a restart. The controller is restarted before.
 func TestCorruptLifecycle(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("one.example.com")...)
@@ -43,7 +43,7 @@ func TestCorruptLifecycle(t *testing.T) {
 		c.WaitCurrent(t, namespace.Name, "one.example.com")
 	}
 	key := corrupt(t, c, "namespacelifecycles", broken.Name)
-	// A client that lists meets a cache that waits for three seconds.
+	// A list waits three seconds for the cache.
 	latest := time.Now().Add(reportedWithin)
 	late := c.CreateNamespace(t, c.Admin)
 	reported(t, c, latest, "cannot read NamespaceLifecycle", key, broken.Name)
@@ -55,7 +55,7 @@ func TestCorruptLifecycle(t *testing.T) {
 	framework.Eventually(t, "the new namespace reports it", func(ctx context.Context) error { return reports(ctx, c, later.Name, key) })
 
 	command := checkDeletes(t, c, "namespacelifecycles", broken.Name)
-	// An initializer that reads one by one has its turn, and the gate opens.
+	// An initializer that gets single objects has its turn, and the gate opens.
 	c.RemoveFirst(t, waiting.Name)
 	c.WaitReady(t, waiting.Name)
 	if !c.IsClosed(t, broken.Name) {
@@ -70,7 +70,7 @@ func TestCorruptLifecycle(t *testing.T) {
 	framework.Eventually(t, "nothing is left of the reports", func(ctx context.Context) error {
 		return errors.Join(notReports(ctx, c, broken.Name, key), notReports(ctx, c, late.Name, key), notReports(ctx, c, later.Name, key))
 	})
-	// The caches of the controller are up to date: what comes now reaches it by its watches.
+	// The caches of the controller are up to date, so it receives the next changes by its watches.
 	for _, namespace := range []string{broken.Name, late.Name, later.Name} {
 		c.RemoveFirst(t, namespace)
 		c.WaitReady(t, namespace)
@@ -87,8 +87,8 @@ func waitWatched(t *testing.T, c *framework.Cluster, initializer string) {
 	c.WaitEvents(t, namespace, "InitializerRunning")
 }
 
-// TestCorruptConfiguration: a configuration cannot be decoded. New namespaces stay closed and name
-// it, and after its deletion they go on.
+// TestCorruptConfiguration: a configuration cannot be decoded. New namespaces stay closed and report its name.
+// They continue after its deletion.
 func TestCorruptConfiguration(t *testing.T) {
 	c := framework.Connect(t)
 	broken := c.Configure(t, framework.Initializers("one.example.com")...)
@@ -101,15 +101,15 @@ func TestCorruptConfiguration(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: waiting.Name}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: waiting.UID},
 		}, metav1.CreateOptions{})
 		if !apierrors.IsServiceUnavailable(err) {
-			return fmt.Errorf("creating a record: %w", err)
+			return fmt.Errorf("creating a NamespaceLifecycle: %w", err)
 		}
 		return nil
 	})
 	latest := time.Now().Add(reportedWithin)
 	late = c.CreateNamespace(t, c.Admin)
-	reported(t, c, latest, "cannot tell", key, late.Name)
+	reported(t, c, latest, "which initializers", key, late.Name)
 	command := checkDeletes(t, c, "namespaceinitializerconfigurations", broken.Name)
-	// A namespace that has its plan goes on.
+	// A namespace with a plan continues.
 	c.RemoveFirst(t, waiting.Name)
 	c.WaitReady(t, waiting.Name)
 	if out, err := c.Kubectl(strings.Fields(command)[1:]...); err != nil {
@@ -118,9 +118,9 @@ func TestCorruptConfiguration(t *testing.T) {
 	c.WaitReady(t, late.Name)
 }
 
-// TestStorageChangesIdentity: the identity in the storage changes while nsinit-apiserver runs. No new
-// namespace gets a plan, every closed namespace reports the reason, and when the identity is what it
-// was, everything goes on after a restart of nsinit-apiserver alone.
+// TestStorageChangesIdentity: the identity in the storage changes while nsinit-apiserver runs. No new namespace
+// gets a plan, and every closed namespace reports the cause. After the identity is restored and nsinit-apiserver is
+// restarted, they continue.
 func TestStorageChangesIdentity(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("one.example.com")...)
@@ -164,9 +164,9 @@ func TestStorageChangesIdentity(t *testing.T) {
 			}
 		}
 	}
-	records, err := etcd.Get(t.Context(), storedKey("namespacelifecycles", late.Name))
-	if err != nil || len(records.Kvs) != 0 {
-		t.Errorf("the new namespace got a record: %v %v", records, err)
+	lifecycles, err := etcd.Get(t.Context(), storedKey("namespacelifecycles", late.Name))
+	if err != nil || len(lifecycles.Kvs) != 0 {
+		t.Errorf("the new namespace got a NamespaceLifecycle: %v %v", lifecycles, err)
 	}
 	put(original)
 	direct := versioned.NewForConfigOrDie(c.Direct(t)).Discovery().RESTClient()
@@ -205,8 +205,8 @@ func storedKey(resource, name string) string {
 	return "/registry/nsinit.dev/nsinit.dev/" + resource + "/" + name
 }
 
-// corrupt writes something that cannot be decoded in place of an object, which is removed when the
-// test ends, and returns its key.
+// corrupt replaces the stored bytes of an object by bytes that cannot be decoded, and returns its key. The object is
+// deleted when the test ends.
 func corrupt(t *testing.T, c *framework.Cluster, resource, name string) string {
 	t.Helper()
 	etcd, key := nsinitEtcd(t, c), storedKey(resource, name)

@@ -23,8 +23,8 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestIgnoreAtDeadline: an initializer that does not act is dropped at its deadline, and
-// everybody is told. The next one has its turn.
+// TestIgnoreAtDeadline: an initializer that does not act is skipped at its deadline. Conditions and an event
+// report it. The next one has its turn.
 func TestIgnoreAtDeadline(t *testing.T) {
 	c := framework.Connect(t)
 	ignore, seconds := v1alpha1.Ignore, int32(3)
@@ -32,8 +32,8 @@ func TestIgnoreAtDeadline(t *testing.T) {
 		v1alpha1.RegisteredInitializer{Name: "present.example.com"})
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `True/InitializersPending waiting for initializer "absent.example.com" (1 of 2) since `, " until ", "when it is skipped")
-	record := c.WaitCurrent(t, namespace, "present.example.com")
-	entry := record.Status.Initializers[0]
+	lifecycle := c.WaitCurrent(t, namespace, "present.example.com")
+	entry := lifecycle.Status.Initializers[0]
 	if entry.State != v1alpha1.InitializerSkipped || entry.EndTime.Sub(entry.StartTime.Time) < time.Duration(seconds)*time.Second ||
 		entry.LastActor != "system:serviceaccount:nsinit-system:nsinit-controller-manager" || entry.Message != "skipped at its deadline, after 3s" {
 		t.Errorf("its entry is %+v", entry)
@@ -49,13 +49,13 @@ func TestIgnoreAtDeadline(t *testing.T) {
 	out, err := c.Kubectl("describe", "nsl", namespace)
 	for _, part := range []string{"Skipped", "skipped at its deadline, after 3s", "Done", "kubernetes-admin", "Start Time", "End Time", "Deadline"} {
 		if !strings.Contains(out, part) {
-			t.Errorf("kubectl describe does not tell %q: %v\n%s", part, err, out)
+			t.Errorf("kubectl describe does not show %q: %v\n%s", part, err, out)
 		}
 	}
 }
 
-// TestFailAtDeadline: a configuration cannot begin with Fail, and takes it by an update. At
-// the deadline the failure is told everywhere, and the namespace is deleted.
+// TestFailAtDeadline: a configuration cannot be created with Fail, but updated to it. At the deadline, the
+// objects and an event report the failure, and the namespace is deleted.
 func TestFailAtDeadline(t *testing.T) {
 	c := framework.Connect(t)
 	fail, seconds := v1alpha1.Fail, int32(2)
@@ -73,7 +73,7 @@ func TestFailAtDeadline(t *testing.T) {
 	}
 	c.WaitInForce(t)
 	namespace := c.CreateNamespace(t, c.Admin)
-	// A finalizer of somebody else's holds the namespace, so that the end can be looked at.
+	// A finalizer of another program keeps the namespace, so that the test can read it at the end.
 	c.Hold(t, namespace)
 	const message = `initializer "absent.example.com" failed: it was not done within 2 seconds, and its failurePolicy is Fail`
 	c.WaitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "True/InitializationFailed "+message+"; the namespace is deleted")
@@ -96,8 +96,8 @@ func TestFailAtDeadline(t *testing.T) {
 	c.WaitNoLifecycle(t, namespace.Name)
 }
 
-// TestStalled: a turn that lasts for long is reported on the record, on the namespace and in
-// an event, and the report ends with the turn.
+// TestStalled: a turn that takes long is reported in the NamespaceLifecycle, in the namespace and in
+// an event. The report ends with the turn.
 func TestStalled(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("slow.example.com", "next.example.com")...)

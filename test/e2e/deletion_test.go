@@ -22,7 +22,7 @@ import (
 )
 
 // TestDeleteWhileInitializing deletes a namespace at every step of its initialization. The turn
-// ends at once, the gate stays closed to the end, and both objects leave.
+// ends immediately, the gate stays closed to the end, and both objects are deleted.
 func TestDeleteWhileInitializing(t *testing.T) {
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
@@ -33,14 +33,13 @@ func TestDeleteWhileInitializing(t *testing.T) {
 	}
 	steps := []struct {
 		name string
-		// before brings the namespace to the step, and after lets things go on once it
-		// is deleted.
+		// before brings the namespace to the step, and after continues after the deletion.
 		before func(*testing.T, *corev1.Namespace)
 		after  func(*testing.T)
-		// participant says whether somebody has to be waited for.
+		// participant is true if the namespace waits for a participant.
 		participant bool
 	}{
-		{"before it has a record", started(func(*corev1.Namespace) {}), func(t *testing.T) { c.Dev(t, "start", controller) }, false},
+		{"before it has a NamespaceLifecycle", started(func(*corev1.Namespace) {}), func(t *testing.T) { c.Dev(t, "start", controller) }, false},
 		{"in the turn of the first", started(func(n *corev1.Namespace) { c.WaitCurrent(t, n.Name, "one.example.com") }), nil, true},
 		{"in the turn of the second", started(func(n *corev1.Namespace) {
 			c.WaitCurrent(t, n.Name, "one.example.com")
@@ -57,12 +56,12 @@ func TestDeleteWhileInitializing(t *testing.T) {
 			c.WaitCurrent(t, n.Name, "one.example.com")
 			c.Dev(t, "stop", controller)
 			framework.Eventually(t, "it fails", func(ctx context.Context) error {
-				record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, n.Name, metav1.GetOptions{})
+				lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, n.Name, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
-				record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
-				_, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, n.Name, record, metav1.UpdateOptions{})
+				lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
+				_, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, n.Name, lifecycle, metav1.UpdateOptions{})
 				return err
 			})
 		}), func(t *testing.T) { c.Dev(t, "start", controller) }, true},
@@ -83,12 +82,12 @@ func TestDeleteWhileInitializing(t *testing.T) {
 				step.after(t)
 			}
 			if step.participant {
-				record := c.WaitTerminating(t, namespace.Name)
-				if record.Status.CurrentInitializer != "" {
-					t.Errorf("it is still the turn of %q", record.Status.CurrentInitializer)
+				lifecycle := c.WaitTerminating(t, namespace.Name)
+				if lifecycle.Status.CurrentInitializer != "" {
+					t.Errorf("it is still the turn of %q", lifecycle.Status.CurrentInitializer)
 				}
-				// An initializer that comes too late may leave the list, which opens nothing.
-				if record.Spec.Initializers != nil && record.Spec.Initializers.Result == nil {
+				// A late initializer may remove its entry, which does not open the gate.
+				if lifecycle.Spec.Initializers != nil && lifecycle.Spec.Initializers.Result == nil {
 					c.RemoveFirst(t, namespace.Name)
 				}
 				if !c.IsClosed(t, namespace.Name) {
@@ -111,7 +110,7 @@ func TestDeleteWhileInitializing(t *testing.T) {
 }
 
 // TestEmptiedOnce: kube-controller-manager does not empty a namespace again that waits for a participant.
-// Otherwise, what it does when the participant lets go can reach the next namespace of the same name.
+// Otherwise, the requests that it sends after the participant has finished can reach the next namespace of the same name.
 func TestEmptiedOnce(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
@@ -125,8 +124,8 @@ func TestEmptiedOnce(t *testing.T) {
 		return err
 	})
 	_, from := c.AuditSince(t, 0)
-	// Each change of a namespace that is being deleted brings it back to the namespace controller five
-	// seconds later, before another that is deleted now.
+	// After each change of a namespace that is being deleted, the namespace controller handles it five seconds later,
+	// before another one that is deleted now.
 	if _, err := c.Kubectl("annotate", "namespace", held, "e2e=changed"); err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +148,8 @@ func TestEmptiedOnce(t *testing.T) {
 	c.WaitNoNamespace(t, held)
 }
 
-// TestNamesTaken: two configurations register the same initializer. The first in the order of
-// their names does, until it goes.
+// TestNamesTaken: two configurations register the same initializer. The first in the order of their names takes
+// effect until it is deleted.
 func TestNamesTaken(t *testing.T) {
 	c := framework.Connect(t)
 	first, second := c.Register(t, framework.Initializers("same.example.com", "one.example.com")...), c.Configure(t, framework.Initializers("two.example.com", "same.example.com")...)
@@ -176,9 +175,9 @@ func TestNamesTaken(t *testing.T) {
 		t.Errorf("no warning %q: %v\n%s", noEffect, err, out)
 	}
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	record := c.WaitCurrent(t, namespace, "same.example.com")
+	lifecycle := c.WaitCurrent(t, namespace, "same.example.com")
 	var plan []string
-	for _, entry := range record.Spec.Plan {
+	for _, entry := range lifecycle.Spec.Plan {
 		plan = append(plan, entry.Name+" by "+entry.Configuration.Name)
 	}
 	want := fmt.Sprint([]string{"same.example.com by " + first.Name, "one.example.com by " + first.Name, "two.example.com by " + second.Name})

@@ -28,7 +28,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// kepManifest is the manifest of which the KEP says that kubectl apply fails on it.
+// kepManifest is the manifest on which kubectl apply fails according to the KEP.
 const kepManifest = `
 apiVersion: v1
 kind: Namespace
@@ -68,7 +68,7 @@ func askToRetry(t *testing.T, c *framework.Cluster, tenant *rest.Config) {
 	framework.Eventually(t, "the webhook is in force", probe(apierrors.IsTooManyRequests))
 }
 
-// earlyWrites returns how many writes nsinit-apiserver was asked about so far.
+// earlyWrites returns the number of requests to the webhook so far.
 func earlyWrites(t *testing.T, c *framework.Cluster) (total int) {
 	t.Helper()
 	data, err := c.Metrics(t)
@@ -87,8 +87,8 @@ func earlyWrites(t *testing.T, c *framework.Cluster) (total int) {
 	return total
 }
 
-// TestApplyJustWorks: a namespace and its content are written in one go, while the
-// initialization takes its time.
+// TestApplyJustWorks: one kubectl apply writes a namespace and its content, and waits while the initialization takes
+// some time.
 func TestApplyJustWorks(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("waits.example.com")...)
@@ -151,7 +151,7 @@ func TestApplyJustWorks(t *testing.T) {
 	together.Wait()
 }
 
-// program does what the manifest says, with the typed client, and nothing to make it wait.
+// program writes the objects of the manifest with the typed client, without code that waits.
 func program(ctx context.Context, config *rest.Config, namespace string) error {
 	client := kubernetes.NewForConfigOrDie(config)
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
@@ -165,7 +165,7 @@ func program(ctx context.Context, config *rest.Config, namespace string) error {
 	return err
 }
 
-// TestEarlyWrites: who is asked to try again, and who is not asked at all.
+// TestEarlyWrites: the webhook asks for a retry of early writes, and does not match other requests.
 func TestEarlyWrites(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("waits.example.com")...)
@@ -184,10 +184,10 @@ func TestEarlyWrites(t *testing.T) {
 	err := framework.WriteOnce(ctx, tenant, closed)
 	seconds, retry := apierrors.SuggestsClientDelay(err)
 	if !apierrors.IsTooManyRequests(err) || !retry || seconds < 1 || !strings.Contains(err.Error(), `waiting for initializer "waits.example.com"`) {
-		t.Errorf("a tenant is told: %v (%d s)", err, seconds)
+		t.Errorf("a tenant got: %v (%d s)", err, seconds)
 	}
 
-	// Nobody is asked about these.
+	// The webhook does not match these requests.
 	asked := earlyWrites(t, c)
 	for range 20 {
 		if err := framework.WriteOnce(ctx, tenant, open); err != nil {
@@ -198,7 +198,7 @@ func TestEarlyWrites(t *testing.T) {
 		t.Errorf("an initializer's write: %v", err)
 	}
 	if err := framework.WriteOnce(ctx, powerless, closed); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "nsinit") {
-		t.Errorf("who has no rights is told: %v", err)
+		t.Errorf("a user without permissions got: %v", err)
 	}
 	if _, err := c.Kubectl("auth", "can-i", "create", "configmaps", "--namespace", closed, "--as=e2e-early"); err != nil {
 		t.Error(err)
@@ -207,7 +207,7 @@ func TestEarlyWrites(t *testing.T) {
 		t.Errorf("nsinit-apiserver was asked %d times about writes that are not too early", now-asked)
 	}
 
-	// It fails open, and the gate holds.
+	// Without nsinit-apiserver the webhook admits the write, and the gate refuses it.
 	c.Dev(t, "stop", "nsinit-apiserver")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-apiserver") })
 	if err := framework.Refused(framework.WriteOnce(ctx, tenant, closed), closed); err != nil {
@@ -221,7 +221,7 @@ func TestEarlyWrites(t *testing.T) {
 		return nil
 	})
 
-	// A namespace that will not be opened is not waited for.
+	// No retry is asked for in a namespace that will not open.
 	if _, err := c.Kubectl("delete", "namespace", closed, "--wait=false"); err != nil {
 		t.Fatal(err)
 	}
@@ -234,8 +234,8 @@ func TestEarlyWrites(t *testing.T) {
 	})
 }
 
-// TestTenantWithoutRights: whose rights come from an initializer alone is refused by RBAC before
-// anybody could ask them to wait. The plugin waits, and so does kubectl wait.
+// TestTenantWithoutRights: a tenant whose permissions come only from an initializer is refused by RBAC, before the
+// webhook could ask for a retry. The plugin waits, and so does kubectl wait.
 func TestTenantWithoutRights(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("waits.example.com")...)
@@ -260,7 +260,7 @@ func TestTenantWithoutRights(t *testing.T) {
 	t.Cleanup(func() { remove(namespace) })
 	out, err := c.KubectlInput(fmt.Sprintf(kepManifest, namespace), "apply", "--as=e2e-self-service")
 	if err == nil || !strings.Contains(err.Error(), `User "e2e-self-service" cannot get resource "rolebindings"`) || strings.Contains(err.Error(), "nsinit.dev") {
-		t.Errorf("at once: %v\n%s", err, out)
+		t.Errorf("immediately: %v\n%s", err, out)
 	}
 	t.Logf("in one go: %v", err)
 	grant(namespace)

@@ -25,9 +25,9 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestEtcdCluster runs a second nsinit-apiserver on an etcd of its own kind: over TLS, with
-// client certificates. It is reached directly, not through the aggregator, and has nothing
-// in common with the first but the cluster that it asks about users.
+// TestEtcdCluster runs a second nsinit-apiserver on a different kind of etcd: over TLS, with client
+// certificates. The test connects to it directly, not through the aggregator. Both servers share only the cluster
+// that authenticates users.
 func TestEtcdCluster(t *testing.T) {
 	c := framework.Connect(t)
 	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }

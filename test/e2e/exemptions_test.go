@@ -30,8 +30,7 @@ const (
 	exemptions       = "nsinit-exemptions"
 )
 
-// TestExemptions: the list in the ConfigMap is what exempts, and only those who may open
-// gates can write it.
+// TestExemptions: the list in the ConfigMap exempts namespaces. Only users with the verb open can change it.
 func TestExemptions(t *testing.T) {
 	c := framework.Connect(t)
 	config := c.User(t, "e2e-creator", framework.Everything())
@@ -89,7 +88,7 @@ func exempt(t *testing.T, c *framework.Cluster, name string) {
 	})
 }
 
-// TestExemptionsGuarded: a right to write ConfigMaps is not enough to change the list.
+// TestExemptionsGuarded: the permission to write ConfigMaps does not suffice to change the list.
 func TestExemptionsGuarded(t *testing.T) {
 	c := framework.Connect(t)
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-creator", framework.Everything())).CoreV1().ConfigMaps(installNamespace)
@@ -124,8 +123,8 @@ func TestExemptionsGuarded(t *testing.T) {
 	}
 }
 
-// TestWithoutExemptions: without the list no namespace is created, and the refusal names
-// it. What exists goes on, and the list can be brought back.
+// TestWithoutExemptions: without the list, no namespace can be created, and the error names the list. Existing
+// namespaces work, and the list can be restored.
 func TestWithoutExemptions(t *testing.T) {
 	c := framework.Connect(t)
 	configMaps := c.Core.CoreV1().ConfigMaps(installNamespace)
@@ -165,7 +164,7 @@ func TestWithoutExemptions(t *testing.T) {
 		}
 		return nil
 	})
-	// The namespace that holds the list exists, so it is told apart by the answer.
+	// The namespace that holds the list exists, so the creation fails with AlreadyExists.
 	if err := create(t.Context(), installNamespace); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("creating the namespace that holds the list: want AlreadyExists, got %v", err)
 	}

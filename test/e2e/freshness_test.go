@@ -27,22 +27,20 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// committed is one committed state of both configurations, and when its write was
-// acknowledged.
+// committed is a committed state of both configurations, and the time when its write was acknowledged.
 type committed struct {
 	plan         string
 	acknowledged time.Time
 }
 
-// planOf is what a plan says when the two configurations are of these versions. Each has two
-// initializers, so that a mixture would show within one, too.
+// planOf returns the plan for these versions of the two configurations. Each has two initializers, so that a mixture of
+// versions of one configuration would show, too.
 func planOf(x, y int) string {
 	return fmt.Sprintf("v%d-a.x.example.com v%d-b.x.example.com v%d-a.y.example.com v%d-b.y.example.com", x, x, y, y)
 }
 
-// TestFreshness changes two configurations many times while namespaces are being created.
-// Every namespace gets one committed state of both. How old it was when the namespace's
-// creation began is measured.
+// TestFreshness changes two configurations many times while namespaces are being created. The plan of every
+// namespace is one committed state of both. The test measures the age of that state when the creation began.
 func TestFreshness(t *testing.T) {
 	const changes = 60
 	c := framework.Connect(t)
@@ -96,13 +94,13 @@ func TestFreshness(t *testing.T) {
 	used := map[int]int{}
 	for _, one := range created {
 		var plan []string
-		framework.Eventually(t, "namespace "+one.name+" has a record", func(ctx context.Context) error {
-			record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, one.name, metav1.GetOptions{})
+		framework.Eventually(t, "namespace "+one.name+" has a NamespaceLifecycle", func(ctx context.Context) error {
+			lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, one.name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			plan = nil
-			for _, entry := range record.Spec.Plan {
+			for _, entry := range lifecycle.Spec.Plan {
 				plan = append(plan, entry.Name)
 			}
 			return nil
@@ -128,8 +126,8 @@ func TestFreshness(t *testing.T) {
 	}
 	t.Logf("%d changes, %d namespaces, %d states in use: at most %s after a change was acknowledged was it not in force for a namespace whose creation began then; the bound is %s and one list; lists took %s",
 		changes, len(created), len(used), oldest.Round(time.Millisecond), plan.Interval, listDurations(metrics))
-	// What the server promises whatever happens. The tighter bound holds while lists
-	// succeed and the machine is not busy otherwise.
+	// The server guarantees only this bound. The tighter one above holds while lists succeed and the machine is
+	// not busy.
 	if oldest > timing.MaxListAge {
 		t.Errorf("a state was used that was %s old", oldest)
 	}
@@ -138,7 +136,7 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
-// listDurations sums up what a server's metrics tell of its lists.
+// listDurations sums up the durations of lists in a server's metrics.
 func listDurations(metrics []byte) string {
 	var sum, count float64
 	var buckets []string

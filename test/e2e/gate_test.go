@@ -36,7 +36,7 @@ func TestGate(t *testing.T) {
 	for _, definition := range []string{thingDefinition(), namesakeDefinition()} {
 		c.ApplyInput(t, definition)
 	}
-	// One server evaluates the policies, as those built on k8s.io/apiserver do by default, and one does not.
+	// One of the two servers evaluates the policies, as servers built on k8s.io/apiserver do by default.
 	const noMutation = "--disable-admission-plugins=MutatingAdmissionPolicy" // Kubernetes 1.34 has none
 	serveFlunders(t, c, map[string][]string{"v1beta1": {noMutation}, "v1alpha1": {noMutation + ",ValidatingAdmissionPolicy"}})
 	open, another := c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name
@@ -104,7 +104,7 @@ func TestGate(t *testing.T) {
 		var group errgroup.Group
 		group.SetLimit(16)
 		for _, cell := range cells {
-			// OPTIONS has no verb that a role could name.
+			// OPTIONS has no verb for a role.
 			if !slices.Contains(importantCells(), cell.name) || cell.method == http.MethodOptions {
 				continue
 			}
@@ -125,8 +125,7 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// impersonating returns a client that acts as a user, by means of somebody who holds the
-// verb initialize.
+// impersonating returns a client that impersonates a user. The client's own user holds the verb initialize.
 func impersonating(t *testing.T, c *framework.Cluster, user string) *rest.Config {
 	t.Helper()
 	_, config := c.ServiceAccount(t, framework.Everything(), framework.Initialize(),
@@ -135,8 +134,8 @@ func impersonating(t *testing.T, c *framework.Cluster, user string) *rest.Config
 	return config
 }
 
-// bindInitialize grants the verb initialize in one namespace, as RBAC allows who
-// administers it, which has no effect.
+// bindInitialize grants the verb initialize in one namespace, as RBAC allows its administrator. This has no
+// effect on the gate.
 func bindInitialize(t *testing.T, c *framework.Cluster, namespace, user string) {
 	t.Helper()
 	ctx := t.Context()
@@ -156,7 +155,7 @@ func bindInitialize(t *testing.T, c *framework.Cluster, namespace, user string) 
 			t.Fatal(err)
 		}
 	}
-	// It is in force for who asks within the namespace.
+	// RBAC allows it for requests within the namespace.
 	framework.Eventually(t, "the RoleBinding is in force", func(ctx context.Context) error {
 		answer, err := c.Core.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -170,11 +169,11 @@ func bindInitialize(t *testing.T, c *framework.Cluster, namespace, user string) 
 	})
 }
 
-// TestGateMessage: the gate quotes the namespace's condition, whatever that says.
+// TestGateMessage: the gate quotes the namespace's condition, with any text.
 func TestGateMessage(t *testing.T) {
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
-	// Without the controller, the conditions are what this test writes.
+	// Without the controller, only this test writes the conditions.
 	c.Dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
 	namespace := c.CreateNamespace(t, c.Admin)
@@ -185,9 +184,9 @@ func TestGateMessage(t *testing.T) {
 	}{
 		{"no condition", "", "nsinit has not recorded yet what it waits for; it can", ""},
 		{"empty message", "", "nsinit has not recorded yet what it waits for; it can", corev1.ConditionTrue},
-		{"condition", "waiting for somebody", "waiting for somebody; it can", corev1.ConditionTrue},
-		{"condition of before", "waiting for nobody", "nsinit has not recorded yet what it waits for; it can", corev1.ConditionFalse},
-		{"several lines", "waiting\nfor\nsomebody", "waiting for somebody; it can", corev1.ConditionTrue},
+		{"condition", "waiting for an initializer", "waiting for an initializer; it can", corev1.ConditionTrue},
+		{"condition of before", "waiting for a former one", "nsinit has not recorded yet what it waits for; it can", corev1.ConditionFalse},
+		{"several lines", "waiting\nfor\nan initializer", "waiting for an initializer; it can", corev1.ConditionTrue},
 		{"long", strings.Repeat("ü\n", 20000), strings.Repeat("ü ", 512) + "...; it can", corev1.ConditionTrue},
 	} {
 		namespace.Status.Conditions = nil

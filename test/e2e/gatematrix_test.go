@@ -58,7 +58,7 @@ spec:
 `)
 }
 
-// What the gate lets pass in a closed namespace. docs/security.md has a row for each, under the same name.
+// The exceptions of the gate in a closed namespace. docs/security.md has a row for each, under the same name.
 const (
 	reads            = "reads"
 	accessReviews    = "access reviews"
@@ -79,7 +79,7 @@ func exceptionOf(groupVersion, resource string, c cell) string {
 	return ""
 }
 
-// matrixCells returns every cell: all that discovery has, other forms of requests, and requests for the namespace.
+// matrixCells returns every cell: all resources of discovery, other forms of requests, and requests for the namespace.
 func matrixCells(t *testing.T, c *framework.Cluster, examples examples) ([]cell, error) {
 	t.Helper()
 	_, lists, err := c.Core.Discovery().ServerGroupsAndResources()
@@ -105,7 +105,7 @@ func matrixCells(t *testing.T, c *framework.Cluster, examples examples) ([]cell,
 		cell{name: "create configmaps, strict", method: http.MethodPost, path: configMaps + "?fieldValidation=Strict", body: configMap},
 		cell{name: "create configmaps, answered as a table", method: http.MethodPost, path: configMaps, body: configMap, accept: "application/json;as=Table;g=meta.k8s.io;v=v1"},
 		cell{name: "create configmaps, answered as metadata", method: http.MethodPost, path: configMaps, body: configMap, accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"},
-		cell{name: "delete configmaps at once", method: http.MethodDelete, path: configMaps + "/there?gracePeriodSeconds=0&propagationPolicy=Orphan"},
+		cell{name: "delete configmaps immediately", method: http.MethodDelete, path: configMaps + "/there?gracePeriodSeconds=0&propagationPolicy=Orphan"},
 		cell{name: "create leases by update", method: http.MethodPut, path: "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases/new", body: examples.named(t, "coordination.k8s.io/v1", "Lease", "new")},
 		cell{name: "connect to a path of pods/proxy", method: http.MethodPost, path: "/api/v1/namespaces/{ns}/pods/https:there:443/proxy/a/b", connect: true},
 		cell{name: "connect to a path of services/proxy", method: http.MethodPost, path: "/api/v1/namespaces/{ns}/services/https:there:443/proxy/a/b", connect: true},
@@ -116,7 +116,7 @@ func matrixCells(t *testing.T, c *framework.Cluster, examples examples) ([]cell,
 	), nil
 }
 
-// importantCells are cells that every version of Kubernetes has. TestGate tries them as everybody.
+// importantCells are cells that every version of Kubernetes has. TestGate tries them as every user.
 func importantCells() []string {
 	names := []string{
 		"create configmaps (v1)", "update configmaps (v1)", "merge patch configmaps (v1)", "JSON patch configmaps (v1)", "strategic merge patch configmaps (v1)",
@@ -187,7 +187,7 @@ func (e examples) fill(t *testing.T, c *framework.Cluster, cells []cell, namespa
 	}
 }
 
-// allRights gives a user every right to a namespace that RBAC can give in it, and waits until they are in force.
+// allRights grants a user every permission in a namespace that RBAC can grant there, and waits until they apply.
 func allRights(t *testing.T, c *framework.Cluster, user string, namespaces ...string) {
 	t.Helper()
 	for _, namespace := range namespaces {
@@ -220,7 +220,7 @@ func documentedExceptions(t *testing.T, c *framework.Cluster) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// passed checks that a request was not refused. What connects ends otherwise, because there is no node.
+// passed checks that a request was not refused. A request that connects fails with another error, because there is no node.
 func passed(c cell, err error) error {
 	if err == nil || c.connect && !apierrors.IsForbidden(err) && !apierrors.IsMethodNotSupported(err) {
 		return nil
@@ -228,7 +228,7 @@ func passed(c cell, err error) error {
 	return fmt.Errorf("want it to pass, got %w", err)
 }
 
-// refusedByGate checks that the gate refused a request, and says why. An answer to HEAD has no body to say so.
+// refusedByGate checks that the gate refused a request with its message. A response to HEAD has no body.
 func refusedByGate(c cell, err error, namespace string) error {
 	if c.method == http.MethodHead {
 		if !apierrors.IsForbidden(err) {

@@ -31,7 +31,7 @@ import (
 
 const guard = "nsinit-guard"
 
-// change is what somebody does to a namespace's labels and annotations. A nil value
+// change is a change of a namespace's labels and annotations. A nil value
 // removes a key.
 type change struct {
 	labels, annotations map[string]*string
@@ -87,7 +87,7 @@ func (c change) jsonPatch(string) any {
 	return operations
 }
 
-// apply returns the change for server-side apply, which cannot remove what others own.
+// apply returns the change for server-side apply, which cannot remove fields of other managers.
 func (c change) apply(name string) any {
 	for _, values := range []map[string]*string{c.labels, c.annotations} {
 		for _, value := range values {
@@ -103,7 +103,7 @@ func (c change) apply(name string) any {
 	return configuration
 }
 
-// way is a way to write a namespace. It says false where it cannot make a change.
+// way is a way to write a namespace. It returns false if it cannot make a change.
 type way func(ctx context.Context, client typedcorev1.NamespaceInterface, name string, c change, dryRun []string) (bool, error)
 
 // put reads, changes and writes back, through one of the client's functions.
@@ -163,13 +163,13 @@ func ways() map[string]way {
 	return all
 }
 
-// TestGuard: what the stamp wrote cannot be changed, in any way, by somebody who may write
-// namespaces, namespaces/status and namespaces/finalize.
+// TestGuard: a user who may write namespaces, namespaces/status and namespaces/finalize cannot change the label and
+// the annotations of the stamp.
 func TestGuard(t *testing.T) {
 	c := framework.Connect(t)
 	writer := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything()))
 	namespace := c.CreateHeld(t, c.As("e2e-writer"))
-	empty, other, forged := "", "false", "somebody-else"
+	empty, other, forged := "", "false", "other-user"
 	changes := map[string]change{
 		"label removed":            label(v1alpha1.LabelInitializing, nil),
 		"label emptied":            label(v1alpha1.LabelInitializing, &empty),
@@ -195,12 +195,12 @@ func TestGuard(t *testing.T) {
 				if _, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, change, dryRun); framework.RefusedBy(guard, err) != nil {
 					t.Errorf("%s, dry run: %v", name, framework.RefusedBy(guard, err))
 				}
-				// An administrator holds every verb. Nothing is stored of it.
+				// An administrator holds every verb. This is a dry run.
 				if _, err := write(ctx, c.Core.CoreV1().Namespaces(), namespace.Name, change, dryRun); err != nil {
 					t.Errorf("%s: a holder of the verb open was refused: %v", name, err)
 				}
 			}
-			// What is not nsinit's can be changed in each of these ways.
+			// Other labels and annotations can be changed in each of these ways.
 			value := strings.NewReplacer(" ", "-", "/", "-").Replace(way)
 			if _, err := write(ctx, writer.CoreV1().Namespaces(), namespace.Name, label("e2e", &value), nil); err != nil {
 				t.Errorf("a label of the user's own: %v", err)
@@ -219,8 +219,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardApplied: who owns the label by server-side apply cannot drop it either, and
-// where the stamp wrote it, it is nobody's to drop.
+// TestGuardApplied: a field manager that owns the label by server-side apply cannot remove it. No field manager
+// owns a label that the stamp wrote.
 func TestGuardApplied(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)
@@ -261,17 +261,17 @@ func stampOf(namespace *corev1.Namespace) map[string]string {
 	return written
 }
 
-// TestGuardOfOthers: nobody can close the gate of a namespace that is open, nor give it a
-// creator that it does not have. No name is exempt from that.
+// TestGuardOfOthers: no user can close the gate of an open namespace, or set a creator that it does not have. No name
+// is exempt.
 func TestGuardOfOthers(t *testing.T) {
 	c := framework.Connect(t)
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
-	yes, nobody, zero := "true", "", "\x00"
+	yes, empty, zero := "true", "", "\x00"
 	for name, change := range map[string]change{
 		"label":              label(v1alpha1.LabelInitializing, &yes),
-		"label, empty":       label(v1alpha1.LabelInitializing, &nobody),
+		"label, empty":       label(v1alpha1.LabelInitializing, &empty),
 		"creator":            annotation(v1alpha1.AnnotationCreatedBy, &yes),
-		"creator, empty":     annotation(v1alpha1.AnnotationCreatedBy, &nobody),
+		"creator, empty":     annotation(v1alpha1.AnnotationCreatedBy, &empty),
 		"creator, zero byte": annotation(v1alpha1.AnnotationCreatedBy, &zero),
 		"groups":             annotation(v1alpha1.AnnotationCreatedByGroups, &yes),
 	} {
@@ -288,8 +288,8 @@ func TestGuardOfOthers(t *testing.T) {
 	}
 }
 
-// TestGuardFinalizer: a participant's finalizer cannot be removed by others, so that a
-// namespace cannot leave before its participants have cleaned up.
+// TestGuardFinalizer: other clients cannot remove nsinit's finalizer, so a namespace is not removed before its
+// participants have cleaned up.
 func TestGuardFinalizer(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", Finalizer: true})

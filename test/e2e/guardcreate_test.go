@@ -28,8 +28,8 @@ import (
 
 const guardCreate = "nsinit-guard-create"
 
-// TestGuardCreate: the stamp is not trusted alone. Where somebody undoes what it wrote, and
-// has the last word, the namespace is refused.
+// TestGuardCreate: a namespace is refused if another webhook or policy, which comes after the stamp, removes its
+// label or annotations.
 func TestGuardCreate(t *testing.T) {
 	c := framework.Connect(t)
 	for name, test := range map[string]struct{ patch, says string }{
@@ -48,7 +48,7 @@ func TestGuardCreate(t *testing.T) {
 	}
 }
 
-// TestStampAgain: the stamp acts again on what others made of it.
+// TestStampAgain: the stamp acts again after a webhook has changed the namespace.
 func TestStampAgain(t *testing.T) {
 	c := framework.Connect(t)
 	create := withWebhook(t, c, `[{"op": "add", "path": "/metadata/annotations/acted", "value": "yes"},

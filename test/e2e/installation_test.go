@@ -96,7 +96,7 @@ func TestExamples(t *testing.T) {
 	if err != nil || len(examples) == 0 {
 		t.Fatalf("%d examples, %v", len(examples), err)
 	}
-	// Without the namespace that an example brings, its content cannot be tried.
+	// A dry run of the content needs the namespace of the example.
 	const brought = "bakery"
 	if _, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: brought}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -135,8 +135,7 @@ func TestInstallation(t *testing.T) {
 	t.Run("uninstall", i.uninstall)
 }
 
-// newNamespace creates a namespace that outlives the test. Where the stamp is a webhook, that takes
-// nsinit-apiserver.
+// newNamespace creates a namespace that outlives the test. If the stamp is a webhook, nsinit-apiserver has to run.
 func (i *installation) newNamespace(t *testing.T) string {
 	t.Helper()
 	name := framework.UniqueName("ns")
@@ -207,7 +206,7 @@ func (i *installation) install(t *testing.T) {
 	if err != nil || len(service.Spec.CABundle) == 0 || service.Spec.InsecureSkipTLSVerify {
 		t.Errorf("the APIService trusts %q, insecureSkipTLSVerify=%v, %v", service.Spec.CABundle, service.Spec.InsecureSkipTLSVerify, err)
 	}
-	// What it has made is left alone when the same is applied again.
+	// Applying the same manifests again does not change the objects of the programs.
 	i.documents(t, "Install")
 	again, err := aggregator.NewForConfigOrDie(i.Admin).ApiregistrationV1().APIServices().Get(t.Context(), framework.APIService, metav1.GetOptions{})
 	if err != nil || string(again.Spec.CABundle) != string(service.Spec.CABundle) {
@@ -215,7 +214,7 @@ func (i *installation) install(t *testing.T) {
 	}
 }
 
-// work is what an installation is for.
+// work initializes a namespace, and checks its contents.
 func (i *installation) work(t *testing.T) {
 	i.documents(t, "Register an initializer")
 	i.waitReadyPods(t)
@@ -236,9 +235,8 @@ func (i *installation) waitReadyPods(t *testing.T) {
 	i.node.WaitReady(t, "nsinit-controller-manager", 2)
 }
 
-// delivered checks what every overlay holds: kube-apiserver takes it, with the kinds of cert-manager
-// and of the Prometheus operator as they are released, and the programs have no more rights on their
-// node than they need.
+// delivered checks every overlay: kube-apiserver accepts it, with the kinds of cert-manager and of the Prometheus
+// operator as they are released, and the programs have the least rights on their node.
 func (i *installation) delivered(t *testing.T) {
 	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
 	i.applyKindsOf(t, ".", "github.com/prometheus-operator/prometheus-operator@v0.85.0", "example/prometheus-operator-crd")
@@ -282,8 +280,8 @@ func (i *installation) delivered(t *testing.T) {
 	}
 }
 
-// applyKindsOf brings the CustomResourceDefinitions of a Go module, of the version that a module of this
-// repository takes, if none is given.
+// applyKindsOf applies the CustomResourceDefinitions of a Go module, of the given version or of that in a module of
+// this repository.
 func (i *installation) applyKindsOf(t *testing.T, by, module, folder string) {
 	t.Helper()
 	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
@@ -329,8 +327,8 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	}
 }
 
-// restore brings back a snapshot. What was there when it was saved is there again; a namespace that was
-// closed later starts from the beginning, and nothing opens early.
+// restore restores a snapshot. The saved objects exist again. A namespace that was closed later starts from the
+// beginning, and no namespace opens early.
 func (i *installation) restore(t *testing.T) {
 	configurations := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configure := func(name string) {
@@ -341,7 +339,7 @@ func (i *installation) restore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What runs in the pod runs here as a process, on the pod's volume.
+	// The commands of the pod run here as a process, on the volume of the pod.
 	volume := filepath.Join(i.node.Dir, "data-nsinit-apiserver-0")
 	snapshot := filepath.Join(t.TempDir(), "nsinit.db")
 	storage := func(args ...string) {
@@ -374,7 +372,7 @@ func (i *installation) restore(t *testing.T) {
 	storage("restore", snapshot)
 	scale("1")
 	i.node.WaitReady(t, "nsinit-apiserver", 1)
-	framework.Eventually(t, "what was saved is there again", func(ctx context.Context) error {
+	framework.Eventually(t, "the saved objects exist again", func(ctx context.Context) error {
 		_, err := configurations.Get(ctx, "kept", metav1.GetOptions{})
 		return err
 	})
@@ -390,7 +388,7 @@ func (i *installation) restore(t *testing.T) {
 	i.unregister(t, "kept", "kept.example.com")
 }
 
-// closedTo checks that a tenant cannot write into a namespace. It is asked to try again, and does not.
+// closedTo checks that a tenant cannot write into a namespace. The tenant is asked to retry, and does not.
 func (i *installation) closedTo(t *testing.T, tenant kubernetes.Interface, namespace string) {
 	t.Helper()
 	err := tenant.CoreV1().RESTClient().Post().Namespace(namespace).Resource("configmaps").MaxRetries(0).
@@ -400,7 +398,7 @@ func (i *installation) closedTo(t *testing.T, tenant kubernetes.Interface, names
 	}
 }
 
-// upgrade brings another version, while a namespace waits and another one is open.
+// upgrade installs another version, while one namespace waits and another one is open.
 func (i *installation) upgrade(t *testing.T) {
 	if _, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "upgrade"}, Initializers: framework.Initializers("slow.example.com"),
@@ -427,19 +425,19 @@ func (i *installation) upgrade(t *testing.T) {
 	}
 	after, err := i.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), waiting, metav1.GetOptions{})
 	if err != nil || after.UID != before.UID || framework.JSON(t, after.Spec) != framework.JSON(t, before.Spec) {
-		t.Errorf("the record was %s, and is %s, %v", framework.JSON(t, before.Spec), framework.JSON(t, after.Spec), err)
+		t.Errorf("the NamespaceLifecycle was %s, and is %s, %v", framework.JSON(t, before.Spec), framework.JSON(t, after.Spec), err)
 	}
 	i.closedTo(t, tenant, waiting)
 	i.RemoveFirst(t, waiting)
 	i.WaitReady(t, waiting)
-	// It is gone when no new namespace gets its initializer any more.
+	// The configuration is deleted once no new namespace gets its initializer.
 	if out, err := i.Kubectl("delete", "nsic", "upgrade", "--timeout="+framework.Patience.String()); err != nil {
 		t.Fatal(err, out)
 	}
 }
 
-// uninstall runs the commands of docs/operate.md while namespaces are in every state. None stays
-// closed, and none is wedged.
+// uninstall runs the commands of docs/operate.md while namespaces are in every state. Afterwards, none is closed or
+// stuck.
 func (i *installation) uninstall(t *testing.T) {
 	tenant := i.Tenant(t)
 	if _, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
@@ -461,7 +459,7 @@ func (i *installation) uninstall(t *testing.T) {
 
 	steps := i.Documented(t, framework.OperateGuide, "Uninstall")
 	if len(steps) != 4 {
-		t.Fatalf("docs/operate.md tells %d steps", len(steps))
+		t.Fatalf("docs/operate.md has %d steps", len(steps))
 	}
 	run := func(step int) {
 		t.Helper()

@@ -28,55 +28,46 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// history is what a watch has seen of the pending lists, by record.
+// history holds the pending lists that a watch has shown, by NamespaceLifecycle.
 type history struct {
 	mu   sync.Mutex
 	seen map[types.UID]*v1alpha1.NamespaceLifecycle
 	errs []string
 }
 
-// add compares a state of a record with the one before: entries leave from the front alone,
-// in the order of the plan, and what was skipped stays so.
-func (h *history) add(record *v1alpha1.NamespaceLifecycle) {
+// add compares a NamespaceLifecycle with its former state: entries are removed only from the front,
+// in the order of the plan, and skipped initializers stay skipped.
+func (h *history) add(lifecycle *v1alpha1.NamespaceLifecycle) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.seen[record.UID]
-	h.seen[record.UID] = record
+	before := h.seen[lifecycle.UID]
+	h.seen[lifecycle.UID] = lifecycle
 	if before == nil {
-		before = record.DeepCopy()
+		before = lifecycle.DeepCopy()
 		before.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 		before.Spec.Skipped = nil
-		for _, planned := range record.Spec.Plan {
+		for _, planned := range lifecycle.Spec.Plan {
 			before.Spec.Initializers.Pending = append(before.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
 		}
 	}
-	was, is := pendingOf(before), pendingOf(record)
-	if len(is) > len(was) || !slices.Equal(was[len(was)-len(is):], is) {
-		h.errs = append(h.errs, fmt.Sprintf("%s: pending was %v and became %v", record.Name, was, is))
+	oldPending, newPending := helper.Pending(before), helper.Pending(lifecycle)
+	if len(newPending) > len(oldPending) || !slices.Equal(oldPending[len(oldPending)-len(newPending):], newPending) {
+		h.errs = append(h.errs, fmt.Sprintf("%s: pending was %v and became %v", lifecycle.Name, oldPending, newPending))
 	}
-	if len(record.Spec.Skipped) < len(before.Spec.Skipped) || !slices.Equal(record.Spec.Skipped[:len(before.Spec.Skipped)], before.Spec.Skipped) {
-		h.errs = append(h.errs, fmt.Sprintf("%s: skipped was %v and became %v", record.Name, before.Spec.Skipped, record.Spec.Skipped))
+	if len(lifecycle.Spec.Skipped) < len(before.Spec.Skipped) || !slices.Equal(lifecycle.Spec.Skipped[:len(before.Spec.Skipped)], before.Spec.Skipped) {
+		h.errs = append(h.errs, fmt.Sprintf("%s: skipped was %v and became %v", lifecycle.Name, before.Spec.Skipped, lifecycle.Spec.Skipped))
 	}
 }
 
-func pendingOf(record *v1alpha1.NamespaceLifecycle) []string {
-	var names []string
-	if record.Spec.Initializers != nil {
-		for _, entry := range record.Spec.Initializers.Pending {
-			names = append(names, entry.Name)
-		}
-	}
-	return names
-}
-
-// TestInterleavings lets several initializers remove themselves from many records at once, in
-// every way there is, while stale writes are repeated and the controller is killed and started.
-// No entry is lost, comes back, or leaves out of order, and every namespace becomes Ready.
+// TestInterleavings lets several initializers remove themselves from many NamespaceLifecycles at the same time, by
+// every kind of write, while stale writes are repeated and the controller is killed and started.
+// No entry is lost, reappears, or is removed out of order, and every namespace becomes Ready.
 func TestInterleavings(t *testing.T) {
 	const namespaces = 20
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
@@ -100,9 +91,9 @@ func TestInterleavings(t *testing.T) {
 		actor := newActor(t, c, name)
 		group.Go(func() { actor.act(ctx, rand.New(rand.NewPCG(seed, uint64(i)))) }) //nolint:gosec // not a secret
 	}
-	// Somebody who may remove any of them repeats what was true before.
-	everybody := &actor{names: names, client: c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()}
-	group.Go(func() { everybody.repeat(ctx, rand.New(rand.NewPCG(seed, 99))) }) //nolint:gosec // not a secret
+	// A user who may remove every entry repeats stale writes.
+	privileged := &actor{names: names, client: c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()}
+	group.Go(func() { privileged.repeat(ctx, rand.New(rand.NewPCG(seed, 99))) }) //nolint:gosec // not a secret
 
 	var created []string
 	for range namespaces {
@@ -127,12 +118,12 @@ func TestInterleavings(t *testing.T) {
 		t.Error(err)
 	}
 	for _, namespace := range created {
-		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var end time.Time
-		for i, entry := range record.Status.Initializers {
+		for i, entry := range lifecycle.Status.Initializers {
 			want, by := v1alpha1.InitializerDone, "e2e-"+names[i]
 			if names[i] == "absent.example.com" {
 				want, by = v1alpha1.InitializerSkipped, "system:serviceaccount:nsinit-system:nsinit-controller-manager"
@@ -147,10 +138,10 @@ func TestInterleavings(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d namespaces, %d records watched, the controller was killed %d times, %d stale writes", namespaces, len(seen.seen), kills, everybody.writes)
+	t.Logf("%d namespaces, %d NamespaceLifecycles watched, the controller was killed %d times, %d stale writes", namespaces, len(seen.seen), kills, privileged.writes)
 }
 
-// follow watches all records.
+// follow watches all NamespaceLifecycles.
 func follow(ctx context.Context, c *framework.Cluster, seen *history) {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -161,21 +152,21 @@ func follow(ctx context.Context, c *framework.Cluster, seen *history) {
 		},
 	}
 	_, _ = watchtools.UntilWithSync(ctx, lw, &v1alpha1.NamespaceLifecycle{}, nil, func(event watch.Event) (bool, error) {
-		if record, ok := event.Object.(*v1alpha1.NamespaceLifecycle); ok && event.Type != watch.Deleted {
-			seen.add(record.DeepCopy())
+		if lifecycle, ok := event.Object.(*v1alpha1.NamespaceLifecycle); ok && event.Type != watch.Deleted {
+			seen.add(lifecycle.DeepCopy())
 		}
 		return false, nil
 	})
 }
 
-// actor writes to records.
+// actor writes to NamespaceLifecycles.
 type actor struct {
 	names  []string
 	client client.NamespaceLifecycleInterface
 	writes int
 }
 
-// newActor returns an actor that has the rights of one initializer.
+// newActor returns an actor with the permissions of one initializer.
 func newActor(t *testing.T, c *framework.Cluster, name string) *actor {
 	t.Helper()
 	config := c.User(t, "e2e-"+name,
@@ -185,21 +176,20 @@ func newActor(t *testing.T, c *framework.Cluster, name string) *actor {
 	return &actor{names: []string{name}, client: versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles()}
 }
 
-// act removes the initializer wherever it is its turn, by a random verb, and now and then where
-// it is not.
+// act removes the initializer when it is its turn, by a random verb, and sometimes when it is not.
 func (a *actor) act(ctx context.Context, random *rand.Rand) {
 	for ctx.Err() == nil {
 		list, err := a.client.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			continue
 		}
-		for _, record := range list.Items {
-			pending := pendingOf(&record)
+		for _, lifecycle := range list.Items {
+			pending := helper.Pending(&lifecycle)
 			i := slices.Index(pending, a.names[0])
 			if i < 0 || i > 0 && random.IntN(10) > 0 {
 				continue
 			}
-			_ = a.remove(ctx, &record, slices.Delete(pending, i, i+1), random.IntN(4))
+			_ = a.remove(ctx, &lifecycle, slices.Delete(pending, i, i+1), random.IntN(4))
 		}
 		time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond)
 	}
@@ -221,12 +211,12 @@ func (a *actor) remove(ctx context.Context, read *v1alpha1.NamespaceLifecycle, p
 	list := map[string]any{"initializers": map[string]any{"pending": entries}}
 	switch verb {
 	case 0:
-		record := read.DeepCopy()
-		if record.Spec.Initializers == nil {
+		lifecycle := read.DeepCopy()
+		if lifecycle.Spec.Initializers == nil {
 			return nil
 		}
-		record.Spec.Initializers.Pending = entries
-		_, err := a.client.Initialize(ctx, record.Name, record, metav1.UpdateOptions{})
+		lifecycle.Spec.Initializers.Pending = entries
+		_, err := a.client.Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
 		return err
 	case 1: // without a resourceVersion: what it says may be long out of date
 		return patch(types.MergePatchType, map[string]any{"spec": list})
@@ -239,8 +229,8 @@ func (a *actor) remove(ctx context.Context, read *v1alpha1.NamespaceLifecycle, p
 	}
 }
 
-// repeat sends what records said some time before, and lists that never were, none of which
-// may take effect. It never leaves out who has not had its turn: that it may do.
+// repeat sends former lists and lists that never existed. None may take effect. It never omits an initializer that has
+// not had its turn, because this user may remove it.
 func (a *actor) repeat(ctx context.Context, random *rand.Rand) {
 	var before []v1alpha1.NamespaceLifecycle
 	for ctx.Err() == nil {
@@ -251,7 +241,7 @@ func (a *actor) repeat(ctx context.Context, random *rand.Rand) {
 		before = append(before, list.Items...)
 		for range min(20, len(before)) {
 			old := before[random.IntN(len(before))]
-			pending := pendingOf(&old)
+			pending := helper.Pending(&old)
 			if len(pending) == 0 || !strings.HasSuffix(pending[0], ".example.com") {
 				continue
 			}

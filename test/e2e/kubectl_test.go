@@ -55,7 +55,7 @@ func TestKubectl(t *testing.T) {
 	says(must("describe", "nsic", name), "one.example.com", "Finalizers", "kubernetes")
 	says(must("explain", "namespacelifecycles.spec.initializers"),
 		"initializers tracks the initialization", "the list never grows again", "pending", "result")
-	says(must("explain", "nsic.initializers.failurePolicy"), "the namespace waits for ever", "Ignore", "Fail")
+	says(must("explain", "nsic.initializers.failurePolicy"), "the namespace waits", "Ignore", "Fail")
 	says(must("api-resources", "--api-group=nsinit.dev"), "nsic", "nsl", "NamespaceLifecycle")
 	says(must("get", "nsinit"), name)
 

@@ -32,7 +32,7 @@ func TestStory(t *testing.T) {
 
 	for _, initializer := range []string{"one.example.com", "two.example.com"} {
 		c.WaitCurrent(t, namespace, initializer)
-		framework.Eventually(t, "the tenant is told who is waited for", func(ctx context.Context) error {
+		framework.Eventually(t, "the conditions name the pending initializer", func(ctx context.Context) error {
 			return framework.Refused(framework.WriteConfigMap(ctx, tenant, namespace), fmt.Sprintf("namespace %q", namespace), initializer)
 		})
 		if err := framework.WriteConfigMap(context.Background(), c.Core, namespace); err != nil {
@@ -53,7 +53,7 @@ func TestStory(t *testing.T) {
 	c.WaitNoLifecycle(t, namespace)
 }
 
-// TestNoInitializers: without configurations a namespace opens at once.
+// TestNoInitializers: without configurations a namespace opens immediately.
 func TestNoInitializers(t *testing.T) {
 	c := framework.Connect(t)
 	namespace := c.CreateNamespace(t, c.Admin).Name
@@ -63,15 +63,15 @@ func TestNoInitializers(t *testing.T) {
 	}
 }
 
-// TestAdoption: namespaces from before nsinit get a record and stay open, and exempt ones
+// TestAdoption: namespaces that existed before nsinit get a NamespaceLifecycle and stay open. Exempt ones
 // get none.
 func TestAdoption(t *testing.T) {
 	c := framework.Connect(t)
-	// The dev control plane makes this namespace before the controller runs, and the
-	// exempt ones are there from the start.
+	// The dev control plane creates this namespace before the controller runs, and the
+	// exempt ones exist from the start.
 	for _, name := range []string{"default", "kube-system", "kube-public", "nsinit-system"} {
 		if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(context.Background(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("the exempt namespace %s has a record: %v", name, err)
+			t.Errorf("the exempt namespace %s has a NamespaceLifecycle: %v", name, err)
 		}
 		if c.IsClosed(t, name) {
 			t.Errorf("the exempt namespace %s is closed", name)
@@ -79,24 +79,24 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestFailure: a failing result is reported, and then the namespace is deleted.
+// TestFailure: a failed result is reported, and then the namespace is deleted.
 func TestFailure(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("one.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin)
-	record := c.WaitCurrent(t, namespace.Name, "one.example.com")
-	record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
+	lifecycle := c.WaitCurrent(t, namespace.Name, "one.example.com")
+	lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
 	framework.Eventually(t, "setting the result", func(ctx context.Context) error {
-		_, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, record.Name, record, metav1.UpdateOptions{})
+		_, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
-			record = c.WaitCurrent(t, namespace.Name, "one.example.com")
-			record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
+			lifecycle = c.WaitCurrent(t, namespace.Name, "one.example.com")
+			lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
 		}
 		return err
 	})
 	c.WaitNoNamespace(t, namespace.Name)
 	c.WaitNoLifecycle(t, namespace.Name)
-	framework.Eventually(t, "an event tells why", func(ctx context.Context) error {
+	framework.Eventually(t, "an event reports the cause", func(ctx context.Context) error {
 		events, err := c.Core.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + namespace.Name})
 		if err != nil {
 			return err
@@ -110,8 +110,8 @@ func TestFailure(t *testing.T) {
 	})
 }
 
-// TestParticipant: a participant of the termination holds the namespace until it has
-// cleaned up, and a new namespace of the same name waits for it.
+// TestParticipant: a participant keeps a terminating namespace until it has cleaned up, and a new namespace of the
+// same name waits for it.
 func TestParticipant(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "openshift.com/origin", Finalizer: true})
@@ -125,21 +125,21 @@ func TestParticipant(t *testing.T) {
 		t.Errorf("before the participant's turn the namespace's finalizers are %s", got)
 	}
 	c.DeleteNamespace(t, namespace.Name)
-	var record *v1alpha1.NamespaceLifecycle
+	var lifecycle *v1alpha1.NamespaceLifecycle
 	framework.Eventually(t, "only the participant is left", func(ctx context.Context) (err error) {
-		record, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace.Name, metav1.GetOptions{})
-		if err == nil && fmt.Sprint(record.Spec.Finalizers) != "[openshift.com/origin]" {
-			err = fmt.Errorf("finalizers are %v", record.Spec.Finalizers)
+		lifecycle, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace.Name, metav1.GetOptions{})
+		if err == nil && fmt.Sprint(lifecycle.Spec.Finalizers) != "[openshift.com/origin]" {
+			err = fmt.Errorf("finalizers are %v", lifecycle.Spec.Finalizers)
 		}
 		return err
 	})
 	if _, err := c.Core.CoreV1().Namespaces().Get(context.Background(), namespace.Name, metav1.GetOptions{}); err != nil {
 		t.Fatalf("the namespace did not wait for the participant: %v", err)
 	}
-	// As a person does it, through the aggregator.
-	record.Spec.Finalizers = nil
-	record.TypeMeta = metav1.TypeMeta{APIVersion: "nsinit.dev/v1alpha1", Kind: "NamespaceLifecycle"}
-	body, err := json.Marshal(record)
+	// With kubectl, through the aggregator.
+	lifecycle.Spec.Finalizers = nil
+	lifecycle.TypeMeta = metav1.TypeMeta{APIVersion: "nsinit.dev/v1alpha1", Kind: "NamespaceLifecycle"}
+	body, err := json.Marshal(lifecycle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +150,7 @@ func TestParticipant(t *testing.T) {
 	c.WaitNoNamespace(t, namespace.Name)
 }
 
-// TestNameReuse: a namespace that is created again inherits nothing, neither completion
-// nor what is pending.
+// TestNameReuse: a namespace that is created again inherits no completed and no pending initializers.
 func TestNameReuse(t *testing.T) {
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
@@ -167,10 +166,10 @@ func TestNameReuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the new incarnation has a record of its own", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && (record.Spec.NamespaceUID != again.UID || record.Status.CurrentInitializer != "one.example.com") {
-			err = fmt.Errorf("the record is of %s, current is %q", record.Spec.NamespaceUID, record.Status.CurrentInitializer)
+	framework.Eventually(t, "the new incarnation has a new NamespaceLifecycle", func(ctx context.Context) error {
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && (lifecycle.Spec.NamespaceUID != again.UID || lifecycle.Status.CurrentInitializer != "one.example.com") {
+			err = fmt.Errorf("the NamespaceLifecycle is of %s, current is %q", lifecycle.Spec.NamespaceUID, lifecycle.Status.CurrentInitializer)
 		}
 		return err
 	})

@@ -17,8 +17,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// operation is one row of the matrix: a request, and what becomes of it in each state, with
-// one letter for each identity.
+// operation is one row of the matrix: a request, and its result in each state, with one letter for each identity.
 type operation struct {
 	name        string
 	verb, path  string
@@ -41,8 +40,8 @@ func operations() []operation {
 		jsonPatch        = "application/json-patch+json"
 		apply            = "application/apply-patch+yaml"
 		namespace        = "/api/v1/namespaces/{ns}"
-		records          = "/apis/nsinit.dev/v1alpha1/namespacelifecycles"
-		record           = records + "/{ns}"
+		lifecycles       = "/apis/nsinit.dev/v1alpha1/namespacelifecycles"
+		lifecycle        = lifecycles + "/{ns}"
 		configurations   = "/apis/nsinit.dev/v1alpha1/namespaceinitializerconfigurations"
 	)
 	return []operation{
@@ -71,7 +70,7 @@ func operations() []operation {
 		{"patch deployments/scale", "PATCH", apps + "deployments/there/scale" + dry, merge, patchOf(`{"spec":{"replicas":0}}`), answers("GG++r+GrG", "++++r++r+", "++++r++r+")},
 		{"patch deployments/status", "PATCH", apps + "deployments/there/status" + dry, merge, patchOf(`{"status":{"observedGeneration":1}}`), answers("Gr++r+GrG", "+r++r++r+", "+r++r++r+")},
 		{"create events", "POST", core + "events" + dry, "", patchOf(`{"metadata":{"name":"new","namespace":"{ns}"},"involvedObject":{"namespace":"{ns}"}}`), answers("GG++++GrG", "+++++++r+", "tttttttrt")},
-		// What the gate leaves alone.
+		// Requests that the gate does not match.
 		{"get configmaps", "GET", core + "configmaps/there", "", nil, answers("++++r++r+", "++++r++r+", "++++r++r+")},
 		{"list pods", "GET", core + "pods", "", nil, answers("++++r++r+", "++++r++r+", "++++r++r+")},
 		{"create localsubjectaccessreviews", "POST", "/apis/authorization.k8s.io/v1/namespaces/{ns}/localsubjectaccessreviews", "",
@@ -90,38 +89,38 @@ func operations() []operation {
 		{"write conditions of namespaces/status", "PATCH", namespace + "/status" + dry, strategic, patchOf(`{"status":{"conditions":[{"type":"E2E","status":"True"}]}}`), answers("rrrrr+rr+", "rrrrr+rr+", "rrrrr+rr+")},
 		{"drop nsinit's finalizer", "PUT", namespace + "/finalize" + dry, "", namespaceBody(func(n *corev1.Namespace) { n.Finalizers = nil }), answers("rrrr++rrU", "rrrr++rrU", "rrrr++rrU")},
 		{"delete namespaces", "DELETE", namespace + dry, "", nil, answers("rrrr++rr+", "rrrr++rr+", "rrrr++rr+")},
-		// Its record.
-		{"get records", "GET", record, "", nil, answers("rr++++rr+", "rr++++rr+", "rr++++rr+")},
-		{"watch records", "GET", records + "?watch=true&timeoutSeconds=1&resourceVersion=0&fieldSelector=metadata.name%3Dnobody", "", nil, answers("rr++++rr+", "rr++++rr+", "rr++++rr+")},
-		{"create records", "POST", records + dry, "", patchOf(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceLifecycle","metadata":{"name":"{ns}"},"spec":{"namespaceUID":"u"}}`), answers("rrrrccrrc", "rrrrccrrc", "rrrrccrrc")},
-		{"label records", "PATCH", record + dry, merge, patchOf(`{"metadata":{"labels":{"a":"b"}}}`), answers("rrrrr+rr+", "rrrrr+rr+", "rrrrr+rr+")},
-		{"delete records", "DELETE", record + dry, "", nil, answers("rrrr++rrA", "rrrr++rrA", "rrrr++rr+")},
-		{"delete a collection of records", "DELETE", records + dry, "", nil, answers("rrrrr.rr.", "rrrrr.rr.", "rrrrr.rr.")},
-		{"remove A by an update", "PUT", record + "/initialize" + dry, "", recordBody(withoutFirst(1)), answers("rr+AA+rrA", "rr++++rr+", "rr++++rr+")},
-		{"remove A by a merge patch", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[{"name":"b.example.com"}]}}}`), answers("rr+Ar+rrA", "rriirirri", "rriirirri")},
-		{"remove A by a strategic merge patch", "PATCH", record + "/initialize" + dry, strategic, patchOf(`{"spec":{"initializers":{"pending":[{"name":"a.example.com","$patch":"delete"}]}}}`), answers("rr+Ar+rrA", "rr++r+rr+", "rr++r+rr+")},
-		{"remove A by a JSON patch", "PATCH", record + "/initialize" + dry, jsonPatch, patchOf(`[{"op":"test","path":"/spec/initializers/pending/0/name","value":"a.example.com"},{"op":"remove","path":"/spec/initializers/pending/0"}]`), answers("rr+Ar+rrA", "rriirirri", "rriirirri")},
-		{"remove A by server-side apply", "PATCH", record + "/initialize" + dry + "&fieldManager=m&force=true", apply,
+		// Its NamespaceLifecycle.
+		{"get records", "GET", lifecycle, "", nil, answers("rr++++rr+", "rr++++rr+", "rr++++rr+")},
+		{"watch NamespaceLifecycles", "GET", lifecycles + "?watch=true&timeoutSeconds=1&resourceVersion=0&fieldSelector=metadata.name%3Dnobody", "", nil, answers("rr++++rr+", "rr++++rr+", "rr++++rr+")},
+		{"create NamespaceLifecycles", "POST", lifecycles + dry, "", patchOf(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceLifecycle","metadata":{"name":"{ns}"},"spec":{"namespaceUID":"u"}}`), answers("rrrrccrrc", "rrrrccrrc", "rrrrccrrc")},
+		{"label NamespaceLifecycles", "PATCH", lifecycle + dry, merge, patchOf(`{"metadata":{"labels":{"a":"b"}}}`), answers("rrrrr+rr+", "rrrrr+rr+", "rrrrr+rr+")},
+		{"delete NamespaceLifecycles", "DELETE", lifecycle + dry, "", nil, answers("rrrr++rrA", "rrrr++rrA", "rrrr++rr+")},
+		{"delete a collection of NamespaceLifecycles", "DELETE", lifecycles + dry, "", nil, answers("rrrrr.rr.", "rrrrr.rr.", "rrrrr.rr.")},
+		{"remove A by an update", "PUT", lifecycle + "/initialize" + dry, "", lifecycleBody(withoutFirst(1)), answers("rr+AA+rrA", "rr++++rr+", "rr++++rr+")},
+		{"remove A by a merge patch", "PATCH", lifecycle + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[{"name":"b.example.com"}]}}}`), answers("rr+Ar+rrA", "rriirirri", "rriirirri")},
+		{"remove A by a strategic merge patch", "PATCH", lifecycle + "/initialize" + dry, strategic, patchOf(`{"spec":{"initializers":{"pending":[{"name":"a.example.com","$patch":"delete"}]}}}`), answers("rr+Ar+rrA", "rr++r+rr+", "rr++r+rr+")},
+		{"remove A by a JSON patch", "PATCH", lifecycle + "/initialize" + dry, jsonPatch, patchOf(`[{"op":"test","path":"/spec/initializers/pending/0/name","value":"a.example.com"},{"op":"remove","path":"/spec/initializers/pending/0"}]`), answers("rr+Ar+rrA", "rriirirri", "rriirirri")},
+		{"remove A by server-side apply", "PATCH", lifecycle + "/initialize" + dry + "&fieldManager=m&force=true", apply,
 			patchOf(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceLifecycle","metadata":{"name":"{ns}"},"spec":{"initializers":{"pending":[{"name":"b.example.com"}]}}}`), answers("rr++r+rr+", "rriirirri", "rriirirri")},
-		{"remove A and B", "PUT", record + "/initialize" + dry, "", recordBody(withoutFirst(2)), answers("rrAAA+rrA", "rr++++rr+", "rr++++rr+")},
-		{"remove B before its turn", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[{"name":"a.example.com"}]}}}`), answers("rriirirri", "rriirirri", "rriirirri")},
-		{"skip A", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"spec":{"skipped":["a.example.com"],"initializers":{"pending":[{"name":"b.example.com"}]}}}`), answers("rr+Ar+rrA", "rriirirri", "rriirirri")},
-		{"fail in A's place", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"result":{"status":"Failure","message":"m"}}}}`), answers("rr+Ar+rrA", "rriirirri", "rriirirri")},
-		{"bring A back", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[{"name":"a.example.com"},{"name":"b.example.com"},{"name":"c.example.com"}]}}}`), answers("rriirirri", "rriirirri", "rriirirri")},
-		{"empty the list by a patch with another UID", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"metadata":{"uid":"u"},"spec":{"initializers":{"pending":[]}}}`), answers("rriirirri", "rriirirri", "rriirirri")},
-		{"empty the list", "PATCH", record + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[]}}}`), answers("rrAAr+rrA", "rr++r+rr+", "rr++r+rr+")},
-		{"write A's message", "PATCH", record + "/status" + dry, strategic, patchOf(`{"status":{"initializers":[{"name":"a.example.com","message":"m"}]}}`), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
-		{"write conditions of records", "PUT", record + "/status" + dry, "", recordBody(func(r *v1alpha1.NamespaceLifecycle) {
+		{"remove A and B", "PUT", lifecycle + "/initialize" + dry, "", lifecycleBody(withoutFirst(2)), answers("rrAAA+rrA", "rr++++rr+", "rr++++rr+")},
+		{"remove B before its turn", "PATCH", lifecycle + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[{"name":"a.example.com"}]}}}`), answers("rriirirri", "rriirirri", "rriirirri")},
+		{"skip A", "PATCH", lifecycle + "/initialize" + dry, merge, patchOf(`{"spec":{"skipped":["a.example.com"],"initializers":{"pending":[{"name":"b.example.com"}]}}}`), answers("rr+Ar+rrA", "rriirirri", "rriirirri")},
+		{"fail in A's place", "PATCH", lifecycle + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"result":{"status":"Failure","message":"m"}}}}`), answers("rr+Ar+rrA", "rriirirri", "rriirirri")},
+		{"bring A back", "PATCH", lifecycle + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[{"name":"a.example.com"},{"name":"b.example.com"},{"name":"c.example.com"}]}}}`), answers("rriirirri", "rriirirri", "rriirirri")},
+		{"empty the list by a patch with another UID", "PATCH", lifecycle + "/initialize" + dry, merge, patchOf(`{"metadata":{"uid":"u"},"spec":{"initializers":{"pending":[]}}}`), answers("rriirirri", "rriirirri", "rriirirri")},
+		{"empty the list", "PATCH", lifecycle + "/initialize" + dry, merge, patchOf(`{"spec":{"initializers":{"pending":[]}}}`), answers("rrAAr+rrA", "rr++r+rr+", "rr++r+rr+")},
+		{"write A's message", "PATCH", lifecycle + "/status" + dry, strategic, patchOf(`{"status":{"initializers":[{"name":"a.example.com","message":"m"}]}}`), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
+		{"write conditions of NamespaceLifecycles", "PUT", lifecycle + "/status" + dry, "", lifecycleBody(func(r *v1alpha1.NamespaceLifecycle) {
 			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: "E2E", Status: metav1.ConditionTrue, Reason: "E2E", LastTransitionTime: metav1.Now()})
 		}), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
-		{"drop A's finalizer by an update", "PUT", record + "/finalize" + dry, "", recordBody(withoutFinalizer("a.example.com")), answers("rr+AA+rrA", "rr+AA+rrA", "rr+AA+rrA")},
-		{"drop A's finalizer by a patch", "PATCH", record + "/finalize" + dry, merge, patchOf(`{"spec":{"finalizers":["kubernetes"]}}`), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
-		{"drop A's finalizer by a post", "POST", record + "/finalize" + dry, "", recordBody(withoutFinalizer("a.example.com")), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
-		{"drop A's finalizer by a post of another name", "POST", record + "/finalize" + dry, "", recordBody(func(r *v1alpha1.NamespaceLifecycle) { withoutFinalizer("a.example.com")(r); r.Name = "other" }), answers("rr..r.rr.", "rr..r.rr.", "rr..r.rr.")},
-		{"drop A's finalizer by a post with another UID", "POST", record + "/finalize" + dry, "", recordBody(func(r *v1alpha1.NamespaceLifecycle) { withoutFinalizer("a.example.com")(r); r.UID = "u" }), answers("rrccrcrrc", "rrccrcrrc", "rrccrcrrc")},
-		{"drop Kubernetes' finalizer", "PUT", record + "/finalize" + dry, "", recordBody(withoutFinalizer("kubernetes")), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
-		{"add a finalizer", "PUT", record + "/finalize" + dry, "", recordBody(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = append(r.Spec.Finalizers, "x.example.com") }), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
-		// What everything hangs on.
+		{"drop A's finalizer by an update", "PUT", lifecycle + "/finalize" + dry, "", lifecycleBody(withoutFinalizer("a.example.com")), answers("rr+AA+rrA", "rr+AA+rrA", "rr+AA+rrA")},
+		{"drop A's finalizer by a patch", "PATCH", lifecycle + "/finalize" + dry, merge, patchOf(`{"spec":{"finalizers":["kubernetes"]}}`), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
+		{"drop A's finalizer by a post", "POST", lifecycle + "/finalize" + dry, "", lifecycleBody(withoutFinalizer("a.example.com")), answers("rr+Ar+rrA", "rr+Ar+rrA", "rr+Ar+rrA")},
+		{"drop A's finalizer by a post of another name", "POST", lifecycle + "/finalize" + dry, "", lifecycleBody(func(r *v1alpha1.NamespaceLifecycle) { withoutFinalizer("a.example.com")(r); r.Name = "other" }), answers("rr..r.rr.", "rr..r.rr.", "rr..r.rr.")},
+		{"drop A's finalizer by a post with another UID", "POST", lifecycle + "/finalize" + dry, "", lifecycleBody(func(r *v1alpha1.NamespaceLifecycle) { withoutFinalizer("a.example.com")(r); r.UID = "u" }), answers("rrccrcrrc", "rrccrcrrc", "rrccrcrrc")},
+		{"drop Kubernetes' finalizer", "PUT", lifecycle + "/finalize" + dry, "", lifecycleBody(withoutFinalizer("kubernetes")), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
+		{"add a finalizer", "PUT", lifecycle + "/finalize" + dry, "", lifecycleBody(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = append(r.Spec.Finalizers, "x.example.com") }), answers("rrAA++rrA", "rrAA++rrA", "rrAA++rrA")},
+		// The objects on which the security of nsinit depends.
 		{"create configurations", "POST", configurations + dry, "", patchOf(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceInitializerConfiguration","metadata":{"name":"new"}}`), answers("rrrrr+rr+", "rrrrr+rr+", "rrrrr+rr+")},
 		{"delete a collection of configurations", "DELETE", configurations + dry, "", nil, answers("rrrrr.rr.", "rrrrr.rr.", "rrrrr.rr.")},
 		{"change the exemptions", "PATCH", "/api/v1/namespaces/nsinit-system/configmaps/nsinit-exemptions" + dry, merge, patchOf(`{"data":{"namespaces":"{ns}"}}`), answers("UrUUr+UrU", "UrUUr+UrU", "UrUUr+UrU")},

@@ -27,7 +27,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// An answer is one letter, so that a row of the matrix can be taken in at a glance.
+// An answer is one letter, so that a row of the matrix fits on a line.
 const (
 	passes      = '+' // it is done
 	ends        = '.' // it is let through, and ends for want of a node, or of what it asks for
@@ -36,11 +36,11 @@ const (
 	byGuard     = 'U' // a guard refuses it
 	byAuthority = 'A' // nsinit-apiserver refuses it: it takes one of nsinit's verbs
 	terminates  = 't' // nothing new in a namespace that is being deleted
-	invalid     = 'i' // it is not a valid change, whoever makes it
+	invalid     = 'i' // the change is invalid for every user
 	conflicts   = 'c' // the object is another one, or was changed
 )
 
-// answer tells what became of a request.
+// answer returns the result of a request.
 func answer(err error) rune {
 	switch {
 	case err == nil:
@@ -70,17 +70,16 @@ const (
 	identities                 = "tenant, administrator of the namespace, initializer A, initializer B, nsinit's controller, cluster-admin, cluster-admin as the tenant, anonymous, editor of everything"
 )
 
-// matrix is who asks, and where. The editor of everything, holds all
-// of Kubernetes' own verbs on everything, and none of nsinit's: what refuses it is not RBAC.
+// matrix holds the identities and the namespaces. The editor of everything holds all of Kubernetes' verbs on all
+// resources, and none of nsinit's, so it is not refused by RBAC.
 type matrix struct {
 	*framework.Cluster
 	clients                           []rest.Interface
 	initializing, active, terminating string
 }
 
-// TestSecurityMatrix asks everything, as everybody, in every state of a namespace. Requests
-// that change something are dry runs, which pass authorization, admission, validation and
-// nsinit's own authority as any others do.
+// TestSecurityMatrix sends every request, as every user, in every state of a namespace. Requests
+// that change an object are dry runs, which pass the same authorization, admission and validation.
 func TestSecurityMatrix(t *testing.T) {
 	m := newMatrix(t)
 	states := map[string]string{"initializing": m.initializing, "active": m.active, "terminating": m.terminating}
@@ -123,8 +122,8 @@ func (m *matrix) ask(t *testing.T, o operation, client rest.Interface, namespace
 	return request.Do(t.Context()).Error()
 }
 
-// newMatrix makes the identities, and a namespace in each state. What it makes inside carries
-// finalizers, so that it is there, too, while the namespace is being deleted.
+// newMatrix creates the identities, and a namespace in each state. The objects in the namespaces have
+// finalizers, so that they still exist while the namespace is being deleted.
 func newMatrix(t *testing.T) *matrix {
 	t.Helper()
 	c := framework.Connect(t)
@@ -172,16 +171,16 @@ func newMatrix(t *testing.T) *matrix {
 	}
 	c.DeleteNamespace(t, m.terminating)
 	framework.Eventually(t, "the content is being deleted", func(ctx context.Context) error {
-		// Pods go first, and nothing else before they are gone.
+		// Pods are deleted first, and other objects only after them.
 		pod, err := c.Core.CoreV1().Pods(m.terminating).Get(ctx, "there", metav1.GetOptions{})
 		if err == nil && pod.DeletionTimestamp == nil {
 			err = errors.New("not yet")
 		}
 		return err
 	})
-	framework.Eventually(t, "the record is being deleted", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, m.terminating, metav1.GetOptions{})
-		if err == nil && record.DeletionTimestamp == nil {
+	framework.Eventually(t, "the NamespaceLifecycle is being deleted", func(ctx context.Context) error {
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, m.terminating, metav1.GetOptions{})
+		if err == nil && lifecycle.DeletionTimestamp == nil {
 			err = errors.New("not yet")
 		}
 		return err
@@ -190,8 +189,8 @@ func newMatrix(t *testing.T) *matrix {
 	return m
 }
 
-// initializer makes a user who has what the installation gives to initializers, the right to
-// act under one name, and some rights of its own.
+// initializer creates a user with the permissions of every initializer, the permission to act under one name, and
+// additional ones.
 func (m *matrix) initializer(t *testing.T, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	user := "e2e-matrix-" + name
@@ -265,7 +264,7 @@ func (m *matrix) fill(t *testing.T, namespace string) {
 	m.WaitMay(t, m.As("e2e-matrix-admin"), "namespaces", v1alpha1.VerbInitialize, namespace)
 }
 
-// empty lets go of what was held.
+// empty removes the finalizers.
 func (m *matrix) empty(t *testing.T) {
 	t.Helper()
 	for _, namespace := range []string{m.initializing, m.active, m.terminating} {
@@ -302,17 +301,17 @@ func asIs(path string) func(*testing.T, *matrix, string) string {
 	}
 }
 
-// recordBody returns the record of a namespace, changed, in JSON.
-func recordBody(change func(*v1alpha1.NamespaceLifecycle)) func(*testing.T, *matrix, string) string {
+// lifecycleBody returns the changed NamespaceLifecycle of a namespace in JSON.
+func lifecycleBody(change func(*v1alpha1.NamespaceLifecycle)) func(*testing.T, *matrix, string) string {
 	return func(t *testing.T, m *matrix, namespace string) string {
 		t.Helper()
-		record, err := m.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+		lifecycle, err := m.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		record.APIVersion, record.Kind = v1alpha1.SchemeGroupVersion.String(), "NamespaceLifecycle"
-		change(record)
-		return framework.JSON(t, record)
+		lifecycle.APIVersion, lifecycle.Kind = v1alpha1.SchemeGroupVersion.String(), "NamespaceLifecycle"
+		change(lifecycle)
+		return framework.JSON(t, lifecycle)
 	}
 }
 

@@ -27,15 +27,15 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// scraper scrapes the programs as Prometheus does, and has Prometheus' libraries evaluate the alerts and
-// the dashboard on what it got.
+// scraper scrapes the programs as Prometheus does, and evaluates the alerts and the dashboard with Prometheus'
+// libraries.
 type scraper struct {
 	c       *framework.Cluster
 	dir     string
 	targets map[string]*rest.Config
 }
 
-// observed is what the alerts and the dashboard show.
+// observed is the state of the alerts and the dashboard.
 type observed struct {
 	Active  map[string][]string
 	Unknown map[string][]string
@@ -56,7 +56,7 @@ func newScraper(t *testing.T, c *framework.Cluster, initializer string) *scraper
 	}}
 }
 
-// scrape scrapes once. What does not answer is left out.
+// scrape scrapes once. It omits programs that do not answer.
 func (s *scraper) scrape(t *testing.T) {
 	t.Helper()
 	for job, config := range s.targets {
@@ -77,7 +77,7 @@ func (s *scraper) observe(t *testing.T) observed {
 	return s.evaluate(t)
 }
 
-// evaluate evaluates what was scraped so far.
+// evaluate evaluates the scraped samples.
 func (s *scraper) evaluate(t *testing.T, more ...string) observed {
 	t.Helper()
 	monitoring := filepath.Join(s.c.Root, "artifacts", "deploy", "components", "service-monitor")
@@ -110,9 +110,8 @@ func (s *scraper) waitActive(t *testing.T, alert string) {
 	})
 }
 
-// TestMonitoring: every metric of the alerts and of the dashboard is there, and every panel shows
-// something while namespaces are created. Alerts are quiet while nothing is wrong, and active when
-// something is.
+// TestMonitoring: every metric of the alerts and of the dashboard exists, and every panel shows data while namespaces
+// are created. Alerts are inactive in normal operation, and active when their cause exists.
 func TestMonitoring(t *testing.T) {
 	c := framework.Connect(t)
 	tenant := c.As("e2e-tenant")
@@ -158,7 +157,7 @@ func TestMonitoring(t *testing.T) {
 		found = s.observe(t)
 		time.Sleep(time.Second)
 		if len(found.Unknown) > 0 || len(found.Empty) > 0 {
-			return fmt.Errorf("nobody exports %v, and empty are %q", found.Unknown, found.Empty)
+			return fmt.Errorf("no program exports %v, and these panels are empty: %q", found.Unknown, found.Empty)
 		}
 		return nil
 	})

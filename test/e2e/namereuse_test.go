@@ -110,7 +110,7 @@ func (r reuseResult) String() string {
 	return fmt.Sprintf("late creates %d; through the stale kube-apiserver: creates %d, patches %d, deletes %d", r.late, r.creates, r.patches, r.deletes)
 }
 
-// run attacks some namespaces at once, until there were enough rounds.
+// run attacks some namespaces at the same time, until there were enough rounds.
 func (a *reuseAttack) run(t *testing.T, rounds int) (total reuseResult) {
 	t.Helper()
 	const atOnce = 40
@@ -212,14 +212,14 @@ func (a *reuseAttack) open(ctx context.Context, name string) error {
 	if _, err := a.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	records := a.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	lifecycles := a.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	if err := persist(ctx, func() error {
-		record, err := records.Get(ctx, name, metav1.GetOptions{})
+		lifecycle, err := lifecycles.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		record.Spec.Initializers.Pending = nil
-		_, err = records.Initialize(ctx, name, record, metav1.UpdateOptions{})
+		lifecycle.Spec.Initializers.Pending = nil
+		_, err = lifecycles.Initialize(ctx, name, lifecycle, metav1.UpdateOptions{})
 		return err
 	}); err != nil {
 		return err
@@ -281,7 +281,7 @@ func (a *reuseAttack) reached(ctx context.Context, name string) (got reuseResult
 	return reuseResult{late: count(late), creates: count(created), patches: count(names["patched"] == "tenant"), deletes: count(!kept)}, nil
 }
 
-// persist repeats what fails. It is for goroutines, where a test cannot be ended.
+// persist retries until a function succeeds. It is for goroutines, which cannot end a test.
 func persist(ctx context.Context, try func() error) error {
 	var last error
 	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 4*framework.Patience, true, func(context.Context) (bool, error) {

@@ -116,7 +116,7 @@ func TestGateNamesakes(t *testing.T) {
 		for _, cell := range namesakeCells() {
 			err := tenant.try(t.Context(), cell, closed, false)
 			if seconds, retry := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !retry || seconds < 1 || !strings.Contains(err.Error(), `"hold.example.com"`) {
-				t.Errorf("%s: a tenant in a closed namespace is told: %v", cell.name, err)
+				t.Errorf("%s: a tenant in a closed namespace got: %v", cell.name, err)
 			}
 		}
 		asked := earlyWrites(t, c)

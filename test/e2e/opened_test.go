@@ -24,9 +24,8 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestOpenedByHand: what is said of a namespace that an administrator opens agrees soon after: on the
-// namespace, in its record, in its configuration and by the plugin, with the name of who opened it.
-// Participants still clean up after it.
+// TestOpenedByHand: soon after an administrator opens a namespace, the namespace, its NamespaceLifecycle, its
+// configuration and the plugin report it with the name of the administrator. Participants still clean up.
 func TestOpenedByHand(t *testing.T) {
 	c := framework.Connect(t)
 	stored := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
@@ -38,11 +37,11 @@ func TestOpenedByHand(t *testing.T) {
 	c.WaitReady(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "True/OpenedByHand", who)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "False/OpenedByHand", who)
-	record := c.WaitCurrent(t, namespace, "")
-	if record.Status.Phase != v1alpha1.LifecycleActive || len(record.Spec.Skipped) != 2 {
-		t.Errorf("the record has the phase %s, skipped %q", record.Status.Phase, record.Spec.Skipped)
+	lifecycle := c.WaitCurrent(t, namespace, "")
+	if lifecycle.Status.Phase != v1alpha1.LifecycleActive || len(lifecycle.Spec.Skipped) != 2 {
+		t.Errorf("the NamespaceLifecycle has the phase %s, skipped %q", lifecycle.Status.Phase, lifecycle.Spec.Skipped)
 	}
-	framework.Eventually(t, "the configuration counts nobody", func(ctx context.Context) error {
+	framework.Eventually(t, "the configuration counts no namespace", func(ctx context.Context) error {
 		configuration, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, stored.Name, metav1.GetOptions{})
 		if err == nil && configuration.Status.PendingNamespaces != 0 {
 			err = fmt.Errorf("%d pending", configuration.Status.PendingNamespaces)
@@ -61,7 +60,7 @@ func TestOpenedByHand(t *testing.T) {
 		return err
 	})
 
-	// Who opened it cannot be changed, or claimed.
+	// The recorded user cannot be changed or set.
 	c.User(t, "e2e-opened", framework.Everything())
 	mallory := kubernetes.NewForConfigOrDie(c.As("e2e-opened"))
 	forged := []byte(`{"metadata":{"annotations":{"nsinit.dev/opened-by":"mallory"}}}`)
@@ -79,7 +78,7 @@ func TestOpenedByHand(t *testing.T) {
 		t.Error("a new namespace kept the annotation")
 	}
 
-	// The participant is asked, and the namespace is not ready meanwhile.
+	// The participant cleans up, and the namespace is not ready meanwhile.
 	c.DeleteNamespace(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", "")
 	c.ReleaseParticipant(t, namespace, "one.example.com")
@@ -94,7 +93,7 @@ func orNothing(subresource string) []string {
 }
 
 // TestTerminatingIsNotReady: from the deletion of a namespace without participants to its end, it is
-// not ready, whoever else writes its conditions, and nsinit says so in one write.
+// not ready, also if other clients write its conditions, and nsinit reports it in one write.
 func TestTerminatingIsNotReady(t *testing.T) {
 	c := framework.Connect(t)
 	open, waiting := c.CreateNamespace(t, c.Admin), c.CreateHeld(t, c.Admin)

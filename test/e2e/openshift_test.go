@@ -63,9 +63,8 @@ type example struct {
 	finalize func(*testing.T, string) (any, printed)
 }
 
-// TestOpenShiftExample walks through the four states, once with origin as a participant of
-// nsinit, whose finalizers are the record's, and once with origin as a finalizer of the core
-// namespace, beside nsinit.
+// TestOpenShiftExample checks the four states, once with origin as a participant of nsinit, whose finalizers are those
+// of the NamespaceLifecycle, and once with origin as a finalizer of the core namespace, beside nsinit.
 func TestOpenShiftExample(t *testing.T) {
 	c := framework.Connect(t)
 	for name, e := range map[string]example{"participant": originAsParticipant(t, c), "core finalizer": originAsFinalizer(c)} {
@@ -86,7 +85,7 @@ func TestOpenShiftExample(t *testing.T) {
 				})
 			}
 			waitState(0)
-			// Content that stays until it is let go, so that the second state can be seen.
+			// Content with a finalizer, so that the second state can be observed.
 			if _, err := c.Core.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: "content", Finalizers: []string{framework.Holder}},
 			}, metav1.CreateOptions{}); err != nil {
@@ -109,7 +108,7 @@ func TestOpenShiftExample(t *testing.T) {
 	}
 }
 
-// summary returns an object in JSON, without who manages which field of it.
+// summary returns an object in JSON without its managed fields.
 func summary(t *testing.T, object any) string {
 	t.Helper()
 	if accessor, ok := object.(metav1.Object); ok {
@@ -121,7 +120,7 @@ func summary(t *testing.T, object any) string {
 // originAsParticipant registers origin with nsinit.
 func originAsParticipant(t *testing.T, c *framework.Cluster) example {
 	t.Helper()
-	records := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	lifecycles := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	return example{
 		create: func(t *testing.T) string {
 			t.Helper()
@@ -133,26 +132,26 @@ func originAsParticipant(t *testing.T, c *framework.Cluster) example {
 			return name
 		},
 		read: func(ctx context.Context, name string) (any, printed, error) {
-			record, err := records.Get(ctx, name, metav1.GetOptions{})
+			lifecycle, err := lifecycles.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return nil, printed{}, err
 			}
-			return record, stateOfRecord(record), nil
+			return lifecycle, stateOfRecord(lifecycle), nil
 		},
 		finalize: func(t *testing.T, name string) (any, printed) {
 			t.Helper()
-			record, err := records.Get(t.Context(), name, metav1.GetOptions{})
+			lifecycle, err := lifecycles.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if namespace, err := c.Core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); err != nil || fmt.Sprint(namespace.Spec.Finalizers, namespace.Finalizers) != "[] [nsinit.dev/lifecycle]" {
 				t.Errorf("the namespace has not waited: %v %v", namespace.Spec.Finalizers, err)
 			}
-			record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == origin })
+			lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == origin })
 			// FINALIZE is a POST in the design.
 			finalized := &v1alpha1.NamespaceLifecycle{}
 			if err := c.Nsinit.NsinitV1alpha1().RESTClient().Post().Resource("namespacelifecycles").Name(name).SubResource("finalize").
-				Body(record).Do(t.Context()).Into(finalized); err != nil {
+				Body(lifecycle).Do(t.Context()).Into(finalized); err != nil {
 				t.Fatal(err)
 			}
 			return finalized, stateOfRecord(finalized)
@@ -199,8 +198,8 @@ func originAsFinalizer(c *framework.Cluster) example {
 	}
 }
 
-// TestFinalizeKeepsOrder: participants leave in any order, and those that stay keep theirs.
-// Nobody removes another's name, and nobody but the privileged adds one.
+// TestFinalizeKeepsOrder: participants are removed in any order, and the others keep theirs.
+// A participant can remove only its own name, and only privileged users can add one.
 func TestFinalizeKeepsOrder(t *testing.T) {
 	c := framework.Connect(t)
 	names := []string{"one.example.com", "two.example.com", "three.example.com"}
@@ -211,16 +210,16 @@ func TestFinalizeKeepsOrder(t *testing.T) {
 	c.Configure(t, initializers...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, namespace, names[0])
-	// It is deleted while it initializes: two participants were never asked to begin, and
-	// are waited for nevertheless, because they may have begun.
+	// The namespace is deleted while it is initializing. It also waits for two participants that have not had a turn,
+	// because they may have begun.
 	c.DeleteNamespace(t, namespace)
 	c.WaitTerminating(t, namespace)
 	finalizers := func(want string) {
 		t.Helper()
-		framework.Eventually(t, "the finalizers of the record", func(ctx context.Context) error {
-			record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-			if err == nil && fmt.Sprint(record.Spec.Finalizers) != want {
-				err = fmt.Errorf("they are %v, want %s", record.Spec.Finalizers, want)
+		framework.Eventually(t, "the finalizers of the NamespaceLifecycle", func(ctx context.Context) error {
+			lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+			if err == nil && fmt.Sprint(lifecycle.Spec.Finalizers) != want {
+				err = fmt.Errorf("they are %v, want %s", lifecycle.Spec.Finalizers, want)
 			}
 			return err
 		})
@@ -229,12 +228,12 @@ func TestFinalizeKeepsOrder(t *testing.T) {
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", `"one.example.com", "two.example.com", "three.example.com"`)
 	c.ReleaseParticipant(t, namespace, "two.example.com")
 	finalizers("[one.example.com three.example.com]")
-	record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	record.Spec.Finalizers = []v1alpha1.FinalizerName{"three.example.com", "one.example.com"}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, record, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the order must be kept") {
+	lifecycle.Spec.Finalizers = []v1alpha1.FinalizerName{"three.example.com", "one.example.com"}
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the order must be kept") {
 		t.Errorf("another order: %v", err)
 	}
 	c.ReleaseParticipant(t, namespace, "three.example.com")

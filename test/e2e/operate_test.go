@@ -23,8 +23,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestOperate: the commands by which an administrator takes a broken initializer out of the
-// way do what docs/operate.md says.
+// TestOperate: the commands in docs/operate.md skip or remove a broken initializer.
 func TestOperate(t *testing.T) {
 	c := framework.Connect(t)
 	stored := c.Configure(t, framework.Initializers("broken.example.com", "works.example.com")...)
@@ -32,12 +31,12 @@ func TestOperate(t *testing.T) {
 	c.WaitCurrent(t, namespace, "broken.example.com")
 	words := map[string]string{"NAMESPACE": namespace, "INITIALIZER": "broken.example.com", "CONFIGURATION": stored.Name}
 	if out := c.RunDocumented(t, "Who is being waited for", words); !strings.Contains(out, "broken.example.com") {
-		t.Errorf("it does not tell who is waited for:\n%s", out)
+		t.Errorf("it does not name the pending initializer:\n%s", out)
 	}
 
-	// Something is under way, which is an exit code of its own.
-	if out, err := c.TryDocumented(t, "Why a namespace does not open, or does not go away", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.example.com"`) {
-		t.Errorf("it does not tell who is waited for: %v\n%s", err, out)
+	// The exit code 2 reports that the initialization is in progress.
+	if out, err := c.TryDocumented(t, "Find out why a namespace does not open or does not terminate", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.example.com"`) {
+		t.Errorf("it does not name the pending initializer: %v\n%s", err, out)
 	}
 
 	c.RunDocumented(t, "Let it miss its deadline", words)
@@ -60,14 +59,14 @@ func TestOperate(t *testing.T) {
 	if plan := c.WaitCurrent(t, other, "works.example.com").Spec.Plan; len(plan) != 1 {
 		t.Errorf("a new namespace has the plan %+v", plan)
 	}
-	// The one that waits keeps its plan, with no deadline.
+	// The waiting namespace keeps its plan, without a deadline.
 	if plan := c.WaitCurrent(t, namespace, "broken.example.com").Spec.Plan; len(plan) != 2 || plan[0].FailurePolicy != nil {
 		t.Errorf("the namespace that waits has the plan %+v", plan)
 	}
 
 	c.RunDocumented(t, "Skip it in one namespace", words)
-	record := c.WaitCurrent(t, namespace, "works.example.com")
-	if entry := record.Status.Initializers[0]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "kubernetes-admin" {
+	lifecycle := c.WaitCurrent(t, namespace, "works.example.com")
+	if entry := lifecycle.Status.Initializers[0]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "kubernetes-admin" {
 		t.Errorf("its entry is %+v", entry)
 	}
 	if out, err := c.TryDocumented(t, "Skip it in one namespace", words); err == nil || !strings.Contains(out, `does not wait for initializer "broken.example.com", but for works.example.com`) {
@@ -90,7 +89,7 @@ func TestOperate(t *testing.T) {
 	}
 }
 
-// TestCanI: kubectl auth can-i, as docs/operate.md says to ask, tells what really happens.
+// TestCanI: the answers of kubectl auth can-i, as in docs/operate.md, match the results of real requests.
 func TestCanI(t *testing.T) {
 	c := framework.Connect(t)
 	namespace := c.CreateHeld(t, c.Admin).Name
@@ -117,8 +116,8 @@ func TestCanI(t *testing.T) {
 	}
 }
 
-// TestAggregatedRoles: whoever may view a cluster sees configurations and records, and may not
-// change them; so may its editors and administrators.
+// TestAggregatedRoles: users with the role view, edit or admin can read configurations and NamespaceLifecycles, and
+// cannot change them.
 func TestAggregatedRoles(t *testing.T) {
 	c := framework.Connect(t)
 	for _, role := range []string{"view", "edit", "admin"} {

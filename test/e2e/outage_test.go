@@ -32,9 +32,9 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestEtcdOutage: nsinit-apiserver works on an etcd of its own, which is stopped for ten
-// seconds. Records are refused once the last list of the configurations is five seconds old,
-// no gate opens early, and everything becomes Ready afterwards by itself.
+// TestEtcdOutage: nsinit-apiserver works on a separate etcd, which is stopped for ten seconds. NamespaceLifecycles
+// are refused once the last list of the configurations is five seconds old. No gate opens early, and every namespace
+// becomes Ready afterwards.
 func TestEtcdOutage(t *testing.T) {
 	const outage = 10 * time.Second
 	c := framework.Connect(t)
@@ -85,8 +85,8 @@ func TestEtcdOutage(t *testing.T) {
 			err := c.Nsinit.NsinitV1alpha1().RESTClient().Post().Resource("namespacelifecycles").MaxRetries(0).SetHeader("Content-Type", "application/json").
 				Body([]byte(framework.JSON(t, v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: last}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespaces[len(namespaces)-1].UID}}))).
 				Do(t.Context()).Error()
-			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "cannot tell which initializers") || !strings.Contains(err.Error(), "a list may be 5s old") {
-				t.Errorf("a record: %v", err)
+			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "which initializers") || !strings.Contains(err.Error(), "a list may be 5s old") {
+				t.Errorf("a NamespaceLifecycle: %v", err)
 			}
 		}
 		// The server lives, and stays in service for discovery.
@@ -105,10 +105,10 @@ func TestEtcdOutage(t *testing.T) {
 			t.Errorf("%s says that it is ready", path)
 		}
 	}
-	// A namespace that nobody takes part in goes away without it.
+	// A namespace without participants is removed without nsinit-apiserver.
 	c.WaitNoNamespace(t, leaving)
 	if refusedAfter == 0 {
-		t.Error("records were not refused")
+		t.Error("NamespaceLifecycles were not refused")
 	}
 	c.WaitCondition(t, last, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "a list may be 5s old")
 	if err := etcd.Signal(syscall.SIGCONT); err != nil {
@@ -119,11 +119,11 @@ func TestEtcdOutage(t *testing.T) {
 		c.WaitReady(t, namespace.Name)
 		observers[i].Check(t)
 	}
-	t.Logf("etcd was stopped for %.1f s; records were refused after %.1f s; %d namespaces were Ready %.1f s after it went on",
+	t.Logf("etcd was stopped for %.1f s; NamespaceLifecycles were refused after %.1f s; %d namespaces were Ready %.1f s after it went on",
 		went.Sub(stopped).Seconds(), refusedAfter.Seconds(), len(namespaces), time.Since(went).Seconds())
 }
 
-// readiness returns the path of the probe by which a replica is in service.
+// readiness returns the path of a replica's readiness probe.
 func readiness(t *testing.T, c *framework.Cluster) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(c.Root, "artifacts", "deploy", "components", "apiserver", "pod.yaml"))
@@ -137,8 +137,8 @@ func readiness(t *testing.T, c *framework.Cluster) string {
 	return workload.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path
 }
 
-// startOnExternalEtcd runs nsinit-apiserver as the control plane does, but on an etcd process
-// of its own, until the test ends.
+// startOnExternalEtcd runs nsinit-apiserver as the control plane does, but on a separate etcd process, until the
+// test ends.
 func startOnExternalEtcd(t *testing.T, c *framework.Cluster) *os.Process {
 	t.Helper()
 	url, etcd := c.StartEtcd(t)
@@ -149,8 +149,8 @@ func startOnExternalEtcd(t *testing.T, c *framework.Cluster) *os.Process {
 	return etcd
 }
 
-// TestLostStorage: nsinit-apiserver comes back with an empty storage. Nothing opens and nothing
-// leaves before the loss is acknowledged; then what was closed starts again.
+// TestLostStorage: nsinit-apiserver restarts with an empty storage. No namespace opens or is removed
+// before the loss is acknowledged. Then closed namespaces start again.
 func TestLostStorage(t *testing.T) {
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
@@ -187,7 +187,7 @@ func TestLostStorage(t *testing.T) {
 	for _, namespace := range []string{waiting.Name, late.Name} {
 		c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "storage was lost", "delete configmap nsinit-storage")
 	}
-	// The participant cannot be asked, so it is waited for.
+	// It is unknown whether the participant has cleaned up, so the namespace waits for it.
 	c.DeleteNamespace(t, leaving.Name)
 	framework.Eventually(t, "the content of the namespace is gone", func(ctx context.Context) error {
 		namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, leaving.Name, metav1.GetOptions{})
@@ -201,13 +201,13 @@ func TestLostStorage(t *testing.T) {
 			t.Errorf("why says %q", refusal.Message)
 		}
 	}
-	// A restart of the controller finds an empty list of records.
+	// After its restart, the controller finds no NamespaceLifecycles.
 	c.Dev(t, "kill", "nsinit-controller-manager")
 	c.Dev(t, "start", "nsinit-controller-manager")
 	later := c.CreateNamespace(t, c.Admin)
 	c.WaitCondition(t, later.Name, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "storage was lost")
 	if namespace, err := c.Core.CoreV1().Namespaces().Get(t.Context(), leaving.Name, metav1.GetOptions{}); err != nil || len(namespace.Finalizers) != 1 {
-		t.Errorf("nobody knows whether the participant has cleaned up, but: %v %v", namespace.Finalizers, err)
+		t.Errorf("it is unknown whether the participant has cleaned up, but the finalizer was removed: %v %v", namespace.Finalizers, err)
 	}
 	if !c.IsClosed(t, waiting.Name) || c.IsClosed(t, open.Name) {
 		t.Error("a gate has opened or closed")
@@ -222,9 +222,9 @@ func TestLostStorage(t *testing.T) {
 		c.WaitReady(t, namespace)
 	}
 	observer.Check(t)
-	record := c.WaitCurrent(t, open.Name, "")
-	if len(record.Spec.Plan) != 0 || c.IsClosed(t, open.Name) {
-		t.Errorf("the open namespace was planned %v", record.Spec.Plan)
+	lifecycle := c.WaitCurrent(t, open.Name, "")
+	if len(lifecycle.Spec.Plan) != 0 || c.IsClosed(t, open.Name) {
+		t.Errorf("the open namespace was planned %v", lifecycle.Spec.Plan)
 	}
 	c.WaitNoNamespace(t, leaving.Name)
 }

@@ -36,7 +36,7 @@ func matches(t *testing.T, printed string, lines ...string) {
 	}
 }
 
-// TestPluginCreate: it returns when the namespace can be written to, and tells what happened.
+// TestPluginCreate: it returns when the namespace is open, and shows each initializer.
 func TestPluginCreate(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("one.example.com", "two.example.com")...)
@@ -48,7 +48,7 @@ func TestPluginCreate(t *testing.T) {
 		}
 	}
 
-	// Nobody acts yet.
+	// No initializer acts yet.
 	name := framework.UniqueName("create")
 	stdout, stderr, code := c.Plugin(t, "create", name, "--timeout=2s")
 	if code != 1 || stdout != "namespace/"+name+" created\n" || !strings.Contains(stderr, `is not open yet: waiting for initializer "one.example.com" (1 of 2)`) ||
@@ -73,7 +73,7 @@ func TestPluginCreate(t *testing.T) {
 	}
 	remove(name)
 
-	// Who may only create and get is told what the namespace itself says.
+	// A user who may only create and get sees the conditions of the namespace.
 	name = framework.UniqueName("create")
 	out := c.MustPlugin(t, "create", name, "--as=e2e-creator")
 	if !strings.HasPrefix(out, "namespace/"+name+" created\n") || !strings.Contains(out, "namespace/"+name+" is open after ") {
@@ -81,7 +81,7 @@ func TestPluginCreate(t *testing.T) {
 	}
 	remove(name)
 
-	// For programs.
+	// With output for programs.
 	name = framework.UniqueName("create")
 	if out := c.MustPlugin(t, "create", name, "--output=jsonpath={.metadata.labels}"); strings.Contains(out, v1alpha1.LabelInitializing) || !strings.Contains(out, name) {
 		t.Errorf("printed:\n%s", out)
@@ -100,16 +100,16 @@ func TestPluginCreateFails(t *testing.T) {
 	c.Configure(t, framework.Initializers("one.example.com")...)
 	name := framework.UniqueName("create")
 	go func() {
-		records := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+		lifecycles := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 		for ; t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
-			record, err := records.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || record.Status.CurrentInitializer == "" {
+			lifecycle, err := lifecycles.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil || lifecycle.Status.CurrentInitializer == "" {
 				continue
 			}
-			// Held, so that the failure can be seen.
+			// A finalizer keeps the namespace, so that the failure can be seen.
 			_, _ = c.Kubectl("patch", "namespace", name, "--type=merge", "--patch", `{"metadata":{"finalizers":["`+framework.Holder+`"]}}`)
-			record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
-			if _, err := records.Initialize(t.Context(), name, record, metav1.UpdateOptions{}); err == nil {
+			lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
+			if _, err := lifecycles.Initialize(t.Context(), name, lifecycle, metav1.UpdateOptions{}); err == nil {
 				return
 			}
 		}
@@ -122,7 +122,7 @@ func TestPluginCreateFails(t *testing.T) {
 	c.WaitNoNamespace(t, name)
 }
 
-// TestPluginActs: done, skip and finalize act on the one whose turn it is, by its own right.
+// TestPluginActs: done, skip and finalize act on the initializer whose turn it is, with its own permission.
 func TestPluginActs(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
@@ -163,7 +163,7 @@ func TestPluginActs(t *testing.T) {
 	matches(t, c.MustPlugin(t, "wait", namespace, "--for=gone"), "namespace/"+namespace+" is gone")
 }
 
-// TestPluginRBAC: what it prints is what an initializer needs, no more.
+// TestPluginRBAC: the printed permissions suffice for an initializer, and grant no more.
 func TestPluginRBAC(t *testing.T) {
 	c := framework.Connect(t)
 	c.RefusedPlugin(t, "give one of --service-account=NAMESPACE:NAME and --user=NAME", "rbac", "one.example.com")
@@ -173,15 +173,15 @@ func TestPluginRBAC(t *testing.T) {
 	const user = "system:serviceaccount:default:e2e-one"
 	config := c.As(user, "system:serviceaccounts")
 	for question, want := range map[string]string{
-		"initialize initializers.nsinit.dev/one.example.com":                 "yes",
-		"finalize initializers.nsinit.dev/one.example.com":                   "yes",
-		"initialize initializers.nsinit.dev/two.example.com":                 "no",
-		"initialize namespaces":                                              "yes",
-		"open namespaces":                                                    "no",
-		"create namespaceinitializerconfigurations.nsinit.dev":               "yes",
-		"update namespaceinitializerconfigurations.nsinit.dev/e2e-one":       "yes",
-		"update namespaceinitializerconfigurations.nsinit.dev/somebody-else": "no",
-		"create configmaps":                                                  "no",
+		"initialize initializers.nsinit.dev/one.example.com":           "yes",
+		"finalize initializers.nsinit.dev/one.example.com":             "yes",
+		"initialize initializers.nsinit.dev/two.example.com":           "no",
+		"initialize namespaces":                                        "yes",
+		"open namespaces":                                              "no",
+		"create namespaceinitializerconfigurations.nsinit.dev":         "yes",
+		"update namespaceinitializerconfigurations.nsinit.dev/e2e-one": "yes",
+		"update namespaceinitializerconfigurations.nsinit.dev/other":   "no",
+		"create configmaps":                                            "no",
 	} {
 		framework.Eventually(t, question, func(context.Context) error {
 			verb, resource, _ := strings.Cut(question, " ")
@@ -194,7 +194,7 @@ func TestPluginRBAC(t *testing.T) {
 	}
 }
 
-// TestPluginStatusOfTenant: who may not read records is shown what the namespace says.
+// TestPluginStatusOfTenant: a user who may not read NamespaceLifecycles sees the conditions of the namespace.
 func TestPluginStatusOfTenant(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("one.example.com")...)
@@ -216,10 +216,10 @@ func TestPluginStatusOfTenant(t *testing.T) {
 	})
 }
 
-// TestPluginVersion: every user is shown the version of the server.
+// TestPluginVersion: every user can read the version of the server.
 func TestPluginVersion(t *testing.T) {
 	c := framework.Connect(t)
-	out := c.MustPlugin(t, "version", "--as=e2e-nobody")
+	out := c.MustPlugin(t, "version", "--as=e2e-none")
 	matches(t, out, `Client Version: (v[0-9].*)`, `Server Version: (v[0-9].*)`)
 	if client, server, _ := strings.Cut(out, "\n"); strings.TrimPrefix(client, "Client") != strings.TrimPrefix(strings.TrimSpace(server), "Server") {
 		t.Errorf("printed:\n%s", out)
@@ -227,7 +227,7 @@ func TestPluginVersion(t *testing.T) {
 	matches(t, c.MustPlugin(t, "version", "--client", `--output=jsonpath={.serverVersion}{.clientVersion.gitVersion}{"\n"}`), `v[0-9].*`)
 }
 
-// TestPluginCheck: what is wrong with an installation is found, with what helps.
+// TestPluginCheck: each problem of an installation is found, with a remedy.
 func TestPluginCheck(t *testing.T) {
 	c := framework.Connect(t)
 	type result struct{ Check, State, Message, Remedy string }
@@ -280,7 +280,7 @@ func TestPluginCheck(t *testing.T) {
 		t.Errorf("printed:\n%s", text)
 	}
 
-	// Somebody weakens a policy, and takes another one's binding away.
+	// A policy is weakened, and another one is deleted.
 	policies := filepath.Join(c.Dir, "policies") // as they were applied
 	again := func() {
 		if out, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-k", policies); err != nil {
@@ -307,9 +307,9 @@ func TestPluginCheck(t *testing.T) {
 	c.Dev(t, "start", "nsinit-controller-manager")
 	waits("Controllers", "OK", "holds Lease", 2)
 
-	// Who may nothing is told what could not be looked at.
-	c.User(t, "e2e-nobody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
-	if out, _, code := c.Plugin(t, "check", "--as=e2e-nobody"); code != 2 || !strings.Contains(out, "not checked") {
+	// A user without permissions sees which checks were skipped.
+	c.User(t, "e2e-none", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
+	if out, _, code := c.Plugin(t, "check", "--as=e2e-none"); code != 2 || !strings.Contains(out, "not checked") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }

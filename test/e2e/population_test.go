@@ -75,7 +75,7 @@ func waitValue(t *testing.T, c *framework.Cluster, namespace, name, want string)
 	})
 }
 
-// TestPopulation: what is in a namespace when it opens, who made it, and what is told of it.
+// TestPopulation: the content of a namespace when it opens, its authors, and the PopulatedNamespace.
 func TestPopulation(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -83,7 +83,7 @@ func TestPopulation(t *testing.T) {
 	team := c.User(t, "e2e-alice", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"}})
 	c.StartPopulation(t)
 
-	// Nobody knows what to put into it.
+	// No population is defined yet.
 	waiting := c.CreateNamespace(t, team).Name
 	c.WaitCondition(t, waiting, v1alpha1.ConditionInitializing, "there is no NamespacePopulation")
 
@@ -104,12 +104,12 @@ func TestPopulation(t *testing.T) {
 		}
 	}
 
-	record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(t.Context(), namespace.Name, metav1.GetOptions{})
+	inventory, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(t.Context(), namespace.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var entries []string
-	for _, o := range record.Status.Objects {
+	for _, o := range inventory.Status.Objects {
 		entries = append(entries, fmt.Sprintf("%s/%s %s", o.Population, o.Manifest, o.State))
 		if o.UID == "" || o.LastAppliedTime == nil {
 			t.Errorf("recorded %+v", o)
@@ -118,15 +118,15 @@ func TestPopulation(t *testing.T) {
 	if want := []string{"10-first/who Applied", "10-first/where Applied", "10-first/overridden Applied", "10-first/conditional Applied", "20-second/overridden Applied"}; !slices.Equal(entries, want) {
 		t.Errorf("recorded %q, want %q", entries, want)
 	}
-	if record.Spec.NamespaceUID != namespace.UID || !meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionApplied) {
-		t.Errorf("the record is %+v", record)
+	if inventory.Spec.NamespaceUID != namespace.UID || !meta.IsStatusConditionTrue(inventory.Status.Conditions, v1alpha1.ConditionApplied) {
+		t.Errorf("the PopulatedNamespace is %+v", inventory)
 	}
 	waitPopulation(t, c, "10-first", v1alpha1.ConditionApplied, metav1.ConditionTrue, "every manifest could be applied")
 	if out, err := c.Kubectl("get", "nspop,popns"); err != nil || !strings.Contains(out, "5/5") {
 		t.Errorf("%v\n%s", err, out)
 	}
 
-	// The record goes with the namespace; a new one of the same name gets everything anew.
+	// The PopulatedNamespace is deleted with the namespace. A new namespace of the same name is populated again.
 	if out, err := c.Kubectl("delete", "namespace", namespace.Name); err != nil {
 		t.Fatal(err, out)
 	}
@@ -136,9 +136,9 @@ func TestPopulation(t *testing.T) {
 	}
 	c.WaitReady(t, again.Name)
 	waitValue(t, c, again.Name, "who", "e2e-alice")
-	framework.Eventually(t, "the record is the new one's", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, again.Name, metav1.GetOptions{})
-		if err == nil && record.Spec.NamespaceUID != again.UID {
+	framework.Eventually(t, "the PopulatedNamespace is the new one's", func(ctx context.Context) error {
+		inventory, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, again.Name, metav1.GetOptions{})
+		if err == nil && inventory.Spec.NamespaceUID != again.UID {
 			err = errors.New("it is the former one's")
 		}
 		return err
@@ -161,8 +161,8 @@ func waitPopulation(t *testing.T, c *framework.Cluster, name, conditionType stri
 	})
 }
 
-// TestPopulationEscalation: policy-population grants nothing that it may not grant; the API server
-// refuses, everybody is told, and the rest is applied.
+// TestPopulationEscalation: policy-population cannot grant permissions that it does not have. The API server refuses
+// the object, conditions and events report it, and the other objects are applied.
 func TestPopulationEscalation(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -172,11 +172,11 @@ func TestPopulationEscalation(t *testing.T) {
 		v1alpha1.PopulationManifest{Name: "root", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"root"},
 			"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"${creator}"}]}`)}},
 		v1alpha1.PopulationManifest{Name: "secret", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)}},
-		v1alpha1.PopulationManifest{Name: "unknown", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"nobody.example.com/v1","kind":"Nothing","metadata":{"name":"s"}}`)}},
+		v1alpha1.PopulationManifest{Name: "unknown", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"unknown.example.com/v1","kind":"Nothing","metadata":{"name":"s"}}`)}},
 		v1alpha1.PopulationManifest{Name: "cluster", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"e2e-${namespaceObject.metadata.name}"}}`)}},
 		framework.ConfigMapManifest("missing", `${namespaceObject.metadata.labels["cost-centre"]}`),
 		framework.ConfigMapManifest("good", "good"))
-	// What concerns every namespace is known before there is one.
+	// Problems that affect every namespace are reported before a namespace is created.
 	waitPopulation(t, c, "escalating", v1alpha1.ConditionReady, metav1.ConditionFalse,
 		`manifest secret: cannot apply Secret "s": grant the initializer the missing permission cluster-wide: create and patch on secrets (and 2 more, see kubectl nsinit preview)`)
 	namespace := c.CreateNamespace(t, c.Admin).Name
@@ -187,30 +187,30 @@ func TestPopulationEscalation(t *testing.T) {
 	if !c.IsClosed(t, namespace) {
 		t.Error("the namespace is open")
 	}
-	framework.Eventually(t, "the record tells of each", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
+	framework.Eventually(t, "the PopulatedNamespace reports each", func(ctx context.Context) error {
+		inventory, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		for i, want := range []string{"attempting to grant RBAC permissions", "give the initializer the rights that are missing", "the cluster does not know the kind", "--cluster-scoped-resources",
 			"no such key: cost-centre", ""} {
-			if i >= len(record.Status.Objects) || !strings.Contains(record.Status.Objects[i].Message, want) || (want == "") != (record.Status.Objects[i].State == v1alpha1.PopulatedObjectApplied) {
-				return fmt.Errorf("object %d, want %q: %+v", i, want, record.Status.Objects)
+			if i >= len(inventory.Status.Objects) || !strings.Contains(inventory.Status.Objects[i].Message, want) || (want == "") != (inventory.Status.Objects[i].State == v1alpha1.PopulatedObjectApplied) {
+				return fmt.Errorf("object %d, want %q: %+v", i, want, inventory.Status.Objects)
 			}
 		}
 		return nil
 	})
 	waitPopulation(t, c, "escalating", v1alpha1.ConditionApplied, metav1.ConditionFalse, "manifest root, in 1 namespaces, of which "+namespace)
 
-	// The population is mended, and the namespace opens by itself.
+	// The population is fixed, and the namespace opens without another action.
 	changePopulation(t, c, "escalating", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Manifests = spec.Manifests[5:] })
 	c.WaitReady(t, namespace)
 	waitPopulation(t, c, "escalating", v1alpha1.ConditionApplied, metav1.ConditionTrue, "every manifest could be applied")
 	waitPopulation(t, c, "escalating", v1alpha1.ConditionReady, metav1.ConditionTrue, "the initializer can apply every manifest")
 }
 
-// TestPopulationClusterScoped: an object outside of namespaces belongs to one namespace, and leaves
-// with it. What is somebody else's is left alone.
+// TestPopulationClusterScoped: a cluster-scoped object belongs to one namespace, and is deleted with it. Objects of
+// other owners are kept.
 func TestPopulationClusterScoped(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}})
@@ -240,17 +240,17 @@ func TestPopulationClusterScoped(t *testing.T) {
 	if out, err := c.Kubectl("delete", "namespace", namespace.Name); err != nil {
 		t.Fatal(err, out)
 	}
-	framework.Eventually(t, "the role and the record leave with the namespace", func(ctx context.Context) error {
+	framework.Eventually(t, "the role and the PopulatedNamespace leave with the namespace", func(ctx context.Context) error {
 		_, roleErr := c.Core.RbacV1().ClusterRoles().Get(ctx, own, metav1.GetOptions{})
-		_, recordErr := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(roleErr) || !apierrors.IsNotFound(recordErr) {
-			return fmt.Errorf("the role: %w, the record: %w", roleErr, recordErr)
+		_, inventoryErr := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(roleErr) || !apierrors.IsNotFound(inventoryErr) {
+			return fmt.Errorf("the role: %w, the PopulatedNamespace: %w", roleErr, inventoryErr)
 		}
 		return nil
 	})
 }
 
-// TestPopulationDrift: what asks for it is repaired, and follows its manifest.
+// TestPopulationDrift: objects with driftPolicy Repair are repaired, and follow their manifest.
 func TestPopulationDrift(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -281,7 +281,7 @@ func TestPopulationDrift(t *testing.T) {
 	remove("repaired")
 	waitValue(t, c, namespace, "repaired", "as-it-should-be")
 
-	// The population changes: what is to follow does, a new manifest, too, and the rest is the tenant's.
+	// The population changes. Objects that follow it change, a new manifest is applied, and the other objects stay the tenant's.
 	changePopulation(t, c, "drift", func(spec *v1alpha1.NamespacePopulationSpec) {
 		spec.Manifests[0] = repaired(framework.ConfigMapManifest("repaired", "better"))
 		spec.Manifests[1] = framework.ConfigMapManifest("free", "second")
@@ -298,8 +298,8 @@ func TestPopulationDrift(t *testing.T) {
 	waitValue(t, c, namespace, "free", "gone")
 }
 
-// TestPopulationPrune: what is taken out of a population leaves the namespaces, unless it is to
-// stay, or is somebody else's by now.
+// TestPopulationPrune: an object that is removed from a population is deleted from the namespaces, unless the
+// population keeps it or it has another owner.
 func TestPopulationPrune(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -312,7 +312,7 @@ func TestPopulationPrune(t *testing.T) {
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, namespace)
 
-	// Somebody makes their own in its place, and the hook is away while the population shrinks.
+	// A user replaces the object, and the hook does not run while the population is changed.
 	if err := hook.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -335,23 +335,23 @@ func TestPopulationPrune(t *testing.T) {
 		waitValue(t, c, namespace, name, want)
 	}
 
-	// The whole population goes.
+	// The population is deleted.
 	if out, err := c.Kubectl("delete", "namespacepopulation", "prune"); err != nil {
 		t.Fatal(err, out)
 	}
 	for name, want := range map[string]string{"last": "gone", "another-name": "gone", "orphan": "x", "moved": "x"} {
 		waitValue(t, c, namespace, name, want)
 	}
-	framework.Eventually(t, "the record holds what is left", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && (len(record.Status.Objects) != 1 || record.Status.Objects[0].Name != "moved" || record.Status.Objects[0].Population != "other") {
-			err = fmt.Errorf("it holds %+v", record.Status.Objects)
+	framework.Eventually(t, "the PopulatedNamespace holds what is left", func(ctx context.Context) error {
+		inventory, err := c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && (len(inventory.Status.Objects) != 1 || inventory.Status.Objects[0].Name != "moved" || inventory.Status.Objects[0].Population != "other") {
+			err = fmt.Errorf("it holds %+v", inventory.Status.Objects)
 		}
 		return err
 	})
 }
 
-// TestPreview: what populations put into a namespace is shown, and nothing is stored.
+// TestPreview: preview prints the objects that populations put into a namespace, and stores none.
 func TestPreview(t *testing.T) {
 	c := framework.Connect(t)
 	c.Populate(t, "10-preview", framework.ConfigMapManifest("who", "${creator} of ${creatorGroups[0]}"), framework.ConfigMapManifest("team", `${namespaceObject.metadata.labels["team"]}`))
@@ -386,7 +386,7 @@ func TestPreview(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "unknown.yaml")
 	unknown := `{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespacePopulation","metadata":{"name":"unknown"},"spec":{"manifests":[
-		{"name":"unknown","template":{"apiVersion":"nobody.example.com/v1","kind":"Nothing","metadata":{"name":"n"}}}]}}`
+		{"name":"unknown","template":{"apiVersion":"unknown.example.com/v1","kind":"Nothing","metadata":{"name":"n"}}}]}}`
 	if err := os.WriteFile(file, []byte(unknown), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +402,7 @@ func TestPreview(t *testing.T) {
 	c.RefusedPlugin(t, "there is no NamespacePopulation in it", "preview", "a-new-one", "--filename="+filepath.Join(c.Root, "artifacts", "examples", "kep.yaml"))
 }
 
-// TestPopulationReplicas: of two replicas one acts, and the other goes on where it was killed.
+// TestPopulationReplicas: one of two replicas acts. When it is killed, the other one continues its work.
 func TestPopulationReplicas(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
@@ -414,7 +414,7 @@ func TestPopulationReplicas(t *testing.T) {
 	holder := func(ctx context.Context) (string, error) {
 		lease, err := c.Core.CoordinationV1().Leases("nsinit-system").Get(ctx, "policy-population", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-			return "", errors.Join(err, errors.New("nobody holds the lease"))
+			return "", errors.Join(err, errors.New("the lease has no holder"))
 		}
 		return *lease.Spec.HolderIdentity, nil
 	}
@@ -438,7 +438,7 @@ func TestPopulationReplicas(t *testing.T) {
 	if now, err := holder(t.Context()); err != nil || now == first {
 		t.Errorf("%q still leads: %v", now, err)
 	}
-	// It looks after the namespaces of the former one, too.
+	// It also repairs the namespaces of the former leader.
 	if err := c.Core.CoreV1().ConfigMaps(namespace).Delete(t.Context(), "made", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

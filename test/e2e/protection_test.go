@@ -44,8 +44,8 @@ func deleteDry(ctx context.Context, client kubernetes.Interface, namespace strin
 	return client.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// TestDeletionProtection: nobody deletes a protected namespace, and who may lift the
-// protection is decided by RBAC.
+// TestDeletionProtection: no user can delete a protected namespace. RBAC decides who may remove the
+// protection.
 func TestDeletionProtection(t *testing.T) {
 	c := framework.Connect(t)
 	applyArtifact(t, c, "policies", "deletion-protection.yaml")
@@ -67,7 +67,7 @@ func TestDeletionProtection(t *testing.T) {
 		t.Errorf("another namespace: %v", err)
 	}
 
-	// Everything that can change an annotation.
+	// Every request that can change an annotation.
 	lift := func(client kubernetes.Interface, write func(context.Context, *corev1.Namespace) error) error {
 		n, err := c.Core.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		if err != nil {
@@ -111,7 +111,7 @@ func TestDeletionProtection(t *testing.T) {
 		t.Fatal(err, out)
 	}
 
-	// One that is being deleted already is not held by it.
+	// A namespace that is already being deleted is not protected.
 	held := c.CreateNamespace(t, c.Admin)
 	c.Hold(t, held)
 	c.DeleteNamespace(t, held.Name)

@@ -31,8 +31,8 @@ const (
 	logIndex = "log-index.example.com"
 )
 
-// TestLogIndex is the second user story of the KEP: each namespace has an index in a log store
-// before it opens, and none after it is gone.
+// TestLogIndex is the second user story of the KEP: each namespace has an index in a log store before it opens, and none
+// after its deletion.
 func TestLogIndex(t *testing.T) {
 	c := framework.Connect(t)
 	s := c.StartLogStore(t, 0)
@@ -53,7 +53,7 @@ func TestLogIndex(t *testing.T) {
 	if indices, err := s.Indices(t.Context()); err != nil || len(indices) != 0 {
 		t.Errorf("the namespace is gone, and the log store has %v, %v", indices, err)
 	}
-	// A new namespace of the same name has an index of its own.
+	// A new namespace of the same name has a new index.
 	again, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestLogIndex(t *testing.T) {
 	}
 }
 
-// TestProvisionerErrors: what is wrong outside is said inside, and nothing opens meanwhile.
+// TestProvisionerErrors: errors of the backend are reported in the cluster, and the namespaces stay closed.
 func TestProvisionerErrors(t *testing.T) {
 	c := framework.Connect(t)
 	s := c.StartLogStore(t, 0)
@@ -108,8 +108,7 @@ func TestProvisionerErrors(t *testing.T) {
 	c.WaitNoNamespace(t, hopeless.Name)
 }
 
-// streamConfig makes of the documented configuration one for operations that take their time and
-// are not idempotent by themselves.
+// streamConfig changes the documented configuration to operations that take some time and are not idempotent.
 func streamConfig(url string) string {
 	return `apiVersion: http-provisioner.nsinit.dev/v1alpha1
 kind: HTTPProvisioner
@@ -140,8 +139,8 @@ publish:
 `
 }
 
-// TestProvisionerCrash: http-provisioner and the log store are killed at random while namespaces
-// come and go. Nothing is provisioned twice, and nothing is left behind.
+// TestProvisionerCrash: http-provisioner and the log store are killed at random while namespaces are created and
+// deleted. No resource is created twice, and none is left.
 func TestProvisionerCrash(t *testing.T) {
 	c := framework.Connect(t)
 	s := c.StartLogStore(t, 500*time.Millisecond)
@@ -191,7 +190,7 @@ func TestProvisionerCrash(t *testing.T) {
 		if name == names[0] {
 			close(stop)
 			t.Logf("killed %d times while namespaces were initialized", <-stopped)
-			// Every namespace but the first, which may be gone already.
+			// Every namespace except the first, which may be deleted already.
 			streams, err := s.List(t.Context(), "/_streams", "id")
 			if err != nil {
 				t.Fatal(err)

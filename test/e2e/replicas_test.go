@@ -34,7 +34,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// replicas is an installation of overlays/ha on an etcd cluster of three members, and a load on it.
+// replicas is an installation of overlays/ha on an etcd cluster of three members.
 type replicas struct {
 	*framework.Cluster
 	node   *framework.Node
@@ -92,7 +92,7 @@ func (r *replicas) leader(t *testing.T) (string, []string) {
 	return leads, follow
 }
 
-// installHA installs overlays/ha as it is delivered, but for where things are.
+// installHA installs overlays/ha with the addresses of this machine.
 func installHA(t *testing.T) *replicas {
 	t.Helper()
 	r := &replicas{Cluster: framework.Another(t, "--only-kube")}
@@ -127,15 +127,15 @@ const (
 	loadDiscovery = "aggregated discovery, as kube-controller-manager asks"
 )
 
-// momentAfterKill is how long a replica that was killed may be noticed: until it is out of service, and
-// kube-apiserver has looked again.
+// momentAfterKill is how long requests may fail after a replica was killed: until it is out of service, and
+// kube-apiserver has probed the API again.
 const momentAfterKill = 5 * time.Second
 
-// load is what is done again and again while something happens to the replicas.
+// load is a set of requests that are repeated during a disturbance.
 type load struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
-	// requests are counted by what they are for.
+	// requests are counted by purpose.
 	requests map[string]*framework.Failures
 
 	mu      sync.Mutex
@@ -143,7 +143,7 @@ type load struct {
 	seen    map[types.UID]bool
 }
 
-// startLoad begins.
+// startLoad starts the load.
 func (r *replicas) startLoad(t *testing.T) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,7 +162,7 @@ func (r *replicas) startLoad(t *testing.T) *load {
 			}
 			return err
 		}),
-		"lists of records": framework.Repeat(ctx, &l.work, func(ctx context.Context) error {
+		"lists of NamespaceLifecycles": framework.Repeat(ctx, &l.work, func(ctx context.Context) error {
 			_, err := lifecycles.List(ctx, metav1.ListOptions{})
 			return err
 		}),
@@ -200,8 +200,7 @@ func (r *replicas) startLoad(t *testing.T) *load {
 	return l
 }
 
-// live is the life of a namespace. A tenant writes into it as soon as that is possible, and no
-// earlier.
+// live is the life of a namespace. A tenant writes into it until a write succeeds, which must be after it opened.
 func (r *replicas) live(t *testing.T, l *load) {
 	namespace, err := r.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("load")}}, metav1.CreateOptions{})
 	if err != nil {
@@ -253,7 +252,7 @@ func (l *load) endUnnoticed(t *testing.T, least int64) {
 	}
 }
 
-// endNoticed ends the load, of which some things may have failed, with errors of one kind.
+// endNoticed ends the load, and checks that requests failed only with errors of one kind.
 func (l *load) endNoticed(t *testing.T, expected func(what string, f framework.Failure) bool) {
 	t.Helper()
 	l.end(t, 1)
@@ -267,13 +266,13 @@ func (l *load) endNoticed(t *testing.T, expected func(what string, f framework.F
 	}
 }
 
-// standStill stops the leader of the controllers until another one leads, and lets it go on.
+// standStill sends SIGSTOP to the leader of the controllers until another one leads, and then SIGCONT.
 func (r *replicas) standStill(t *testing.T) {
 	t.Helper()
 	holder := func() string {
 		lease, err := r.Core.CoordinationV1().Leases("nsinit-system").Get(t.Context(), "nsinit-controller-manager", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
-			t.Fatalf("nobody holds the lease: %v", err)
+			t.Fatalf("the lease has no holder: %v", err)
 		}
 		return *lease.Spec.HolderIdentity
 	}
@@ -306,7 +305,7 @@ func (r *replicas) standStill(t *testing.T) {
 	leader[0].WaitRestarted(t, restarts) // it has noticed
 }
 
-// openedOnce checks that nobody opened a namespace twice: whoever opens one says so.
+// openedOnce checks that no namespace was opened twice. The controller that opens one logs it.
 func (r *replicas) openedOnce(t *testing.T, l *load) {
 	t.Helper()
 	events, err := r.Core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,reason=" + v1alpha1.ReasonInitialized})
@@ -324,7 +323,7 @@ func (r *replicas) openedOnce(t *testing.T, l *load) {
 	}
 }
 
-// TestReplicas: what happens to one replica, or to one member of etcd, is hardly noticed.
+// TestReplicas: the loss of one replica or of one member of etcd disturbs few requests or none.
 func TestReplicas(t *testing.T) {
 	r := installHA(t)
 	t.Run("rolling restart", func(t *testing.T) {
@@ -336,7 +335,7 @@ func TestReplicas(t *testing.T) {
 		}
 		l.endUnnoticed(t, 20)
 	})
-	// Meanwhile the replicas that were replaced go on.
+	// Meanwhile the replaced replicas continue.
 	t.Run("the leader of the controllers stands still", func(t *testing.T) {
 		l := r.startLoad(t)
 		r.standStill(t)
@@ -360,10 +359,9 @@ func TestReplicas(t *testing.T) {
 		r.node.WaitEnded(t, "nsinit-apiserver")
 		l.endUnnoticed(t, 20)
 	})
-	// kube-apiserver answers 503 without Retry-After for what it was passing on to the replica, or
-	// still passes on to it before it is out of service: clients do not try that again by themselves,
-	// and nsinit cannot make them. If kube-apiserver looks at the replica just then, it takes the API
-	// for unavailable until it looks again. All that is over soon; watches and namespaces go on.
+	// kube-apiserver answers 503 without Retry-After to requests that it proxies to the replica while it is killed.
+	// Clients do not retry these, and nsinit cannot make them. If kube-apiserver probes the replica at that time,
+	// it treats the API as unavailable until the next probe. All this ends soon; watches and namespaces continue.
 	t.Run("kill of either replica", func(t *testing.T) {
 		l := r.startLoad(t)
 		var kills []time.Time
@@ -382,8 +380,8 @@ func TestReplicas(t *testing.T) {
 			return inTime && (apierrors.IsServiceUnavailable(f.Err) || what == loadAvailable || what == loadDiscovery)
 		})
 	})
-	// As in Kubernetes itself: of a write that was on its way to the leader nobody knows whether it
-	// is stored, so it is an error, of a member that waited for the leader, or of the connection to it.
+	// As in Kubernetes: it is unknown whether a write that was sent to the leader is stored, so it fails, with an
+	// error of a member that waited for the leader, or of the connection to it.
 	t.Run("the leader of etcd is killed", func(t *testing.T) {
 		l := r.startLoad(t)
 		leader, _ := r.leader(t)

@@ -56,7 +56,7 @@ func TestLostLease(t *testing.T) {
 			}
 			return nil
 		})
-		// The new process waits until the lease expires. Without one it leads at once.
+		// The new process waits until the lease expires. Without one it leads immediately.
 		if err := leases.Delete(t.Context(), program, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// shortCaches lets nsinit-apiserver ask kube-apiserver again about the rights of a user after a second.
+// shortCaches makes nsinit-apiserver cache a user's permissions for a second.
 const shortCaches = `
 - target: {kind: StatefulSet, name: nsinit-apiserver}
   patch: |-
@@ -38,7 +38,7 @@ const shortCaches = `
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --authorization-webhook-cache-unauthorized-ttl=1s}
 `
 
-// TestLeastPrivilege takes every right of nsinit's programs away in turn. Each is missed.
+// TestLeastPrivilege removes each permission of nsinit's programs in turn, and waits until a request is refused.
 func TestLeastPrivilege(t *testing.T) {
 	i := newInstallation(t, "embedded", shortCaches, nil)
 	i.documents(t, "Install")
@@ -52,7 +52,7 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// right is one rule of a role, or a binding to a role of Kubernetes, that a program of nsinit has.
+// right is one rule of a role, or a binding to a role of Kubernetes, that a program of nsinit needs.
 type right struct {
 	app, role  string
 	namespaced bool
@@ -66,7 +66,7 @@ func (r right) String() string {
 	return fmt.Sprintf("%s: rule %d of %s (namespaced: %v)", r.app, r.rule+1, r.role, r.namespaced)
 }
 
-// useAll does again and again what needs the programs' rights, until the function that it returns ends it: namespaces are
+// useAll repeats the requests that need the programs' permissions until the returned function is called: namespaces are
 // created and deleted, with an initializer that takes part in their deletion.
 func (i *installation) useAll(t *testing.T) (end func()) {
 	t.Helper()
@@ -115,8 +115,8 @@ func (i *installation) useAll(t *testing.T) (end func()) {
 	}
 }
 
-// programs are what nsinit's service accounts are for, and with which signal they are restarted: a
-// leader gives back its lease, and a server would go on for a while.
+// programs maps nsinit's service accounts to their programs and the signal that restarts them. A leader releases its
+// lease, and a server would continue for a while.
 var programs = map[string]os.Signal{ //nolint:gochecknoglobals // a constant
 	"nsinit-apiserver": syscall.SIGKILL, "nsinit-controller-manager": syscall.SIGTERM, "policy-population": syscall.SIGTERM,
 }
@@ -156,7 +156,7 @@ func (i *installation) rights(t *testing.T) []right {
 	return all
 }
 
-// editable is the rules of a role, and what stores them.
+// editable holds the rules of a role, and a function that stores them.
 type editable struct {
 	rules *[]rbacv1.PolicyRule
 	store func() error
@@ -187,7 +187,7 @@ func (i *installation) rules(t *testing.T, r right) editable {
 	}}
 }
 
-// take takes a right away, and returns what it allowed and what gives it back.
+// take removes a permission. It returns the rules and a function that restores them.
 func (i *installation) take(t *testing.T, r right) (rbacv1.PolicyRule, func()) {
 	t.Helper()
 	restored := func(err error) {
@@ -213,8 +213,8 @@ func (i *installation) take(t *testing.T, r right) (rbacv1.PolicyRule, func()) {
 	return allowed, func() { *subjects = before; restored(store()) }
 }
 
-// subjects returns who is bound to a role of Kubernetes, what stores that, and what the role allows as
-// far as it is seen here.
+// subjects returns the subjects of a role of Kubernetes, a function that stores them, and the rules of the role that
+// matter here.
 func (i *installation) subjects(t *testing.T, r right) (subjects *[]rbacv1.Subject, store func() error, allowed rbacv1.PolicyRule) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -242,7 +242,7 @@ func (i *installation) subjects(t *testing.T, r right) (subjects *[]rbacv1.Subje
 	}, rbacv1.PolicyRule{Resources: []string{"tokenreviews", "subjectaccessreviews"}, Verbs: []string{"create"}}
 }
 
-// provoke does what shows that a right is missing, beside what is done all the time.
+// provoke sends the requests that show that a permission is missing, in addition to useAll.
 func (i *installation) provoke(t *testing.T, r right, rule rbacv1.PolicyRule) {
 	t.Helper()
 	ctx := t.Context()
@@ -262,14 +262,13 @@ func (i *installation) provoke(t *testing.T, r right, rule rbacv1.PolicyRule) {
 		system(i.Core.CoreV1().Secrets("nsinit-system").Delete, "nsinit-apiserver-tls")
 	}
 	if r.app == "nsinit-controller-manager" && r.rule < 0 && !r.namespaced {
-		i.askForMetrics(t, r.app) // whoever asks has to be looked up
+		i.askForMetrics(t, r.app) // the permissions of the user are looked up
 	} else if begins(rule) {
 		i.restart(r.app)
 	}
 }
 
-// begins says whether a program needs a rule at its beginning: what is listed and watched, or looked
-// at now and then, is asked for then.
+// begins reports whether a program uses a rule when it starts: lists, watches and periodic reads begin then.
 func begins(rule rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc([]string{"get", "list", "create"}, func(verb string) bool { return slices.Contains(rule.Verbs, verb) })
 }
@@ -301,7 +300,7 @@ func (i *installation) askForMetrics(t *testing.T, app string) {
 	}
 }
 
-// missed takes one right away, and waits until a request is refused for it, and, when it is back, until
+// missed removes one permission and waits until a request is refused. Then it restores the permission and waits until
 // everything works again.
 func (i *installation) missed(t *testing.T, r right) {
 	t.Helper()
@@ -326,7 +325,7 @@ func (i *installation) missed(t *testing.T, r right) {
 		i.healthy(t)
 	}()
 	if slices.Contains(rule.Resources, "events") && r.app == "policy-population" {
-		// It has something to say when something else is refused.
+		// It writes this event only if another request is refused.
 		for n, other := range *i.rules(t, r).rules {
 			if slices.Contains(other.Resources, "resourcequotas") {
 				_, back := i.take(t, right{app: r.app, role: r.role, rule: n})
@@ -355,15 +354,15 @@ func (i *installation) missed(t *testing.T, r right) {
 	t.Logf("%.1f s: without %s: refused %s of %s %s", time.Since(began).Seconds(), rule.Verbs, found.Verb, found.ObjectRef.Resource, found.ObjectRef.Subresource)
 }
 
-// virtual says that a rule is for a permission that is asked for by a policy, or by nsinit-apiserver:
-// without it, whatever was asked for is refused.
+// virtual reports whether a rule grants a permission that a policy or nsinit-apiserver checks. Without it, they refuse
+// the request.
 func virtual(rule rbacv1.PolicyRule) bool {
 	return !slices.ContainsFunc(rule.Verbs, func(verb string) bool {
 		return slices.Contains([]string{"get", "list", "watch", "create", "update", "patch", "delete"}, verb)
 	})
 }
 
-// refusals returns what a program was refused since a position of the audit log.
+// refusals returns the refused requests of a program since a position of the audit log.
 func (i *installation) refusals(t *testing.T, app string, from int64) (refused []framework.AuditEvent, next int64) {
 	t.Helper()
 	events, next := i.AuditSince(t, from)
@@ -375,8 +374,7 @@ func (i *installation) refusals(t *testing.T, app string, from int64) (refused [
 	return refused, next
 }
 
-// quiet waits until a program is refused nothing any more: answers of before are remembered for some
-// seconds.
+// quiet waits until no request of a program is refused, because former decisions are cached for some seconds.
 func (i *installation) quiet(t *testing.T, app string) {
 	t.Helper()
 	_, from := i.AuditSince(t, 0)

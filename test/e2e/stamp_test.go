@@ -27,7 +27,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// wantStamp returns what the stamp writes for a user.
+// wantStamp returns the label and the annotations of the stamp for a user.
 func wantStamp(user string, groups ...string) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelInitializing:         "true",
@@ -36,7 +36,7 @@ func wantStamp(user string, groups ...string) map[string]string {
 	}
 }
 
-// TestStamp: whatever a user sends, a new namespace is closed and carries its creator.
+// TestStamp: a new namespace is closed and has its creator, whatever the request contains.
 func TestStamp(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)
@@ -89,7 +89,7 @@ func TestStamp(t *testing.T) {
 	})
 }
 
-// TestStampIdentity: the creator is who the request acts as.
+// TestStampIdentity: the creator is the impersonated user.
 func TestStampIdentity(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)
@@ -117,7 +117,7 @@ func TestStampIdentity(t *testing.T) {
 	}
 }
 
-// TestRecordCannotBePreset: nobody prepares the record of a namespace, or takes it away.
+// TestRecordCannotBePreset: a user cannot create the NamespaceLifecycle of a namespace in advance, or delete it.
 func TestRecordCannotBePreset(t *testing.T) {
 	c := framework.Connect(t)
 	config := c.User(t, "e2e-creator", framework.Everything())
@@ -126,22 +126,22 @@ func TestRecordCannotBePreset(t *testing.T) {
 	if _, err := client.Create(t.Context(), &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "1"},
 	}, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("creating the record before the namespace: want NotFound, got %v", err)
+		t.Errorf("creating the NamespaceLifecycle before the namespace: want NotFound, got %v", err)
 	}
 	namespace := c.CreateHeld(t, config).Name
 	if err := client.Delete(t.Context(), namespace, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("deleting the record: want Forbidden, got %v", err)
+		t.Errorf("deleting the NamespaceLifecycle: want Forbidden, got %v", err)
 	}
-	record, err := client.Get(t.Context(), namespace, metav1.GetOptions{})
+	lifecycle, err := client.Get(t.Context(), namespace, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	record.Spec.Initializers = nil
-	if _, err := client.Initialize(t.Context(), namespace, record, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("removing the initializer of somebody else: want Forbidden, got %v", err)
+	lifecycle.Spec.Initializers = nil
+	if _, err := client.Initialize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("removing the initializer of another user: want Forbidden, got %v", err)
 	}
-	if record, err = client.Update(t.Context(), record, metav1.UpdateOptions{}); err != nil || record.Spec.Initializers == nil {
-		t.Errorf("an update of the main resource: want it to keep spec.initializers, got %v, %v", record.Spec.Initializers, err)
+	if lifecycle, err = client.Update(t.Context(), lifecycle, metav1.UpdateOptions{}); err != nil || lifecycle.Spec.Initializers == nil {
+		t.Errorf("an update of the main resource: want it to keep spec.initializers, got %v, %v", lifecycle.Spec.Initializers, err)
 	}
 	if !c.IsClosed(t, namespace) {
 		t.Error("the gate has opened")

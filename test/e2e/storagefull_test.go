@@ -33,7 +33,7 @@ import (
 )
 
 // onVolume returns the arguments with which nsinit-apiserver runs on an embedded etcd in another
-// directory, with an identity of its own.
+// directory, with a separate identity.
 func onVolume(t *testing.T, c *framework.Cluster, dir string, more ...string) []string {
 	t.Helper()
 	args := c.Arguments(t, "nsinit-apiserver")
@@ -63,8 +63,8 @@ func volume(t *testing.T, size string) string {
 	return dir
 }
 
-// keep runs a program until the test ends, and starts it again when it has ended, as a kubelet does. The
-// function that it returns kills the process that runs.
+// keep runs a program until the test ends, and restarts it when it exits, as a kubelet does. The returned function kills
+// the running process.
 func keep(t *testing.T, c *framework.Cluster, program string, args ...string) (kill func()) {
 	t.Helper()
 	log, err := os.CreateTemp(t.TempDir(), program+"-*.log")
@@ -108,7 +108,7 @@ func keep(t *testing.T, c *framework.Cluster, program string, args ...string) (k
 	}
 }
 
-// waitCheck waits until the plugin's check finds something.
+// waitCheck waits until the plugin's check reports a finding.
 func waitCheck(t *testing.T, c *framework.Cluster, parts ...string) {
 	t.Helper()
 	framework.Eventually(t, fmt.Sprintf("check says %q", parts), func(context.Context) error {
@@ -134,10 +134,9 @@ func annotate(ctx context.Context, c *framework.Cluster, name string, size int) 
 	return err
 }
 
-// TestFullVolume: others fill the volume of the embedded etcd, which ends etcd, and keeps it from
-// starting again. nsinit-apiserver serves discovery all the while, even if it is restarted; namespaces
-// that nobody takes part in are deleted; every namespace that waits reports the cause. Everything goes
-// on by itself once there is space.
+// TestFullVolume: other programs fill the volume of the embedded etcd, so etcd ends and cannot start
+// again. Meanwhile nsinit-apiserver serves discovery, even if it is restarted, namespaces without participants are
+// deleted, and every namespace that waits reports the cause. Once there is space, everything continues.
 func TestFullVolume(t *testing.T) {
 	c := framework.Connect(t)
 	dir := volume(t, "192m")
@@ -209,7 +208,7 @@ func TestFullVolume(t *testing.T) {
 	}
 	waitCheck(t, c, full)
 
-	// It starts without etcd, too.
+	// nsinit-apiserver also starts without etcd.
 	restart()
 	framework.Eventually(t, "discovery is served after a restart", func(ctx context.Context) error {
 		return direct.Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
@@ -242,9 +241,9 @@ func TestFullVolume(t *testing.T) {
 	}
 }
 
-// TestFullQuota: the quota of the embedded etcd is used up. Nothing can be created, and everything that
+// TestFullQuota: the quota of the embedded etcd is used up. No object can be created, and every namespace that
 // waits reports it. Reads, updates and deletions work, even after so many updates that etcd raises its
-// alarm. Once something is deleted, everything goes on by itself.
+// alarm. Once an object is deleted, everything continues.
 func TestFullQuota(t *testing.T) {
 	c := framework.Connect(t)
 	dir, err := os.MkdirTemp("", "quota")
@@ -263,7 +262,7 @@ func TestFullQuota(t *testing.T) {
 
 	populations := c.Nsinit.NsinitV1alpha1().NamespacePopulations()
 	var refused error
-	// Old revisions may fill the database before its objects do. Then it is reclaimed, and goes on.
+	// Old revisions may fill the database before its objects do. It is then compacted, and filled further.
 	for began := time.Now(); refused == nil || !strings.Contains(refused.Error(), "reserved for updates and deletions"); time.Sleep(50 * time.Millisecond) { // 5 MB a second
 		if time.Since(began) > framework.Patience {
 			t.Fatalf("the storage should be full long since: %v", refused)
@@ -281,7 +280,7 @@ func TestFullQuota(t *testing.T) {
 	c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/RecordNotCreated", full)
 	waitCheck(t, c, full)
 
-	// Each of these writes is small, and all of them go into the reserve.
+	// Each of these writes is small, and all of them fit into the reserve.
 	if _, err := populations.List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
@@ -329,9 +328,8 @@ func TestFullQuota(t *testing.T) {
 	}
 }
 
-// TestFullEtcdCluster: an etcd cluster, which is its operator's, has raised the alarm NOSPACE. A namespace
-// whose participant cannot be asked says so, and so do why and check. Everything goes on by itself once
-// the operator has made room.
+// TestFullEtcdCluster: an operator's etcd cluster has raised the alarm NOSPACE. A namespace whose participant cannot be
+// checked reports it, and so do why and check. Everything continues once the operator has freed space.
 func TestFullEtcdCluster(t *testing.T) {
 	c := framework.Connect(t)
 	url, _ := c.StartEtcd(t, fmt.Sprint("--quota-backend-bytes=", 16<<20))

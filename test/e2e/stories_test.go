@@ -27,20 +27,28 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestBothStories: tenants create 500 namespaces at once, with both hooks in place, and write into
-// them as soon as they can. A hook is killed now and then. All are Ready, and everything was in
-// each before its tenant's first write.
+// TestBothStories: tenants create 500 namespaces at the same time, with both hooks in place, and write into
+// them as soon as they can. A hook is killed each time it has finished a turn. All namespaces become Ready, and
+// each has its contents before its tenant's first write.
 func TestBothStories(t *testing.T) {
 	const tenants, each = 10, 50
 	c := framework.Another(t)
 	ctx := t.Context()
 	s := c.StartLogStore(t, 0)
 	c.PopulateAsInExample(t)
-	starts := []func() *os.Process{s.Provision(t, nil), func() *os.Process { return c.StartPopulation(t) }}
-	hooks := []*os.Process{starts[0](), starts[1]()}
+	type hook struct {
+		initializer string
+		start       func() *os.Process
+		process     *os.Process
+	}
+	hooks := []*hook{{initializer: logIndex, start: s.Provision(t, nil)}, {initializer: framework.PopulationInitializer, start: func() *os.Process { return c.StartPopulation(t) }}}
+	for _, h := range hooks {
+		h.process = h.start()
+	}
 	c.WaitRegistered(t)
 	config := c.User(t, "e2e-tenants", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"create", "get"}})
 	c.AskToRetry(t)
@@ -48,19 +56,22 @@ func TestBothStories(t *testing.T) {
 	stop := make(chan struct{})
 	var kills atomic.Int64
 	var killer sync.WaitGroup
-	killer.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Duration(2000+rand.IntN(3000)) * time.Millisecond):
+	for _, h := range hooks {
+		killer.Go(func() {
+			for finished := 0; ; kills.Add(1) {
+				// A hook that is killed faster than it starts would never finish a turn.
+				for before := finished; finished <= before; finished = finishedTurns(ctx, c, h.initializer) {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Duration(2000+rand.IntN(3000)) * time.Millisecond):
+					}
+				}
+				_ = h.process.Kill()
+				h.process = h.start()
 			}
-			i := rand.IntN(len(hooks))
-			_ = hooks[i].Kill()
-			hooks[i] = starts[i]()
-			kills.Add(1)
-		}
-	})
+		})
+	}
 
 	began := time.Now()
 	written := make([]*corev1.ConfigMap, tenants*each)
@@ -75,7 +86,7 @@ func TestBothStories(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				// The client waits by itself; on two busy cores not long enough for the last ones.
+				// The client retries by itself, but not long enough for the last namespaces on two busy cores.
 				for deadline := time.Now().Add(10 * time.Minute); ; {
 					tries.Add(1)
 					configMap, err := client.CoreV1().ConfigMaps(namespace.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{})
@@ -87,7 +98,7 @@ func TestBothStories(t *testing.T) {
 						t.Errorf("namespace %s: %v", namespace.Name, err)
 						return
 					}
-					time.Sleep(200 * time.Millisecond) // as a person would, at least
+					time.Sleep(200 * time.Millisecond) // a person takes longer
 				}
 			})
 		}
@@ -130,13 +141,28 @@ func TestBothStories(t *testing.T) {
 		}
 	}
 	waitAllGone(t, c, written)
-	t.Logf("all are gone after %s", time.Since(began).Round(100*time.Millisecond))
+	t.Logf("all were deleted after %s", time.Since(began).Round(100*time.Millisecond))
 	if indices, err := s.Indices(ctx); err != nil || len(indices) != 0 {
 		t.Errorf("the log store still has %d indices, %v", len(indices), err)
 	}
 }
 
-// checkInside checks that what the hooks made in a namespace is older than a revision.
+// finishedTurns returns the number of namespaces in which an initializer has finished its turn, or 0 on an error.
+func finishedTurns(ctx context.Context, c *framework.Cluster, initializer string) int {
+	list, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0
+	}
+	finished := 0
+	for _, lifecycle := range list.Items {
+		if helper.Planned(&lifecycle, initializer) != nil && !slices.Contains(helper.Pending(&lifecycle), initializer) {
+			finished++
+		}
+	}
+	return finished
+}
+
+// checkInside checks that the contents that the hooks created in a namespace are older than a revision.
 func checkInside(t *testing.T, c *framework.Cluster, namespace *corev1.Namespace, first int64) {
 	t.Helper()
 	ctx := t.Context()
@@ -162,14 +188,14 @@ func checkInside(t *testing.T, c *framework.Cluster, namespace *corev1.Namespace
 			t.Errorf("%s in %s has revision %s, and the tenant's first object %d", what, namespace.Name, object.GetResourceVersion(), first)
 		}
 	}
-	// The quota's status is counted later, too.
+	// The revision of the quota changes later with its status.
 	quota, err := c.Core.CoreV1().ResourceQuotas(namespace.Name).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil || quota.Labels[v1alpha1.LabelPopulation] != "default" {
 		t.Errorf("resourcequota/default in %s: %v", namespace.Name, err)
 	}
 }
 
-// waitAllGone waits until namespaces are gone, as long as some of them leave.
+// waitAllGone waits until namespaces are deleted. It fails if their number does not decrease for some time.
 func waitAllGone(t *testing.T, c *framework.Cluster, in []*corev1.ConfigMap) {
 	t.Helper()
 	names := map[string]bool{}
@@ -193,7 +219,7 @@ func waitAllGone(t *testing.T, c *framework.Cluster, in []*corev1.ConfigMap) {
 		case len(left) < before:
 			before, since = len(left), time.Now()
 		case time.Since(since) > framework.Patience:
-			t.Fatalf("these do not leave: %s", strings.Join(left, " "))
+			t.Fatalf("these namespaces are not deleted: %s", strings.Join(left, " "))
 		}
 	}
 }

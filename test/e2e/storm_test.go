@@ -30,9 +30,8 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestDeletionStorm deletes 200 namespaces while nsinit's programs are killed and started at
-// random. All of them leave, none before its participant has cleaned up, and what is created
-// again under the same names keeps its content.
+// TestDeletionStorm deletes 200 namespaces while nsinit's programs are killed and started at random. All of them are
+// removed, none before its participant has cleaned up, and new namespaces of the same names keep their content.
 func TestDeletionStorm(t *testing.T) {
 	const (
 		count       = 200
@@ -107,7 +106,7 @@ func TestDeletionStorm(t *testing.T) {
 				return false
 			}
 			if !cleaned.has(namespace.UID) {
-				t.Errorf("%s has left, and nobody has cleaned up after it", namespace.Name)
+				t.Errorf("%s was removed, and its participant has not cleaned up", namespace.Name)
 			}
 			return true
 		})
@@ -118,13 +117,13 @@ func TestDeletionStorm(t *testing.T) {
 	}
 	took := time.Since(began)
 
-	// The same names again, while the storm goes on for a while.
+	// The same names again, while the storm continues for a while.
 	all = create()
 	calm()
 	group.Wait()
 	c.WaitServing(t)
 	fill(all)
-	time.Sleep(2 * time.Second) // whoever is late would act now
+	time.Sleep(2 * time.Second) // a late initializer would act now
 	for _, namespace := range all {
 		live, err := namespaces.Get(t.Context(), namespace.Name, metav1.GetOptions{})
 		if err != nil || live.UID != namespace.UID || live.DeletionTimestamp != nil {
@@ -156,8 +155,8 @@ func (m *marks) add(uid types.UID) {
 	m.all[uid] = true
 }
 
-// cleanUpAs acts as a participant of deletions until the test ends: it notes each namespace as
-// cleaned up, and then removes its name from the record.
+// cleanUpAs acts as a participant of deletions until the test ends: it marks each namespace as cleaned up, and then
+// removes its name from the NamespaceLifecycle.
 func cleanUpAs(t *testing.T, c *framework.Cluster, participant v1alpha1.FinalizerName) *marks {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,13 +171,13 @@ func cleanUpAs(t *testing.T, c *framework.Cluster, participant v1alpha1.Finalize
 			if err != nil {
 				continue
 			}
-			for _, record := range list.Items {
-				if !slices.Contains(record.Spec.Finalizers, participant) {
+			for _, lifecycle := range list.Items {
+				if !slices.Contains(lifecycle.Spec.Finalizers, participant) {
 					continue
 				}
-				cleaned.add(record.Spec.NamespaceUID)
-				record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
-				_, _ = client.Finalize(ctx, record.Name, &record, metav1.UpdateOptions{})
+				cleaned.add(lifecycle.Spec.NamespaceUID)
+				lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
+				_, _ = client.Finalize(ctx, lifecycle.Name, &lifecycle, metav1.UpdateOptions{})
 			}
 		}
 	}()

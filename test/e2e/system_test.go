@@ -29,7 +29,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// workloads give every controller of Kubernetes something to do that needs no node.
+// workloads are objects for every controller of Kubernetes that needs no node.
 const workloads = `
 apiVersion: v1
 kind: ResourceQuota
@@ -126,7 +126,7 @@ func TestSystemControllers(t *testing.T) {
 	if _, err := c.KubectlInput(workloads, "apply", "--server-side", "--namespace", name); err != nil {
 		t.Fatal(err)
 	}
-	// What each controller leaves behind: what to get, and what must be in it.
+	// The objects of each controller: what to get, and what it must contain.
 	for controller, trace := range map[string]struct{ get, jsonpath, want string }{
 		"resourcequota":             {"resourcequota/quota", "{.status.used}", `"count/configmaps":`},
 		"deployment":                {"deployment/deployment", "{.status.unavailableReplicas}", "1"},
@@ -178,7 +178,7 @@ func TestSystemControllers(t *testing.T) {
 	noneRefused(t, c, name)
 }
 
-// finishJob says that the pod of the job has succeeded, as a node does.
+// finishJob reports that the pod of the job has succeeded, as a node does.
 func finishJob(t *testing.T, c *framework.Cluster, namespace string) {
 	t.Helper()
 	pods, err := c.Core.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=job"})
@@ -193,7 +193,7 @@ func finishJob(t *testing.T, c *framework.Cluster, namespace string) {
 	}
 }
 
-// gone returns a check that an object is not there.
+// gone returns a check that an object does not exist.
 func gone(c *framework.Cluster, namespace, object string) func(context.Context) error {
 	return func(context.Context) error {
 		out, err := c.Kubectl("--namespace", namespace, "get", object, "--ignore-not-found", "-o", "name")
@@ -204,8 +204,7 @@ func gone(c *framework.Cluster, namespace, object string) func(context.Context) 
 	}
 }
 
-// noneRefused reads what kube-apiserver answered to the programs of Kubernetes, and what
-// kube-controller-manager logged.
+// noneRefused checks kube-apiserver's answers to the programs of Kubernetes, and the log of kube-controller-manager.
 func noneRefused(t *testing.T, c *framework.Cluster, namespace string) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(c.Dir, "audit.log"))
@@ -315,7 +314,7 @@ func namespacedResources(t *testing.T, c *framework.Cluster) resources {
 			group = ""
 		}
 		for _, resource := range list.APIResources {
-			// Events follow what they are about.
+			// Events are written about other objects.
 			if resource.Namespaced && resource.Name != "events" {
 				found[group] = append(found[group], resource.Name)
 			}
@@ -324,7 +323,7 @@ func namespacedResources(t *testing.T, c *framework.Cluster) resources {
 	return found
 }
 
-// writtenBy says whether a rule allows to write one of the resources.
+// writtenBy reports whether a rule allows to write one of the resources.
 func (r resources) writtenBy(rule rbacv1.PolicyRule) bool {
 	if !slices.ContainsFunc(rule.Verbs, func(verb string) bool {
 		return slices.Contains([]string{"*", "create", "update", "patch", "delete", "deletecollection"}, verb)

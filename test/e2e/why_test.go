@@ -35,7 +35,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// cure runs the command of the remedy that is described so.
+// cure runs the command of the remedy with a description.
 func cure(t *testing.T, c *framework.Cluster, finding diagnosis.Finding, description string) {
 	t.Helper()
 	for _, remedy := range finding.Remedies {
@@ -49,7 +49,7 @@ func cure(t *testing.T, c *framework.Cluster, finding diagnosis.Finding, descrip
 	t.Fatalf("no remedy says %q: %s", description, framework.JSON(t, finding.Remedies))
 }
 
-// checkRemedies looks at the order of the remedies: what is safe comes first, and no command
+// checkRemedies checks the order of the remedies: safe ones come first, and no command
 // empties the finalizers of a namespace.
 func checkRemedies(t *testing.T, finding diagnosis.Finding) {
 	t.Helper()
@@ -68,18 +68,18 @@ func checkRemedies(t *testing.T, finding diagnosis.Finding) {
 	}
 }
 
-// wedge brings a namespace, which is open, into a state that needs help.
+// wedge brings an open namespace into a state that needs help.
 type wedge struct {
 	make func(t *testing.T, c *framework.Cluster, namespace string)
-	// alone says that it affects other namespaces, too.
+	// alone means that it affects other namespaces, too.
 	alone bool
-	// says is what the finding tells.
+	// says are the parts of the finding's message.
 	says []string
-	// shows is what the text shows besides.
+	// shows are parts of the printed text.
 	shows []string
 	// cures are the remedies whose commands are run, in this order.
 	cures []string
-	// besides is what a person has to do that no command of the diagnosis does.
+	// besides does what a person must do in addition to the printed commands.
 	besides func(t *testing.T, c *framework.Cluster, namespace string)
 }
 
@@ -91,7 +91,7 @@ func wedges() map[diagnosis.Cause]wedge {
 				waitUndiscovered(t, c, "broken.example.com")
 			},
 			alone: true,
-			says:  []string{"broken.example.com/v1", "APIService v1.broken.example.com, service default/nobody", "ServiceNotFound"},
+			says:  []string{"broken.example.com/v1", "APIService v1.broken.example.com, service default/missing", "ServiceNotFound"},
 			cures: []string{"read why kube-apiserver cannot reach it", "if no client needs the API any more"},
 		},
 		diagnosis.ContentFinalizer: {
@@ -151,7 +151,7 @@ func wedges() map[diagnosis.Cause]wedge {
 			},
 			says: []string{"although you could", "backups need it"},
 			besides: func(t *testing.T, c *framework.Cluster, namespace string) {
-				// The advice is to try as the namespace controller does.
+				// The remedy retries as the namespace controller does.
 				c.WaitWhy(t, namespace, diagnosis.PolicyRefusesDeletion, diagnosis.Stuck,
 					"--as=system:serviceaccount:kube-system:namespace-controller", "--as-group=system:serviceaccounts", "--as-group=system:authenticated", "--as-group=system:masters")
 				if err := c.Core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "keep-"+namespace, metav1.DeleteOptions{}); err != nil {
@@ -167,12 +167,12 @@ func wedges() map[diagnosis.Cause]wedge {
 					return err
 				})
 				if out, err := c.Kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch",
-					`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"default","name":"nobody"}}}}}}`); err != nil {
+					`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"default","name":"missing"}}}}}}`); err != nil {
 					t.Fatal(err, out)
 				}
 			},
 			alone: true,
-			says:  []string{"relics.converted.example.com", "cannot be listed", "conversion webhook", `service "nobody" not found`},
+			says:  []string{"relics.converted.example.com", "cannot be listed", "conversion webhook", `service "missing" not found`},
 			cures: []string{"if a conversion webhook"},
 			besides: func(t *testing.T, c *framework.Cluster, _ string) {
 				if out, err := c.Kubectl("patch", "customresourcedefinition", "relics.converted.example.com", "--type=merge", "--patch", `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`); err != nil {
@@ -199,8 +199,8 @@ func wedges() map[diagnosis.Cause]wedge {
 	}
 }
 
-// TestWhyStuck: each cause for which a namespace does not go away is produced on the real
-// control plane, found and told, and cured by the commands that are offered.
+// TestWhyStuck: each cause for which a namespace does not terminate is produced on the real
+// control plane, found, and fixed by the printed commands.
 func TestWhyStuck(t *testing.T) {
 	c := framework.Connect(t)
 	var together sync.WaitGroup
@@ -217,7 +217,7 @@ func TestWhyStuck(t *testing.T) {
 	}
 }
 
-// getStuck produces a cause in a namespace, and cures it.
+// getStuck produces a cause in a namespace, and fixes it.
 func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cause) {
 	t.Helper()
 	namespace := c.CreateNamespace(t, c.Admin).Name
@@ -235,7 +235,7 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 	}
 	checkRemedies(t, finding)
 	text, _, code := c.Plugin(t, "why", namespace, "--patience=2s")
-	if code != 3 || !strings.Contains(text, "stuck: somebody has to do something") || !strings.Contains(text, finding.Message[:20]) {
+	if code != 3 || !strings.Contains(text, ", stuck: ") || !strings.Contains(text, finding.Message[:20]) {
 		t.Errorf("exit code %d:\n%s", code, text)
 	}
 	for _, part := range w.shows {
@@ -266,8 +266,8 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 	}
 }
 
-// TestWhyOrphans: somebody empties spec.finalizers of a namespace that is held, as bad advice
-// has it. What is left of it is found, and the advice leads to its end.
+// TestWhyOrphans: a user empties spec.finalizers of a namespace with content, as bad guides recommend. The
+// orphaned content is found, and the remedies delete it.
 func TestWhyOrphans(t *testing.T) {
 	c := framework.Connect(t)
 	c.ApplyInput(t, thingDefinition())
@@ -296,7 +296,7 @@ func TestWhyOrphans(t *testing.T) {
 	}
 }
 
-// TestWhyNobodyEmpties: without kube-controller-manager, nobody does.
+// TestWhyNobodyEmpties: without kube-controller-manager, the content is not deleted.
 func TestWhyNobodyEmpties(t *testing.T) {
 	c := framework.Connect(t)
 	namespace := c.CreateNamespace(t, c.Admin).Name
@@ -310,8 +310,8 @@ func TestWhyNobodyEmpties(t *testing.T) {
 	c.WaitNoNamespace(t, namespace)
 }
 
-// TestEmptiedFinalizers: where somebody emptied spec.finalizers before the deletion, nsinit sees
-// to it that the namespace goes, and that nothing of it stays behind.
+// TestEmptiedFinalizers: if a user emptied spec.finalizers before the deletion, nsinit ensures
+// that the namespace and its content are deleted.
 func TestEmptiedFinalizers(t *testing.T) {
 	c := framework.Connect(t)
 	plain := c.CreateNamespace(t, c.Admin).Name
@@ -334,18 +334,18 @@ func TestEmptiedFinalizers(t *testing.T) {
 	}
 }
 
-// TestWhyInitializing: who is waited for, and what of nsinit is in the way.
+// TestWhyInitializing: the pending initializer and the defects of nsinit are found.
 func TestWhyInitializing(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	record := c.WaitCurrent(t, namespace, "one.example.com")
-	for i := range record.Status.Initializers {
-		if record.Status.Initializers[i].Name == "one.example.com" {
-			record.Status.Initializers[i].Message = "the quota server is slow"
+	lifecycle := c.WaitCurrent(t, namespace, "one.example.com")
+	for i := range lifecycle.Status.Initializers {
+		if lifecycle.Status.Initializers[i].Name == "one.example.com" {
+			lifecycle.Status.Initializers[i].Message = "the quota server is slow"
 		}
 	}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), record, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), lifecycle, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	says := func(finding diagnosis.Finding, parts ...string) {
@@ -359,15 +359,15 @@ func TestWhyInitializing(t *testing.T) {
 	}
 	says(c.WaitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Waiting), `"one.example.com" (1 of 2)`, "the quota server is slow", "after it: two.example.com")
 	c.User(t, "e2e-why", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
-	framework.Eventually(t, "a tenant is told what the namespace itself says", func(context.Context) error {
+	framework.Eventually(t, "a tenant sees the conditions of the namespace", func(context.Context) error {
 		found, err := c.Why(t, namespace, "--as=e2e-why")
 		if err == nil && (found.State != diagnosis.Waiting && found.State != diagnosis.Stuck || len(found.NotExamined) == 0 || !strings.Contains(found.Findings[0].Message, "one.example.com")) {
-			err = fmt.Errorf("it is told %s", framework.JSON(t, found))
+			err = fmt.Errorf("found %s", framework.JSON(t, found))
 		}
 		return err
 	})
 
-	// nsinit's controllers are gone.
+	// nsinit's controllers do not run.
 	c.Dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
 	late := c.CreateNamespace(t, c.Admin).Name
@@ -375,14 +375,14 @@ func TestWhyInitializing(t *testing.T) {
 	says(c.WaitWhy(t, late, diagnosis.RecordMissing, diagnosis.Stuck, "--patience=1s"), "has not created the NamespaceLifecycle yet")
 	c.Dev(t, "start", "nsinit-controller-manager")
 
-	// It has had its turn for too long.
+	// The turn of the initializer takes too long.
 	finding := c.WaitWhy(t, namespace, diagnosis.InitializerPending, diagnosis.Stuck)
 	cure(t, c, finding, "skip it in this namespace")
 	c.WaitCurrent(t, namespace, "two.example.com")
 	c.RemoveFirst(t, namespace)
 	c.WaitReady(t, namespace)
 
-	// Its end waits for the participant, whatever the namespace is called afterwards.
+	// The deletion waits for the participant.
 	c.DeleteNamespace(t, namespace)
 	says(c.WaitWhy(t, namespace, diagnosis.ParticipantPending, diagnosis.Waiting, "--patience=10m"), `participant "one.example.com"`, "the quota server is slow")
 	if _, err := c.Kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
@@ -399,23 +399,22 @@ func TestWhyInitializing(t *testing.T) {
 	c.WaitCurrent(t, namespace, "one.example.com")
 }
 
-// TestWhyFailed: a namespace whose initialization failed, and which is protected from
-// deletion, stays closed.
+// TestWhyFailed: a namespace whose initialization failed stays closed if it is protected from deletion.
 func TestWhyFailed(t *testing.T) {
 	c := framework.Connect(t)
 	applyArtifact(t, c, "policies", "deletion-protection.yaml")
 	c.Configure(t, framework.Initializers("one.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	t.Cleanup(func() { _, _ = c.Kubectl("annotate", "namespace", namespace, protection+"-") })
-	record := c.WaitCurrent(t, namespace, "one.example.com")
+	lifecycle := c.WaitCurrent(t, namespace, "one.example.com")
 	if out, err := c.Kubectl("annotate", "namespace", namespace, protection+"="); err != nil {
 		t.Fatal(err, out)
 	}
 	framework.Eventually(t, "the namespace is protected", func(ctx context.Context) error {
 		return framework.RefusedBy("nsinit-deletion-protection", deleteDry(ctx, c.Core, namespace))
 	})
-	record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace, record, metav1.UpdateOptions{}); err != nil {
+	lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	finding := c.WaitWhy(t, namespace, diagnosis.InitializationFailed, diagnosis.Stuck, "--patience=1s")
@@ -432,8 +431,7 @@ func TestWhyFailed(t *testing.T) {
 	c.WaitNoNamespace(t, namespace)
 }
 
-// TestWhyNsinit: nsinit itself is the API that is not available, is not registered any more,
-// or refuses.
+// TestWhyNsinit: nsinit's API is unavailable, is not registered any more, or refuses requests.
 func TestWhyNsinit(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true})
@@ -467,7 +465,7 @@ func TestWhyNsinit(t *testing.T) {
 	c.ReleaseParticipant(t, unrelated, "one.example.com")
 	c.WaitNoNamespace(t, unrelated)
 
-	// The API is not registered: nsinit was taken away without what docs/operate.md says.
+	// The APIService was deleted without the steps in docs/operate.md.
 	registration, err := c.Kubectl("get", "apiservice", "v1alpha1.nsinit.dev", "--output=json")
 	if err != nil {
 		t.Fatal(err)
@@ -500,8 +498,8 @@ func TestWhyNsinit(t *testing.T) {
 	c.WaitServing(t)
 }
 
-// TestWhyWithoutNsinit: the command answers on a cluster that has never seen nsinit. There,
-// nobody cares for namespaces whose finalizers were empty before they were deleted.
+// TestWhyWithoutNsinit: the command works on a cluster without nsinit. There, namespaces whose finalizers were empty
+// before they were deleted stay terminating.
 func TestWhyWithoutNsinit(t *testing.T) {
 	c := framework.Another(t, "--only-kube")
 	namespaces := c.Core.CoreV1().Namespaces()
@@ -558,7 +556,7 @@ func TestWhyWithoutNsinit(t *testing.T) {
 	emptied("empty", "delete the namespace again")
 }
 
-// convertedDefinition has an object in another version than it is listed in.
+// convertedDefinition has an object that is stored in another version than that of lists.
 const convertedDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -591,7 +589,7 @@ func createThing(t *testing.T, c *framework.Cluster, namespace, name, metadata s
 	})
 }
 
-// startPod starts a pod on a node that no kubelet looks after.
+// startPod starts a pod on a node without a kubelet.
 func startPod(t *testing.T, c *framework.Cluster, namespace, node string) {
 	t.Helper()
 	if _, err := c.Core.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
@@ -626,7 +624,7 @@ func setFinalizers(t *testing.T, c *framework.Cluster, name string, finalizers .
 	})
 }
 
-// refusingServer is an admission webhook that refuses everything.
+// refusingServer is an admission webhook that refuses every request.
 func refusingServer(t *testing.T) *httptest.Server {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -642,8 +640,7 @@ func refusingServer(t *testing.T) *httptest.Server {
 	return server
 }
 
-// refuseDeletions has a server asked about the deletion of ConfigMaps in a namespace, until
-// the test ends.
+// refuseDeletions registers a webhook for the deletion of ConfigMaps in a namespace until the test ends.
 func refuseDeletions(t *testing.T, c *framework.Cluster, namespace string, server *httptest.Server) {
 	t.Helper()
 	name, none := "keep-"+namespace, admissionregistrationv1.SideEffectClassNone
@@ -670,8 +667,8 @@ func refuseDeletions(t *testing.T, c *framework.Cluster, namespace string, serve
 	waitKept(t, c, namespace)
 }
 
-// keepByPolicy has a policy refuse the deletion of ConfigMaps in a namespace unless an
-// expression holds, until the test ends.
+// keepByPolicy creates a policy that refuses the deletion of ConfigMaps in a namespace unless an expression is true, until
+// the test ends.
 func keepByPolicy(t *testing.T, c *framework.Cluster, namespace, expression string) {
 	t.Helper()
 	name := "keep-" + namespace
@@ -683,7 +680,7 @@ spec:
   matchConstraints:
     namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[2]s}}
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [configmaps]}]
-  validations: [{expression: "%[3]s || request.userInfo.username == 'nobody'", message: backups need it}]
+  validations: [{expression: "%[3]s || request.userInfo.username == 'backup'", message: backups need it}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

@@ -90,7 +90,7 @@ func waitFormer(ctx context.Context, data string) error {
 		if err != nil || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			return nil //nolint:nilerr // it is being written, or its process is gone
 		}
-		// Nobody may have asked for its exit code yet.
+		// Its exit code may not have been read yet.
 		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(stat), ") Z ") { //nolint:gosec // a process
 			return nil
 		}

@@ -111,7 +111,7 @@ func (e *evaluation) drawPanel(panel panel, canvas draw.Canvas) error {
 	return nil
 }
 
-// unbroken splits a series where nothing was scraped, or nothing could be told.
+// unbroken splits a series where a scrape or a value is missing.
 func unbroken(samples []promql.FPoint) (lines []plotter.XYs) {
 	var previous int64
 	for _, sample := range samples {
@@ -151,7 +151,7 @@ func (u units) Ticks(least, most float64) []plot.Tick {
 	return ticks
 }
 
-// format tells a value in one of Grafana's units.
+// format formats a value in one of Grafana's units.
 func format(unit string, value float64) string {
 	switch {
 	case math.IsNaN(value):

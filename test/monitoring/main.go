@@ -46,7 +46,7 @@ type Found struct {
 	// Active are the alerts whose expression holds, whatever time they wait for, with the labels of
 	// what it holds for.
 	Active map[string][]string `json:"active"`
-	// Unknown are the metrics in rules and dashboard that nobody exports, by where they are used.
+	// Unknown are the metrics in rules and dashboard that no program exports, by where they are used.
 	Unknown map[string][]string `json:"unknown"`
 	// Empty are the queries of the dashboard that show nothing.
 	Empty []string `json:"empty"`
@@ -116,7 +116,7 @@ type evaluation struct {
 	engine *promql.Engine
 	first  time.Time
 	last   time.Time
-	// used are the metrics that are asked for, and known are those that somebody exports.
+	// used are the metrics in queries, and known are those that a program exports.
 	used, known map[string]bool
 	found       Found
 }
@@ -309,7 +309,7 @@ func (e *evaluation) dashboard(panels []panel) error {
 
 var histogram = regexp.MustCompile(`_(bucket|sum|count)$`)
 
-// query evaluates a query at the time of the last scrape, and notes metrics that nobody exports.
+// query evaluates a query at the time of the last scrape, and notes metrics that no program exports.
 func (e *evaluation) query(where, text string) (promql.Vector, error) {
 	names, err := metricsIn(text)
 	if err != nil {

@@ -91,7 +91,7 @@ func TestAlerts(t *testing.T) {
 		t.Run(alert, func(t *testing.T) {
 			wrong, after := tests[alert], quiet()
 			if _, found := after[wrong.series]; !found {
-				t.Fatalf("nobody exports %s", wrong.series)
+				t.Fatalf("no program exports %s", wrong.series)
 			}
 			after[wrong.series] = wrong.value
 			if active := evaluated(t, quiet(), after); !slices.Equal(active, []string{alert}) {

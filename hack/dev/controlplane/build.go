@@ -18,9 +18,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// commonPrograms are built from the module of the newest version, whatever the version of Kubernetes.
+// commonPrograms are built from the module of the newest version, for every version of Kubernetes.
 func commonPrograms() map[string]string {
 	return map[string]string{
 		"kubectl": "k8s.io/kubernetes/cmd/kubectl",
@@ -36,13 +38,13 @@ func versionedPrograms() map[string]string {
 	}
 }
 
-// Build builds what is missing of Kubernetes, and nsinit always: where nothing changed,
-// that takes a moment.
+// Build builds the missing programs of Kubernetes, and those of nsinit, which takes a moment if nothing
+// changed.
 func (c *Cluster) Build(ctx context.Context) error {
 	return c.build(ctx, c.buildKubernetes, c.buildNsinit)
 }
 
-// BuildKubernetes builds what is missing of Kubernetes.
+// BuildKubernetes builds the missing programs of Kubernetes.
 func (c *Cluster) BuildKubernetes(ctx context.Context) error {
 	return c.build(ctx, c.buildKubernetes)
 }
@@ -67,7 +69,7 @@ func (c *Cluster) build(ctx context.Context, parts ...func(context.Context) erro
 // SourceFile is the file beside nsinit's programs that names the commit of their source.
 const SourceFile = ".nsinit.commit"
 
-// recordSource writes SourceFile. A source that is no git repository has no commit.
+// recordSource writes SourceFile. It is empty if the source is not a git repository.
 func (c *Cluster) recordSource(ctx context.Context) error {
 	commit, err := exec.CommandContext(ctx, "git", "-C", c.Root, "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
@@ -83,11 +85,11 @@ func (c *Cluster) buildNsinit(ctx context.Context) error {
 	if err := errors.Join(c.installCompletion(), c.recordSource(ctx)); err != nil {
 		return err
 	}
-	// What http-provisioner talks to, in tests and in the demo.
+	// The backend of http-provisioner in tests and in the demo.
 	return c.goBuild(ctx, filepath.Join(c.Root, "test", "logstore"), "logstore", ".", "")
 }
 
-// installCompletion puts what kubectl asks for completion beside the plugin.
+// installCompletion copies the script that kubectl runs for completion to the folder of the plugin.
 func (c *Cluster) installCompletion() error {
 	const name = "kubectl_complete-nsinit"
 	script, err := os.ReadFile(filepath.Join(c.Root, "cmd", "kubectl-nsinit", name))
@@ -97,42 +99,60 @@ func (c *Cluster) installCompletion() error {
 	return os.WriteFile(filepath.Join(c.BinDir, name), script, 0o755) //nolint:gosec // a program
 }
 
-// buildKubernetes builds programs that are missing or were built from another go.mod.
-func (c *Cluster) buildKubernetes(ctx context.Context) error {
-	if err := c.buildFrom(ctx, c.kubernetesModule(newest), commonPrograms()); err != nil {
-		return err
-	}
-	return c.buildFrom(ctx, c.kubernetesModule(c.Kubernetes), versionedPrograms())
+// kubernetesProgram is a program to be built from a module that pins a version of Kubernetes.
+type kubernetesProgram struct {
+	name, pkg, module, version string
+	// stamp is the file that holds the go.mod from which the program was built.
+	stamp string
+	goMod []byte
 }
 
-// buildFrom builds programs from the module in a folder.
-func (c *Cluster) buildFrom(ctx context.Context, module string, programs map[string]string) error {
-	pinned, err := os.ReadFile(filepath.Join(module, "go.mod"))
+// buildKubernetes builds programs that are missing or were built from another go.mod.
+func (c *Cluster) buildKubernetes(ctx context.Context) error {
+	common, err := c.missing(c.kubernetesModule(newest), commonPrograms())
 	if err != nil {
 		return err
 	}
-	version, err := kubernetesVersion(string(pinned))
+	versioned, err := c.missing(c.kubernetesModule(c.Kubernetes), versionedPrograms())
 	if err != nil {
 		return err
 	}
-	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	ldflags := fmt.Sprintf("-s -w -X k8s.io/component-base/version.gitVersion=%s -X k8s.io/component-base/version.gitMajor=%s -X k8s.io/component-base/version.gitMinor=%s",
-		version, parts[0], parts[1])
-	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		path := c.program(name)
-		stamp := filepath.Join(filepath.Dir(path), "."+name+".go.mod")
-		if built, _ := os.ReadFile(stamp); exists(path) && bytes.Equal(pinned, built) {
-			continue
-		}
-		c.say("building %s %s, which takes minutes the first time", name, version)
-		if err := c.goBuild(ctx, module, name, programs[name], ldflags); err != nil {
+	missing := append(common, versioned...)
+	for i, p := range missing {
+		c.say("building %s %s (%d of %d), which takes minutes the first time", p.name, p.version, i+1, len(missing))
+		major, minor, _ := strings.Cut(strings.TrimPrefix(p.version, "v"), ".")
+		minor, _, _ = strings.Cut(minor, ".")
+		ldflags := fmt.Sprintf("-s -w -X k8s.io/component-base/version.gitVersion=%s -X k8s.io/component-base/version.gitMajor=%s -X k8s.io/component-base/version.gitMinor=%s",
+			p.version, major, minor)
+		if err := c.goBuild(ctx, p.module, p.name, p.pkg, ldflags); err != nil {
 			return err
 		}
-		if err := os.WriteFile(stamp, pinned, 0o600); err != nil {
+		if err := os.WriteFile(p.stamp, p.goMod, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// missing returns the programs of a module that do not exist or were built from another go.mod.
+func (c *Cluster) missing(module string, programs map[string]string) ([]kubernetesProgram, error) {
+	goMod, err := os.ReadFile(filepath.Join(module, "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	version, err := kubernetesVersion(string(goMod))
+	if err != nil {
+		return nil, err
+	}
+	var missing []kubernetesProgram
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		path := c.program(name)
+		stamp := filepath.Join(filepath.Dir(path), "."+name+".go.mod")
+		if built, _ := os.ReadFile(stamp); !exists(path) || !bytes.Equal(goMod, built) {
+			missing = append(missing, kubernetesProgram{name: name, pkg: programs[name], module: module, version: version, stamp: stamp, goMod: goMod})
+		}
+	}
+	return missing, nil
 }
 
 // kubernetesVersion reads the version of Kubernetes from go.mod.
@@ -150,7 +170,7 @@ func (c *Cluster) goBuild(ctx context.Context, dir, name, pkg, ldflags string) e
 	return c.shown(ctx, name, dir, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", c.program(name), pkg)
 }
 
-// shown runs a command that builds something, and shows that it is at work.
+// shown runs a command that builds a program, and prints a line every 10 seconds.
 func (c *Cluster) shown(ctx context.Context, name, dir string, args ...string) error {
 	start := time.Now()
 	command := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -158,21 +178,14 @@ func (c *Cluster) shown(ctx context.Context, name, dir string, args ...string) e
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
-	done := make(chan struct{})
-	go func() {
-		ticker := time.NewTicker(10 * time.Second)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				c.say("building %s (%s so far)", name, time.Since(start).Round(time.Second))
-			}
+	running, stop := context.WithCancel(ctx)
+	go wait.UntilWithContext(running, func(context.Context) {
+		if took := time.Since(start).Round(time.Second); took > 0 {
+			c.say("building %s (%s so far)", name, took)
 		}
-	}()
+	}, 10*time.Second)
 	err := command.Run()
-	close(done)
+	stop()
 	if err != nil {
 		return fmt.Errorf("cannot build %s: %w\n%s", name, err, output.String())
 	}

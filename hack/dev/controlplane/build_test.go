@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// TestKubernetesIsBuiltOnce: programs of Kubernetes that exist are not built again, in another checkout either, until the
-// go.mod that they were built from changes.
+// TestKubernetesIsBuiltOnce: programs of Kubernetes are built again only if their go.mod changes, also from another
+// checkout.
 func TestKubernetesIsBuiltOnce(t *testing.T) {
-	t.Setenv("PATH", t.TempDir()) // there is no go, so a build fails
+	t.Setenv("PATH", t.TempDir()) // without go, so a build fails
 	write := func(path, text string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

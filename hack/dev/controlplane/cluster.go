@@ -13,8 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // newest is the version of Kubernetes that the control plane runs by default.
@@ -26,7 +27,7 @@ type Cluster struct {
 	Dir    string
 	BinDir string
 	Ports  map[string]int
-	// Bare says that no kube-controller-manager runs.
+	// Bare means that no kube-controller-manager runs.
 	Bare bool
 	// Kubernetes is the version of Kubernetes, such as v1.35.
 	Kubernetes string
@@ -56,7 +57,7 @@ func NewCluster(dir, kubernetes string) (*Cluster, error) {
 	}
 	c := &Cluster{Root: root, Dir: dir, BinDir: filepath.Join(root, "_output", "bin"), Kubernetes: kubernetes, start: time.Now()}
 	if module := c.kubernetesModule(kubernetes); !exists(module) {
-		return nil, fmt.Errorf("there is no version %q of Kubernetes: see the folders in %s", kubernetes, filepath.Dir(module))
+		return nil, fmt.Errorf("version %q of Kubernetes is not supported: give one of the folders in %s", kubernetes, filepath.Dir(module))
 	}
 	if err := c.loadPorts(); err != nil {
 		return nil, err
@@ -81,8 +82,8 @@ func findRoot() (string, error) {
 	}
 }
 
-// canonical returns the one absolute path of a folder. A process is known by the paths of
-// its program and state directory, whichever way somebody came to them.
+// canonical returns the absolute path of a folder without symbolic links, because a process is identified
+// by the paths of its program and state directory.
 func canonical(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -91,34 +92,22 @@ func canonical(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// lock waits until nobody else is at work in a folder, and returns what ends the lock. It
-// ends with this command in any case.
+// lock waits until no other command works in a folder. The kernel releases the lock when this command ends.
 func (c *Cluster) lock(ctx context.Context, dir string) (unlock func(), err error) {
-	file, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	var file *os.File
+	waiting := false
+	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (_ bool, err error) {
+		file, err = tryLock(filepath.Join(dir, ".lock"))
+		if file == nil && err == nil && !waiting {
+			c.say("waiting for another command that works in %s", dir)
+			waiting = true
+		}
+		return file != nil, err
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot lock %s: %w", dir, err)
 	}
-	said := false
-	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			_ = file.Close()
-			return nil, fmt.Errorf("cannot lock %s: %w", file.Name(), err)
-		}
-		if !said {
-			c.say("waiting for another command that is at work in %s", dir)
-			said = true
-		}
-		select {
-		case <-ctx.Done():
-			_ = file.Close()
-			return nil, fmt.Errorf("another command is at work in %s: %w", dir, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return func() { _ = file.Close() }, nil
 }
 
 // kubernetesModule is the folder of the module that pins a version of Kubernetes.
@@ -126,7 +115,7 @@ func (c *Cluster) kubernetesModule(version string) string {
 	return filepath.Join(c.Root, "hack", "dev", "kubernetes", version)
 }
 
-// webhookStamps says that Kubernetes is too old for the stamp to be a policy.
+// webhookStamps reports whether the stamp is a webhook, because Kubernetes is too old for the policy.
 func (c *Cluster) webhookStamps() bool { return c.Kubernetes == "v1.34" || c.Kubernetes == "v1.35" }
 
 // program returns the path of a program.
@@ -143,7 +132,7 @@ func (c *Cluster) bareFile() string { return filepath.Join(c.Dir, "bare") }
 // PKI holds the certificates and keys of the control plane.
 func (c *Cluster) PKI() PKI { return PKI{Dir: filepath.Join(c.Dir, "pki")} }
 
-// downCommand is what stops this control plane.
+// downCommand returns the command that stops this control plane.
 func (c *Cluster) downCommand() string {
 	return fmt.Sprintf("%s --dir %s down", filepath.Join(c.BinDir, "dev"), c.Dir)
 }
@@ -162,7 +151,7 @@ func (c *Cluster) Status() error {
 		case pid != 0:
 			state = fmt.Sprintf("running, pid %d", pid)
 		case process.Supervised():
-			state = "exited, will be started again"
+			state = "exited, will be restarted"
 		case process.SupervisorKilled():
 			state = "stopped, because its supervisor was killed: run dev start " + name
 		}
@@ -190,7 +179,7 @@ func (c *Cluster) Control(ctx context.Context, command, name string) error {
 	}
 }
 
-// Down stops everything that was started, in the reverse order, and nothing else.
+// Down stops the programs of this control plane in the reverse order.
 func (c *Cluster) Down(ctx context.Context) error {
 	unlock, err := c.lock(ctx, c.Dir)
 	if err != nil {

@@ -22,9 +22,9 @@ const (
 	secondNamespace = "bakery"
 	approval        = "approval.example.com"
 	settleLimit     = time.Minute
-	// inForce is how long the story waits after it registered the initializers.
+	// inForce is how long a registration takes to apply to new namespaces: a second and one list.
 	inForce = 2 * time.Second
-	// approvalTakes is how long the second initializer thinks about the second namespace.
+	// approvalTakes is the time until the second initializer approves the second namespace.
 	approvalTakes = 3 * time.Second
 )
 
@@ -35,13 +35,13 @@ type story struct {
 	created         time.Time
 }
 
-// Demo plays the life of a namespace. Each step is checked; the first that does not hold
-// is the error. It stops what it started.
+// Demo plays the life of a namespace, and checks each step. It returns the first error, and stops what it
+// started.
 func (c *Cluster) Demo(ctx context.Context) (err error) {
 	if c.Process("kube-apiserver").Active() {
-		return fmt.Errorf("a control plane runs in %s: stop it first (%s), the demo plays on one of its own", c.Dir, c.downCommand())
+		return fmt.Errorf("a control plane runs in %s: stop it first (%s), the demo starts another one", c.Dir, c.downCommand())
 	}
-	// Nothing of an earlier control plane but its ports and identities.
+	// Only the ports and identities of an earlier control plane are kept.
 	for _, left := range []string{c.path("etcd"), c.path("nsinit-etcd"), c.path("audit.log"), c.logStoreDir()} {
 		if err := os.RemoveAll(left); err != nil {
 			return err
@@ -66,19 +66,19 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 		{"alice, a tenant, creates a namespace, and cannot write into it", s.create},
 		{"it is closed, and its creator is recorded", s.stamped},
 		{"policy-population has done its work", s.populated},
-		{"alice still cannot write, and is told whom she waits for", s.refused},
+		{"alice still cannot write, and the error names the pending initializer", s.refused},
 		{"the second initializer can write", s.initializerWrites},
 		{"Kubernetes' own controllers did their work", s.systemObjects},
-		{"people see who is being waited for", s.visible},
+		{"the conditions of the namespace name the pending initializer", s.visible},
 		{"the second initializer is done", s.approve},
 		{"the namespace is Ready", s.ready},
 		{"alice writes", s.written},
-		{"what the initializers made was there before", s.before},
-		{"no controller was refused by the gate", s.nobodyRefused},
+		{"the initializers had finished before alice wrote", s.before},
+		{"the gate refused no controller", s.controllersAllowed},
 		{"a log store starts, and http-provisioner, which gives each namespace an index in it", s.startLogStore},
-		{"with artifacts/early-writes, kubectl apply of a namespace with its content waits and just works", s.appliesAll},
+		{"with artifacts/early-writes, kubectl apply of a namespace with its content waits until the namespace is open", s.appliesAll},
 		{"the namespace has its index", s.indexed},
-		{"the namespaces are deleted, their records and the index with them", s.deleted},
+		{"the namespaces are deleted, with their NamespaceLifecycles and the index", s.deleted},
 	} {
 		evidence, err := step.play(ctx)
 		if err != nil {
@@ -90,7 +90,7 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 			fmt.Printf("             %s\n", line)
 		}
 	}
-	c.say("every step held")
+	c.say("every step succeeded")
 	return nil
 }
 
@@ -102,16 +102,8 @@ func (s *story) register(ctx context.Context) (string, error) {
 	if s.approver, err = s.UserKubeconfig("approver"); err != nil {
 		return "", err
 	}
-	for _, manifest := range []string{"policy-population.yaml", "approval.yaml", "tenants.yaml"} {
-		if _, err := s.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(s.Root, "artifacts", "examples", manifest)); err != nil {
-			return "", err
-		}
-	}
-	// They are in force for namespaces that are created a second and one list later.
-	select {
-	case <-ctx.Done():
-		return "", ctx.Err()
-	case <-time.After(inForce):
+	if err := errors.Join(s.applyExamples(ctx), sleep(ctx, inForce)); err != nil {
+		return "", err
 	}
 	out, err := s.Admin(ctx, "get", "namespaceinitializerconfigurations")
 	return out, expect(err, out, "policy-population.nsinit.dev", approval)
@@ -137,7 +129,7 @@ func (s *story) create(ctx context.Context) (string, error) {
 		return "", err
 	}
 	_, err = s.writeTooEarly(ctx)
-	return out + "kubectl create configmap, at once: refused by the gate", err
+	return out + "kubectl create configmap, immediately: refused by the gate", err
 }
 
 func (s *story) stamped(ctx context.Context) (string, error) {
@@ -161,13 +153,12 @@ func (s *story) populated(ctx context.Context) (string, error) {
 	return out + strings.ReplaceAll(strings.TrimSpace(made), "\n", "  "), s.stillClosed(ctx)
 }
 
-// populatedObjects are what policy-population puts into each namespace, as kubectl names
-// them: kind/name.
+// populatedObjects are the objects that policy-population puts into each namespace, as kind/name.
 func populatedObjects() []string {
 	return []string{"rolebindings/namespace-admin", "resourcequotas/default", "limitranges/default", "networkpolicies/default-deny"}
 }
 
-// refused tries until the message names the second initializer. Not one try may pass.
+// refused retries until the message names the second initializer. The gate must refuse every try.
 func (s *story) refused(ctx context.Context) (string, error) {
 	return s.until(ctx, func() (string, error) {
 		message, err := s.writeTooEarly(ctx)
@@ -178,16 +169,15 @@ func (s *story) refused(ctx context.Context) (string, error) {
 	})
 }
 
-// writeTooEarly writes as alice, and returns how the gate refuses it. Anything else is a
-// final error.
+// writeTooEarly writes as alice, and returns the message of the gate. Any other result is a final error.
 func (s *story) writeTooEarly(ctx context.Context) (string, error) {
 	_, err := s.kubectl(ctx, s.alice, "create", "configmap", "early", "--namespace", demoNamespace)
 	if err == nil {
-		return "", final{errors.New("alice's write was let through while the namespace initializes")}
+		return "", final{errors.New("the gate admitted alice's write while the namespace is initializing")}
 	}
 	_, message, _ := strings.Cut(err.Error(), "denied request: ")
 	if !refusedBy(err, "nsinit-gate") || !strings.Contains(message, `namespace "`+demoNamespace+`" is being initialized`) {
-		return "", final{fmt.Errorf("alice's write is not refused by the gate, but so: %w", err)}
+		return "", final{fmt.Errorf("not the gate refused alice's write: %w", err)}
 	}
 	return message, nil
 }
@@ -227,13 +217,13 @@ func (s *story) approve(ctx context.Context) (string, error) {
 	return s.approveIn(ctx, demoNamespace)
 }
 
-// approveIn removes the second initializer as a person does.
+// approveIn reports that the second initializer, a person, is done.
 func (s *story) approveIn(ctx context.Context, namespace string) (string, error) {
 	return s.kubectl(ctx, s.approver, "nsinit", "done", namespace, approval)
 }
 
 func (s *story) ready(ctx context.Context) (string, error) {
-	// kubectl wait lists and watches, which alice may not.
+	// kubectl wait needs list and watch, which alice may not use.
 	out, err := s.Admin(ctx, "wait", "--for=condition=Ready", "namespace/"+demoNamespace, "--timeout=60s")
 	return out + fmt.Sprintf("%.1f s after its creation", time.Since(s.created).Seconds()), err
 }
@@ -244,8 +234,7 @@ func (s *story) written(ctx context.Context) (string, error) {
 	})
 }
 
-// appliesAll applies a namespace and its content in one go, as alice. The second initializer
-// takes its time.
+// appliesAll applies a namespace and its content with one command, as alice.
 func (s *story) appliesAll(ctx context.Context) (string, error) {
 	const namespace = secondNamespace
 	if err := s.AskToRetry(ctx); err != nil {
@@ -267,10 +256,8 @@ func (s *story) appliesAll(ctx context.Context) (string, error) {
 	}); err != nil {
 		return "", err
 	}
-	select {
-	case <-ctx.Done():
-		return "", ctx.Err()
-	case <-time.After(approvalTakes):
+	if err := sleep(ctx, approvalTakes); err != nil {
+		return "", err
 	}
 	if _, err := s.approveIn(ctx, namespace); err != nil {
 		return "", err
@@ -286,27 +273,27 @@ func (s *story) deleted(ctx context.Context) (string, error) {
 	return s.until(ctx, func() (string, error) {
 		out, err := s.Admin(ctx, "get", "nsl", demoNamespace, secondNamespace, "--ignore-not-found")
 		if err == nil && out != "" {
-			err = fmt.Errorf("the records are still there: %s", out)
+			err = fmt.Errorf("NamespaceLifecycles still exist: %s", out)
 		}
 		if err == nil {
 			if out, err = s.indices(ctx); err == nil && out != "[]" {
 				err = fmt.Errorf("the log store still has %s", out)
 			}
 		}
-		return "all are gone", err
+		return "none of them exists", err
 	})
 }
 
-// stillClosed is an error if the gate has opened too early.
+// stillClosed returns an error if the gate has opened too early.
 func (s *story) stillClosed(ctx context.Context) error {
 	out, err := s.Admin(ctx, "get", "namespace", demoNamespace, "-o", `jsonpath={.metadata.labels.nsinit\.dev/initializing}`)
 	if err == nil && out != "true" {
-		err = errors.New("the gate is open although an initializer is pending")
+		err = errors.New("the gate is open, but an initializer is pending")
 	}
 	return err
 }
 
-// until tries a step again until it holds.
+// until retries a step until it succeeds.
 func (s *story) until(ctx context.Context, step func() (string, error)) (string, error) {
 	var out string
 	err := poll(ctx, settleLimit, 100*time.Millisecond, func() (err error) {
@@ -316,7 +303,17 @@ func (s *story) until(ctx context.Context, step func() (string, error)) (string,
 	return out, err
 }
 
-// expect is an error unless a text holds every one of the parts.
+// sleep waits, or returns the error of the context.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// expect returns an error unless a text contains every part.
 func expect(err error, text string, parts ...string) error {
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ package controlplane
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
@@ -18,17 +17,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// kubectl runs the cluster's kubectl with a kubeconfig, and returns what it prints. The
-// error holds what it says on standard error.
+// kubectl runs the cluster's kubectl with a kubeconfig, and returns its standard output. The error
+// contains its standard error.
 func (c *Cluster) kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
 	return c.kubectlInput(ctx, kubeconfig, "", args...)
 }
 
 func (c *Cluster) kubectlInput(ctx context.Context, kubeconfig, input string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl"), args...)
-	// Its discovery cache belongs to this control plane, and so does its plugin.
+	// The discovery cache and the plugin are those of this control plane.
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+c.Dir, "PATH="+c.BinDir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	command.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
@@ -47,8 +49,8 @@ func (c *Cluster) Admin(ctx context.Context, args ...string) (string, error) {
 // AdminKubeconfig is the kubeconfig of the administrator.
 func (c *Cluster) AdminKubeconfig() string { return filepath.Join(c.Dir, "admin.kubeconfig") }
 
-// UserKubeconfig makes a client certificate for a user and a kubeconfig that holds it. Its
-// name is another one for each user and set of groups.
+// UserKubeconfig makes a client certificate for a user and a kubeconfig that holds it. The name of
+// the file depends on the user and the groups.
 func (c *Cluster) UserKubeconfig(user string, groups ...string) (string, error) {
 	if user == "" || slices.Contains(groups, "") {
 		return "", errors.New("the names of users and groups cannot be empty")
@@ -72,35 +74,28 @@ func (c *Cluster) ensureKubeconfig(name, user string, groups ...string) error {
 // WriteKubeconfig writes NAME.kubeconfig, by which a program or user that has a kubeconfig
 // reaches kube-apiserver on another port.
 func (c *Cluster) WriteKubeconfig(name, program string, port int) error {
-	identity := "client-" + program
-	embed := func(path string) (string, error) {
-		data, err := os.ReadFile(path)
-		return base64.StdEncoding.EncodeToString(data), err
-	}
-	ca, err := embed(c.PKI().Cert("ca"))
-	if err != nil {
+	const key = "nsinit-dev"
+	config := api.NewConfig()
+	config.Clusters[key] = &api.Cluster{Server: fmt.Sprintf("https://127.0.0.1:%d", port), CertificateAuthority: c.PKI().Cert("ca")}
+	config.AuthInfos[key] = &api.AuthInfo{ClientCertificate: c.PKI().Cert("client-" + program), ClientKey: c.PKI().Key("client-" + program)}
+	config.Contexts[key] = &api.Context{Cluster: key, AuthInfo: key}
+	config.CurrentContext = key
+	if err := api.FlattenConfig(config); err != nil {
 		return err
 	}
-	cert, err := embed(c.PKI().Cert(identity))
-	if err != nil {
-		return err
+	return clientcmd.WriteToFile(*config, c.path(name+".kubeconfig"))
+}
+
+// writeUserKubeconfigs writes the kubeconfigs of users again, because kube-apiserver may have another
+// port now.
+func (c *Cluster) writeUserKubeconfigs() error {
+	files, err := filepath.Glob(c.path("user-*.kubeconfig"))
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".kubeconfig")
+		if !exists(c.PKI().Cert("client-" + name)) { // an administrator removed the folder pki
+			continue
+		}
+		err = errors.Join(err, c.WriteKubeconfig(name, name, c.Ports["kube-apiserver"]))
 	}
-	key, err := embed(c.PKI().Key(identity))
-	if err != nil {
-		return err
-	}
-	kubeconfig := fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters:
-- name: nsinit-dev
-  cluster: {%s, certificate-authority-data: %s}
-users:
-- name: user
-  user: {client-certificate-data: %s, client-key-data: %s}
-contexts:
-- name: nsinit-dev
-  context: {cluster: nsinit-dev, user: user}
-current-context: nsinit-dev
-`, serverURL(port), ca, cert, key)
-	return os.WriteFile(filepath.Join(c.Dir, name+".kubeconfig"), []byte(kubeconfig), 0o600)
+	return err
 }

@@ -9,11 +9,11 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // startLogStore starts a log store, gives http-provisioner its credentials and its documented
@@ -47,15 +47,10 @@ func (s *story) startLogStore(ctx context.Context) (string, error) {
 	}); err != nil {
 		return "", err
 	}
-	select { // as with the other initializers
-	case <-ctx.Done():
-		return "", ctx.Err()
-	case <-time.After(inForce):
-	}
-	return "PostgreSQL behind " + s.logStoreURL() + "; its configuration: vendor-hooks/http-provisioner/manifests/log-index.yaml", nil
+	return "PostgreSQL behind " + s.logStoreURL() + "; its configuration: vendor-hooks/http-provisioner/manifests/log-index.yaml", sleep(ctx, inForce)
 }
 
-// indexed looks at what the namespace was told, and at the log store itself.
+// indexed compares the ConfigMap in the namespace with the log store.
 func (s *story) indexed(ctx context.Context) (string, error) {
 	index, err := s.Admin(ctx, "get", "configmap", "log-index", "--namespace", secondNamespace, "-o", "jsonpath={.data.index}")
 	if err != nil {
@@ -69,11 +64,9 @@ func (c *Cluster) logStoreURL() string {
 	return fmt.Sprintf("https://localhost:%d", c.Ports["logstore"])
 }
 
-// indices returns what the log store has, in JSON.
+// indices returns the indices of the log store, in JSON.
 func (c *Cluster) indices(ctx context.Context) (string, error) {
-	body, err := c.get(ctx, c.logStoreURL()+"/_cat/indices", "nsinit-ca", nil, url.UserPassword("elastic", logStorePassword))
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(string(body)), nil
+	body, err := get(ctx, "/_cat/indices", &rest.Config{Host: c.logStoreURL(), Username: "elastic", Password: logStorePassword,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: c.PKI().Cert("nsinit-ca")}})
+	return strings.TrimSpace(string(body)), err
 }

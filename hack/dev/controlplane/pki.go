@@ -8,28 +8,28 @@ package controlplane
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // validity is how long certificates last: longer than a state directory is kept, because
 // nothing renews them.
 const validity = 10 * 365 * 24 * time.Hour
 
-// PKI is a directory of certificates and keys. What is there and still right is kept, so
-// that a control plane that was stopped starts again with the same identities.
+// PKI is a directory of certificates and keys. It keeps the certificates that are still valid, so a
+// control plane that was stopped starts again with the same identities.
 type PKI struct {
 	Dir string
 }
@@ -40,7 +40,7 @@ func (p PKI) Cert(name string) string { return filepath.Join(p.Dir, name+".crt")
 // Key is the path of a private key.
 func (p PKI) Key(name string) string { return filepath.Join(p.Dir, name+".key") }
 
-// EnsureCA makes a CA unless it is there.
+// EnsureCA makes a CA unless it exists.
 func (p PKI) EnsureCA(name string) error {
 	return p.ensure(name, "", &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "nsinit-dev " + name},
@@ -71,23 +71,10 @@ func (p PKI) EnsureClient(name, ca, user string, groups ...string) error {
 	})
 }
 
-// EnsureKeyPair makes the key by which service account tokens are signed.
-func (p PKI) EnsureKeyPair(name string) error {
-	if exists(p.Key(name)) {
-		return nil
-	}
-	key, err := newKey()
-	if err != nil {
-		return err
-	}
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return err
-	}
-	if err := writePEM(filepath.Join(p.Dir, name+".pub"), "PUBLIC KEY", public); err != nil {
-		return err
-	}
-	return p.writeKey(name, key)
+// EnsureKey makes a private key unless it exists.
+func (p PKI) EnsureKey(name string) error {
+	_, _, err := keyutil.LoadOrGenerateKeyFile(p.Key(name))
+	return err
 }
 
 // Reissue replaces a certificate by one for the same key, subject and names that is valid until
@@ -97,62 +84,52 @@ func (p PKI) Reissue(name, ca string, until time.Time) error {
 	if err != nil {
 		return err
 	}
-	authority, signer, err := p.load(ca)
-	if err != nil {
-		return fmt.Errorf("cannot load the CA %q: %w", ca, err)
-	}
-	template.NotBefore, template.NotAfter = authority.NotBefore, until
-	if template.SerialNumber, err = newSerial(); err != nil {
-		return err
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), signer)
-	if err != nil {
-		return err
-	}
-	if err := writePEM(p.Cert(name)+".new", "CERTIFICATE", certificate); err != nil {
-		return err
-	}
-	return os.Rename(p.Cert(name)+".new", p.Cert(name))
+	template.SerialNumber, template.NotAfter = nil, until
+	return p.issue(name, ca, template, key)
 }
 
 func (p PKI) ensure(name, ca string, template *x509.Certificate) error {
 	if p.holds(name, ca, template) {
 		return nil
 	}
-	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
-		return err
-	}
-	key, err := newKey()
+	data, _, err := keyutil.LoadOrGenerateKeyFile(p.Key(name))
 	if err != nil {
 		return err
 	}
-	if template.SerialNumber, err = newSerial(); err != nil {
+	key, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
 		return err
 	}
 	template.NotBefore = time.Now().Add(-time.Minute)
 	template.NotAfter = time.Now().Add(validity)
+	return p.issue(name, ca, template, key.(crypto.Signer))
+}
 
-	parent, signer := template, crypto.Signer(key)
+// issue writes a certificate for a key. It is self-signed if ca is empty.
+func (p PKI) issue(name, ca string, template *x509.Certificate, key crypto.Signer) error {
+	parent, signer := template, key
 	if ca != "" {
+		var err error
 		if parent, signer, err = p.load(ca); err != nil {
 			return fmt.Errorf("cannot load the CA %q: %w", ca, err)
 		}
 	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		return err
 	}
-	if err := writePEM(p.Cert(name), "CERTIFICATE", certificate); err != nil {
+	data := pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
+	if err := cert.WriteCert(p.Cert(name)+".new", data); err != nil {
 		return err
 	}
-	return p.writeKey(name, key)
+	return os.Rename(p.Cert(name)+".new", p.Cert(name))
 }
 
-// holds says whether a certificate is there with its key, valid, for the same subject and
-// names, and from the CA as it is now.
+// holds reports whether a valid certificate and its key exist for the same subject and names, issued by
+// the current CA.
 func (p PKI) holds(name, ca string, want *x509.Certificate) bool {
-	certificate, key, err := p.load(name)
-	if err != nil || !key.PublicKey.Equal(certificate.PublicKey) || time.Now().After(certificate.NotAfter) {
+	certificate, _, err := p.load(name)
+	if err != nil || time.Now().After(certificate.NotAfter) {
 		return false
 	}
 	// DER sorts the organizations, which are groups.
@@ -170,44 +147,12 @@ func (p PKI) holds(name, ca string, want *x509.Certificate) bool {
 	return certificate.CheckSignatureFrom(authority) == nil
 }
 
-func (p PKI) load(name string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	certPEM, err := os.ReadFile(p.Cert(name))
+func (p PKI) load(name string) (*x509.Certificate, crypto.Signer, error) {
+	pair, err := tls.LoadX509KeyPair(p.Cert(name), p.Key(name))
 	if err != nil {
 		return nil, nil, err
 	}
-	keyPEM, err := os.ReadFile(p.Key(name))
-	if err != nil {
-		return nil, nil, err
-	}
-	certBlock, _ := pem.Decode(certPEM)
-	keyBlock, _ := pem.Decode(keyPEM)
-	if certBlock == nil || keyBlock == nil {
-		return nil, nil, errors.New("not PEM")
-	}
-	certificate, err := x509.ParseCertificate(certBlock.Bytes)
-	if err != nil {
-		return nil, nil, err
-	}
-	key, err := x509.ParseECPrivateKey(keyBlock.Bytes)
-	return certificate, key, err
-}
-
-func (p PKI) writeKey(name string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return writePEM(p.Key(name), "EC PRIVATE KEY", der)
-}
-
-func newSerial() (*big.Int, error) {
-	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-}
-
-func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
-
-func writePEM(path, kind string, der []byte) error {
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+	return pair.Leaf, pair.PrivateKey.(crypto.Signer), nil
 }
 
 func exists(path string) bool {

@@ -37,7 +37,6 @@ func take(t *testing.T, c *Cluster, name string) {
 }
 
 func TestPortsAreKept(t *testing.T) {
-	t.Setenv("NSINIT_DEV_PORT", "")
 	dir := t.TempDir()
 	c := withPorts(t, dir)
 	seen := map[int]string{}
@@ -56,10 +55,9 @@ func TestPortsAreKept(t *testing.T) {
 	}
 }
 
-// TestTakenPort: while nothing runs, another port replaces one that somebody took, and the
-// kubeconfigs of users follow.
+// TestTakenPort: while nothing runs, another port replaces one that another program took, and the
+// kubeconfigs of users contain the new port.
 func TestTakenPort(t *testing.T) {
-	t.Setenv("NSINIT_DEV_PORT", "")
 	c := withPorts(t, t.TempDir())
 	if err := c.PKI().EnsureCA("ca"); err != nil {
 		t.Fatal(err)
@@ -79,6 +77,9 @@ func TestTakenPort(t *testing.T) {
 	if again := withPorts(t, c.Dir); !maps.Equal(again.Ports, c.Ports) {
 		t.Errorf("ports %v were not kept: %v", c.Ports, again.Ports)
 	}
+	if err := c.Identities(); err != nil {
+		t.Fatal(err)
+	}
 	data, err := os.ReadFile(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -88,9 +89,8 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-// TestTakenPortWhileRunning: what the running programs know of each other stays.
+// TestTakenPortWhileRunning: the ports of running programs do not change.
 func TestTakenPortWhileRunning(t *testing.T) {
-	t.Setenv("NSINIT_DEV_PORT", "")
 	c := withPorts(t, t.TempDir())
 	if err := os.Mkdir(c.BinDir, 0o755); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestTakenPortWhileRunning(t *testing.T) {
 	if c.Process("etcd").Pid() == 0 {
 		t.Fatal("the program that stands for etcd does not run")
 	}
-	take(t, c, "etcd") // its own port is not taken by another
+	take(t, c, "etcd") // its own port does not count as taken
 	if err := c.claimPorts(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,39 +122,7 @@ func TestTakenPortWhileRunning(t *testing.T) {
 	if err := c.claimPorts(); err == nil || !strings.Contains(err.Error(), "port "+c.port("nsinit-apiserver")+" of nsinit-apiserver is taken") {
 		t.Errorf("got %v", err)
 	}
-	t.Setenv("NSINIT_DEV_PORT", "21000")
-	if err := c.claimPorts(); err == nil || !strings.Contains(err.Error(), "stop it first") {
-		t.Errorf("got %v", err)
-	}
 	if !maps.Equal(before, c.Ports) {
 		t.Errorf("ports changed from %v to %v", before, c.Ports)
-	}
-}
-
-func TestPortsFromEnvironment(t *testing.T) {
-	for text, valid := range map[string]bool{"21000": true, "0": false, "-1": false, "65531": false, "21000x": false, "port": false} {
-		t.Setenv("NSINIT_DEV_PORT", text)
-		ports, err := portsFromEnvironment()
-		if valid != (err == nil) {
-			t.Errorf("%q: %v, %v", text, ports, err)
-		}
-		if valid && (ports["etcd"] != 21000 || len(ports) != len(portNames())) {
-			t.Errorf("%q: %v", text, ports)
-		}
-	}
-	// It wins over ports that were chosen before.
-	t.Setenv("NSINIT_DEV_PORT", "")
-	c := withPorts(t, t.TempDir())
-	row, err := FreePorts([]string{"first"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Ports["etcd"] = row["first"]
-	t.Setenv("NSINIT_DEV_PORT", c.port("etcd"))
-	if err := c.claimPorts(); err != nil && !strings.Contains(err.Error(), "is taken") {
-		t.Fatal(err)
-	}
-	if c.Ports["etcd-peer"] != row["first"]+1 {
-		t.Errorf("the row begins at %d: %v", row["first"], c.Ports)
 	}
 }

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// ProbeUser has the right to write, so what refuses it is a policy.
+	// ProbeUser may write, so only a policy refuses its requests.
 	ProbeUser = "nsinit-dev:probe"
 
-	// probeNamespace is the manifest of a namespace that exists while the gate is looked at.
+	// probeNamespace is the manifest of a namespace that exists while the gate is checked.
 	probeNamespace = `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "` + probePrefix + `", "labels": {"nsinit-dev/probe": "true"}}}`
 	probePrefix    = "nsinit-dev-probe-"
 	probeSelector  = "nsinit-dev/probe=true"
 )
 
-// policiesAct waits until the stamp and the guard are seen to do what they are for.
+// policiesAct waits until the stamp and the guard are in force.
 func (c *Cluster) policiesAct(ctx context.Context) error {
 	return poll(ctx, startLimit, 200*time.Millisecond, func() error {
 		out, err := c.Admin(ctx, "create", "namespace", "nsinit-dev-dry-run", "--dry-run=server",
@@ -44,11 +44,11 @@ func (c *Cluster) policiesAct(ctx context.Context) error {
 	})
 }
 
-// gateActsAndOpens sees the gate closed on a namespace that is initializing, starts the
-// controller, and sees that it takes care of that namespace. Nothing but a closed namespace
-// shows the gate, and the controller opens it: so it does not run meanwhile. Where it runs,
-// and the same kube-apiserver had the same gate closed before, there is nothing to see.
-// nsinit-gate-namesakes is created before nsinit-gate, so it is in force by then.
+// gateActsAndOpens waits until the gate refuses a write into a namespace that is initializing, starts the
+// controller, and waits until it has created the NamespaceLifecycle. Only a closed namespace shows the gate, and
+// the controller opens it, so the controller is stopped first. If it runs, and this kube-apiserver
+// enforced this gate before, nothing is checked. nsinit-gate-namesakes is created before nsinit-gate,
+// so it is in force by then.
 func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 	controller := c.Process("nsinit-controller-manager")
 	gate, err := c.gateIdentity(ctx)
@@ -87,7 +87,7 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 	return os.WriteFile(c.path("gate.seen"), []byte(gate), 0o600)
 }
 
-// gateIdentity tells one gate in one process of kube-apiserver from every other.
+// gateIdentity identifies the gate and the process of kube-apiserver that evaluates it.
 func (c *Cluster) gateIdentity(ctx context.Context) (string, error) {
 	server := c.Process("kube-apiserver")
 	started, err := os.Stat(server.pidFile())
@@ -100,15 +100,15 @@ func (c *Cluster) gateIdentity(ctx context.Context) (string, error) {
 	return fmt.Sprintf("kube-apiserver %d %d\n%s", server.Pid(), started.ModTime().UnixNano(), objects), err
 }
 
-// refusedBy says whether an error is the refusal of a policy.
+// refusedBy reports whether a policy refused a request.
 func refusedBy(err error, policy string) bool {
 	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
 }
 
-// orOpen returns the error that was met instead of a refusal.
+// orOpen returns the error that was returned instead of a refusal.
 func orOpen(err error) error {
 	if err == nil {
-		return errors.New("it let the probe pass")
+		return errors.New("it admitted the request of the probe")
 	}
 	return err
 }

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Process is a program that runs in the background under a supervisor, which restarts it.
@@ -26,7 +28,7 @@ type Process struct {
 	Args    []string
 	// Env is added to the environment of the dev program.
 	Env []string
-	// Bound says that the process is killed when the program that starts it ends.
+	// Bound means that the process is killed when the program that started it ends.
 	Bound bool
 	// StateDir holds NAME.pid, NAME.log and the files of the supervisor.
 	StateDir string
@@ -44,8 +46,8 @@ func (p *Process) LogFile() string { return p.file(".log") }
 // Pid returns the pid of the running process, or 0.
 func (p *Process) Pid() int { return readPid(p.pidFile(), p.isOurs) }
 
-// readPid returns the pid in a file, or 0 if that process does not run. The system can give
-// the pid to another program, which is not ours.
+// readPid returns the pid in a file, or 0 if that process does not run or the pid belongs to another program
+// now.
 func readPid(file string, isOurs func(pid int) bool) int {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -58,7 +60,7 @@ func readPid(file string, isOurs func(pid int) bool) int {
 	return pid
 }
 
-// writePid replaces a pid file. Readers find the former or the new content.
+// writePid replaces a pid file atomically.
 func writePid(file string, pid int) error {
 	if err := os.WriteFile(file+".new", []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
 		return err
@@ -84,14 +86,14 @@ func commandLine(pid int) []string {
 	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
 }
 
-// isOurs says whether a process is this program, with arguments in this state directory.
+// isOurs reports whether a process is this program, with arguments in this state directory.
 func (p *Process) isOurs(pid int) bool {
 	fields := commandLine(pid)
 	return len(fields) > 0 && fields[0] == p.Program && slices.ContainsFunc(fields[1:], p.inStateDir)
 }
 
-// inStateDir says whether an argument, PATH or --flag=PATH, is a path in the state directory.
-// The state directories of others may begin with the same letters.
+// inStateDir reports whether an argument, PATH or --flag=PATH, is a path in the state directory. Another state
+// directory may have the same prefix.
 func (p *Process) inStateDir(arg string) bool {
 	if _, value, isFlag := strings.Cut(arg, "="); isFlag {
 		arg = value
@@ -99,8 +101,7 @@ func (p *Process) inStateDir(arg string) bool {
 	return strings.HasPrefix(arg, p.StateDir+string(filepath.Separator))
 }
 
-// Current says whether the process runs under a supervisor, with the program and arguments
-// that it would be started with now.
+// Current reports whether the process runs under a supervisor with the current program and arguments.
 func (p *Process) Current() bool {
 	pid := p.Pid()
 	if pid == 0 || !p.Supervised() {
@@ -126,8 +127,8 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return p.signal(pid, p.isOurs, signal)
 }
 
-// signal sends a signal to a process, and to no other that got its pid meanwhile: the
-// handle is taken first, and the process looked at then.
+// signal sends a signal to a process, and to no other process that got its pid meanwhile: the handle is
+// taken before the process is identified.
 func (p *Process) signal(pid int, isOurs func(pid int) bool, signal syscall.Signal) error {
 	handle, err := os.FindProcess(pid)
 	if err != nil {
@@ -153,27 +154,39 @@ func (p *Process) LogTail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// final is an error that waiting does not mend.
+// final is an error that no retry can fix.
 type final struct{ error }
 
 func (e final) Unwrap() error { return e.error }
 
-// poll calls a check until it returns nil, and returns its last error at the limit, or a
-// final one at once.
+// poll calls a check until it returns nil or a final error, and returns its last error at the limit.
 func poll(ctx context.Context, limit, interval time.Duration, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil || errors.As(err, new(final)) {
-			return err
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, interval, limit, true, func(context.Context) (bool, error) {
+		last = check()
+		if errors.As(last, new(final)) {
+			return false, last
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("after %s: %w", limit, err)
-		case <-ticker.C:
-		}
+		return last == nil, nil
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("after %s: %w", limit, last)
+	}
+	return err
+}
+
+// tryLock locks a file. It returns nil if another process holds the lock.
+func tryLock(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case err == nil:
+		return file, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return nil, file.Close()
+	default:
+		return nil, fmt.Errorf("cannot lock %s: %w", path, errors.Join(err, file.Close()))
 	}
 }

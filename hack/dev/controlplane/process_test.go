@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// TestForeignPid: a pid that belongs to another program now is not ours to kill.
+// TestForeignPid: a process of another program, which got the pid of ours, is not killed.
 func TestForeignPid(t *testing.T) {
 	dir := t.TempDir()
 	p := &Process{Name: "sleeper", Program: "/bin/sleep", Args: []string{"600"}, StateDir: dir}
@@ -24,7 +24,7 @@ func TestForeignPid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pid := p.Pid(); pid != 0 {
-		t.Errorf("this test's own pid %d passes for the program", pid)
+		t.Errorf("the pid %d of this test counts as that of the program", pid)
 	}
 	if err := p.Stop(context.Background(), time.Minute); err != nil {
 		t.Error(err)
@@ -33,7 +33,7 @@ func TestForeignPid(t *testing.T) {
 
 func TestStartStop(t *testing.T) {
 	dir := t.TempDir()
-	p := script(t, dir, forever)
+	p := script(t, dir, endless)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestStartStop(t *testing.T) {
 }
 
 // TestSiblingDirectory: the processes of another state directory are not ours, also if its
-// path begins with the same letters.
+// path has the same prefix.
 func TestSiblingDirectory(t *testing.T) {
 	for arg, ours := range map[string]bool{
 		"--data-dir=/state/dev/etcd":   true,
@@ -73,7 +73,7 @@ func TestSiblingDirectory(t *testing.T) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		return script(t, dir, forever)
+		return script(t, dir, endless)
 	}
 	mine, other := start("dev"), start("dev2")
 	if err := other.Start(); err != nil {
@@ -90,15 +90,15 @@ func TestSiblingDirectory(t *testing.T) {
 	}
 }
 
-// TestCurrent: what runs with other arguments than it would be started with is found.
+// TestCurrent: a process that runs with former arguments is not current.
 func TestCurrent(t *testing.T) {
 	dir := t.TempDir()
-	p := script(t, dir, forever)
+	p := script(t, dir, endless)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if !p.Current() {
-		t.Error("what was just started is not current")
+		t.Error("a process that was just started is not current")
 	}
 	changed := *p
 	changed.Args = append(slices.Clone(p.Args), "more")

@@ -16,7 +16,7 @@ import (
 // ProgramNames lists the programs in the order in which they start.
 func ProgramNames() []string { return append(runPrograms(), "logstore", "http-provisioner") }
 
-// runPrograms are those of make run, without what the demo alone starts.
+// runPrograms are those of make run. The demo starts more.
 func runPrograms() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "policy-population"}
 }
@@ -90,7 +90,7 @@ func (c *Cluster) kubeAPIServerArgs() []string {
 		"tls-cert-file", pki.Cert("kube-apiserver"),
 		"tls-private-key-file", pki.Key("kube-apiserver"),
 		"service-account-issuer", "https://kubernetes.default.svc.cluster.local",
-		"service-account-key-file", filepath.Join(pki.Dir, "service-account.pub"),
+		"service-account-key-file", pki.Key("service-account"),
 		"service-account-signing-key-file", pki.Key("service-account"),
 		"service-cluster-ip-range", "10.96.0.0/16",
 		"authorization-mode", "Node,RBAC",
@@ -143,11 +143,11 @@ func (c *Cluster) nsinitControllerManagerArgs() []string {
 		"tls-cert-file", pki.Cert("nsinit-apiserver"),
 		"tls-private-key-file", pki.Key("nsinit-apiserver"),
 		"kubeconfig", c.path("nsinit-controller-manager.kubeconfig"),
-		// A lease that is left behind by kill -9 is free again soon.
+		// A lease expires soon after kill -9.
 		"leader-elect-lease-duration", "5s",
 		"leader-elect-renew-deadline", "3s",
 		"leader-elect-retry-period", "1s",
-		// Soon enough to be seen.
+		// Soon enough for a test or a trial.
 		"stalled-after", "10s",
 	), "-v=2")
 }
@@ -156,11 +156,11 @@ func (c *Cluster) policyPopulationArgs() []string {
 	return append(flags("kubeconfig", c.path("policy-population.kubeconfig")), "-v=2")
 }
 
-// logStorePassword is that of the log store's user.
+// logStorePassword is the password of the log store's user.
 const logStorePassword = "demo-password"
 
-// logStoreDir is where the log store keeps its data: PostgreSQL runs as another user where this
-// one is root, and wants a short path.
+// logStoreDir is the folder with the data of the log store. PostgreSQL needs a short path, and runs as another user if
+// this one is root.
 func (c *Cluster) logStoreDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("nsinit-%08x", crc32.ChecksumIEEE([]byte(c.Dir))))
 }

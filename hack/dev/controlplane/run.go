@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package controlplane
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,26 +14,30 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
-// Run starts everything, and the initializer, shows what to try, and stops everything when
-// the context ends.
+// Run starts everything with two initializers, prints what to try, and stops everything when the
+// context ends.
 func (c *Cluster) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, c.Down(context.WithoutCancel(ctx))) }()
-	if err := c.Up(ctx); err != nil {
-		return interrupted(ctx, err)
+	if err := c.run(ctx); err != nil && ctx.Err() == nil {
+		return err
 	}
-	if err := c.AskToRetry(ctx); err != nil {
-		return interrupted(ctx, err)
-	}
-	if err := c.ensure(ctx, "policy-population", func() error { return nil }); err != nil {
-		return interrupted(ctx, err)
-	}
-	for _, manifest := range []string{"policy-population.yaml", "tenants.yaml"} {
-		if _, err := c.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(c.Root, "artifacts", "examples", manifest)); err != nil {
-			return interrupted(ctx, err)
+	return nil
+}
+
+func (c *Cluster) run(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{c.Up, c.AskToRetry, c.storeCertificate, c.applyExamples,
+		func(ctx context.Context) error {
+			return c.ensure(ctx, "policy-population", func() error { return nil })
+		}} {
+		if err := step(ctx); err != nil {
+			return err
 		}
 	}
 	alice, err := c.UserKubeconfig("alice", "team-a")
@@ -42,43 +45,69 @@ func (c *Cluster) Run(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Printf(`
-nsinit runs. The initializer policy-population is registered and acts on every new namespace.
-Try it, in another terminal:
+nsinit runs. Two initializers act on each new namespace: policy-population, a program, and then
+%[1]s, a person. Try it, in another terminal:
 
-  export PATH=%s:$PATH
-  export KUBECONFIG=%s
-
-  kubectl get namespaceinitializerconfigurations     # who acts on new namespaces
-  kubectl explain namespacelifecycles.spec.initializers
-
-  export KUBECONFIG=%s       # a tenant, who may create namespaces
+  export PATH=%[2]s:$PATH
+  export KUBECONFIG=%[3]s
+  # alice, a tenant who may create namespaces
   kubectl create namespace shop
-  kubectl get namespace shop -o yaml                 # the conditions say what is waited for
-  kubectl -n shop create configmap hello             # waits by itself, if it comes too early
-  kubectl apply -f artifacts/examples/namespace-with-content.yaml
-  kubectl nsinit create depot                        # shows each initializer as it finishes
+  kubectl nsinit status shop                         # closed: it waits for your approval
+  kubectl -n shop create configmap hello             # refused until you approve shop
 
-  export KUBECONFIG=%s
+  export KUBECONFIG=%[4]s
+  # an administrator
+  kubectl get namespaceinitializerconfigurations     # which initializers act on new namespaces
+  kubectl get nsl                                    # which initializer each namespace waits for
+  kubectl nsinit why shop                            # why it is closed, and the remedies
+  kubectl nsinit done shop %[1]s      # approve it
   kubectl wait --for=condition=Ready namespace/shop
-  kubectl get nsl                                    # what every namespace waits for
-  kubectl describe nsl shop
-  kubectl nsinit why shop                            # what is in the way, and what helps
   kubectl -n shop get rolebinding,quota,limits,netpol
-  kubectl get nspop,popns                            # what is put into namespaces, and what was
+  kubectl get nspop,popns                            # what populations define and contain
   kubectl nsinit preview shop
   kubectl nsinit check
 
-Logs are in %s. Ctrl-C stops everything. Until then, this shows what namespaces wait for:
+  export KUBECONFIG=%[3]s
+  # alice again: the namespace is open, and she is its administrator
+  kubectl -n shop create configmap hello
+  kubectl nsinit create depot                        # returns when an administrator has approved depot
+  kubectl apply -f artifacts/examples/namespace-with-content.yaml
+                                                     # waits, if you approve bakery within 10 seconds
 
-`, c.BinDir, c.AdminKubeconfig(), alice, c.AdminKubeconfig(), c.Dir)
+Logs are in %[5]s. Ctrl-C stops everything. Until then, this shows each change of a NamespaceLifecycle:
+
+`, approval, c.BinDir, alice, c.AdminKubeconfig(), c.Dir)
 	return c.watch(ctx)
 }
 
-// watch shows what happens to namespaces, and which programs are restarted, until the end.
+// applyExamples registers two initializers, and grants the group team-a to create namespaces.
+func (c *Cluster) applyExamples(ctx context.Context) error {
+	var err error
+	for _, manifest := range []string{"policy-population.yaml", "approval.yaml", "tenants.yaml"} {
+		if err == nil {
+			_, err = c.Admin(ctx, "apply", "--server-side", "-f", filepath.Join(c.Root, "artifacts", "examples", manifest))
+		}
+	}
+	return err
+}
+
+// storeCertificate stores the certificate of nsinit-apiserver in its Secret, as the installed manifests do, so
+// that kubectl nsinit check finds it. The program itself reads files here.
+func (c *Cluster) storeCertificate(ctx context.Context) error {
+	secret, err := c.Admin(ctx, "create", "secret", "tls", installation.ServingSecret, "--namespace", installation.Namespace,
+		"--cert", c.PKI().Cert("nsinit-apiserver"), "--key", c.PKI().Key("nsinit-apiserver"), "--dry-run=client", "--output=json")
+	if err != nil {
+		return err
+	}
+	_, err = c.kubectlInput(ctx, c.AdminKubeconfig(), secret, "apply", "--server-side", "--force-conflicts", "-f", "-")
+	return err
+}
+
+// watch shows changes of NamespaceLifecycles and restarts of programs, until the context or all programs end.
 func (c *Cluster) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	shown := make(chan struct{})
-	go func() { defer close(shown); c.showRecords(ctx) }()
+	go func() { defer close(shown); c.showLifecycles(ctx) }()
 	defer func() { cancel(); <-shown }()
 	last := map[string]string{} // the restart that was shown last, by program
 	ticker := time.NewTicker(time.Second)
@@ -113,53 +142,14 @@ func (c *Cluster) watch(ctx context.Context) error {
 	}
 }
 
-// showRecords prints a line for each change of what a namespace waits for. It begins again
-// when its watch ends, as it does with nsinit-apiserver.
-func (c *Cluster) showRecords(ctx context.Context) {
-	last := map[string]string{}
-	for {
-		command := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl"), "--kubeconfig", c.AdminKubeconfig(),
-			"get", "namespacelifecycles", "--watch", "--output-watch-events", "--output",
-			`jsonpath={.type} {.object.metadata.name} {.object.status.phase} {.object.status.currentInitializer}{"\n"}`)
+// showLifecycles prints each change of a NamespaceLifecycle. It starts again when its watch ends, for
+// example because nsinit-apiserver was restarted.
+func (c *Cluster) showLifecycles(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		command := exec.CommandContext(ctx, c.program("kubectl"), "--kubeconfig", c.AdminKubeconfig(),
+			"get", "namespacelifecycles", "--watch", "--output-watch-events")
 		command.Env = append(os.Environ(), "HOME="+c.Dir)
-		if out, err := command.StdoutPipe(); err == nil && command.Start() == nil {
-			lines := bufio.NewScanner(out)
-			for lines.Scan() {
-				if name, text := recordLine(lines.Text()); name != "" && last[name] != text && !strings.HasPrefix(name, probePrefix) {
-					last[name] = text
-					c.say("namespace %s %s", name, text)
-				}
-			}
-			_ = command.Wait()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-// recordLine turns an event of a record, its type, name, phase and current initializer,
-// into the name of the namespace and what a person reads of it.
-func recordLine(event string) (name, text string) {
-	fields := strings.Fields(event)
-	switch {
-	case len(fields) < 3:
-		return "", ""
-	case fields[0] == "DELETED":
-		return fields[1], "is gone"
-	case len(fields) > 3:
-		return fields[1], fmt.Sprintf("is %s, waiting for %s", fields[2], fields[3])
-	default:
-		return fields[1], "is " + fields[2]
-	}
-}
-
-// interrupted makes no error of a Ctrl-C.
-func interrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+		command.Stdout = os.Stdout
+		_ = command.Run()
+	}, time.Second)
 }

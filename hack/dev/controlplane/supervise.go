@@ -40,7 +40,7 @@ func (p *Process) supervisorArgs() []string {
 	return append([]string{SuperviseCommand, p.file(""), p.Program}, p.Args...)
 }
 
-// isSupervisor says whether a process supervises this one, whichever dev program it runs.
+// isSupervisor reports whether a process supervises this one, also if it runs another build of dev.
 func (p *Process) isSupervisor(pid int) bool {
 	fields := commandLine(pid)
 	return len(fields) > 2 && fields[1] == SuperviseCommand && fields[2] == p.file("")
@@ -48,14 +48,14 @@ func (p *Process) isSupervisor(pid int) bool {
 
 func (p *Process) supervisorPid() int { return readPid(p.supervisorFile(), p.isSupervisor) }
 
-// Supervised says whether the supervisor runs.
+// Supervised reports whether the supervisor runs.
 func (p *Process) Supervised() bool { return p.supervisorPid() != 0 }
 
-// Active says whether the process runs, or is about to be restarted.
+// Active reports whether the process runs or will be restarted.
 func (p *Process) Active() bool { return p.Supervised() || p.Pid() != 0 }
 
-// SupervisorKilled says whether the supervisor was killed, and with it the process, by
-// something other than Stop and Kill.
+// SupervisorKilled reports whether the supervisor, and with it the process, was killed by another program than
+// Stop and Kill.
 func (p *Process) SupervisorKilled() bool { return exists(p.supervisorFile()) && !p.Supervised() }
 
 // Restarts returns a line for each restart since the process was started.
@@ -67,8 +67,8 @@ func (p *Process) Restarts() []string {
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
-// Start starts the process under a supervisor, which has a session of its own so that it
-// outlives this command. A supervised process is left alone. Start returns when the process
+// Start starts the process under a supervisor, which has a separate session so that it outlives
+// this command. A supervised process is left alone. Start returns when the process
 // runs, or has exited and will be restarted.
 func (p *Process) Start() error {
 	if p.Pid() != 0 {
@@ -92,9 +92,8 @@ func (p *Process) Start() error {
 	})
 }
 
-// startSupervisor starts a supervisor. The function that it returns says whether that is the
-// supervisor of the process now, or has ended because there is another one. Before, a later
-// Stop could miss it.
+// startSupervisor starts a supervisor. The returned function reports whether it has become the supervisor of the
+// process, or has ended because there is another one. Until then, a Stop could miss it.
 func (p *Process) startSupervisor() (decided func() bool, err error) {
 	log, err := os.OpenFile(p.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -160,7 +159,7 @@ func (p *Process) Kill(ctx context.Context) error {
 func (p *Process) waitGone(ctx context.Context, limit time.Duration) bool {
 	return poll(ctx, limit, 10*time.Millisecond, func() error {
 		if p.Active() {
-			return errors.New("still there")
+			return errors.New("still running")
 		}
 		return nil
 	}) == nil
@@ -169,27 +168,16 @@ func (p *Process) waitGone(ctx context.Context, limit time.Duration) bool {
 // lock returns the lock that a supervisor holds as long as it lives, or nil if another process
 // supervises this one. It waits while a supervisor starts or ends.
 func (p *Process) lock() (lock *os.File, err error) {
-	file, err := os.OpenFile(filepath.Join(p.StateDir, "."+p.Name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = poll(context.Background(), 10*time.Second, 5*time.Millisecond, func() error {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case err == nil:
-			lock = file
-			return nil
-		case !errors.Is(err, syscall.EWOULDBLOCK):
+	path := filepath.Join(p.StateDir, "."+p.Name+".lock")
+	err = poll(context.Background(), 10*time.Second, 5*time.Millisecond, func() (err error) {
+		if lock, err = tryLock(path); err != nil {
 			return final{err}
-		case p.Supervised():
-			return nil
-		default:
-			return fmt.Errorf("%s is locked", file.Name())
 		}
+		if lock == nil && !p.Supervised() {
+			return fmt.Errorf("%s is locked", path)
+		}
+		return nil
 	})
-	if lock == nil {
-		err = errors.Join(err, file.Close())
-	}
 	return lock, err
 }
 
@@ -236,7 +224,7 @@ func Supervise(args []string) error {
 	if stdin, err := os.Stdin.Stat(); err == nil && stdin.Mode()&os.ModeNamedPipe != 0 {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
-			os.Exit(0) // whoever started this has ended; the kernel kills the program
+			os.Exit(0) // the program that started this has ended; the kernel kills the supervised one
 		}()
 	}
 	runtime.LockOSThread() // the kernel kills the program when this thread ends
@@ -275,7 +263,7 @@ func (p *Process) runOnce(terminate <-chan os.Signal) (exited string, terminated
 	go func() { ended <- command.Wait() }()
 	failed := writePid(p.pidFile(), command.Process.Pid)
 	if failed != nil {
-		_ = command.Process.Kill() // without the file, it could not be controlled
+		_ = command.Process.Kill() // without the file, it cannot be controlled
 	}
 	select {
 	case <-terminate:

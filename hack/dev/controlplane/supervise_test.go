@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// forever is a script that ends with a signal only.
-const forever = "while :; do /bin/sleep 1; done"
+// endless is a script that only a signal ends.
+const endless = "while :; do /bin/sleep 1; done"
 
 // startBound is the command by which this program starts a bound process, and waits until its
 // standard input is closed.
@@ -58,7 +58,7 @@ func devProgram(t *testing.T) string {
 }
 
 // script returns a process that runs a shell script, and is killed when the test ends. The
-// state directory is part of its command line, as it is of every program here.
+// state directory is part of its command line, as for every program of a control plane.
 func script(t *testing.T, dir, text string) *Process {
 	t.Helper()
 	p := &Process{Name: "sh", Program: "/bin/sh", Args: []string{"-c", text, filepath.Join(dir, "config")}, StateDir: dir, Dev: devProgram(t)}
@@ -83,7 +83,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// nothingLeft checks that a process was stopped without a trace but its log.
+// nothingLeft checks that a process was stopped and left only its log.
 func nothingLeft(t *testing.T, p *Process) {
 	t.Helper()
 	if p.Pid() != 0 || p.Supervised() || p.SupervisorKilled() {
@@ -95,8 +95,7 @@ func nothingLeft(t *testing.T, p *Process) {
 	}
 }
 
-// TestRestart: a program that exits, or that something else kills, is started again. Stop and
-// Kill keep it down.
+// TestRestart: a program that exits or is killed by another program is restarted, but not after Stop or Kill.
 func TestRestart(t *testing.T) {
 	for name, end := range map[string]func(p *Process) error{
 		"stop": func(p *Process) error { return p.Stop(t.Context(), time.Minute) },
@@ -104,7 +103,7 @@ func TestRestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			p := script(t, dir, "[ -e "+dir+"/stay ] || { : >"+dir+"/stay; exit 3; }; "+forever)
+			p := script(t, dir, "[ -e "+dir+"/stay ] || { : >"+dir+"/stay; exit 3; }; "+endless)
 			if err := p.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -152,9 +151,9 @@ func TestStopWhileRestartIsPending(t *testing.T) {
 	}
 }
 
-// TestKillStopped: a program that stands still is stopped too.
+// TestKillStopped: Stop ends a program that is stopped by SIGSTOP.
 func TestKillStopped(t *testing.T) {
-	p := script(t, t.TempDir(), forever)
+	p := script(t, t.TempDir(), endless)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +168,7 @@ func TestKillStopped(t *testing.T) {
 
 // TestSupervisorKilled: a program does not outlive its supervisor, and can be started again.
 func TestSupervisorKilled(t *testing.T) {
-	p := script(t, t.TempDir(), forever)
+	p := script(t, t.TempDir(), endless)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +176,7 @@ func TestSupervisorKilled(t *testing.T) {
 	if err := syscall.Kill(p.supervisorPid(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "both are gone", func() bool { return !p.Supervised() && !p.isOurs(pid) })
+	eventually(t, "both have ended", func() bool { return !p.Supervised() && !p.isOurs(pid) })
 	if p.Pid() != 0 || !p.SupervisorKilled() {
 		t.Errorf("pid %d, supervisor killed %t", p.Pid(), p.SupervisorKilled())
 	}
@@ -193,7 +192,7 @@ func TestSupervisorKilled(t *testing.T) {
 // TestConcurrentStarts: a program that several commands start runs once.
 func TestConcurrentStarts(t *testing.T) {
 	dir := t.TempDir()
-	p := script(t, dir, "echo run >>"+dir+"/runs; "+forever)
+	p := script(t, dir, "echo run >>"+dir+"/runs; "+endless)
 	runs := func() string {
 		data, _ := os.ReadFile(filepath.Join(dir, "runs"))
 		return string(data)
@@ -219,7 +218,7 @@ func TestConcurrentStarts(t *testing.T) {
 
 // TestBound: a bound process is killed when the program that started it ends.
 func TestBound(t *testing.T) {
-	p := script(t, t.TempDir(), forever)
+	p := script(t, t.TempDir(), endless)
 	starter := exec.Command(p.Dev, append([]string{startBound, p.StateDir}, p.Args...)...)
 	stdin, err := starter.StdinPipe()
 	if err != nil {

@@ -8,26 +8,23 @@ package controlplane
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 )
 
-// startLimit is how long a program may take to be ready: much longer than it takes on two
-// busy cores.
+// startLimit is how long a program may take to be ready, much longer than on two busy cores.
 const startLimit = 2 * time.Minute
 
-// Up builds what is missing, starts what does not run, applies the manifests, and returns
-// when the API of nsinit is available and the policies are seen to act.
+// Up builds the missing programs, starts those that do not run, and applies the manifests. It returns when the API
+// of nsinit is available and the policies are in force.
 func (c *Cluster) Up(ctx context.Context) error {
 	if err := c.up(ctx, c.Build, c.kubernetes, c.nsinit); err != nil {
 		return err
@@ -96,14 +93,15 @@ func (c *Cluster) Identities() error {
 			return pki.EnsureServing("nsinit-apiserver", "nsinit-ca", "nsinit-apiserver.nsinit-system.svc")
 		},
 		func() error { return pki.EnsureClient("front-proxy-client", "front-proxy-ca", "front-proxy-client") },
-		func() error { return pki.EnsureKeyPair("service-account") },
+		func() error { return pki.EnsureKey("service-account") },
 		func() error { return c.ensureKubeconfig("admin", "kubernetes-admin", "system:masters") },
 		func() error { return c.ensureKubeconfig("kube-controller-manager", "system:kube-controller-manager") },
 		func() error { return systemAccount("nsinit-apiserver") },
 		func() error { return systemAccount("nsinit-controller-manager") },
 		func() error { return systemAccount("policy-population") },
 		func() error { return systemAccount("http-provisioner") },
-		func() error { return pki.EnsureServing("logstore", "nsinit-ca", "localhost") },
+		func() error { return pki.EnsureServing("logstore", "nsinit-ca") },
+		c.writeUserKubeconfigs,
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("cannot make identities: %w", err)
@@ -117,7 +115,7 @@ func (c *Cluster) Identities() error {
 const maxRestarts = 3
 
 // ensure starts a program and waits until a check succeeds. One that runs an older build
-// or other arguments is restarted, and one that waits for its restart is started at once.
+// or other arguments is restarted, and one that waits for its restart is started immediately.
 func (c *Cluster) ensure(ctx context.Context, name string, ready func() error) error {
 	process := c.Process(name)
 	if !process.Current() {
@@ -168,44 +166,26 @@ func (c *Cluster) kubernetes(ctx context.Context) error {
 	})
 }
 
-// etcdHealthy asks etcd as its clients do.
+// etcdHealthy connects to etcd with a client certificate.
 func (c *Cluster) etcdHealthy(ctx context.Context) error {
-	pair, err := tls.LoadX509KeyPair(c.PKI().Cert("etcd"), c.PKI().Key("etcd"))
-	if err != nil {
-		return err
-	}
-	_, err = c.get(ctx, c.url("etcd")+"/health", "etcd-ca", []tls.Certificate{pair}, nil)
+	pki := c.PKI()
+	_, err := get(ctx, "/health", &rest.Config{Host: c.url("etcd"),
+		TLSClientConfig: rest.TLSClientConfig{CAFile: pki.Cert("etcd-ca"), CertFile: pki.Cert("etcd"), KeyFile: pki.Key("etcd")}})
 	return err
 }
 
-// get asks a program that is not behind kube-apiserver, whose certificate is of one of the CAs here.
-func (c *Cluster) get(ctx context.Context, address, authority string, certificates []tls.Certificate, user *url.Userinfo) ([]byte, error) {
-	ca, err := os.ReadFile(c.PKI().Cert(authority))
+// get sends a request to a program that is not behind kube-apiserver.
+func get(ctx context.Context, path string, config *rest.Config) ([]byte, error) {
+	config.NegotiatedSerializer, config.Timeout = scheme.Codecs, 5*time.Second
+	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, err
-	}
-	request.URL.User = user
-	response, err := (&http.Client{Transport: transport, Timeout: 5 * time.Second}).Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", address, response.Status)
-	}
-	return io.ReadAll(response.Body)
+	return client.Get().AbsPath(path).DoRaw(ctx)
 }
 
-// nsinit installs and starts nsinit. The controller comes last, so that the gate can be
-// seen closed before anything opens it.
+// nsinit installs and starts nsinit. The controller comes last, because it opens the namespace that shows the
+// gate.
 func (c *Cluster) nsinit(ctx context.Context) error {
 	if err := c.ApplyBase(ctx); err != nil {
 		return err
@@ -213,7 +193,7 @@ func (c *Cluster) nsinit(ctx context.Context) error {
 	if err := c.ensure(ctx, "nsinit-apiserver", func() error { return c.Served(ctx) }); err != nil {
 		return err
 	}
-	// Without the webhook, in front of which clients would wait, the gate itself is seen.
+	// With the webhook, the probe would wait instead of being refused by the gate.
 	if _, err := c.Admin(ctx, "delete", "--ignore-not-found", "-k", c.earlyWrites()); err != nil {
 		return err
 	}
@@ -235,7 +215,7 @@ func (c *Cluster) ApplyBase(ctx context.Context) error {
 	return err
 }
 
-// ApplyPolicies applies the policies, and waits until the stamp and the guard act.
+// ApplyPolicies applies the policies, and waits until the stamp and the guard are in force.
 func (c *Cluster) ApplyPolicies(ctx context.Context) error {
 	if _, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.path("policies")); err != nil {
 		return err
@@ -260,7 +240,7 @@ func (c *Cluster) Served(ctx context.Context) error {
 
 func (c *Cluster) earlyWrites() string { return filepath.Join(c.Root, "artifacts", "early-writes") }
 
-// AskToRetry installs the webhook that asks those who write too early to try again.
+// AskToRetry installs the webhook that asks clients to retry early writes.
 func (c *Cluster) AskToRetry(ctx context.Context) error {
 	_, err := c.Admin(ctx, "apply", "--server-side", "--force-conflicts", "-k", c.earlyWrites())
 	return err
@@ -292,21 +272,22 @@ func (c *Cluster) writeOverlays() error {
 	if !c.webhookStamps() {
 		return c.writeOverlay("policies", "", "artifacts/policies")
 	}
-	component, err := c.relative("policies", "artifacts/deploy/components/stamp-webhook")
+	component, err := filepath.Rel(c.path("policies"), filepath.Join(c.Root, "artifacts/deploy/components/stamp-webhook"))
 	if err != nil {
 		return err
 	}
 	return c.writeOverlay("policies", "components: ["+component+"]\n", "artifacts/policies")
 }
 
-// writeOverlay writes a kustomization of folders of this checkout into a folder of this control plane.
+// writeOverlay writes a kustomization of folders of this checkout into a folder of this control plane. kustomize
+// takes folders only by relative paths.
 func (c *Cluster) writeOverlay(name, more string, folders ...string) error {
 	if err := os.MkdirAll(c.path(name), 0o755); err != nil {
 		return err
 	}
 	var resources []string
 	for _, folder := range folders {
-		relative, err := c.relative(name, folder)
+		relative, err := filepath.Rel(c.path(name), filepath.Join(c.Root, folder))
 		if err != nil {
 			return err
 		}
@@ -314,21 +295,4 @@ func (c *Cluster) writeOverlay(name, more string, folders ...string) error {
 	}
 	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nsortOptions: {order: fifo}\nresources: [%s]\n%s", strings.Join(resources, ", "), more)
 	return os.WriteFile(filepath.Join(c.path(name), "kustomization.yaml"), []byte(text), 0o600)
-}
-
-// relative returns the path from a folder of this control plane to one of this checkout: kustomize
-// takes folders by relative paths alone, from the real place of the folder.
-func (c *Cluster) relative(name, folder string) (string, error) {
-	if err := os.MkdirAll(c.path(name), 0o755); err != nil {
-		return "", err
-	}
-	from, err := filepath.EvalSymlinks(c.path(name))
-	if err != nil {
-		return "", err
-	}
-	to, err := filepath.EvalSymlinks(filepath.Join(c.Root, filepath.FromSlash(folder)))
-	if err != nil {
-		return "", err
-	}
-	return filepath.Rel(from, to)
 }

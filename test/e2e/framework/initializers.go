@@ -82,15 +82,15 @@ func (c *Cluster) WaitInForce(t *testing.T) {
 // initializer is done.
 func (c *Cluster) WaitCurrent(t *testing.T, namespace, initializer string) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
-	var record *v1alpha1.NamespaceLifecycle
+	var lifecycle *v1alpha1.NamespaceLifecycle
 	Eventually(t, fmt.Sprintf("the turn of %q in %s", initializer, namespace), func(ctx context.Context) (err error) {
-		record, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && record.Status.CurrentInitializer != initializer {
-			err = fmt.Errorf("it is the turn of %q", record.Status.CurrentInitializer)
+		lifecycle, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && lifecycle.Status.CurrentInitializer != initializer {
+			err = fmt.Errorf("it is the turn of %q", lifecycle.Status.CurrentInitializer)
 		}
 		return err
 	})
-	return record
+	return lifecycle
 }
 
 // RemoveFirst removes the first pending initializer as an administrator.
@@ -98,12 +98,12 @@ func (c *Cluster) RemoveFirst(t *testing.T, namespace string) {
 	t.Helper()
 	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	Eventually(t, "removing the first initializer", func(ctx context.Context) error {
-		record, err := client.Get(ctx, namespace, metav1.GetOptions{})
+		lifecycle, err := client.Get(ctx, namespace, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
-		_, err = client.Initialize(ctx, namespace, record, metav1.UpdateOptions{})
+		lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+		_, err = client.Initialize(ctx, namespace, lifecycle, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -123,9 +123,9 @@ func (c *Cluster) ActAs(t *testing.T, names ...string) {
 				if err != nil {
 					continue
 				}
-				for _, record := range list.Items {
-					record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
-					_, _ = client.Initialize(ctx, record.Name, &record, metav1.UpdateOptions{})
+				for _, lifecycle := range list.Items {
+					lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+					_, _ = client.Initialize(ctx, lifecycle.Name, &lifecycle, metav1.UpdateOptions{})
 				}
 			}
 		}()
@@ -135,15 +135,15 @@ func (c *Cluster) ActAs(t *testing.T, names ...string) {
 // WaitTerminating waits until a NamespaceLifecycle is being deleted, and returns it.
 func (c *Cluster) WaitTerminating(t *testing.T, namespace string) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
-	var record *v1alpha1.NamespaceLifecycle
-	Eventually(t, "the record is being deleted", func(ctx context.Context) (err error) {
-		record, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && record.Status.Phase != v1alpha1.LifecycleTerminating {
-			err = fmt.Errorf("its phase is %s", record.Status.Phase)
+	var lifecycle *v1alpha1.NamespaceLifecycle
+	Eventually(t, "the NamespaceLifecycle is being deleted", func(ctx context.Context) (err error) {
+		lifecycle, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && lifecycle.Status.Phase != v1alpha1.LifecycleTerminating {
+			err = fmt.Errorf("its phase is %s", lifecycle.Status.Phase)
 		}
 		return err
 	})
-	return record
+	return lifecycle
 }
 
 // ReleaseParticipant removes a participant from a NamespaceLifecycle as an administrator.
@@ -151,15 +151,15 @@ func (c *Cluster) ReleaseParticipant(t *testing.T, namespace string, participant
 	t.Helper()
 	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	Eventually(t, "releasing the participant", func(ctx context.Context) error {
-		record, err := client.Get(ctx, namespace, metav1.GetOptions{})
+		lifecycle, err := client.Get(ctx, namespace, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if record.DeletionTimestamp == nil {
-			return errors.New("the record is not being deleted")
+		if lifecycle.DeletionTimestamp == nil {
+			return errors.New("the NamespaceLifecycle is not being deleted")
 		}
-		record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
-		_, err = client.Finalize(ctx, namespace, record, metav1.UpdateOptions{})
+		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == participant })
+		_, err = client.Finalize(ctx, namespace, lifecycle, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -167,11 +167,11 @@ func (c *Cluster) ReleaseParticipant(t *testing.T, namespace string, participant
 // WaitNoLifecycle waits until the NamespaceLifecycle of a namespace is deleted.
 func (c *Cluster) WaitNoLifecycle(t *testing.T, namespace string) {
 	t.Helper()
-	Eventually(t, "the record has left", func(ctx context.Context) error {
-		record, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+	Eventually(t, "the NamespaceLifecycle has left", func(ctx context.Context) error {
+		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("it is still there: %v %w", record.Spec.Finalizers, errors.Join(err, errors.New("(no error)")))
+		return fmt.Errorf("it is still there: %v %w", lifecycle.Spec.Finalizers, errors.Join(err, errors.New("(no error)")))
 	})
 }

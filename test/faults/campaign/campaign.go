@@ -29,7 +29,7 @@ type Options struct {
 	// Dir is where state and histories are kept.
 	Dir string
 	// Start starts a control plane, which the campaign stops. It is called again after a round that
-	// found a violation, or could not be judged.
+	// found a violation or could not be judged.
 	Start func(ctx context.Context, number int) (Plane, error)
 	// Planes is how many control planes run at a time, at least one.
 	Planes int
@@ -39,11 +39,11 @@ type Options struct {
 	Injections, PerRound int
 	Slots                int
 	Rate                 float64
-	// Recreate lets tenants use names again, but for faults that expose it. StrictNameReuse says that the
-	// component is installed, so that they may then, too.
+	// Recreate lets tenants use names again, except during faults that expose name reuse. StrictNameReuse means that
+	// the component is installed, so that tenants may use names again during these faults, too.
 	Recreate, StrictNameReuse bool
 	PlanDelay                 time.Duration
-	// Commit is that of the source of the programs that are tested.
+	// Commit is the commit of the source of the tested programs.
 	Commit string
 	// StopAtViolation ends the campaign with the first round that finds a violation.
 	StopAtViolation bool
@@ -53,13 +53,13 @@ type Options struct {
 type Plane interface {
 	fault.Topology
 	Down(ctx context.Context) error
-	// Heal makes everything run again.
+	// Heal starts every program and heals every link.
 	Heal(ctx context.Context) error
-	// Logs returns the last lines of what the programs logged.
+	// Logs returns the last lines of the programs' logs.
 	Logs(lines int) string
 }
 
-// maxErrors is how many rounds of one fault may fail before it is left out.
+// maxErrors is the number of failed rounds after which a fault is skipped.
 const maxErrors = 5
 
 // runner is a campaign that runs.
@@ -75,15 +75,15 @@ type runner struct {
 	taken  sets.Set[string]
 }
 
-// lane runs one round after the other on a control plane of its own.
+// lane runs one round after the other on a separate control plane.
 type lane struct {
 	*runner
 	number int
 	plane  Plane
 }
 
-// Run runs a campaign to its end, or until the context ends. It goes on where a former one in the same
-// directory ended. It returns an error when a fault has violations or could not be judged.
+// Run runs a campaign to its end, or until the context ends. It resumes a former one in the same
+// directory. It returns an error if a fault has violations or could not be judged.
 func Run(ctx context.Context, options Options) error {
 	r := &runner{Options: options, one: (*Round).Run}
 	return r.run(ctx)
@@ -129,8 +129,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 	return r.conclusion(faults)
 }
 
-// next returns a fault that remains and that no other lane works on, or nil. One round of each fault after
-// the other: what is reached early is broad.
+// next returns a remaining fault that no other lane works on, or nil. It alternates between the faults, so that an
+// interrupted campaign has covered all of them.
 func (r *runner) next() *fault.Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,7 +202,7 @@ func (l *lane) down(ctx context.Context) error {
 	return plane.Down(context.WithoutCancel(ctx))
 }
 
-// round runs one round, and stores what came of it.
+// round runs one round, and stores its outcome.
 func (l *lane) round(ctx context.Context, f *fault.Fault) error {
 	if err := l.up(ctx); err != nil {
 		return err
@@ -271,7 +271,7 @@ func (r *runner) keep(result *Result, round *Round, outcome *Outcome) error {
 	return nil
 }
 
-// progress prints a line for a round, with what is left of a campaign.
+// progress prints a line for a round, with the remaining number.
 func (l *lane) progress(round *Round, outcome *Outcome, took time.Duration) {
 	line := fmt.Sprintf("round %d, %s: %d injections, %d operations, %d namespaces, recovered in %s, %d violations, %s",
 		round.Number, round.Fault.Name, outcome.Injections, len(outcome.History.Operations), outcome.Namespaces,
@@ -297,7 +297,7 @@ func (l *lane) progress(round *Round, outcome *Outcome, took time.Duration) {
 	fmt.Printf("%s; %d of %d injections, about %s left\n", line, injected, wanted, left)
 }
 
-// conclusion is the error of a campaign that is not clean.
+// conclusion returns the error of a campaign that is not clean.
 func (r *runner) conclusion(faults []fault.Fault) error {
 	var errs []error
 	for _, f := range faults {
@@ -312,8 +312,8 @@ func (r *runner) conclusion(faults []fault.Fault) error {
 	return errors.Join(errs...)
 }
 
-// Slice runs one round of several faults, each at least once, and returns an error when it finds a
-// violation. It goes on with nothing, and leaves a history only then.
+// Slice runs one round of several faults, each at least once, and returns an error if it finds a
+// violation. It keeps no state, and a history only of violations.
 func Slice(ctx context.Context, options Options, faults []fault.Fault) (err error) {
 	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
 		return err

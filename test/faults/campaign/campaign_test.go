@@ -25,7 +25,7 @@ import (
 	"github.com/nsinit/nsinit/test/faults/history"
 )
 
-// TestResume: a campaign that is interrupted goes on where it was, and each fault reaches its number.
+// TestResume: an interrupted campaign resumes, and each fault reaches its number.
 func TestResume(t *testing.T) {
 	p := &plane{}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -61,7 +61,7 @@ func TestResume(t *testing.T) {
 }
 
 // TestViolation: a violation is stored with its history, the control plane is replaced, and the campaign
-// goes on, and fails at its end.
+// continues and fails at its end.
 func TestViolation(t *testing.T) {
 	p := &plane{}
 	rounds := 0
@@ -88,7 +88,7 @@ func TestViolation(t *testing.T) {
 	}
 }
 
-// TestNotJudged: rounds that cannot be judged count for nothing, and end a fault after some.
+// TestNotJudged: rounds that cannot be judged do not count, and several of them end a fault.
 func TestNotJudged(t *testing.T) {
 	r := newRunner(t, &plane{}, func(*Round, context.Context, fault.Topology) (*Outcome, error) {
 		return nil, errors.New("changes were lost")
@@ -161,7 +161,7 @@ func newRunner(t *testing.T, p *plane, one func(*Round, context.Context, fault.T
 	}, one: one}
 }
 
-// plane is a control plane of which nothing but its life is used.
+// plane is a fake control plane that can only be stopped.
 type plane struct {
 	fault.Topology
 	starts, downs int

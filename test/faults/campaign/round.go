@@ -42,18 +42,18 @@ const (
 type Round struct {
 	Fault      *fault.Fault
 	Injections int
-	// Number makes the names of namespaces, and the random numbers.
+	// Number determines the names of namespaces and the seed.
 	Number int
-	// Slots and Rate are those of the traffic.
+	// Slots and Rate are the options of the traffic.
 	Slots int
 	Rate  float64
 	// Recreate lets tenants use names again.
 	Recreate bool
-	// PlanDelay is that of the check.
+	// PlanDelay is an option of the check.
 	PlanDelay time.Duration
 }
 
-// Outcome is what a round came to.
+// Outcome is the result of a round.
 type Outcome struct {
 	Injections int
 	Namespaces int
@@ -150,7 +150,7 @@ func (r *running) opened() int {
 	return opened
 }
 
-// inject injects the fault as often as wanted. A few injections may find nothing to break.
+// inject injects the fault the wanted number of times. A few injections may have no effect.
 func (r *running) inject(ctx context.Context) error {
 	var last error
 	for attempt := 0; r.done < r.Injections && ctx.Err() == nil; attempt++ {
@@ -200,7 +200,7 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 	r.traffic.Quiet()
 	r.recorder.Mark(history.Mark{Name: history.MarkQuiet})
 	began := time.Now()
-	// A bound that is over is for the check to find.
+	// The check reports a bound that has passed.
 	_ = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, settleBound, true, func(ctx context.Context) (bool, error) {
 		left, err := traffic.Unsettled(ctx, r.env.Core, r.env.Prefix)
 		return err == nil && len(left) == 0, nil
@@ -231,7 +231,7 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 // reasonDelay is how long a closed namespace may be without a condition after the faults.
 const reasonDelay = 15 * time.Second
 
-// catchUp waits until the history has what both stores have.
+// catchUp waits until the history contains the last revisions of both stores.
 func (r *running) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpBound)
 	defer cancel()

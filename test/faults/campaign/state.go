@@ -17,12 +17,12 @@ import (
 	"github.com/nsinit/nsinit/test/faults/check"
 )
 
-// Result is what was reached for one fault.
+// Result is the result of one fault.
 type Result struct {
 	Fault      string `json:"fault"`
 	Rounds     int    `json:"rounds"`
 	Injections int    `json:"injections"`
-	// Operations is the number of requests of clients, Namespaces that of the namespaces they made.
+	// Operations is the number of requests of clients, Namespaces the number of namespaces that they created.
 	Operations int `json:"operations"`
 	Namespaces int `json:"namespaces"`
 	// Recovery is the longest time from the last fault of a round until every namespace had converged.
@@ -36,9 +36,9 @@ type Result struct {
 	Duration time.Duration `json:"duration"`
 }
 
-// State is what a campaign has reached.
+// State is the state of a campaign.
 type State struct {
-	// Commits are those of the source of the programs that were tested.
+	// Commits are the commits of the source of the tested programs.
 	Commits []string  `json:"commits,omitempty"`
 	Began   time.Time `json:"began"`
 	// Rounds counts every round, and seeds the next one.
@@ -64,7 +64,7 @@ func Load(dir string) (*State, error) {
 	return s, nil
 }
 
-// Save writes the state. A reader sees all of it or what was before.
+// Save writes the state atomically.
 func (s *State) Save(dir string) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

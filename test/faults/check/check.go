@@ -24,7 +24,7 @@ type Violation struct {
 	Check     string    `json:"check"`
 	Namespace string    `json:"namespace,omitempty"`
 	UID       types.UID `json:"uid,omitempty"`
-	// Revisions are those of the changes that prove it.
+	// Revisions are the revisions of the changes that prove it.
 	Revisions []int64 `json:"revisions,omitempty"`
 	// Operation is the ID of the operation that proves it, or 0.
 	Operation int64  `json:"operation,omitempty"`
@@ -49,9 +49,9 @@ func (v Violation) String() string {
 	return text + ": " + v.Message
 }
 
-// Options say what a history is judged by.
+// Options are the parameters of the checks.
 type Options struct {
-	// NamePrefix is that of the namespaces that the campaign makes. Others are not judged.
+	// NamePrefix is the prefix of the names of the namespaces that the campaign creates. Others are not judged.
 	NamePrefix string
 	// PlanDelay is how long after its acknowledgement a configuration may be missing in
 	// plans. Zero: not at all.
@@ -64,7 +64,7 @@ type Options struct {
 // Checker is one named check.
 type Checker struct {
 	Name string
-	// Summary is what must hold.
+	// Summary is the invariant in one sentence.
 	Summary string
 	Check   func(*View) []Violation
 }

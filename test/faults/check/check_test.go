@@ -18,16 +18,16 @@ import (
 	"github.com/nsinit/nsinit/test/faults/history"
 )
 
-// TestCheckers: for every checker, histories that violate what it checks, and ones that do not.
-// Each violation is the only one, and names what proves it.
+// TestCheckers: each checker finds violations in histories that violate its invariant, and none in others.
+// Each violation is the only one, and names its proof.
 func TestCheckers(t *testing.T) {
 	const a, b = "uid-a", "uid-b"
 	tests := map[string]struct {
-		tell func(*story)
+		play func(*story)
 		// check and message are those of the one violation. Empty: there is none.
 		check, message string
 	}{
-		"a whole life": {tell: func(s *story) {
+		"a whole life": {play: func(s *story) {
 			s.opens("f-1", a)
 			s.tenantWrites("f-1", "x")
 			s.mark(history.MarkQuiet)
@@ -37,7 +37,7 @@ func TestCheckers(t *testing.T) {
 			s.mark(history.MarkRemoved)
 		}},
 
-		"I1: before the gate opened": {check: "I1", message: "before its gate opened", tell: func(s *story) {
+		"I1: before the gate opened": {check: "I1", message: "before its gate opened", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			created := s.record(lifecycle("f-1", a, []string{first}, first))
@@ -46,25 +46,25 @@ func TestCheckers(t *testing.T) {
 			s.initialize(lifecycle("f-1", a, []string{first}), created.Revision)
 			s.open("f-1", a)
 		}},
-		"I1: the gate never opened": {check: "I1", message: "whose gate never opened", tell: func(s *story) {
+		"I1: the gate never opened": {check: "I1", message: "whose gate never opened", play: func(s *story) {
 			s.create("f-1", a)
 			s.tenantWrites("f-1", "x")
 		}},
-		"I1: the next namespace of the name": {check: "I1", message: "whose gate never opened", tell: func(s *story) {
+		"I1: the next namespace of the name": {check: "I1", message: "whose gate never opened", play: func(s *story) {
 			s.opens("f-1", a)
 			s.terminate("f-1", a, true)
 			s.remove("f-1", a)
 			s.create("f-1", b)
 			s.tenantWrites("f-1", "x")
 		}},
-		"I1: between two namespaces": {check: "I1", message: "after the former namespace was removed", tell: func(s *story) {
+		"I1: between two namespaces": {check: "I1", message: "after the former namespace was removed", play: func(s *story) {
 			s.opens("f-1", a)
 			s.terminate("f-1", a, true)
 			s.remove("f-1", a)
 			s.tenantWrites("f-1", "x")
 			s.create("f-1", b)
 		}},
-		"between two namespaces, and removed": {tell: func(s *story) {
+		"between two namespaces, and removed": {play: func(s *story) {
 			s.opens("f-1", a)
 			s.terminate("f-1", a, true)
 			s.remove("f-1", a)
@@ -72,53 +72,53 @@ func TestCheckers(t *testing.T) {
 			s.removeObject("f-1", "x", "x")
 			s.create("f-1", b)
 		}},
-		"I1: a namespace without a gate": {check: "I1", message: "without the label", tell: func(s *story) {
+		"I1: a namespace without a gate": {check: "I1", message: "without the label", play: func(s *story) {
 			s.put(namespace{name: "f-1", uid: a, open: true}, true)
 		}},
-		"I1: a deletion": {check: "I1", message: `tenant "alice" deleted`, tell: func(s *story) {
+		"I1: a deletion": {check: "I1", message: `tenant "alice" deleted`, play: func(s *story) {
 			s.create("f-1", a)
 			s.object("f-1", "kube-root-ca.crt", "root", nil)
 			s.removeObject("f-1", "kube-root-ca.crt", "root")
 			s.operation(history.Operation{Client: "alice", Role: history.RoleTenant, Verb: "delete", Resource: "configmaps", Namespace: "f-1", UID: "root"})
 		}},
-		"a deletion by a controller": {tell: func(s *story) {
+		"a deletion by a controller": {play: func(s *story) {
 			s.create("f-1", a)
 			s.object("f-1", "kube-root-ca.crt", "root", nil)
 			s.removeObject("f-1", "kube-root-ca.crt", "root")
 			s.operation(history.Operation{Client: "alice", Role: history.RoleTenant, Verb: "delete", Resource: "configmaps", Namespace: "f-1", UID: "root", Outcome: history.Refused})
 		}},
-		"what initializers write": {tell: func(s *story) {
+		"what initializers write": {play: func(s *story) {
 			s.create("f-1", a)
 			s.initializerActs("f-1", a, first, "result")
 		}},
-		"namespaces of others": {tell: func(s *story) { s.put(namespace{name: "kube-system", uid: a, open: true}, true) }},
+		"namespaces of others": {play: func(s *story) { s.put(namespace{name: "kube-system", uid: a, open: true}, true) }},
 
-		"I2: still closed": {check: "I2", message: "still closed", tell: func(s *story) {
+		"I2: still closed": {check: "I2", message: "still closed", play: func(s *story) {
 			s.create("f-1", a)
 			s.mark(history.MarkQuiet)
 			s.mark(history.MarkSettled)
 		}},
-		"I2: still terminating": {check: "I2", message: "still terminating", tell: func(s *story) {
+		"I2: still terminating": {check: "I2", message: "still terminating", play: func(s *story) {
 			s.opens("f-1", a)
 			s.terminate("f-1", a, true)
 			s.mark(history.MarkQuiet)
 			s.mark(history.MarkSettled)
 			s.remove("f-1", a)
 		}},
-		"I2: not removed": {check: "I2", message: "was not removed", tell: func(s *story) {
+		"I2: not removed": {check: "I2", message: "was not removed", play: func(s *story) {
 			s.opens("f-1", a)
 			s.mark(history.MarkQuiet)
 			s.mark(history.MarkSettled)
 			s.terminate("f-1", a, true)
 			s.mark(history.MarkRemoved)
 		}},
-		"I2: open and not Ready": {check: "I2", message: "not Ready", tell: func(s *story) {
+		"I2: open and not Ready": {check: "I2", message: "not Ready", play: func(s *story) {
 			s.opens("f-1", a)
 			s.put(namespace{name: "f-1", uid: a, open: true, silent: true}, false)
 			s.mark(history.MarkQuiet)
 			s.mark(history.MarkSettled)
 		}},
-		"I2: closed and Ready": {check: "I2", message: "Ready although its gate is closed", tell: func(s *story) {
+		"I2: closed and Ready": {check: "I2", message: "Ready although its gate is closed", play: func(s *story) {
 			s.put(namespace{name: "f-1", uid: a, ready: true}, true)
 			s.put(namespace{name: "f-1", uid: a}, false)
 			s.terminate("f-1", a, false)
@@ -126,7 +126,7 @@ func TestCheckers(t *testing.T) {
 			s.mark(history.MarkQuiet)
 			s.mark(history.MarkSettled)
 		}},
-		"I2: silent": {check: "I2", message: "no condition states the reason", tell: func(s *story) {
+		"I2: silent": {check: "I2", message: "no condition states the reason", play: func(s *story) {
 			s.put(namespace{name: "f-1", uid: a, silent: true}, true)
 			s.mark(history.MarkQuiet)
 			s.at += time.Minute
@@ -134,7 +134,7 @@ func TestCheckers(t *testing.T) {
 			s.remove("f-1", a)
 			s.mark(history.MarkSettled)
 		}},
-		"silent while the faults last": {tell: func(s *story) {
+		"silent while the faults last": {play: func(s *story) {
 			s.put(namespace{name: "f-1", uid: a, silent: true}, true)
 			s.at += time.Minute
 			s.put(namespace{name: "f-1", uid: a}, false)
@@ -144,17 +144,17 @@ func TestCheckers(t *testing.T) {
 			s.mark(history.MarkSettled)
 		}},
 
-		"I3: no such revision": {check: "I3", message: "no revision of the object", tell: func(s *story) {
+		"I3: no such revision": {check: "I3", message: "no revision of the object", play: func(s *story) {
 			l := lifecycle("f-1", a, []string{first}, first)
 			s.configure("base", first)
 			s.create("f-1", a)
 			s.record(l)
 			s.acknowledge("update", l, 0, 99, s.at, s.at+1)
 		}},
-		"I3: no such object": {check: "I3", message: "no revision of the object", tell: func(s *story) {
+		"I3: no such object": {check: "I3", message: "no revision of the object", play: func(s *story) {
 			s.acknowledge("create", lifecycle("f-1", a, nil), 0, 7, s.at, s.at+1)
 		}},
-		"I3: never deleted": {check: "I3", message: "never deleted", tell: func(s *story) {
+		"I3: never deleted": {check: "I3", message: "never deleted", play: func(s *story) {
 			l := lifecycle("f-1", a, []string{first}, first)
 			s.configure("base", first)
 			s.create("f-1", a)
@@ -162,41 +162,41 @@ func TestCheckers(t *testing.T) {
 			s.acknowledge("delete", l, 0, 0, s.at, s.at+1)
 		}},
 
-		"I4: opened twice": {check: "I4", message: "opened 2 times", tell: func(s *story) {
+		"I4: opened twice": {check: "I4", message: "opened 2 times", play: func(s *story) {
 			s.opens("f-1", a)
 			s.put(namespace{name: "f-1", uid: a}, false)
 			s.open("f-1", a)
 		}},
-		"I4: closed again": {check: "I4", message: "closed again", tell: func(s *story) {
+		"I4: closed again": {check: "I4", message: "closed again", play: func(s *story) {
 			s.opens("f-1", a)
 			s.put(namespace{name: "f-1", uid: a}, false)
 		}},
-		"I4: no lifecycle": {check: "I4", message: "no NamespaceLifecycle", tell: func(s *story) {
+		"I4: no lifecycle": {check: "I4", message: "no NamespaceLifecycle", play: func(s *story) {
 			s.create("f-1", a)
 			s.open("f-1", a)
 		}},
-		"I4: pending": {check: "I4", message: "no NamespaceLifecycle", tell: func(s *story) {
+		"I4: pending": {check: "I4", message: "no NamespaceLifecycle", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			s.record(lifecycle("f-1", a, []string{first}, first))
 			s.initializerActs("f-1", a, first, "result")
 			s.open("f-1", a)
 		}},
-		"I4: the lifecycle of the former namespace": {check: "I4", message: "no NamespaceLifecycle", tell: func(s *story) {
+		"I4: the lifecycle of the former namespace": {check: "I4", message: "no NamespaceLifecycle", play: func(s *story) {
 			s.opens("f-1", a)
 			s.terminate("f-1", a, true)
 			s.remove("f-1", a)
 			s.create("f-1", b)
 			s.open("f-1", b)
 		}},
-		"I4: an initializer did not act": {check: "I4", message: "never acted", tell: func(s *story) {
+		"I4: an initializer did not act": {check: "I4", message: "never acted", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			created := s.record(lifecycle("f-1", a, []string{first}, first))
 			s.initialize(lifecycle("f-1", a, []string{first}), created.Revision)
 			s.open("f-1", a)
 		}},
-		"I4: an initializer acted late": {check: "I4", message: "before initializer", tell: func(s *story) {
+		"I4: an initializer acted late": {check: "I4", message: "before initializer", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			created := s.record(lifecycle("f-1", a, []string{first}, first))
@@ -204,7 +204,7 @@ func TestCheckers(t *testing.T) {
 			s.open("f-1", a)
 			s.initializerActs("f-1", a, first, "result")
 		}},
-		"skipped initializers need not act": {tell: func(s *story) {
+		"skipped initializers need not act": {play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			created := s.record(lifecycle("f-1", a, []string{first}, first))
@@ -213,21 +213,21 @@ func TestCheckers(t *testing.T) {
 			s.initialize(skipped, created.Revision)
 			s.open("f-1", a)
 		}},
-		"I4: two results": {check: "I4", message: "left 2 results", tell: func(s *story) {
+		"I4: two results": {check: "I4", message: "left 2 results", play: func(s *story) {
 			s.opens("f-1", a)
 			s.initializerActs("f-1", a, first, "another")
 		}},
-		"I4: a result is lost": {check: "I4", message: "a result of initializer", tell: func(s *story) {
+		"I4: a result is lost": {check: "I4", message: "a result of initializer", play: func(s *story) {
 			s.opens("f-1", a)
 			s.resultGoes(first)
 		}},
-		"results are deleted with their namespace": {tell: func(s *story) {
+		"results are deleted with their namespace": {play: func(s *story) {
 			s.opens("f-1", a)
 			s.terminate("f-1", a, true)
 			s.resultGoes(first)
 			s.remove("f-1", a)
 		}},
-		"I4: out of order": {check: "I4", message: "acted before the one", tell: func(s *story) {
+		"I4: out of order": {check: "I4", message: "acted before the one", play: func(s *story) {
 			const second = "three" + history.InitializerDomain
 			plan := []string{first, second}
 			s.configure("base", plan...)
@@ -238,7 +238,7 @@ func TestCheckers(t *testing.T) {
 			s.initialize(lifecycle("f-1", a, plan), created.Revision)
 			s.open("f-1", a)
 		}},
-		"in the order of a lost plan": {tell: func(s *story) {
+		"in the order of a lost plan": {play: func(s *story) {
 			const second = "three" + history.InitializerDomain
 			s.configure("base", second)
 			s.create("f-1", a)
@@ -259,19 +259,19 @@ func TestCheckers(t *testing.T) {
 			s.initialize(done, created.Revision)
 			s.open("f-1", a)
 		}},
-		"I4: a participant did not clean up": {check: "I4", message: "did not clean up", tell: func(s *story) {
+		"I4: a participant did not clean up": {check: "I4", message: "did not clean up", play: func(s *story) {
 			participates(s)
 			s.terminate("f-1", a, true)
 			s.remove("f-1", a)
 		}},
-		"a participant cleaned up": {tell: func(s *story) {
+		"a participant cleaned up": {play: func(s *story) {
 			participates(s)
 			s.terminate("f-1", a, true)
 			s.operation(history.Operation{Client: partner, Role: history.RoleInitializer, Verb: history.VerbCleanup, NamespaceUID: a, Start: s.at, End: s.at})
 			s.remove("f-1", a)
 		}},
 
-		"a participant of a storage that was lost": {tell: func(s *story) {
+		"a participant of a storage that was lost": {play: func(s *story) {
 			participates(s)
 			s.terminate("f-1", a, true)
 			s.mark(history.MarkLost)
@@ -279,7 +279,7 @@ func TestCheckers(t *testing.T) {
 			s.mark(history.MarkReplaced)
 			s.remove("f-1", a)
 		}},
-		"I5: opened while the storage was lost": {check: "I5", message: "while the storage of nsinit was lost", tell: func(s *story) {
+		"I5: opened while the storage was lost": {check: "I5", message: "while the storage of nsinit was lost", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			s.mark(history.MarkLost)
@@ -289,7 +289,7 @@ func TestCheckers(t *testing.T) {
 			s.open("f-1", a)
 			s.mark(history.MarkReplaced)
 		}},
-		"complete before the storage was lost": {tell: func(s *story) {
+		"complete before the storage was lost": {play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			created := s.record(lifecycle("f-1", a, []string{first}, first))
@@ -300,7 +300,7 @@ func TestCheckers(t *testing.T) {
 			s.open("f-1", a)
 			s.mark(history.MarkReplaced)
 		}},
-		"opened after the loss was acknowledged": {tell: func(s *story) {
+		"opened after the loss was acknowledged": {play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			s.mark(history.MarkLost)
@@ -311,37 +311,37 @@ func TestCheckers(t *testing.T) {
 			s.open("f-1", a)
 		}},
 
-		"Plan: stale": {check: "Plan", message: "another one replaced", tell: func(s *story) {
+		"Plan: stale": {check: "Plan", message: "another one replaced", play: func(s *story) {
 			s.configure("base", first)
 			s.configure("more", partner)
 			s.at += time.Minute
 			s.create("f-1", a)
 			s.record(lifecycle("f-1", a, []string{first}, first))
 		}},
-		"a change a moment ago": {tell: func(s *story) {
+		"a change a moment ago": {play: func(s *story) {
 			s.configure("base", first)
 			s.configure("more", partner)
 			s.create("f-1", a)
 			s.record(lifecycle("f-1", a, []string{first}, first))
 		}},
-		"Plan: a mixture": {check: "Plan", message: "that of no revision", tell: func(s *story) {
+		"Plan: a mixture": {check: "Plan", message: "that of no revision", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			s.record(lifecycle("f-1", a, []string{"else" + history.InitializerDomain}, first))
 		}},
-		"Plan: empty": {check: "Plan", message: "another one replaced", tell: func(s *story) {
+		"Plan: empty": {check: "Plan", message: "another one replaced", play: func(s *story) {
 			s.configure("base", first)
 			s.at += time.Minute
 			s.create("f-1", a)
 			s.record(lifecycle("f-1", a, nil))
 		}},
 
-		"Linearizable: two authors": {check: "Linearizable", message: "both acknowledged as the author", tell: func(s *story) {
+		"Linearizable: two authors": {check: "Linearizable", message: "both acknowledged as the author", play: func(s *story) {
 			s.opens("f-1", a)
 			l := lifecycle("f-1", a, []string{first})
 			s.acknowledge("update", l, 2, 3, s.at, s.at+1)
 		}},
-		"Linearizable: a lost update": {check: "Linearizable", message: "no order", tell: func(s *story) {
+		"Linearizable: a lost update": {check: "Linearizable", message: "no order", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			created := s.record(lifecycle("f-1", a, []string{first}, first))
@@ -350,19 +350,19 @@ func TestCheckers(t *testing.T) {
 			s.initialize(lifecycle("f-1", a, []string{first}), created.Revision)
 			s.open("f-1", a)
 		}},
-		"Linearizable: a stale read": {check: "Linearizable", message: "no order", tell: func(s *story) {
+		"Linearizable: a stale read": {check: "Linearizable", message: "no order", play: func(s *story) {
 			s.opens("f-1", a)
 			s.acknowledge("get", lifecycle("f-1", a, nil), 0, 2, s.at, s.at+1)
 		}},
-		"a read": {tell: func(s *story) {
+		"a read": {play: func(s *story) {
 			s.opens("f-1", a)
 			s.acknowledge("get", lifecycle("f-1", a, nil), 0, 3, s.at, s.at+1)
 		}},
-		"a write that changed nothing": {tell: func(s *story) {
+		"a write that changed nothing": {play: func(s *story) {
 			s.opens("f-1", a)
 			s.acknowledge("update", lifecycle("f-1", a, nil), 3, 3, s.at, s.at+1)
 		}},
-		"Linearizable: a read of the future": {check: "Linearizable", message: "no order", tell: func(s *story) {
+		"Linearizable: a read of the future": {check: "Linearizable", message: "no order", play: func(s *story) {
 			l := lifecycle("f-1", a, []string{first}, first)
 			s.acknowledge("get", l, 0, 3, 0, 1)
 			s.configure("base", first)
@@ -372,30 +372,30 @@ func TestCheckers(t *testing.T) {
 			s.acknowledge("get", l, 0, 2, s.at, s.at+1)
 			s.record(lifecycle("f-1", a, []string{first}, first))
 		}},
-		"Linearizable: a forbidden write": {check: "Linearizable", message: "never allowed", tell: func(s *story) {
+		"Linearizable: a forbidden write": {check: "Linearizable", message: "never allowed", play: func(s *story) {
 			s.operation(history.Operation{Client: "meddler", Role: history.RoleMeddler, Verb: "update", Resource: "namespacelifecycles"})
 		}},
-		"a forbidden write is refused": {tell: func(s *story) {
+		"a forbidden write is refused": {play: func(s *story) {
 			s.operation(history.Operation{Client: "meddler", Role: history.RoleMeddler, Verb: "update", Resource: "namespacelifecycles", Outcome: history.Refused})
 		}},
-		"Linearizable: not the first": {check: "Linearizable", message: "does not remove the first", tell: func(s *story) {
+		"Linearizable: not the first": {check: "Linearizable", message: "does not remove the first", play: func(s *story) {
 			plan := []string{first, "three" + history.InitializerDomain}
 			s.configure("base", plan...)
 			s.create("f-1", a)
 			s.record(lifecycle("f-1", a, plan, plan...))
 			s.record(lifecycle("f-1", a, plan, plan[0]))
 		}},
-		"Linearizable: pending again": {check: "Linearizable", message: "came back", tell: func(s *story) {
+		"Linearizable: pending again": {check: "Linearizable", message: "reappeared", play: func(s *story) {
 			s.opens("f-1", a)
 			s.record(lifecycle("f-1", a, []string{first}, first))
 		}},
-		"Linearizable: another plan": {check: "Linearizable", message: "the plan changed", tell: func(s *story) {
+		"Linearizable: another plan": {check: "Linearizable", message: "the plan changed", play: func(s *story) {
 			s.opens("f-1", a)
 			l := lifecycle("f-1", a, []string{first})
 			l.Spec.Plan = nil
 			s.record(l)
 		}},
-		"Linearizable: removed with participants": {check: "Linearizable", message: "had not cleaned up", tell: func(s *story) {
+		"Linearizable: removed with participants": {check: "Linearizable", message: "had not cleaned up", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			l := lifecycle("f-1", a, []string{first}, first)
@@ -404,7 +404,7 @@ func TestCheckers(t *testing.T) {
 			event := s.record(l)
 			s.event(history.Nsinit, history.Event{Key: event.Key, Deleted: true, Object: event.Object})
 		}},
-		"Linearizable: the failure was taken back": {check: "Linearizable", message: "taken back", tell: func(s *story) {
+		"Linearizable: the failure was taken back": {check: "Linearizable", message: "taken back", play: func(s *story) {
 			s.configure("base", first)
 			s.create("f-1", a)
 			failed := lifecycle("f-1", a, []string{first}, first)
@@ -417,7 +417,7 @@ func TestCheckers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newStory()
-			test.tell(s)
+			test.play(s)
 			found := All(&s.History, Options{NamePrefix: "f-", PlanDelay: 7 * time.Second, ReasonDelay: 15 * time.Second})
 			checked[test.check] = true
 			switch {
@@ -448,7 +448,7 @@ func participates(s *story) {
 	s.open("f-1", "uid-a")
 }
 
-// TestStoredHistory: what is written is what is read, and is judged the same.
+// TestStoredHistory: a history that is written and read again is judged the same.
 func TestStoredHistory(t *testing.T) {
 	s := newStory()
 	s.opens("f-1", "uid-a")

@@ -18,9 +18,9 @@ import (
 	"github.com/nsinit/nsinit/test/faults/history"
 )
 
-// Converged is I2: after faults end, every namespace becomes Active or is removed within a bound, and
-// no closed namespace is without a condition that states the reason, or ever Ready. It judges histories
-// that have the marks of the end of the faults and of the bound.
+// Converged is I2: after the faults end, every namespace becomes Active or is removed within a bound. No closed
+// namespace is ever Ready, or without a condition that states the reason. Only histories with the marks of the end of
+// the faults and of the bound are judged.
 func Converged(v *View) []Violation {
 	quiet, ended := v.MarkAt(history.MarkQuiet)
 	settled, waited := v.MarkAt(history.MarkSettled)
@@ -61,7 +61,7 @@ func (n *Incarnation) versionAt(at time.Duration) *history.Event {
 	return last
 }
 
-// unconverged says what is wrong with a version of a namespace, or nothing.
+// unconverged returns what is wrong with a version of a namespace, or "".
 func unconverged(last history.Event) string {
 	switch {
 	case last.Object.Deleting:
@@ -74,13 +74,12 @@ func unconverged(last history.Event) string {
 	return ""
 }
 
-// readyThoughClosed says whether a closed namespace claims to be Ready.
+// readyThoughClosed reports whether a closed namespace claims to be Ready.
 func readyThoughClosed(version history.Event) bool {
 	return !version.Deleted && closed(version) && has(version, v1alpha1.ConditionReady, corev1.ConditionTrue)
 }
 
-// silent finds a version that stood for too long without a condition that states the reason, or
-// with one that is wrong.
+// silent finds a version that lasted too long without a condition that states the reason, or with a wrong one.
 func (v *View) silent(n *Incarnation, quiet, settled time.Duration) *Violation {
 	since := map[string]time.Duration{}
 	for i, version := range n.Versions {
@@ -109,7 +108,7 @@ func (v *View) silent(n *Incarnation, quiet, settled time.Duration) *Violation {
 	return nil
 }
 
-// has says whether a namespace has a condition with a message.
+// has reports whether a namespace has a condition with a message.
 func has(version history.Event, kind corev1.NamespaceConditionType, status corev1.ConditionStatus) bool {
 	return slices.ContainsFunc(version.Object.Core.Status.Conditions, func(c corev1.NamespaceCondition) bool {
 		return c.Type == kind && c.Status == status && c.Message != ""

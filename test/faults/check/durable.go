@@ -17,7 +17,7 @@ import (
 const group = "nsinit.dev"
 
 // Durable is I3: every acknowledged write to the API of nsinit is in the history of its etcd, at
-// the revision that the answer names.
+// the revision in the response.
 func Durable(v *View) []Violation {
 	var all []Violation
 	for i := range v.Operations {
@@ -30,7 +30,7 @@ func Durable(v *View) []Violation {
 	return all
 }
 
-// lost says what is missing of an acknowledged write, or nothing.
+// lost returns what is missing of an acknowledged write, or "".
 func (v *View) lost(o *history.Operation) string {
 	if o.Group != group || o.Outcome != history.Acknowledged || o.UID == "" {
 		return ""
@@ -45,8 +45,8 @@ func (v *View) lost(o *history.Operation) string {
 		if o.ResourceVersion == 0 {
 			return "the answer names no revision"
 		}
-		// A write that removes the last finalizer of an object removes the object, and answers
-		// with what it was.
+		// A write that removes the last finalizer of an object removes the object, and returns its
+		// former state.
 		if !slices.ContainsFunc(changes, func(e history.Event) bool { return e.Revision == o.ResourceVersion || e.Deleted }) {
 			return "no revision of the object is the one in the answer"
 		}

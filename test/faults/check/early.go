@@ -55,7 +55,7 @@ func (v *View) earlyObject(changes []history.Event) *Violation {
 	return nil
 }
 
-// early says how a write in a namespace came too early, or nothing.
+// early returns how a write in a namespace came too early, or nothing.
 func (n *Incarnation) early(revision int64) string {
 	switch opened := n.Opened(); {
 	case opened == 0:
@@ -82,7 +82,7 @@ func (v *View) inherits(changes []history.Event, i int) *Incarnation {
 	return nil
 }
 
-// earlyDeletions finds what tenants deleted before the gate opened. etcd does not know who deleted an
+// earlyDeletions finds deletions by tenants before the gate opened. etcd does not record who deleted an
 // object, but the tenant does.
 func (v *View) earlyDeletions() []Violation {
 	removed := map[types.UID]history.Event{}

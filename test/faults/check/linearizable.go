@@ -47,7 +47,7 @@ func Linearizable(v *View) []Violation {
 	return append(all, v.forbidden()...)
 }
 
-// forbidden finds writes that the API never allows and that were acknowledged.
+// forbidden finds acknowledged writes that the API never allows.
 func (v *View) forbidden() []Violation {
 	var all []Violation
 	for _, o := range v.Operations {
@@ -70,8 +70,8 @@ type step struct {
 	text string
 }
 
-// model is an object that has one version after the other. A write makes the next one, and only on
-// the version that it names; an answer is the version of its moment.
+// model is an object with one version after the other. A write creates the next version, and only on
+// the version that it names. A response contains the version of its moment.
 func model(initial int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return initial },
@@ -122,7 +122,7 @@ func linearizable(versions []history.Event, operations []history.Operation) []Vi
 	for i, version := range versions {
 		if _, known := authors[i+1]; !known && i+1 > initial {
 			ops = append(ops, porcupine.Operation{
-				ClientId: len(ops), Input: step{writes: i + 1, base: -1, text: fmt.Sprintf("somebody writes version %d", i+1)}, Return: int64(version.Seen),
+				ClientId: len(ops), Input: step{writes: i + 1, base: -1, text: fmt.Sprintf("an unknown client writes version %d", i+1)}, Return: int64(version.Seen),
 			})
 		}
 	}
@@ -132,8 +132,8 @@ func linearizable(versions []history.Event, operations []history.Operation) []Vi
 	return append(all, violation(versions, 0, "no order of its %d versions and %d acknowledged operations fits their times", len(versions), len(operations)))
 }
 
-// base returns the number of the version that a write names, -1 where it names none, and 0 where it
-// names one that never was.
+// base returns the number of the version that a write names, -1 if it names none, and 0 if it names
+// one that never existed.
 func base(o history.Operation, number map[int64]int) int {
 	if o.Verb != "update" {
 		return -1
@@ -150,7 +150,7 @@ func base(o history.Operation, number map[int64]int) int {
 	return number[revision]
 }
 
-// author says whether an operation is known to have written the version in its answer: one that was
+// author reports whether an operation is known to have written the version in its answer: one that was
 // based on the version before it, or on none that ever was, which no order will explain. One that
 // changed nothing answers with the version that it was based on.
 func author(o history.Operation, s step, versions []history.Event) bool {
@@ -191,38 +191,38 @@ func transitions(versions []history.Event) []Violation {
 	return all
 }
 
-// lifecycleTransition says what is wrong with a change of a NamespaceLifecycle, or nothing.
+// lifecycleTransition returns what is wrong with a change of a NamespaceLifecycle, or "".
 func lifecycleTransition(before, after history.Event) string {
-	was, is := &before.Object.Lifecycle.Spec, &after.Object.Lifecycle.Spec
+	oldSpec, newSpec := &before.Object.Lifecycle.Spec, &after.Object.Lifecycle.Spec
 	if after.Deleted {
-		// The write that removes the last finalizer removes the object, so one may be left in what
-		// was stored before.
-		if len(is.Finalizers) > 1 {
-			return fmt.Sprintf("it was removed while %d participants had not cleaned up: %q", len(is.Finalizers), is.Finalizers)
+		// The write that removes the last finalizer removes the object, so the former version may still
+		// contain one.
+		if len(newSpec.Finalizers) > 1 {
+			return fmt.Sprintf("it was removed while %d participants had not cleaned up: %q", len(newSpec.Finalizers), newSpec.Finalizers)
 		}
 		return ""
 	}
 	switch {
-	case was.NamespaceUID != is.NamespaceUID:
-		return fmt.Sprintf("namespaceUID changed from %q to %q", was.NamespaceUID, is.NamespaceUID)
-	case !slices.EqualFunc(was.Plan, is.Plan, samePlanned):
+	case oldSpec.NamespaceUID != newSpec.NamespaceUID:
+		return fmt.Sprintf("namespaceUID changed from %q to %q", oldSpec.NamespaceUID, newSpec.NamespaceUID)
+	case !slices.EqualFunc(oldSpec.Plan, newSpec.Plan, samePlanned):
 		return "the plan changed"
-	case was.Initializers == nil && is.Initializers != nil:
-		return "initializers came back after the list was empty"
-	case slices.ContainsFunc(is.Finalizers, func(f v1alpha1.FinalizerName) bool { return !slices.Contains(was.Finalizers, f) }):
-		return fmt.Sprintf("a finalizer was added: %q became %q", was.Finalizers, is.Finalizers)
+	case oldSpec.Initializers == nil && newSpec.Initializers != nil:
+		return "initializers reappeared after the list was empty"
+	case slices.ContainsFunc(newSpec.Finalizers, func(f v1alpha1.FinalizerName) bool { return !slices.Contains(oldSpec.Finalizers, f) }):
+		return fmt.Sprintf("a finalizer was added: %q became %q", oldSpec.Finalizers, newSpec.Finalizers)
 	}
-	if was.Initializers == nil {
+	if oldSpec.Initializers == nil {
 		return ""
 	}
-	pending := pendingOf(is)
-	left := len(pendingOf(was)) - len(pending)
+	pending := pendingOf(newSpec)
+	left := len(pendingOf(oldSpec)) - len(pending)
 	switch {
-	case left < 0 || !slices.Equal(pendingOf(was)[left:], pending):
-		return fmt.Sprintf("the pending initializers %q became %q, which does not remove the first", pendingOf(was), pending)
-	case left > 0 && was.Initializers.Result != nil:
-		return fmt.Sprintf("initializers went on after a failure: %q became %q", pendingOf(was), pending)
-	case was.Initializers.Result != nil && (is.Initializers == nil || is.Initializers.Result == nil):
+	case left < 0 || !slices.Equal(pendingOf(oldSpec)[left:], pending):
+		return fmt.Sprintf("the pending initializers %q became %q, which does not remove the first", pendingOf(oldSpec), pending)
+	case left > 0 && oldSpec.Initializers.Result != nil:
+		return fmt.Sprintf("initializers went on after a failure: %q became %q", pendingOf(oldSpec), pending)
+	case oldSpec.Initializers.Result != nil && (newSpec.Initializers == nil || newSpec.Initializers.Result == nil):
 		return "the failing result was taken back"
 	}
 	return ""

@@ -50,7 +50,7 @@ func (v *View) losses() []window {
 	return all
 }
 
-// completeBefore says whether the lifecycle of a namespace was complete in an epoch.
+// completeBefore reports whether the lifecycle of a namespace was complete in an epoch.
 func (v *View) completeBefore(n *Incarnation, epoch int) bool {
 	for _, versions := range v.Lifecycles[n.UID] {
 		for _, version := range versions {

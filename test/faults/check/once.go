@@ -136,7 +136,7 @@ func (v *View) acted(n *Incarnation, results map[string]*result, add func(string
 	}
 }
 
-// plannedAgain says whether a namespace got another plan after the storage was lost. Initializers that acted
+// plannedAgain reports whether a namespace got another plan after the storage was lost. Initializers that acted
 // in the order of the lost one need not have acted in the order of the other.
 func (v *View) plannedAgain(namespace types.UID) bool {
 	lifecycles := v.Lifecycles[namespace]

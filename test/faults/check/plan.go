@@ -39,7 +39,7 @@ func Plans(v *View) []Violation {
 	return all
 }
 
-// configurationState is what the configurations said from a revision on.
+// configurationState is the content of the configurations from a revision on.
 type configurationState struct {
 	epoch    int
 	revision int64
@@ -48,14 +48,14 @@ type configurationState struct {
 	plan  []entry
 }
 
-// entry is what is compared of a planned initializer.
+// entry holds the compared fields of a planned initializer.
 type entry struct {
 	Name      string
 	Finalizer bool
 }
 
 // configurationStates returns every state of the configurations, in the order of the store. The first
-// is before all of them.
+// one is empty.
 func (v *View) configurationStates() []configurationState {
 	live := map[string]*v1alpha1.NamespaceInitializerConfiguration{}
 	states := []configurationState{{}}
@@ -114,7 +114,7 @@ func (v *View) creations() map[types.UID]time.Duration {
 	return began
 }
 
-// judgePlan says what is wrong with the plan of a lifecycle, or nothing.
+// judgePlan returns what is wrong with the plan of a lifecycle, or "".
 func judgePlan(first history.Event, states []configurationState, start time.Duration, known bool, delay time.Duration) string {
 	var plan []entry
 	for _, planned := range first.Object.Lifecycle.Spec.Plan {

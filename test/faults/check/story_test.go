@@ -36,7 +36,7 @@ type story struct {
 
 func newStory() *story { return &story{versions: map[string]int{}} }
 
-// tick passes a second, and returns when it began.
+// tick advances the time by a second, and returns the former time.
 func (s *story) tick() time.Duration {
 	s.at += time.Second
 	return s.at - time.Second
@@ -69,7 +69,7 @@ func (s *story) operation(o history.Operation) {
 	s.Operations = append(s.Operations, o)
 }
 
-// namespace is how a namespace looks like.
+// namespace describes a version of a namespace.
 type namespace struct {
 	name     string
 	uid      types.UID
@@ -139,7 +139,7 @@ func (s *story) removeObject(namespace, name string, uid types.UID) {
 	}})
 }
 
-// resultGoes deletes what an initializer stored last.
+// resultGoes deletes the last object of an initializer.
 func (s *story) resultGoes(initializer string) {
 	for _, event := range slices.Backward(s.Events) {
 		if event.Object != nil && event.Object.Annotations[history.AnnotationInitializer] == initializer {

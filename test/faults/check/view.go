@@ -41,13 +41,13 @@ type Incarnation struct {
 	UID  types.UID
 	// Versions are the changes, the removal included.
 	Versions []history.Event
-	// Created is the first revision, Removed that of the removal or 0.
+	// Created is the first revision, Removed the revision of the removal or 0.
 	Created, Removed int64
-	// Openings are the changes that removed the label, Closings those that brought it back.
+	// Openings are the changes that removed the label, Closings those that set it again.
 	Openings, Closings []history.Event
-	// Unstamped says that the first version was open.
+	// Unstamped means that the first version was open.
 	Unstamped bool
-	// Initial says that it was there when the history began.
+	// Initial means that it was there when the history began.
 	Initial bool
 }
 
@@ -136,7 +136,7 @@ func (n *Incarnation) Opened() int64 {
 	return n.Openings[0].Revision
 }
 
-// deletingAt says whether the namespace is being deleted at a revision.
+// deletingAt reports whether the namespace is being deleted at a revision.
 func (n *Incarnation) deletingAt(revision int64) bool {
 	deleting := false
 	for _, version := range n.Versions {

@@ -50,19 +50,19 @@ func Small() Topology {
 	return Topology{KubeAPIServers: 1, NsinitAPIServers: 1, Controllers: 1, PolicyPopulations: 1}
 }
 
-// Options say what is started, and where.
+// Options describe a cluster.
 type Options struct {
 	Topology Topology
 	// Dir is the state directory: an empty one, or one of an earlier cluster, whose state is removed.
 	// Its path must be short, because a unix socket is in it. Empty: a new temporary directory.
 	Dir string
-	// BinDir has programs that are used instead of those in _output/bin, such as a build with
-	// failpoints. It does not need to have all of them.
+	// BinDir has programs that replace those in _output/bin, such as a build with failpoints. It may lack
+	// some.
 	BinDir string
 	// Env is added to the environment of a program, such as GOFAIL_FAILPOINTS=… or GOFAIL_HTTP=….
 	Env map[string][]string
-	// Volume keeps the data of one etcd of nsinit on a small tmpfs, which FillVolume fills. It takes
-	// the right to mount.
+	// Volume keeps the data of one etcd of nsinit on a small tmpfs, which FillVolume fills. It needs the
+	// permission to mount.
 	Volume bool
 }
 
@@ -98,7 +98,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// prepare makes everything but processes.
+// prepare creates the cluster without its processes.
 func prepare(ctx context.Context, options Options) (*Cluster, error) {
 	t := options.Topology
 	if t.KubeAPIServers < 1 || t.NsinitAPIServers < 1 || t.NsinitEtcds == 0 && t.NsinitAPIServers > 1 {
@@ -182,7 +182,7 @@ func clean(ctx context.Context, dir string) error {
 	return unmountAll(dir)
 }
 
-// Down stops everything and unmounts the volume. The state directory is left, with the logs.
+// Down stops everything and unmounts the volume. It keeps the state directory with the logs.
 func (c *Cluster) Down(ctx context.Context) error {
 	c.stop()
 	c.watching.Wait()
@@ -191,7 +191,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	var mu sync.Mutex
 	for _, name := range c.names {
 		work.Go(func() {
-			// Nothing is asked of the state any more.
+			// The state is not needed any more.
 			if err := c.process(name).Kill(ctx); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -281,7 +281,7 @@ func (c *Cluster) StartProgram(_ context.Context, program string) error {
 	return c.with(program, func(p *controlplane.Process) error { return p.Start() })
 }
 
-// Running says whether a program runs. A paused one does.
+// Running reports whether a program runs. A paused one does.
 func (c *Cluster) Running(program string) bool {
 	return c.with(program, func(p *controlplane.Process) error {
 		if p.Pid() == 0 {
@@ -300,8 +300,8 @@ func (c *Cluster) Restarts(program string) []string {
 	return c.process(program).Restarts()
 }
 
-// SetEnv replaces what is added to the environment of a program when it is started the next time.
-// Restarts of a crashed program keep the environment with which it was started.
+// SetEnv replaces the additional environment of a program from its next start on. Restarts of a crashed
+// program keep the environment with which it was started.
 func (c *Cluster) SetEnv(program string, env []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

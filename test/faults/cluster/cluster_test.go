@@ -217,7 +217,7 @@ func certificate(t *testing.T, c *Cluster) {
 	recovers(t, c)
 }
 
-// check does everything once.
+// check runs all subtests.
 func check(t *testing.T, c *Cluster) {
 	t.Run("links", func(t *testing.T) { links(t, c) })
 	t.Run("processes", func(t *testing.T) { processes(t, c) })
@@ -234,7 +234,7 @@ func TestFull(t *testing.T) {
 	t.Run("stale namespaces", func(t *testing.T) { stale(t, c) })
 }
 
-// stale makes the second kube-apiserver lag behind in namespaces, and in nothing else.
+// stale makes the second kube-apiserver lag behind in namespaces, but in no other resource.
 func stale(t *testing.T, c *Cluster) {
 	link := c.Link("kube-apiserver-1/etcd:namespaces")
 	fresh, lagging := kubernetes.NewForConfigOrDie(c.Admin(0)).CoreV1(), kubernetes.NewForConfigOrDie(c.Admin(1)).CoreV1()

@@ -20,7 +20,7 @@ SPDX-License-Identifier: Apache-2.0
 //	kube-controller-manager/kube-apiserver
 //	nsinit-apiserver-I/kube-apiserver
 //	nsinit-apiserver-I/etcd                all members of nsinit's etcd; none if it is embedded
-//	nsinit-etcd-I/peers                    what the other members send to this one on connections of their own
+//	nsinit-etcd-I/peers                    what the other members send to this one on connections that they open
 //	nsinit-controller-manager-I/kube-apiserver
 //	policy-population-I/kube-apiserver
 //	aggregator                             from each kube-apiserver to the replicas that are ready

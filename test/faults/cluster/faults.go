@@ -118,9 +118,9 @@ func (c *Cluster) certificates() error {
 	return nil
 }
 
-// ExpireCertificate replaces the serving certificate of an nsinit-apiserver by one that has expired. It
-// returns when the server serves it, and resets the connections of the aggregator, which would keep on
-// using the former.
+// ExpireCertificate replaces the serving certificate of an nsinit-apiserver by an expired one. It returns
+// when the server serves it, and resets the connections of the aggregator, which would continue to use the
+// former.
 func (c *Cluster) ExpireCertificate(ctx context.Context, which string) error {
 	return c.reissue(ctx, which, time.Now().Add(-time.Second))
 }
@@ -150,7 +150,7 @@ func (c *Cluster) reissue(ctx context.Context, program string, until time.Time) 
 	return nil
 }
 
-// serves checks until when the certificate of a program is valid.
+// serves checks the end of the validity of the certificate that a program serves.
 func (c *Cluster) serves(ctx context.Context, program string, until time.Time) error {
 	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is read, not trusted
 	connection, err := dialer.DialContext(ctx, "tcp", c.address(program))

@@ -31,8 +31,8 @@ import (
 // startLimit is how long a program may take to be ready: much longer than it takes on a busy machine.
 const startLimit = 3 * time.Minute
 
-// start starts the programs and installs nsinit. The controllers come last, so that the gate can be
-// seen closed before anything opens it.
+// start starts the programs and installs nsinit. The controllers come last, because they open the namespace
+// that shows the gate.
 func (c *Cluster) start(ctx context.Context) error {
 	ctxProbe, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
@@ -136,7 +136,7 @@ func (c *Cluster) Ready(ctx context.Context, program string) error {
 	}
 }
 
-// served says why a replica of nsinit-apiserver is not ready, or not reached through a kube-apiserver.
+// served returns why a replica of nsinit-apiserver is not ready, or not reached through a kube-apiserver.
 func (c *Cluster) served(ctx context.Context, program string) error {
 	if err := c.healthy(ctx, c.url(program)+"/readyz"); err != nil {
 		return err

@@ -31,7 +31,7 @@ const (
 	aggregator = "aggregator"
 )
 
-// overrides are the resources that each further kube-apiserver reads through links of their own.
+// overrides are the resources that each further kube-apiserver reads through separate links.
 func overrides() map[string][]string {
 	const policies = "admissionregistration.k8s.io/"
 	return map[string][]string{
@@ -47,7 +47,7 @@ func replicaName(program string, i int) string { return fmt.Sprintf("%s-%d", pro
 // define makes the links and the processes.
 func (c *Cluster) define() error {
 	t := c.options.Topology
-	// The ports by which what is shared with the development control plane finds its programs.
+	// The ports that the code of the development control plane uses.
 	c.ports[replicaName(kubeAPIServer, 0)] = c.base.Ports[kubeAPIServer]
 	c.ports[aggregator] = c.base.Ports[nsinitAPIServer]
 	c.add(etcd, etcd, c.base.Process(etcd).Args)
@@ -195,7 +195,7 @@ func (c *Cluster) kubeAPIServerArgs(name string, i int) ([]string, error) {
 	return with(c.base.Process(kubeAPIServer).Args, values), nil
 }
 
-// nsinitEtcdArgs are those of the etcd of Kubernetes, but for what a member has of its own.
+// nsinitEtcdArgs are those of the etcd of Kubernetes, with the name, addresses and directory of a member.
 func (c *Cluster) nsinitEtcdArgs(name string, _ int) ([]string, error) {
 	var peers []string
 	for i := range c.options.Topology.NsinitEtcds {

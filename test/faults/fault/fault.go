@@ -95,7 +95,7 @@ type Fault struct {
 	Links    []*regexp.Regexp
 	// Capability is what else the topology has to have, if anything.
 	Capability Capability
-	// NameReuse says that the fault exposes what docs/security.md says of names that are used again:
+	// NameReuse means that the fault exposes what docs/security.md says of names that are used again:
 	// without the component strict-name-reuse, tenants do not use names again meanwhile.
 	NameReuse bool
 	// Hold is how long the fault lasts, and Rest the time to the next one.
@@ -121,7 +121,7 @@ const (
 	Failpoints Capability = "failpoints"
 )
 
-// Can says whether a topology has what the fault needs.
+// Can reports whether a topology has what the fault needs.
 func (f *Fault) Can(topology Topology) bool {
 	for _, kind := range f.Programs {
 		if len(replicas(topology, kind)) == 0 {

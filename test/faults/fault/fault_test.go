@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestTable: each fault has a name of its own, and all of them together fit in the time of a campaign.
+// TestTable: each fault has a unique name, and all faults together fit in the time of a campaign.
 func TestTable(t *testing.T) {
 	const (
 		injections = 100

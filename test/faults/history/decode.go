@@ -57,5 +57,5 @@ func decode(store Store, value []byte) (*Object, bool) {
 	return recorded, true
 }
 
-// noise says whether a kind is what controllers write all the time, and no tenant.
+// noise reports whether a kind is what controllers write all the time, and no tenant.
 func noise(kind string) bool { return kind == "Event" || kind == "Lease" }

@@ -8,5 +8,5 @@ SPDX-License-Identifier: Apache-2.0
 // with its beginning and its end, and every change of both etcds, in their own order.
 //
 // A Recorder collects while the control plane runs. The History that it returns is plain
-// data: it is written as JSON lines, and package check judges it, at once or years later.
+// data: it is written as JSON lines, and package check judges it, immediately or years later.
 package history

@@ -70,7 +70,7 @@ func Read(r io.Reader) (*History, error) {
 	return h, scanner.Err()
 }
 
-// Save writes a history into a file, which is there complete or not at all.
+// Save writes a history into a file atomically.
 func (h *History) Save(path string) (err error) {
 	file, err := os.Create(path + ".tmp")
 	if err != nil {

@@ -105,11 +105,11 @@ type Event struct {
 	Epoch    int    `json:"epoch,omitempty"`
 	Revision int64  `json:"revision"`
 	Key      string `json:"key"`
-	// Created says that the key did not exist before.
+	// Created means that the key did not exist before.
 	Created bool `json:"created,omitempty"`
-	// Deleted says that the key was removed. Object is then what it held.
+	// Deleted means that the key was removed. Object is then what it held.
 	Deleted bool `json:"deleted,omitempty"`
-	// Initial says that the event was not seen: the key was there when the history began.
+	// Initial means that the event was not seen: the key was there when the history began.
 	Initial bool `json:"initial,omitempty"`
 	// Seen is when the watch delivered the change, which is after it was committed.
 	Seen   time.Duration `json:"seen"`

@@ -99,7 +99,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// recorded says whether a request is part of the history.
+// recorded reports whether a request is part of the history.
 func recorded(info *request.RequestInfo, req *http.Request) bool {
 	if !info.IsResourceRequest || req.URL.Query().Has("dryRun") {
 		return false

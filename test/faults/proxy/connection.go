@@ -36,7 +36,7 @@ type chunk struct {
 	at    time.Time
 }
 
-// reset ends both sides at once.
+// reset closes both sides at the same time.
 func (c *connection) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -151,7 +151,7 @@ func (l *Link) Heal() error {
 	return errors.Join(errs...)
 }
 
-// Healthy says whether the link neither delays nor drops nor is cut.
+// Healthy reports whether the link neither delays nor drops nor is cut.
 func (l *Link) Healthy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -81,7 +81,7 @@ func (c *client) roundTrip(t *testing.T, line string) {
 	t.Helper()
 	c.send(t, line)
 	if got, err := c.receive(10 * time.Second); got != line || err != nil {
-		t.Fatalf("%q came back as %q: %v", line, got, err)
+		t.Fatalf("%q was returned as %q: %v", line, got, err)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestDelay(t *testing.T) {
 	c.send(t, "after")
 	for _, want := range []string{"before", "after"} {
 		if got, err := c.receive(10 * time.Second); got != want || err != nil {
-			t.Errorf("%q came back as %q: %v", want, got, err)
+			t.Errorf("%q was returned as %q: %v", want, got, err)
 		}
 	}
 }

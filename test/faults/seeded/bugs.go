@@ -17,7 +17,7 @@ import (
 //go:embed patches/*.patch
 var patches embed.FS
 
-// Bug is a bug that somebody could make.
+// Bug is a bug that a change could introduce.
 type Bug struct {
 	// Name is the name of its patch, without the suffix.
 	Name        string
@@ -53,15 +53,15 @@ func Bugs() []Bug {
 func controllerBugs() []Bug {
 	return []Bug{
 		{"open-without-live-read", "the controller acts on its caches", "", "I4", lifecyclePackage, promises},
-		{"no-uid-check", "the record of a former namespace counts for the next one of its name", "", "I4", lifecyclePackage, promises},
+		{"no-uid-check", "the NamespaceLifecycle of a former namespace counts for the next one of its name", "", "I4", lifecyclePackage, promises},
 		{"open-though-failed", "a namespace opens although an initializer failed", ordinary, "I4", lifecyclePackage, promises},
 		{"open-while-pending", "a namespace opens while its last initializer acts", ordinary, "I4", lifecyclePackage, promises},
-		{"delete-without-precondition", "the deletion of a record does not name its UID", "", "I4", lifecyclePackage, promises},
-		{"release-before-record", "a namespace is released before its record was removed", ordinary, "I4", lifecyclePackage, promises},
+		{"delete-without-precondition", "the deletion of a NamespaceLifecycle does not name its UID", "", "I4", lifecyclePackage, promises},
+		{"release-before-record", "a namespace is released before its NamespaceLifecycle was removed", ordinary, "I4", lifecyclePackage, promises},
 		{"unsecured-participants", "participants act before the namespace has nsinit's finalizer", ordinary, "I4", lifecyclePackage, promises},
-		{"deadline-from-zero-time", "every deadline is missed at once", "", "I4", lifecyclePackage, promises},
+		{"deadline-from-zero-time", "every deadline is missed immediately", "", "I4", lifecyclePackage, promises},
 		{"ready-while-closed", "a closed namespace says that it is Ready", ordinary, "I2", lifecyclePackage, promises},
-		{"ready-though-deleted", "a namespace that is deleted stays Ready while its record is released", "", "I2", lifecyclePackage, promises},
+		{"ready-though-deleted", "a namespace that is deleted stays Ready while its NamespaceLifecycle is released", "", "I2", lifecyclePackage, promises},
 		{"not-deleted-after-failure", "a namespace stays after its initialization failed", ordinary, "I2", lifecyclePackage, promises},
 		{"end-before-secured", "an initialization ends by hand before the namespace has nsinit's finalizer", "", "I4", lifecyclePackage, promises},
 		{"write-removes-namespace", "a report on a namespace without finalizers removes it with its content in storage", "", "I4", lifecyclePackage, promises},
@@ -71,16 +71,16 @@ func controllerBugs() []Bug {
 func serverBugs() []Bug {
 	return []Bug{
 		{"merge-in-reverse", "configurations are merged in the reverse order of their names", ordinary, "Plan", sourcePackage, merged},
-		{"participants-forgotten", "the participants of a plan do not hold its record", ordinary, "I4", "./pkg/admission/plugin/namespaceinitializers", admitted},
+		{"participants-forgotten", "the participants of a plan do not hold its NamespaceLifecycle", ordinary, "I4", "./pkg/admission/plugin/namespaceinitializers", admitted},
 		{"wrong-turn", "the second of three pending initializers becomes the current one", ordinary, "I2", storagePackage, writes},
 		{"stale-plan", "a plan comes from a list of configurations that is too old", ordinary, "Plan", sourcePackage, poller},
 		{"no-storage-identity", "the lists of a storage that is not the right one count", "", "I5", sourcePackage, poller},
 		{"remove-others-entry", "an initializer removes another one, as only one entry is authorized", ordinary, "I2", storagePackage, writes},
 		{"pending-out-of-order", "an entry leaves the list from anywhere", ordinary, "Linearizable", storagePackage, writes},
 		{"unconditional-update", "a write without a resourceVersion is accepted", "^initializer to kube-apiserver dropped$", "Linearizable", storagePackage, writes},
-		{"force-allow-create", "a write to a subresource creates a record", "", "Linearizable", storagePackage, writes},
+		{"force-allow-create", "a write to a subresource creates a NamespaceLifecycle", "", "Linearizable", storagePackage, writes},
 		{"review-error-ignored", "the error of a subject access review is an approval", "", "Linearizable", storagePackage, writes},
-		{"deleted-with-participants", "a record is removed while one participant holds it", "", "I4", storagePackage, writes},
+		{"deleted-with-participants", "a NamespaceLifecycle is removed while one participant holds it", "", "I4", storagePackage, writes},
 	}
 }
 
@@ -88,7 +88,7 @@ func otherBugs() []Bug {
 	return []Bug{
 		{"done-before-applied", "policy-population is done although objects could not be applied", "", "I4",
 			"./pkg/population/populator", "^TestClusterScoped$"},
-		{"retry-for-another-record", "the SDK retries a write on the record of the next namespace", "", "I4",
+		{"retry-for-another-record", "the SDK retries a write on the NamespaceLifecycle of the next namespace", "", "I4",
 			"./pkg/initializer", "^TestRetryMeetsNextIncarnation$"},
 		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts/policies", "^TestGatesDeny$"},
 	}

@@ -82,7 +82,7 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// find runs one of the two in a directory of its own.
+// find runs one of the two in a separate directory.
 func (o Options) find(result *outcome, what string, run func(dir string) (string, error)) string {
 	dir, err := os.MkdirTemp("", "seeded")
 	if err == nil {

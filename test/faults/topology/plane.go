@@ -197,7 +197,7 @@ func (p *Plane) Link(name string) fault.Link {
 	return nil
 }
 
-// Can says whether it has a capability.
+// Can reports whether it has a capability.
 func (p *Plane) Can(capability fault.Capability) bool {
 	switch capability {
 	case fault.Volumes:

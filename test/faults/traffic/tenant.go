@@ -127,11 +127,11 @@ func (t *Traffic) use(ctx context.Context, clients []kubernetes.Interface, tenan
 			return
 		}
 	}
-	// Somebody who has not noticed goes on writing for a while.
+	// A client that has not noticed the deletion continues to write for a while.
 	t.sleep(ctx, 0, time.Second)
 }
 
-// missing says whether a write failed because there is no namespace.
+// missing reports whether a write failed because there is no namespace.
 func missing(err error) bool {
 	status, ok := err.(apierrors.APIStatus)
 	return ok && apierrors.IsNotFound(err) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"

@@ -43,7 +43,7 @@ type Options struct {
 	// Rate is the number of writes of tenants in a second.
 	Rate float64
 	Seed uint64
-	// Recreate says that half of the slots use their name again. Otherwise each namespace has its own.
+	// Recreate means that half of the slots use their name again. Otherwise each namespace has its own.
 	Recreate bool
 }
 
