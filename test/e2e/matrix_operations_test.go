@@ -90,7 +90,7 @@ func operations() []operation {
 		{"drop nsinit's finalizer", "PUT", namespace + "/finalize" + dry, "", namespaceBody(func(n *corev1.Namespace) { n.Finalizers = nil }), answers("rrrr++rrU", "rrrr++rrU", "rrrr++rrU")},
 		{"delete namespaces", "DELETE", namespace + dry, "", nil, answers("rrrr++rr+", "rrrr++rr+", "rrrr++rr+")},
 		// Its NamespaceLifecycle.
-		{"get records", "GET", lifecycle, "", nil, answers("rr++++rr+", "rr++++rr+", "rr++++rr+")},
+		{"get NamespaceLifecycles", "GET", lifecycle, "", nil, answers("rr++++rr+", "rr++++rr+", "rr++++rr+")},
 		{"watch NamespaceLifecycles", "GET", lifecycles + "?watch=true&timeoutSeconds=1&resourceVersion=0&fieldSelector=metadata.name%3Dnobody", "", nil, answers("rr++++rr+", "rr++++rr+", "rr++++rr+")},
 		{"create NamespaceLifecycles", "POST", lifecycles + dry, "", patchOf(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceLifecycle","metadata":{"name":"{ns}"},"spec":{"namespaceUID":"u"}}`), answers("rrrrccrrc", "rrrrccrrc", "rrrrccrrc")},
 		{"label NamespaceLifecycles", "PATCH", lifecycle + dry, merge, patchOf(`{"metadata":{"labels":{"a":"b"}}}`), answers("rrrrr+rr+", "rrrrr+rr+", "rrrrr+rr+")},
