@@ -47,7 +47,7 @@ const (
 type Dependencies struct {
 	Nsinit         versioned.Interface
 	Configurations informers.NamespaceInitializerConfigurationInformer
-	Records        informers.NamespaceLifecycleInformer
+	Lifecycles        informers.NamespaceLifecycleInformer
 	Clock          clock.WithTicker
 }
 
@@ -56,7 +56,7 @@ type Controller struct {
 	Dependencies
 
 	configurations listers.NamespaceInitializerConfigurationLister
-	records        listers.NamespaceLifecycleLister
+	lifecycles        listers.NamespaceLifecycleLister
 	synced         []cache.InformerSynced
 	queue          workqueue.TypedRateLimitingInterface[string]
 }
@@ -66,7 +66,7 @@ func New(d Dependencies) (*Controller, error) {
 	c := &Controller{
 		Dependencies:   d,
 		configurations: d.Configurations.Lister(),
-		records:        d.Records.Lister(),
+		lifecycles:        d.Lifecycles.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
@@ -80,7 +80,7 @@ func New(d Dependencies) (*Controller, error) {
 		return nil, fmt.Errorf("cannot watch configurations: %w", err)
 	}
 	c.synced = append(c.synced, registration.HasSynced)
-	registration, err = d.Records.Informer().AddEventHandler(handler(c.recordChanged))
+	registration, err = d.Lifecycles.Informer().AddEventHandler(handler(c.lifecycleChanged))
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch records: %w", err)
 	}
@@ -112,12 +112,12 @@ func handler(f func(any)) cache.ResourceEventHandler {
 }
 
 // recordChanged counts the configurations of a record's plan again, soon.
-func (c *Controller) recordChanged(object any) {
-	record, ok := tombstone.Object[*v1alpha1.NamespaceLifecycle](object)
+func (c *Controller) lifecycleChanged(object any) {
+	lifecycle, ok := tombstone.Object[*v1alpha1.NamespaceLifecycle](object)
 	if !ok {
 		return
 	}
-	for _, planned := range record.Spec.Plan {
+	for _, planned := range lifecycle.Spec.Plan {
 		if planned.Configuration != nil {
 			c.queue.AddAfter(planned.Configuration.Name, settleDelay)
 		}
@@ -187,13 +187,13 @@ func (c *Controller) finalize(ctx context.Context, configuration *v1alpha1.Names
 }
 
 func (c *Controller) countCached(configuration *v1alpha1.NamespaceInitializerConfiguration) (int, error) {
-	records, err := c.records.List(labels.Everything())
+	lifecycles, err := c.lifecycles.List(labels.Everything())
 	if err != nil {
 		return 0, err
 	}
 	count := 0
-	for _, record := range records {
-		if isPendingOn(record, configuration) {
+	for _, lifecycle := range lifecycles {
+		if isPendingOn(lifecycle, configuration) {
 			count++
 		}
 	}
@@ -207,7 +207,7 @@ func (c *Controller) countLive(ctx context.Context, configuration *v1alpha1.Name
 		return c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, options)
 	})
 	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
-		if record, ok := object.(*v1alpha1.NamespaceLifecycle); ok && isPendingOn(record, configuration) {
+		if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && isPendingOn(lifecycle, configuration) {
 			count++
 		}
 		return nil

@@ -24,9 +24,9 @@ import (
 
 // isPendingOn says whether a record waits for an initializer of one incarnation of a
 // configuration.
-func isPendingOn(record *v1alpha1.NamespaceLifecycle, configuration *v1alpha1.NamespaceInitializerConfiguration) bool {
-	pending := helper.Pending(record)
-	return slices.ContainsFunc(record.Spec.Plan, func(planned v1alpha1.PlannedInitializer) bool {
+func isPendingOn(lifecycle *v1alpha1.NamespaceLifecycle, configuration *v1alpha1.NamespaceInitializerConfiguration) bool {
+	pending := helper.Pending(lifecycle)
+	return slices.ContainsFunc(lifecycle.Spec.Plan, func(planned v1alpha1.PlannedInitializer) bool {
 		return planned.Configuration != nil && planned.Configuration.UID == configuration.UID && slices.Contains(pending, planned.Name)
 	})
 }

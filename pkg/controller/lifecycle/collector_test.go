@@ -27,11 +27,11 @@ func TestCollector(t *testing.T) {
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	add := func(name string, phase v1alpha1.LifecyclePhase, current string, age time.Duration) {
 		t.Helper()
-		record := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: phase, CurrentInitializer: current}}
+		lifecycle := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: phase, CurrentInitializer: current}}
 		if current != "" {
-			record.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: new(metav1.NewMicroTime(now.Add(-age)))}
+			lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: new(metav1.NewMicroTime(now.Add(-age)))}
 		}
-		if err := store.Add(record); err != nil {
+		if err := store.Add(lifecycle); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ nsinit_lifecycle_turns{initializer="two.example.com"} 1
 // TestEnded: each entry is counted once, when it ends.
 func TestEnded(t *testing.T) {
 	at := func(seconds int64) *metav1.MicroTime { return new(metav1.NewMicroTime(time.Unix(seconds, 0))) }
-	record := func(uid types.UID, entry v1alpha1.InitializerStatus) *v1alpha1.NamespaceLifecycle {
+	lifecycle := func(uid types.UID, entry v1alpha1.InitializerStatus) *v1alpha1.NamespaceLifecycle {
 		return &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1alpha1.NamespaceLifecycleStatus{Initializers: []v1alpha1.InitializerStatus{entry}}}
 	}
 	waiting := v1alpha1.InitializerStatus{Name: "a"}
@@ -89,11 +89,11 @@ func TestEnded(t *testing.T) {
 		"it had ended before": {done, done, 0},
 		"it never had a turn": {waiting, never, 0},
 	} {
-		if got := ended(record("r", test.before), record("r", test.after)); len(got) != test.want {
+		if got := ended(lifecycle("r", test.before), lifecycle("r", test.after)); len(got) != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if got := ended(record("r", running), record("another", done)); len(got) != 0 {
+	if got := ended(lifecycle("r", running), lifecycle("another", done)); len(got) != 0 {
 		t.Errorf("another record: %v", got)
 	}
 }

@@ -93,26 +93,26 @@ func (p *Plugin) ValidateInitialization() error {
 // Admit fills spec.plan and spec.initializers of a new record, and puts the participants
 // that act at termination into spec.finalizers.
 func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
-	record, ok := newRecord(attributes)
+	lifecycle, ok := newLifecycle(attributes)
 	if !ok {
 		return nil
 	}
-	plan, err := p.plan(ctx, attributes, record)
+	plan, err := p.plan(ctx, attributes, lifecycle)
 	if err != nil {
 		return err
 	}
-	if given(record) {
-		return p.mayGive(ctx, attributes, record)
+	if given(lifecycle) {
+		return p.mayGive(ctx, attributes, lifecycle)
 	}
-	record.Spec.Plan = plan
-	record.Spec.Initializers = nil
+	lifecycle.Spec.Plan = plan
+	lifecycle.Spec.Initializers = nil
 	for _, entry := range plan {
-		if record.Spec.Initializers == nil {
-			record.Spec.Initializers = &nsinit.NamespaceInitializers{}
+		if lifecycle.Spec.Initializers == nil {
+			lifecycle.Spec.Initializers = &nsinit.NamespaceInitializers{}
 		}
-		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: entry.Name})
-		if name := nsinit.FinalizerName(entry.Name); entry.Finalizer && !slices.Contains(record.Spec.Finalizers, name) {
-			record.Spec.Finalizers = append(record.Spec.Finalizers, name)
+		lifecycle.Spec.Initializers.Pending = append(lifecycle.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: entry.Name})
+		if name := nsinit.FinalizerName(entry.Name); entry.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, name) {
+			lifecycle.Spec.Finalizers = append(lifecycle.Spec.Finalizers, name)
 		}
 	}
 	return nil
@@ -122,50 +122,50 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 // plugin had its say. It warns of initializers of a configuration that have no effect.
 func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	p.warn(ctx, attributes)
-	record, ok := newRecord(attributes)
+	lifecycle, ok := newLifecycle(attributes)
 	if !ok {
 		return nil
 	}
-	plan, err := p.plan(ctx, attributes, record)
+	plan, err := p.plan(ctx, attributes, lifecycle)
 	if err != nil {
 		return err
 	}
-	if equality.Semantic.DeepEqual(plan, record.Spec.Plan) && waitsForAll(record) {
+	if equality.Semantic.DeepEqual(plan, lifecycle.Spec.Plan) && waitsForAll(lifecycle) {
 		return nil
 	}
-	if err := p.checker.MayOpen(ctx, record.Name); err == nil {
+	if err := p.checker.MayOpen(ctx, lifecycle.Name); err == nil {
 		return nil
 	}
-	return apierrors.NewConflict(attributes.GetResource().GroupResource(), record.Name,
+	return apierrors.NewConflict(attributes.GetResource().GroupResource(), lifecycle.Name,
 		errors.New("spec.plan is not what the configurations say now: they changed during the request; create the record again, without a plan"))
 }
 
 // plan returns what is in force for the record's namespace. It is empty where the
 // namespace is open already. Every other doubt about the namespace is an error.
-func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, record *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, error) {
-	if errs := unnamed(record); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), record.Name, errs)
+func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, error) {
+	if errs := unnamed(lifecycle); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), lifecycle.Name, errs)
 	}
-	namespace, err := p.namespaces(ctx, record.Name)
+	namespace, err := p.namespaces(ctx, lifecycle.Name)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot read namespace %q: %w", record.Name, err))
+		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot read namespace %q: %w", lifecycle.Name, err))
 	}
-	if record.Spec.NamespaceUID != namespace.UID {
-		return nil, apierrors.NewConflict(attributes.GetResource().GroupResource(), record.Name,
-			fmt.Errorf("spec.namespaceUID is %q, but the UID of namespace %q is %q", record.Spec.NamespaceUID, record.Name, namespace.UID))
+	if lifecycle.Spec.NamespaceUID != namespace.UID {
+		return nil, apierrors.NewConflict(attributes.GetResource().GroupResource(), lifecycle.Name,
+			fmt.Errorf("spec.namespaceUID is %q, but the UID of namespace %q is %q", lifecycle.Spec.NamespaceUID, lifecycle.Name, namespace.UID))
 	}
 	if namespace.DeletionTimestamp != nil {
-		return nil, terminating(attributes, record.Name)
+		return nil, terminating(attributes, lifecycle.Name)
 	}
 	if !helper.IsClosed(namespace) {
 		return nil, nil
 	}
 	configurations, err := p.source.Configurations()
 	if err != nil {
-		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
+		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", lifecycle.Name, err))
 	}
 	var spec nsinit.NamespaceLifecycleSpec
 	err = v1alpha1.Convert_v1alpha1_NamespaceLifecycleSpec_To_nsinit_NamespaceLifecycleSpec(&v1alpha1.NamespaceLifecycleSpec{Plan: plan.Merge(configurations)}, &spec, nil)
@@ -208,48 +208,48 @@ func terminating(attributes admission.Attributes, namespace string) error {
 
 // unnamed returns why a record cannot be that of a namespace. Validation says the same, but comes
 // after the namespace was read.
-func unnamed(record *nsinit.NamespaceLifecycle) field.ErrorList {
+func unnamed(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
 	path := field.NewPath("metadata", "name")
-	if record.Name == "" {
+	if lifecycle.Name == "" {
 		return field.ErrorList{field.Required(path, "give the name of the namespace that the record describes; it cannot be generated")}
 	}
 	var errs field.ErrorList
-	for _, problem := range apivalidation.ValidateNamespaceName(record.Name, false) {
-		errs = append(errs, field.Invalid(path, record.Name, problem))
+	for _, problem := range apivalidation.ValidateNamespaceName(lifecycle.Name, false) {
+		errs = append(errs, field.Invalid(path, lifecycle.Name, problem))
 	}
 	return errs
 }
 
 // mayGive decides whether the caller may bring a plan of its own.
-func (p *Plugin) mayGive(ctx context.Context, attributes admission.Attributes, record *nsinit.NamespaceLifecycle) error {
-	if err := p.checker.MayOpen(ctx, record.Name); err != nil {
-		return authorization.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("spec.plan and spec.initializers are filled by the server, leave them out: %w", err))
+func (p *Plugin) mayGive(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) error {
+	if err := p.checker.MayOpen(ctx, lifecycle.Name); err != nil {
+		return authorization.Refusal(attributes.GetResource().GroupResource(), lifecycle.Name, fmt.Errorf("spec.plan and spec.initializers are filled by the server, leave them out: %w", err))
 	}
 	return nil
 }
 
 // newRecord returns the record that a request creates. Posts to subresources are
 // creations, too, as far as admission is concerned, but not of records.
-func newRecord(attributes admission.Attributes) (*nsinit.NamespaceLifecycle, bool) {
+func newLifecycle(attributes admission.Attributes) (*nsinit.NamespaceLifecycle, bool) {
 	if attributes.GetOperation() != admission.Create || attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
 		return nil, false
 	}
-	record, ok := attributes.GetObject().(*nsinit.NamespaceLifecycle)
-	return record, ok
+	lifecycle, ok := attributes.GetObject().(*nsinit.NamespaceLifecycle)
+	return lifecycle, ok
 }
 
-func given(record *nsinit.NamespaceLifecycle) bool {
-	return len(record.Spec.Plan) > 0 || record.Spec.Initializers != nil
+func given(lifecycle *nsinit.NamespaceLifecycle) bool {
+	return len(lifecycle.Spec.Plan) > 0 || lifecycle.Spec.Initializers != nil
 }
 
 // waitsForAll says whether every planned initializer is pending, and every participant
 // of the termination registered.
-func waitsForAll(record *nsinit.NamespaceLifecycle) bool {
+func waitsForAll(lifecycle *nsinit.NamespaceLifecycle) bool {
 	var pending []nsinit.NamespaceInitializer
-	if record.Spec.Initializers != nil {
-		pending = record.Spec.Initializers.Pending
+	if lifecycle.Spec.Initializers != nil {
+		pending = lifecycle.Spec.Initializers.Pending
 	}
-	return slices.EqualFunc(record.Spec.Plan, pending, func(planned nsinit.PlannedInitializer, entry nsinit.NamespaceInitializer) bool {
-		return planned.Name == entry.Name && (!planned.Finalizer || slices.Contains(record.Spec.Finalizers, nsinit.FinalizerName(planned.Name)))
+	return slices.EqualFunc(lifecycle.Spec.Plan, pending, func(planned nsinit.PlannedInitializer, entry nsinit.NamespaceInitializer) bool {
+		return planned.Name == entry.Name && (!planned.Finalizer || slices.Contains(lifecycle.Spec.Finalizers, nsinit.FinalizerName(planned.Name)))
 	})
 }

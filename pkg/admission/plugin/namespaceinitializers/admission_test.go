@@ -67,8 +67,8 @@ func newPlugin(s *source) *Plugin {
 	return p
 }
 
-func create(record *nsinit.NamespaceLifecycle, subresource string) admission.Attributes {
-	return admission.NewAttributesRecord(record, nil, v1alpha1.SchemeGroupVersion.WithKind("NamespaceLifecycle"), "", record.Name,
+func create(lifecycle *nsinit.NamespaceLifecycle, subresource string) admission.Attributes {
+	return admission.NewAttributesRecord(lifecycle, nil, v1alpha1.SchemeGroupVersion.WithKind("NamespaceLifecycle"), "", lifecycle.Name,
 		v1alpha1.SchemeGroupVersion.WithResource("namespacelifecycles"), subresource, admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "u"})
 }
 
@@ -93,14 +93,14 @@ func TestValidateChecksAgain(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p, record := newPlugin(&source{lists: test.lists}), newTestRecord()
-			if err := p.Admit(ctx, create(record, ""), nil); err != nil {
+			p, lifecycle := newPlugin(&source{lists: test.lists}), newTestRecord()
+			if err := p.Admit(ctx, create(lifecycle, ""), nil); err != nil {
 				t.Fatal(err)
 			}
 			if test.change != nil {
-				test.change(record)
+				test.change(lifecycle)
 			}
-			err := p.Validate(ctx, create(record, ""), nil)
+			err := p.Validate(ctx, create(lifecycle, ""), nil)
 			if test.valid && err != nil || !test.valid && !apierrors.IsConflict(err) {
 				t.Errorf("got %v", err)
 			}
@@ -136,12 +136,12 @@ func TestUnnamed(t *testing.T) {
 	for name, meta := range map[string]metav1.ObjectMeta{
 		"generated": {GenerateName: "x-"}, "none": {}, "a path": {Name: "a/b"}, "capitals": {Name: "A"},
 	} {
-		p, record := newPlugin(&source{}), newTestRecord()
+		p, lifecycle := newPlugin(&source{}), newTestRecord()
 		p.SetNamespaceReader(func(context.Context, string) (*corev1.Namespace, error) {
 			return nil, errors.New("resource name may not be empty")
 		})
-		record.ObjectMeta = meta
-		err := p.Admit(context.Background(), create(record, ""), nil)
+		lifecycle.ObjectMeta = meta
+		err := p.Admit(context.Background(), create(lifecycle, ""), nil)
 		if status := apierrors.APIStatus(nil); !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details.Causes[0].Field != "metadata.name" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -150,15 +150,15 @@ func TestUnnamed(t *testing.T) {
 
 // TestSubresourcesAreNotRecords: a POST to a subresource is a creation to admission alone.
 func TestSubresourcesAreNotRecords(t *testing.T) {
-	p, record := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), newTestRecord()
-	if err := p.Admit(context.Background(), create(record, "finalize"), nil); err != nil {
+	p, lifecycle := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), newTestRecord()
+	if err := p.Admit(context.Background(), create(lifecycle, "finalize"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Validate(context.Background(), create(record, "finalize"), nil); err != nil {
+	if err := p.Validate(context.Background(), create(lifecycle, "finalize"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if record.Spec.Plan != nil {
-		t.Errorf("the plan was filled in: %v", record.Spec.Plan)
+	if lifecycle.Spec.Plan != nil {
+		t.Errorf("the plan was filled in: %v", lifecycle.Spec.Plan)
 	}
 }
 

@@ -94,37 +94,37 @@ func TestAdmittedPlan(t *testing.T) {
 		p.SetConfigurationSource(c)
 		p.SetAuthorizationChecker(authorization.New(authorizer.AuthorizerFunc(c.authorize)))
 		p.SetNamespaceReader(c.read)
-		record := newTestRecord()
-		record.Spec.NamespaceUID = rapid.SampledFrom([]types.UID{"u", "another", ""}).Draw(t, "namespaceUID")
+		lifecycle := newTestRecord()
+		lifecycle.Spec.NamespaceUID = rapid.SampledFrom([]types.UID{"u", "another", ""}).Draw(t, "namespaceUID")
 		forge := func(when string) {
 			switch rapid.SampledFrom([]string{"nothing", "nothing", "plan", "no plan", "initializers", "no initializers", "no finalizers"}).Draw(t, when) {
 			case "plan":
-				record.Spec.Plan = []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "forged.example.com"}}}
+				lifecycle.Spec.Plan = []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "forged.example.com"}}}
 			case "no plan":
-				record.Spec.Plan, record.Spec.Initializers = nil, nil
+				lifecycle.Spec.Plan, lifecycle.Spec.Initializers = nil, nil
 			case "initializers":
-				record.Spec.Initializers = &nsinit.NamespaceInitializers{Pending: []nsinit.NamespaceInitializer{{Name: "b.example.com"}}}
+				lifecycle.Spec.Initializers = &nsinit.NamespaceInitializers{Pending: []nsinit.NamespaceInitializer{{Name: "b.example.com"}}}
 			case "no initializers":
-				record.Spec.Initializers = nil
+				lifecycle.Spec.Initializers = nil
 			case "no finalizers":
-				record.Spec.Finalizers = nil
+				lifecycle.Spec.Finalizers = nil
 			}
 		}
 		forge("the sender writes")
 		ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "u"})
-		if p.Admit(ctx, create(record, ""), nil) != nil {
+		if p.Admit(ctx, create(lifecycle, ""), nil) != nil {
 			return
 		}
 		forge("another plugin writes")
-		if p.Validate(ctx, create(record, ""), nil) != nil {
+		if p.Validate(ctx, create(lifecycle, ""), nil) != nil {
 			return
 		}
 		admitted++
-		if c.namespace == nil || c.failed || c.namespace.DeletionTimestamp != nil || c.namespace.UID != record.Spec.NamespaceUID {
-			t.Fatalf("admitted %+v for the namespace %+v", record.Spec, c.namespace)
+		if c.namespace == nil || c.failed || c.namespace.DeletionTimestamp != nil || c.namespace.UID != lifecycle.Spec.NamespaceUID {
+			t.Fatalf("admitted %+v for the namespace %+v", lifecycle.Spec, c.namespace)
 		}
 		if !c.open {
-			checkPlan(t, c, record)
+			checkPlan(t, c, lifecycle)
 		}
 	})
 	if admitted == 0 && !testing.Short() { // with -short, rapid tries too little
@@ -132,27 +132,27 @@ func TestAdmittedPlan(t *testing.T) {
 	}
 }
 
-func checkPlan(t *rapid.T, c *changing, record *nsinit.NamespaceLifecycle) {
+func checkPlan(t *rapid.T, c *changing, lifecycle *nsinit.NamespaceLifecycle) {
 	var want []v1alpha1.PlannedInitializer
 	if len(c.namespace.Labels) > 0 {
 		want = plan.Merge(c.list)
 	}
 	var got v1alpha1.NamespaceLifecycleSpec
-	if err := v1alpha1.Convert_nsinit_NamespaceLifecycleSpec_To_v1alpha1_NamespaceLifecycleSpec(&record.Spec, &got, nil); err != nil {
+	if err := v1alpha1.Convert_nsinit_NamespaceLifecycleSpec_To_v1alpha1_NamespaceLifecycleSpec(&lifecycle.Spec, &got, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got.Plan); diff != "" {
 		t.Fatalf("the plan is not what is in force (-want +got):\n%s", diff)
 	}
 	for i, planned := range want {
-		if record.Spec.Initializers == nil || len(record.Spec.Initializers.Pending) != len(want) || record.Spec.Initializers.Pending[i].Name != planned.Name {
-			t.Fatalf("planned is %+v, and pending %+v", want, record.Spec.Initializers)
+		if lifecycle.Spec.Initializers == nil || len(lifecycle.Spec.Initializers.Pending) != len(want) || lifecycle.Spec.Initializers.Pending[i].Name != planned.Name {
+			t.Fatalf("planned is %+v, and pending %+v", want, lifecycle.Spec.Initializers)
 		}
-		if planned.Finalizer && !slices.Contains(record.Spec.Finalizers, nsinit.FinalizerName(planned.Name)) {
-			t.Fatalf("participant %q does not hold the record: %q", planned.Name, record.Spec.Finalizers)
+		if planned.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, nsinit.FinalizerName(planned.Name)) {
+			t.Fatalf("participant %q does not hold the record: %q", planned.Name, lifecycle.Spec.Finalizers)
 		}
 	}
-	if want == nil && record.Spec.Initializers != nil {
-		t.Fatalf("nothing is planned, and pending is %+v", record.Spec.Initializers)
+	if want == nil && lifecycle.Spec.Initializers != nil {
+		t.Fatalf("nothing is planned, and pending is %+v", lifecycle.Spec.Initializers)
 	}
 }

@@ -86,31 +86,31 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if name := attributes.GetName(); immortal(name) && hasSomethingToLose(attributes) {
 		return admission.NewForbidden(attributes, fmt.Errorf("namespace %q is immortal, and its record has a plan or participants, so it cannot be deleted", name))
 	}
-	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
-	if !ok || record.DeletionTimestamp != nil {
+	lifecycle, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
+	if !ok || lifecycle.DeletionTimestamp != nil {
 		return nil
 	}
-	namespace, err := p.namespaces(ctx, record.Name)
+	namespace, err := p.namespaces(ctx, lifecycle.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
-	case err == nil && (namespace.UID != record.Spec.NamespaceUID || namespace.DeletionTimestamp != nil):
+	case err == nil && (namespace.UID != lifecycle.Spec.NamespaceUID || namespace.DeletionTimestamp != nil):
 		return nil
 	}
-	denied := p.checker.MayOpen(ctx, record.Name)
+	denied := p.checker.MayOpen(ctx, lifecycle.Name)
 	switch {
 	case denied == nil:
 		return nil
 	case err != nil:
-		return utilapierrors.NewUnavailable(fmt.Errorf("cannot tell whether namespace %q lives: %w", record.Name, err))
+		return utilapierrors.NewUnavailable(fmt.Errorf("cannot tell whether namespace %q lives: %w", lifecycle.Name, err))
 	}
-	return authorization.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("namespace %q lives, and its record with it: delete the namespace instead (%w)", record.Name, denied))
+	return authorization.Refusal(attributes.GetResource().GroupResource(), lifecycle.Name, fmt.Errorf("namespace %q lives, and its record with it: delete the namespace instead (%w)", lifecycle.Name, denied))
 }
 
 // hasSomethingToLose says whether something would be lost with a record: initializers that have acted or
 // have to act, or participants, which would clean up after a namespace that stays. Of a record that is not
 // known, this is assumed.
 func hasSomethingToLose(attributes admission.Attributes) bool {
-	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
-	return !ok || len(record.Spec.Plan) > 0 || len(helper.Participants(record)) > 0
+	lifecycle, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
+	return !ok || len(lifecycle.Spec.Plan) > 0 || len(helper.Participants(lifecycle)) > 0
 }

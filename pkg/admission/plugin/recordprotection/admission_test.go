@@ -28,7 +28,7 @@ func TestImmortal(t *testing.T) {
 	})
 	tests := map[string]struct {
 		name      string
-		record    runtime.Object
+		lifecycle    runtime.Object
 		forbidden bool
 	}{
 		"of another":    {"ns", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "a.example.com"}}}}}, false},
@@ -40,7 +40,7 @@ func TestImmortal(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			attributes := admission.NewAttributesRecord(nil, test.record, schema.GroupVersionKind{}, "", test.name,
+			attributes := admission.NewAttributesRecord(nil, test.lifecycle, schema.GroupVersionKind{}, "", test.name,
 				nsinit.Resource("namespacelifecycles").WithVersion("v1alpha1"), "", admission.Delete, nil, false, nil)
 			if err := p.Validate(t.Context(), attributes, nil); apierrors.IsForbidden(err) != test.forbidden || !test.forbidden && err != nil {
 				t.Errorf("%v", err)
