@@ -134,7 +134,7 @@ func run() error {
 		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
 		storagespace.New(storagespace.Options{}).Register(server.CustomRegister),
 		lifecycle.NewMetrics().Register(manager.Register),
-		manager.CustomRegister(lifecycle.NewCollector(listers.NewNamespaceLifecycleLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), clock.RealClock{})),
+		manager.CustomRegister(lifecycle.NewCollector(nil, nil, nil)),
 		certificates.NewMetrics().Register(manager.Register),
 	); err != nil {
 		return err

@@ -110,14 +110,14 @@ func (s *shared) lifecycles() (runnable, error) {
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(lifecycles.Lister(), systemclock.New())); err != nil {
+	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), lifecycles.Lister(), systemclock.New())); err != nil {
 		return nil, err
 	}
 	controller, err := lifecycle.New(lifecycle.Dependencies{
 		Core:       s.core,
 		Nsinit:     s.nsinit,
 		Namespaces: s.coreInformers.Core().V1().Namespaces(),
-		Lifecycles:    lifecycles,
+		Lifecycles: lifecycles,
 		Exemptions: s.exemptions,
 		Events:     s.events,
 		Metrics:    metrics,
@@ -136,7 +136,7 @@ func (s *shared) configurations() (runnable, error) {
 	controller, err := configuration.New(configuration.Dependencies{
 		Nsinit:         s.nsinit,
 		Configurations: s.nsinitInformers.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
-		Lifecycles:        s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles(),
+		Lifecycles:     s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles(),
 		Clock:          systemclock.New(),
 	})
 	if err != nil {

@@ -37,13 +37,13 @@ type Options struct {
 	Authorization  *genericoptions.DelegatingAuthorizationOptions
 	Logs           *logs.Options
 
-	Kubeconfig   string
-	Exemptions   string
-	Workers      int
-	StalledAfter time.Duration
+	Kubeconfig           string
+	Exemptions           string
+	Workers              int
+	StalledAfter         time.Duration
 	NamespaceTermination bool
-	Certificates   Certificates
-	LeaderElection leader.Election
+	Certificates         Certificates
+	LeaderElection       leader.Election
 }
 
 // Certificates configures the controller that issues certificates.

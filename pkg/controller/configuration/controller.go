@@ -47,7 +47,7 @@ const (
 type Dependencies struct {
 	Nsinit         versioned.Interface
 	Configurations informers.NamespaceInitializerConfigurationInformer
-	Lifecycles        informers.NamespaceLifecycleInformer
+	Lifecycles     informers.NamespaceLifecycleInformer
 	Clock          clock.WithTicker
 }
 
@@ -56,7 +56,7 @@ type Controller struct {
 	Dependencies
 
 	configurations listers.NamespaceInitializerConfigurationLister
-	lifecycles        listers.NamespaceLifecycleLister
+	lifecycles     listers.NamespaceLifecycleLister
 	synced         []cache.InformerSynced
 	queue          workqueue.TypedRateLimitingInterface[string]
 }
@@ -66,7 +66,7 @@ func New(d Dependencies) (*Controller, error) {
 	c := &Controller{
 		Dependencies:   d,
 		configurations: d.Configurations.Lister(),
-		lifecycles:        d.Lifecycles.Lister(),
+		lifecycles:     d.Lifecycles.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),

@@ -90,7 +90,7 @@ func TestReconcile(t *testing.T) {
 			c, err := New(Dependencies{
 				Nsinit:         client,
 				Configurations: factory.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
-				Lifecycles:        factory.Nsinit().V1alpha1().NamespaceLifecycles(),
+				Lifecycles:     factory.Nsinit().V1alpha1().NamespaceLifecycles(),
 				Clock:          testingclock.NewFakeClock(now),
 			})
 			if err != nil {
@@ -165,7 +165,7 @@ func TestOneChangesOthers(t *testing.T) {
 	factory := nsinitinformers.NewSharedInformerFactory(nsinitfake.NewClientset(), 0)
 	c, err := New(Dependencies{
 		Configurations: factory.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
-		Lifecycles:        factory.Nsinit().V1alpha1().NamespaceLifecycles(),
+		Lifecycles:     factory.Nsinit().V1alpha1().NamespaceLifecycles(),
 		Clock:          testingclock.NewFakeClock(start()),
 	})
 	if err != nil {

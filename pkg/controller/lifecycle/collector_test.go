@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
@@ -43,22 +44,26 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	add("d", v1alpha1.LifecycleActive, "", 0)
+	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	registry := metrics.NewKubeRegistry()
-	if err := registry.CustomRegister(NewCollector(listers.NewNamespaceLifecycleLister(store), clocktesting.NewFakePassiveClock(now))); err != nil {
+	if err := registry.CustomRegister(NewCollector(corelisters.NewNamespaceLister(namespaces), listers.NewNamespaceLifecycleLister(store), clocktesting.NewFakePassiveClock(now))); err != nil {
 		t.Fatal(err)
 	}
 	const want = `
-# HELP nsinit_lifecycle_oldest_turn_seconds [ALPHA] How long the longest of these turns has lasted, in seconds.
+# HELP nsinit_lifecycle_oldest_turn_seconds [ALPHA] Age of the oldest of these turns, in seconds.
 # TYPE nsinit_lifecycle_oldest_turn_seconds gauge
 nsinit_lifecycle_oldest_turn_seconds{initializer="one.example.com"} 90
 nsinit_lifecycle_oldest_turn_seconds{initializer="three.example.com"} 0
 nsinit_lifecycle_oldest_turn_seconds{initializer="two.example.com"} 0
-# HELP nsinit_lifecycle_records [ALPHA] Number of records by phase, as the instance that leads sees them.
+# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the leader sees them.
+# TYPE nsinit_lifecycle_pending_namespaces gauge
+nsinit_lifecycle_pending_namespaces 0
+# HELP nsinit_lifecycle_records [ALPHA] Number of NamespaceLifecycles by phase, as the leader sees them.
 # TYPE nsinit_lifecycle_records gauge
 nsinit_lifecycle_records{phase="Active"} 1
 nsinit_lifecycle_records{phase="Initializing"} 4
 nsinit_lifecycle_records{phase="Terminating"} 0
-# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces that wait for an initializer whose turn it is.
+# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces that wait for an initializer, by the initializer whose turn it is.
 # TYPE nsinit_lifecycle_turns gauge
 nsinit_lifecycle_turns{initializer="one.example.com"} 2
 nsinit_lifecycle_turns{initializer="three.example.com"} 1
@@ -94,6 +99,6 @@ func TestEnded(t *testing.T) {
 		}
 	}
 	if got := ended(lifecycle("r", running), lifecycle("another", done)); len(got) != 0 {
-		t.Errorf("another record: %v", got)
+		t.Errorf("another lifecycle: %v", got)
 	}
 }

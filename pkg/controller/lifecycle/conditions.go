@@ -63,7 +63,7 @@ func describe(s state) *report {
 	case openedByHand(s) != "":
 		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonOpenedByHand, message: openedByHand(s)}
 	case isAdopted(s):
-		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was open before nsinit knew it"}
+		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was already open when nsinit adopted it"}
 	}
 	return new(opened(s.lifecycle))
 }
@@ -157,7 +157,7 @@ func opened(lifecycle *v1alpha1.NamespaceLifecycle) report {
 
 // deadlineMissed returns the message of an initialization that fails at a deadline.
 func deadlineMissed(lifecycle *v1alpha1.NamespaceLifecycle) string {
-	return fmt.Sprintf("the initializer was not done within %d seconds, and its failurePolicy is %s", *helper.Planned(lifecycle, helper.Current(lifecycle)).TimeoutSeconds, v1alpha1.Fail)
+	return fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s", *helper.Planned(lifecycle, helper.Current(lifecycle)).TimeoutSeconds, v1alpha1.Fail)
 }
 
 // stalledMessage names the stalled initializer, and how to continue.

@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/informers"
 	corefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
@@ -226,7 +225,7 @@ func TestOpenedByHand(t *testing.T) {
 	}{
 		"a user":            {namespace(opener("alice")), `user "alice"`},
 		"an odd user":       {namespace(opener("a\x1b\u202eb")), `user "a\x1b\u202eb"`},
-		"nobody knows whom": {namespace(), "a user that the audit log of kube-apiserver names (nsinit-guard/gate-opened)"},
+		"nobody knows whom": {namespace(), "a user (see nsinit-guard/gate-opened in the audit log of kube-apiserver)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, test.namespace, aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com", "b.example.com")))
@@ -360,7 +359,7 @@ func TestRefusedLifecycle(t *testing.T) {
 		want      string
 	}{
 		"unavailable": {namespace(closed), unavailable, true,
-			"Initializing=True RecordNotCreated nsinit cannot tell yet which initializers the namespace needs, and tries again: the configurations cannot be read"},
+			"Initializing=True RecordNotCreated nsinit cannot determine the initializers of the namespace, and retries: the configurations cannot be read"},
 		"unavailable, the namespace is open": {namespace(), unavailable, true, ""},
 		"another incarnation":                {namespace(closed), apierrors.NewConflict(v1alpha1.Resource("namespacelifecycles"), "ns", errors.New("another UID")), true, ""},
 		"it is there":                        {namespace(closed), apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), "ns"), true, ""},
@@ -484,8 +483,15 @@ func TestRefusalsDoNotChaseThemselves(t *testing.T) {
 func TestPendingNamespaces(t *testing.T) {
 	f := newFixture(t, nil, nil)
 	registry := metrics.NewKubeRegistry()
-	if err := f.Metrics.Register(registry.Register); err != nil {
+	if err := registry.CustomRegister(NewCollector(f.namespaces, f.lifecycles, f.Clock)); err != nil {
 		t.Fatal(err)
+	}
+	store := f.Namespaces.Informer().GetStore()
+	apply := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	named := func(name string, options ...namespaceOption) *corev1.Namespace {
 		n := namespace(options...)
@@ -494,7 +500,7 @@ func TestPendingNamespaces(t *testing.T) {
 	}
 	want := func(count int) {
 		t.Helper()
-		expected := fmt.Sprintf(`# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the instance that leads sees it.
+		expected := fmt.Sprintf(`# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the leader sees them.
 # TYPE nsinit_lifecycle_pending_namespaces gauge
 nsinit_lifecycle_pending_namespaces %d
 `, count)
@@ -502,13 +508,13 @@ nsinit_lifecycle_pending_namespaces %d
 			t.Error(err)
 		}
 	}
-	f.namespaceSeen(named("a", closed))
-	f.namespaceSeen(named("b", closed))
-	f.namespaceSeen(named("c"))
+	apply(store.Add(named("a", closed)))
+	apply(store.Add(named("b", closed)))
+	apply(store.Add(named("c")))
 	want(2)
-	f.namespaceUpdated(named("a", closed), named("a"))
+	apply(store.Update(named("a")))
 	want(1)
-	f.namespaceGone(cache.DeletedFinalStateUnknown{Key: "b", Obj: named("b", closed)})
+	apply(store.Delete(named("b", closed)))
 	want(0)
 }
 

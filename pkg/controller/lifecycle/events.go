@@ -51,17 +51,17 @@ func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []even
 		if entry.State == oldStates[entry.Name] {
 			continue
 		}
-		which := fmt.Sprintf("initializer %q", entry.Name)
+		initializer := fmt.Sprintf("Initializer %q", entry.Name)
 		switch entry.State {
 		case v1alpha1.InitializerWaiting:
 		case v1alpha1.InitializerRunning:
-			all = append(all, event{corev1.EventTypeNormal, eventRunning, "It is the turn of " + which})
+			all = append(all, event{corev1.EventTypeNormal, eventRunning, initializer + " has its turn"})
 		case v1alpha1.InitializerDone:
-			all = append(all, event{corev1.EventTypeNormal, eventDone, fmt.Sprintf("The %s is done%s, says %q", which, took(entry), entry.LastActor)})
+			all = append(all, event{corev1.EventTypeNormal, eventDone, fmt.Sprintf("%s is done%s (user %q)", initializer, took(entry), entry.LastActor)})
 		case v1alpha1.InitializerSkipped:
-			all = append(all, event{corev1.EventTypeWarning, eventSkipped, fmt.Sprintf("The %s was skipped by %q: %s", which, entry.LastActor, entry.Message)})
+			all = append(all, event{corev1.EventTypeWarning, eventSkipped, fmt.Sprintf("%s was skipped by user %q: %s", initializer, entry.LastActor, entry.Message)})
 		case v1alpha1.InitializerFailed:
-			all = append(all, event{corev1.EventTypeWarning, eventFailed, fmt.Sprintf("The %s has failed, says %q: %s", which, entry.LastActor, entry.Message)})
+			all = append(all, event{corev1.EventTypeWarning, eventFailed, fmt.Sprintf("%s failed (user %q): %s", initializer, entry.LastActor, entry.Message)})
 		}
 	}
 	return all

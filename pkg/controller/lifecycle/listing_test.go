@@ -88,9 +88,9 @@ func TestUnlisted(t *testing.T) {
 	}{
 		"its turn":                       {namespace(closed), aLifecycle(pending("a")), unreadableError(), nil, []string{"update namespaces/status"}, "key /registry/x; an administrator"},
 		"nothing is pending":             {namespace(closed), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
-		"its own is corrupt":             {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns", and tries again`},
-		"no record, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"update namespaces/status", "create namespacelifecycles"}, "and tries again: no room"},
-		"nothing can be read":            {namespace(closed), aLifecycle(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and tries again: storage was lost"},
+		"its own is corrupt":             {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries`},
+		"no record, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"update namespaces/status", "create namespacelifecycles"}, "and retries: no room"},
+		"nothing can be read":            {namespace(closed), aLifecycle(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and retries: storage was lost"},
 		"the removal waits":              {namespace(deleting, emptied), aLifecycle(leaving), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, ""},
 		"it is open":                     {namespace(), aLifecycle(), unreadableError(), nil, nil, ""},
 		"it is deleted":                  {namespace(ready, deleting), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
@@ -105,7 +105,7 @@ func TestUnlisted(t *testing.T) {
 			f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewServiceUnavailable("no room")
 			})
-			unreadable := strings.Contains(test.says, "tries again") || isHeld(test.namespace)
+			unreadable := strings.Contains(test.says, "retries") || isHeld(test.namespace)
 			if err := f.reconcile(t.Context(), "ns"); (err != nil) != unreadable {
 				t.Fatalf("its error is %v", err)
 			}

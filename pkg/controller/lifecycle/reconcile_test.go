@@ -203,7 +203,7 @@ func TestDescribe(t *testing.T) {
 	says := func(r report) namespaceOption {
 		return func(n *corev1.Namespace) { r.apply(n, metav1.Now().Time) }
 	}
-	adopted := report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was open before nsinit knew it"}
+	adopted := report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was already open when nsinit adopted it"}
 	done := opened(aLifecycle())
 	reportOn := func(reason, message string) *report {
 		return &report{initializing: corev1.ConditionTrue, reason: reason, message: message}
@@ -224,12 +224,12 @@ func TestDescribe(t *testing.T) {
 		"it waits":  {namespace(closed), aLifecycle(pending("a.example.com", "b.example.com")), reportOn(v1alpha1.ReasonPending, serverMessage)},
 		"it failed": {namespace(closed), aLifecycle(pending("a.example.com"), failed), reportOn(v1alpha1.ReasonFailed, serverMessage)},
 		"it waits for the former record": {namespace(closed), aLifecycle(former, leaving, held("p.example.com")),
-			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, message: `waiting for the record of the former namespace of this name, which these participants have not let go: "p.example.com"`}},
+			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, message: `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com"`}},
 		"it waits for a former record that several hold": {namespace(closed), aLifecycle(former, leaving, held("p.example.com", "kubernetes", "q.example.com"), finalized),
-			reportOn(v1alpha1.ReasonFormerIncarnation, `waiting for the record of the former namespace of this name, which these participants have not let go: "p.example.com", "q.example.com", "example.com/other"`)},
+			reportOn(v1alpha1.ReasonFormerIncarnation, `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com", "q.example.com", "example.com/other"`)},
 		"it is open, and there is a former record": {namespace(), aLifecycle(former, leaving, held("p.example.com")), nil},
 		"its record was deleted": {namespace(closed), aLifecycle(leaving, held("p.example.com")),
-			reportOn(v1alpha1.ReasonNoRecord, `the record of the namespace was deleted and is created again as soon as these participants have let it go: "p.example.com"`)},
+			reportOn(v1alpha1.ReasonNoRecord, `the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "p.example.com"`)},
 		"it is open, and its record was deleted": {namespace(), aLifecycle(leaving, held("p.example.com")), nil},
 
 		"it was open before":             {namespace(), aLifecycle(), &adopted},
@@ -255,7 +255,7 @@ func TestDescribe(t *testing.T) {
 		"it is deleted, a former record is held": {namespace(deleting, emptied), aLifecycle(former, leaving, held("p.example.com")), nil},
 		"it is deleted, nobody has to clean up":  {namespace(deleting, emptied), aLifecycle(leaving), nil},
 		"it is deleted, a participant cleans up": {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")),
-			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is gone, these participants have not cleaned up: "p.example.com"`}},
+			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is deleted, these participants have not cleaned up: "p.example.com"`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -106,7 +106,7 @@ func TestTurns(t *testing.T) {
 		{another, at(6)},
 		{aLifecycle(), at(7)},
 	} {
-		if got := seen.look("ns", test.lifecycle, at(step)); !got.Equal(test.want) {
+		if got := seen.firstSeen("ns", test.lifecycle, at(step)); !got.Equal(test.want) {
 			t.Errorf("step %d: seen at %s, want %s", step, got, test.want)
 		}
 	}
@@ -203,7 +203,7 @@ func TestStall(t *testing.T) {
 	if err := f.reconcile(t.Context(), "ns"); err != nil {
 		t.Fatal(err)
 	}
-	const want = `initializer "a.example.com" has had its turn for longer than 1m0s, since 2026-01-01T00:00:00Z`
+	const want = `the turn of initializer "a.example.com" has lasted longer than 1m0s, since 2026-01-01T00:00:00Z`
 	if event := <-f.events.Events; !strings.HasPrefix(event, "Warning InitializerStalled "+want) {
 		t.Errorf("event %q", event)
 	}
@@ -270,16 +270,16 @@ func TestTransitions(t *testing.T) {
 		want         []event
 	}{
 		"a new record": {nil, lifecycle("1", entry("a", "Running"), entry("b", "Waiting")),
-			[]event{{"Normal", "InitializerRunning", `It is the turn of initializer "a"`}}},
+			[]event{{"Normal", "InitializerRunning", `Initializer "a" has its turn`}}},
 		"a turn ends": {lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), lifecycle("1", entry("a", "Done"), entry("b", "Running")),
-			[]event{{"Normal", "InitializerDone", `The initializer "a" is done after 1.5s, says "who"`}, {"Normal", "InitializerRunning", `It is the turn of initializer "b"`}}},
+			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}, {"Normal", "InitializerRunning", `Initializer "b" has its turn`}}},
 		"one is skipped": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Skipped")),
-			[]event{{"Warning", "InitializerSkipped", `The initializer "a" was skipped by "who": why`}}},
+			[]event{{"Warning", "InitializerSkipped", `Initializer "a" was skipped by user "who": why`}}},
 		"one fails": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Failed")),
-			[]event{{"Warning", "InitializerFailed", `The initializer "a" has failed, says "who": why`}}},
+			[]event{{"Warning", "InitializerFailed", `Initializer "a" failed (user "who"): why`}}},
 		"nothing happens": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Running")), nil},
 		"another record of the same name": {lifecycle("1", entry("a", "Running")), lifecycle("2", entry("a", "Running")),
-			[]event{{"Normal", "InitializerRunning", `It is the turn of initializer "a"`}}},
+			[]event{{"Normal", "InitializerRunning", `Initializer "a" has its turn`}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

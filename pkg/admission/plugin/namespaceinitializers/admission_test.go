@@ -21,7 +21,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // source answers each call with the next of its lists.
@@ -60,7 +59,7 @@ func denyAll(context.Context, authorizer.Attributes) (authorizer.Decision, strin
 func newPlugin(s *source) *Plugin {
 	p := New()
 	p.SetConfigurationSource(s)
-	p.SetAuthorizationChecker(authorization.New(authorizer.AuthorizerFunc(denyAll)))
+	p.SetUnconditionalAuthorizer(authorizer.AuthorizerFunc(denyAll))
 	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}, nil
 	})
@@ -72,11 +71,11 @@ func create(lifecycle *nsinit.NamespaceLifecycle, subresource string) admission.
 		v1alpha1.SchemeGroupVersion.WithResource("namespacelifecycles"), subresource, admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "u"})
 }
 
-func newTestRecord() *nsinit.NamespaceLifecycle {
+func newTestLifecycle() *nsinit.NamespaceLifecycle {
 	return &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Spec: nsinit.NamespaceLifecycleSpec{NamespaceUID: "u"}}
 }
 
-// TestValidateChecksAgain: what was filled in must still be what the configurations say.
+// TestValidateChecksAgain: the plan must still match the configurations.
 func TestValidateChecksAgain(t *testing.T) {
 	ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "u"})
 	tests := map[string]struct {
@@ -93,7 +92,7 @@ func TestValidateChecksAgain(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p, lifecycle := newPlugin(&source{lists: test.lists}), newTestRecord()
+			p, lifecycle := newPlugin(&source{lists: test.lists}), newTestLifecycle()
 			if err := p.Admit(ctx, create(lifecycle, ""), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -108,35 +107,33 @@ func TestValidateChecksAgain(t *testing.T) {
 	}
 }
 
-// TestNoConfigurationsNoRecord: where nobody knows what initializes a namespace, its record
-// is not created, and the client is told to come back.
-func TestNoConfigurationsNoRecord(t *testing.T) {
+// TestNoConfigurations: without a list of configurations, no lifecycle is created, and the client retries.
+func TestNoConfigurations(t *testing.T) {
 	p := newPlugin(&source{err: errors.New("no list in the last 5s")})
-	err := p.Admit(context.Background(), create(newTestRecord(), ""), nil)
+	err := p.Admit(context.Background(), create(newTestLifecycle(), ""), nil)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds != 1 {
 		t.Errorf("got %v, delay %d %v", err, seconds, ok)
 	}
 }
 
-// TestTerminating: a namespace that is on its way out gets no record, and the refusal has the cause that
-// clients know from the core API.
+// TestTerminating: a namespace that is being deleted gets no lifecycle, and the refusal has the cause
+// that the core API returns.
 func TestTerminating(t *testing.T) {
 	p := newPlugin(&source{})
 	p.SetNamespaceReader(func(context.Context, string) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "u", DeletionTimestamp: &metav1.Time{}}}, nil
 	})
-	if err := p.Admit(context.Background(), create(newTestRecord(), ""), nil); !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if err := p.Admit(context.Background(), create(newTestLifecycle(), ""), nil); !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestUnnamed: a record without the name of a namespace is the client's error, whether or not the
-// server could generate a name, and nothing is read for it.
+// TestUnnamed: a lifecycle without the name of a namespace is invalid, and nothing is read for it.
 func TestUnnamed(t *testing.T) {
 	for name, meta := range map[string]metav1.ObjectMeta{
 		"generated": {GenerateName: "x-"}, "none": {}, "a path": {Name: "a/b"}, "capitals": {Name: "A"},
 	} {
-		p, lifecycle := newPlugin(&source{}), newTestRecord()
+		p, lifecycle := newPlugin(&source{}), newTestLifecycle()
 		p.SetNamespaceReader(func(context.Context, string) (*corev1.Namespace, error) {
 			return nil, errors.New("resource name may not be empty")
 		})
@@ -148,9 +145,9 @@ func TestUnnamed(t *testing.T) {
 	}
 }
 
-// TestSubresourcesAreNotRecords: a POST to a subresource is a creation to admission alone.
-func TestSubresourcesAreNotRecords(t *testing.T) {
-	p, lifecycle := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), newTestRecord()
+// TestSubresources: a POST to a subresource creates no lifecycle.
+func TestSubresources(t *testing.T) {
+	p, lifecycle := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), newTestLifecycle()
 	if err := p.Admit(context.Background(), create(lifecycle, "finalize"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +161,7 @@ func TestSubresourcesAreNotRecords(t *testing.T) {
 
 func TestMissingDependencies(t *testing.T) {
 	if err := New().ValidateInitialization(); err == nil {
-		t.Error("a plugin without its dependencies passes for complete")
+		t.Error("no error for a plugin without its dependencies")
 	}
 	if err := newPlugin(&source{}).ValidateInitialization(); err != nil {
 		t.Error(err)

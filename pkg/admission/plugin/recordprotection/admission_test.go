@@ -19,8 +19,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
-// TestImmortal: the record of an immortal namespace cannot be deleted, even if the namespace is gone,
-// unless it has neither a plan nor participants.
+// TestImmortal: the lifecycle of an immortal namespace cannot be deleted, even if the namespace does
+// not exist, unless it has neither a plan nor participants.
 func TestImmortal(t *testing.T) {
 	p := New()
 	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
@@ -28,7 +28,7 @@ func TestImmortal(t *testing.T) {
 	})
 	tests := map[string]struct {
 		name      string
-		lifecycle    runtime.Object
+		lifecycle runtime.Object
 		forbidden bool
 	}{
 		"of another":    {"ns", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "a.example.com"}}}}}, false},
