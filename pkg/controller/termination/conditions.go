@@ -19,9 +19,8 @@ import (
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-// describe writes what was found into the conditions of a namespace, which are those of
-// kube-controller-manager, and says whether that changed anything. A condition that is True
-// tells what is in the way.
+// describe sets the conditions that kube-controller-manager sets, and says whether one changed. A
+// condition that is True names what blocks the deletion.
 func (f *content) describe(namespace *corev1.Namespace, now time.Time) bool {
 	changed := false
 	for _, c := range []struct {
@@ -52,7 +51,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// remains tells how many objects are left, by resource.
+// remains returns the number of objects that are left, by resource.
 func (f *content) remains() string {
 	counts := map[string]int{}
 	for resource, count := range f.remaining {
@@ -61,7 +60,7 @@ func (f *content) remains() string {
 	return list("Some resources are remaining: ", counts, "%s has %d resource instances")
 }
 
-// held tells which finalizers hold how many objects.
+// held returns the number of objects that are left, by finalizer.
 func (f *content) held() string {
 	return list("Some content in the namespace has finalizers remaining: ", f.finalizers, "%s in %d resource instances")
 }

@@ -9,8 +9,8 @@ package stamp
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 

@@ -25,7 +25,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // changing is what the plugin reads, which may be another thing each time.
@@ -92,9 +91,9 @@ func TestAdmittedPlan(t *testing.T) {
 		c := &changing{t: t, open: rapid.IntRange(0, 4).Draw(t, "privileged") == 4}
 		p := New()
 		p.SetConfigurationSource(c)
-		p.SetAuthorizationChecker(authorization.New(authorizer.AuthorizerFunc(c.authorize)))
+		p.SetUnconditionalAuthorizer(authorizer.AuthorizerFunc(c.authorize))
 		p.SetNamespaceReader(c.read)
-		lifecycle := newTestRecord()
+		lifecycle := newTestLifecycle()
 		lifecycle.Spec.NamespaceUID = rapid.SampledFrom([]types.UID{"u", "another", ""}).Draw(t, "namespaceUID")
 		forge := func(when string) {
 			switch rapid.SampledFrom([]string{"nothing", "nothing", "plan", "no plan", "initializers", "no initializers", "no finalizers"}).Draw(t, when) {
