@@ -43,7 +43,7 @@ func TestProblem(t *testing.T) {
 			if test.down != nil {
 				m.Down = func() error { return test.down }
 			}
-			m.note(t.Context(), test.usage)
+			m.update(t.Context(), test.usage)
 			problem := m.Problem()
 			if (problem == nil) != (test.problem == "") || problem != nil && !strings.Contains(problem.Error(), test.problem) {
 				t.Errorf("the problem is %v", problem)
