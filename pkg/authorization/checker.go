@@ -100,11 +100,9 @@ func (c *Checker) check(ctx context.Context, verb, group, resource, name, rbac s
 }
 
 func describe(group, resource, name string) string {
-	if group != "" {
-		resource += "." + group
-	}
+	qualified := schema.GroupResource{Group: group, Resource: resource}.String()
 	if name == "" {
-		return resource
+		return qualified
 	}
-	return fmt.Sprintf("%s %q", resource, name)
+	return fmt.Sprintf("%s %q", qualified, name)
 }

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 )
@@ -25,14 +24,7 @@ type WantsConfigurationSource interface {
 }
 
 // NamespaceReader reads a namespace from kube-apiserver, without a cache.
-type NamespaceReader func(ctx context.Context, name string) (*corev1.Namespace, error)
-
-// NewNamespaceReader returns a NamespaceReader on a client of the core API.
-func NewNamespaceReader(client kubernetes.Interface) NamespaceReader {
-	return func(ctx context.Context, name string) (*corev1.Namespace, error) {
-		return client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	}
-}
+type NamespaceReader func(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error)
 
 // WantsNamespaceReader is implemented by plugins that read namespaces live.
 type WantsNamespaceReader interface {

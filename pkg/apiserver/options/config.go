@@ -57,7 +57,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			return nil, err
 		}
 		return []admissioninterface.PluginInitializer{wants.Initializer{
-			Configurations: watched.configurations, Namespaces: wants.NewNamespaceReader(watched.core), Space: watched.space.Problem}}, nil
+			Configurations: watched.configurations, Namespaces: watched.core.CoreV1().Namespaces().Get, Space: watched.space.Problem}}, nil
 	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err

@@ -113,7 +113,7 @@ func (c *Controller) step(ctx context.Context) (time.Time, error) {
 	}
 	c.Metrics.observe(s.state)
 	now := c.Clock.Now()
-	do, at := next(s.state, c.policy(), now)
+	do, at := next(s.state, c.options.Names, now)
 	logger := klog.FromContext(ctx)
 	switch do {
 	case rest:
@@ -132,10 +132,6 @@ func (c *Controller) step(ctx context.Context) (time.Time, error) {
 		err = c.storeCA(ctx, s.caSecret, s.ca, nil)
 	}
 	return now, err
-}
-
-func (c *Controller) policy() policy {
-	return policy{names: c.options.Names, ca: c.options.CA, serving: c.options.Serving, settle: settle, forgetBefore: forgetBefore}
 }
 
 // read reads the state. A damaged Secret counts as missing, so that its content is created again.

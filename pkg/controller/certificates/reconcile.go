@@ -26,13 +26,6 @@ type state struct {
 	serving *keyPair
 }
 
-// policy is the names and the validity of the certificates.
-type policy struct {
-	names                []string
-	ca, serving          time.Duration
-	settle, forgetBefore time.Duration
-}
-
 // action is the next step.
 type action int
 
@@ -53,18 +46,18 @@ const (
 //
 // The order keeps the server reachable. A CA is trusted before it signs the serving certificate, and
 // until that certificate is replaced.
-func next(s state, p policy, now time.Time) (action, time.Time) {
-	if s.ca == nil || !now.Before(renewal(s.ca.certificate)) || !contains(s.trusted, s.ca.certificate) {
+func next(s state, names []string, now time.Time) (action, time.Time) {
+	if s.ca == nil || !now.Before(renewal(s.ca.certificate)) || !slices.ContainsFunc(s.trusted, s.ca.certificate.Equal) {
 		return makeCA, now
 	}
 	if !equal(s.published, s.trusted) {
 		return publish, now
 	}
 	// The instances of kube-apiserver do not see the change at the same time.
-	settled := s.publishedSince.Add(p.settle)
-	good := s.serving != nil && signs(s.ca, s.serving.certificate, p.names, now)
+	settled := s.publishedSince.Add(settle)
+	good := s.serving != nil && trusted([]*x509.Certificate{s.ca.certificate}, s.serving.certificate, names, now)
 	if !good || !now.Before(renewal(s.serving.certificate)) {
-		if now.Before(settled) && s.serving != nil && trusted(s.trusted, s.serving.certificate, p.names, now) {
+		if now.Before(settled) && s.serving != nil && trusted(s.trusted, s.serving.certificate, names, now) {
 			return rest, settled
 		}
 		return issue, now
@@ -74,7 +67,7 @@ func next(s state, p policy, now time.Time) (action, time.Time) {
 		return rest, at
 	}
 	// Servers read a renewed certificate with a delay.
-	replaced := s.serving.made().Add(p.forgetBefore)
+	replaced := s.serving.made().Add(forgetBefore)
 	if now.Before(replaced) {
 		return rest, earliest(at, replaced)
 	}
@@ -87,11 +80,7 @@ func renewal(certificate *x509.Certificate) time.Time {
 	return certificate.NotAfter.Add(-valid / 3)
 }
 
-// signs says whether a serving certificate is valid for names, and signed by a CA.
-func signs(ca *keyPair, serving *x509.Certificate, names []string, now time.Time) bool {
-	return trusted([]*x509.Certificate{ca.certificate}, serving, names, now)
-}
-
+// trusted says whether a serving certificate is valid for names, and signed by one of the CAs.
 func trusted(cas []*x509.Certificate, serving *x509.Certificate, names []string, now time.Time) bool {
 	roots := x509.NewCertPool()
 	for _, ca := range cas {
@@ -103,12 +92,8 @@ func trusted(cas []*x509.Certificate, serving *x509.Certificate, names []string,
 	})
 }
 
-func contains(certificates []*x509.Certificate, certificate *x509.Certificate) bool {
-	return slices.ContainsFunc(certificates, certificate.Equal)
-}
-
 func equal(a, b []*x509.Certificate) bool {
-	return slices.EqualFunc(a, b, func(x, y *x509.Certificate) bool { return x.Equal(y) })
+	return slices.EqualFunc(a, b, (*x509.Certificate).Equal)
 }
 
 // unexpired returns the certificates that have not expired.
@@ -122,7 +107,7 @@ func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.
 func union(a, b []*x509.Certificate) []*x509.Certificate {
 	result := slices.Clone(a)
 	for _, certificate := range b {
-		if !contains(result, certificate) {
+		if !slices.ContainsFunc(result, certificate.Equal) {
 			result = append(result, certificate)
 		}
 	}

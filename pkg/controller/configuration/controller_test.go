@@ -36,7 +36,7 @@ func configuration(deletedAt *time.Time) *v1alpha1.NamespaceInitializerConfigura
 	return c
 }
 
-// record has a and b in its plan, from one incarnation of a configuration.
+// lifecycle has a and b in its plan, from one incarnation of a configuration.
 func lifecycle(name string, uid types.UID, pending ...string) *v1alpha1.NamespaceLifecycle {
 	r := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, initializer := range []string{"a.example.com", "b.example.com"} {
@@ -63,7 +63,7 @@ func TestReconcile(t *testing.T) {
 		reason       string
 		finalizers   []v1alpha1.FinalizerName
 	}{
-		"nobody waits":                   {nil, nil, nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"none waits":                     {nil, nil, nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"one waits":                      {nil, waits, waits, 1, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"one waits for a former one":     {nil, lifecycle("x", "old", "a.example.com"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"one is done":                    {nil, lifecycle("x", "new"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
@@ -159,8 +159,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestOneChangesOthers: what changes in one configuration is looked at in all of them, what
-// the controller itself writes is not.
+// TestOneChangesOthers: a change of one configuration re-queues all of them. A write of
+// the controller re-queues only that configuration.
 func TestOneChangesOthers(t *testing.T) {
 	factory := nsinitinformers.NewSharedInformerFactory(nsinitfake.NewClientset(), 0)
 	c, err := New(Dependencies{
@@ -191,7 +191,7 @@ func TestOneChangesOthers(t *testing.T) {
 	} {
 		c.configurationUpdated(configuration(nil), test.updated)
 		if c.queue.Len() != test.want {
-			t.Errorf("%s: %d are looked at, want %d", name, c.queue.Len(), test.want)
+			t.Errorf("%s: %d are queued, want %d", name, c.queue.Len(), test.want)
 		}
 		for c.queue.Len() > 0 {
 			item, _ := c.queue.Get()

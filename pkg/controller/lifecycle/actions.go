@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -33,7 +32,7 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 		return c.createLifecycle(ctx, s.namespace)
 	case deleteLifecycle:
 		// gofail: var lifecycleBeforeDeleteRecord struct{}
-		return utilapierrors.IgnoreAbsent(c.client.Delete(ctx, s.lifecycle.Name, only(s.lifecycle.UID)))
+		return utilapierrors.IgnoreAbsent(c.client.Delete(ctx, s.lifecycle.Name, *metav1.NewPreconditionDeleteOptions(string(s.lifecycle.UID))))
 	case releaseLifecycle:
 		lifecycle := s.lifecycle.DeepCopy()
 		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
@@ -58,10 +57,8 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 		return c.failNamespace(ctx, s)
 	case openGate:
 		return c.openGate(ctx, s)
-	case skipInitializer:
-		return c.skipInitializer(ctx, s.lifecycle)
-	case failInitializer:
-		return c.failInitializer(ctx, s.lifecycle)
+	case skipInitializer, failInitializer:
+		return c.applyFailurePolicy(ctx, s.lifecycle)
 	case reportStall:
 		return c.reportStall(ctx, s.lifecycle)
 	case endInitialization:
@@ -170,33 +167,27 @@ func (c *Controller) endInitialization(ctx context.Context, s state) error {
 	return nil
 }
 
-// skipInitializer skips the current initializer at its deadline. If the initializer has finished
-// meanwhile, the write fails with a conflict.
-func (c *Controller) skipInitializer(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
-	lifecycle := read.DeepCopy()
-	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, helper.Current(read))
-	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
-	return c.initializeAtDeadline(ctx, read, lifecycle)
-}
-
-// failInitializer fails the initialization at the deadline of the current initializer.
-func (c *Controller) failInitializer(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
-	lifecycle := read.DeepCopy()
-	lifecycle.Spec.Initializers.Result = &metav1.Status{
-		Status: metav1.StatusFailure, Reason: metav1.StatusReasonTimeout, Code: http.StatusGatewayTimeout,
-		Message: deadlineMissed(read),
+// applyFailurePolicy skips the current initializer at its deadline, or fails the initialization. If the
+// initializer has finished meanwhile, the write fails with a conflict.
+func (c *Controller) applyFailurePolicy(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
+	lifecycle, current := read.DeepCopy(), helper.Current(read)
+	planned := helper.Planned(read, current)
+	policy := *planned.FailurePolicy
+	if policy == v1alpha1.Ignore {
+		lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, current)
+		lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+	} else {
+		lifecycle.Spec.Initializers.Result = &metav1.Status{
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonTimeout, Code: http.StatusGatewayTimeout,
+			Message: fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s", *planned.TimeoutSeconds, v1alpha1.Fail),
+		}
 	}
-	return c.initializeAtDeadline(ctx, read, lifecycle)
-}
-
-func (c *Controller) initializeAtDeadline(ctx context.Context, read, lifecycle *v1alpha1.NamespaceLifecycle) error {
-	policy := *helper.Planned(read, helper.Current(read)).FailurePolicy
 	// gofail: var lifecycleBeforeMissedDeadline struct{}
 	if _, err := c.client.Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, helper.Current(read), err))
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, current, err))
 	}
 	c.Metrics.deadlines.WithLabelValues(string(policy)).Inc()
-	klog.FromContext(ctx).Info("Initializer missed its deadline", "initializer", helper.Current(read), "failurePolicy", policy)
+	klog.FromContext(ctx).Info("Initializer missed its deadline", "initializer", current, "failurePolicy", policy)
 	return nil
 }
 
@@ -227,7 +218,7 @@ func (c *Controller) failNamespace(ctx context.Context, s state) error {
 		klog.FromContext(ctx).Info("Deleting the namespace: its initialization failed", "reason", failure.message)
 	}
 	// gofail: var lifecycleBeforeDeleteNamespace struct{}
-	return utilapierrors.IgnoreAbsent(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
+	return utilapierrors.IgnoreAbsent(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, *metav1.NewPreconditionDeleteOptions(string(s.namespace.UID))))
 }
 
 // openGate removes the label and sets the conditions in one write, which fails if the
@@ -281,9 +272,4 @@ func (c *Controller) write(ctx context.Context, read *corev1.Namespace, report r
 	// gofail: var lifecycleBeforeReport struct{}
 	_, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
 	return utilapierrors.IgnoreAbsent(err)
-}
-
-// only restricts a deletion to the object with a UID.
-func only(uid types.UID) metav1.DeleteOptions {
-	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 }

@@ -155,11 +155,6 @@ func opened(lifecycle *v1alpha1.NamespaceLifecycle) report {
 	return report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonInitialized, message: helper.Message(lifecycle)}
 }
 
-// deadlineMissed returns the message of an initialization that fails at a deadline.
-func deadlineMissed(lifecycle *v1alpha1.NamespaceLifecycle) string {
-	return fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s", *helper.Planned(lifecycle, helper.Current(lifecycle)).TimeoutSeconds, v1alpha1.Fail)
-}
-
 // stalledMessage names the stalled initializer, and how to continue.
 func stalledMessage(lifecycle *v1alpha1.NamespaceLifecycle, long time.Duration) string {
 	text := fmt.Sprintf("the turn of initializer %q has lasted longer than %s", helper.Current(lifecycle), long)

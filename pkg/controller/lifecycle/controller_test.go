@@ -68,7 +68,7 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 	read := make(chan struct{})
 	exempt.OnChange(sync.OnceFunc(func() { close(read) }))
 	go func() { _ = exempt.Run(ctx) }()
-	<-read // before the controller is told of changes, which enqueue every name
+	<-read // before the controller is notified of changes, which enqueue every name
 	coreFactory := informers.NewSharedInformerFactory(core, 0)
 	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, 0)
 	events := record.NewFakeRecorder(10)
@@ -134,7 +134,7 @@ func TestReconcileWrites(t *testing.T) {
 		lifecycle *v1alpha1.NamespaceLifecycle
 		want      []string
 	}{
-		"creates a record":            {namespace(closed), nil, []string{"create namespacelifecycles"}},
+		"creates a lifecycle":         {namespace(closed), nil, []string{"create namespacelifecycles"}},
 		"opens the gate in one write": {namespace(closed), aLifecycle(), []string{"update namespaces/status"}},
 		"reports who is waited for":   {namespace(closed), aLifecycle(pending("a.example.com")), []string{"update namespaces/status"}},
 		"secures the namespace, then leaves the list": {namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle), participant),
@@ -145,12 +145,12 @@ func TestReconcileWrites(t *testing.T) {
 			aLifecycle(pending(v1alpha1.InitializerLifecycle), participant), []string{"update namespacelifecycles/initialize"}},
 		"reports a failure, then deletes the namespace": {namespace(closed), aLifecycle(pending("a.example.com"), failed),
 			[]string{"update namespaces/status", "delete namespaces uid=new"}},
-		"deletes a former record by its UID": {namespace(closed), aLifecycle(former), []string{"delete namespacelifecycles uid=record"}},
-		"says who holds a former record":     {namespace(closed), aLifecycle(former, leaving, held("p.example.com")), []string{"update namespaces/status"}},
+		"deletes a former lifecycle by its UID": {namespace(closed), aLifecycle(former), []string{"delete namespacelifecycles uid=lifecycle"}},
+		"says who holds a former lifecycle":     {namespace(closed), aLifecycle(former, leaving, held("p.example.com")), []string{"update namespaces/status"}},
 		"says who holds a terminating namespace": {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")),
 			[]string{"update namespaces/status"}},
 		"withdraws Ready in one write":           {namespace(ready, deleting), aLifecycle(leaving), []string{"update namespaces/status"}},
-		"withdraws Ready without a record":       {namespace(ready, deleting), nil, []string{"update namespaces/status"}},
+		"withdraws Ready without a lifecycle":    {namespace(ready, deleting), nil, []string{"update namespaces/status"}},
 		"withdraws no Ready that was never said": {namespace(deleting), aLifecycle(leaving), nil},
 		"writes nothing to what any write would remove": {namespace(ready, deleting, withFinalizers(), func(n *corev1.Namespace) { n.UID = "newer" }), aLifecycle(former, leaving, held("p.example.com")),
 			[]string{"create namespaces/finalize"}},
@@ -163,7 +163,7 @@ func TestReconcileWrites(t *testing.T) {
 			r.Status.Conditions[0].Reason = v1alpha1.ReasonLabelRemoved
 			r.Status.Conditions[0].Message = `user "alice" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["a.example.com"]`
 		}), []string{"update namespacelifecycles/initialize"}},
-		"releases a record":                 {namespace(deleting, withFinalizers()), aLifecycle(leaving), []string{"update namespacelifecycles/finalize"}},
+		"releases a lifecycle":              {namespace(deleting, withFinalizers()), aLifecycle(leaving), []string{"update namespacelifecycles/finalize"}},
 		"releases a namespace":              {namespace(deleting, emptied), nil, []string{"create namespaces/finalize"}},
 		"restores emptied finalizers":       {namespace(deleting, withFinalizers()), nil, []string{"create namespaces/finalize"}},
 		"does nothing to an open namespace": {namespace(func(n *corev1.Namespace) { said := opened(aLifecycle()); said.apply(n, time.Now()) }), aLifecycle(), nil},
@@ -182,7 +182,7 @@ func TestReconcileWrites(t *testing.T) {
 }
 
 // TestWithdrawReadyWithoutServer: a namespace that is being deleted is not ready, although the
-// record cannot be read.
+// lifecycle cannot be read.
 func TestWithdrawReadyWithoutServer(t *testing.T) {
 	f := newFixture(t, namespace(ready, deleting), aLifecycle())
 	f.nsinit.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -217,15 +217,15 @@ func TestExemptNamespacesAreDeleted(t *testing.T) {
 	}
 }
 
-// TestOpenedByHand: the record keeps who opened the namespace and who was skipped.
+// TestOpenedByHand: the lifecycle keeps who opened the namespace and who was skipped.
 func TestOpenedByHand(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace *corev1.Namespace
 		who       string
 	}{
-		"a user":            {namespace(opener("alice")), `user "alice"`},
-		"an odd user":       {namespace(opener("a\x1b\u202eb")), `user "a\x1b\u202eb"`},
-		"nobody knows whom": {namespace(), "a user (see nsinit-guard/gate-opened in the audit log of kube-apiserver)"},
+		"a user":                {namespace(opener("alice")), `user "alice"`},
+		"an odd user":           {namespace(opener("a\x1b\u202eb")), `user "a\x1b\u202eb"`},
+		"the user is not known": {namespace(), "a user (see nsinit-guard/gate-opened in the audit log of kube-apiserver)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, test.namespace, aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com", "b.example.com")))
@@ -238,7 +238,7 @@ func TestOpenedByHand(t *testing.T) {
 			}
 			want := test.who + ` removed the label nsinit.dev/initializing before every initializer was done; skipped: ["a.example.com" "b.example.com"]`
 			if got := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionOpenedByHand); got == nil || got.Status != metav1.ConditionTrue || got.Message != want {
-				t.Errorf("the record has the condition %+v, want %q", got, want)
+				t.Errorf("the lifecycle has the condition %+v, want %q", got, want)
 			}
 			if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, lifecycle.Spec.Skipped); diff != "" || lifecycle.Spec.Initializers != nil {
 				t.Errorf("skipped (-want +got):\n%s, pending %+v", diff, lifecycle.Spec.Initializers)
@@ -257,13 +257,13 @@ func TestOpensOnLiveStateAlone(t *testing.T) {
 		liveNamespace *corev1.Namespace
 		liveLifecycle *v1alpha1.NamespaceLifecycle
 	}{
-		"an initializer is pending":                {namespace(closed), aLifecycle(pending("a.example.com"))},
-		"the initialization failed":                {namespace(closed), aLifecycle(pending("a.example.com"), failed)},
-		"the record describes another incarnation": {namespace(closed), aLifecycle(former)},
-		"the record is gone":                       {namespace(closed), nil},
-		"the record is leaving":                    {namespace(closed), aLifecycle(leaving)},
-		"the namespace is being deleted":           {namespace(closed, deleting), aLifecycle()},
-		"the namespace is gone":                    {nil, aLifecycle()},
+		"an initializer is pending":                   {namespace(closed), aLifecycle(pending("a.example.com"))},
+		"the initialization failed":                   {namespace(closed), aLifecycle(pending("a.example.com"), failed)},
+		"the lifecycle describes another incarnation": {namespace(closed), aLifecycle(former)},
+		"the lifecycle is gone":                       {namespace(closed), nil},
+		"the lifecycle is leaving":                    {namespace(closed), aLifecycle(leaving)},
+		"the namespace is being deleted":              {namespace(closed, deleting), aLifecycle()},
+		"the namespace is gone":                       {nil, aLifecycle()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestOpensOnLiveStateAlone(t *testing.T) {
 	}
 }
 
-// TestOpenGate looks at the namespace after its opening.
+// TestOpenGate checks an opened namespace.
 func TestOpenGate(t *testing.T) {
 	f := newFixture(t, namespace(closed, func(n *corev1.Namespace) {
 		n.Labels["team"] = "a"
@@ -327,7 +327,7 @@ func TestOpensOnServersThatKeepLabels(t *testing.T) {
 	}
 }
 
-// TestConflictOpensNothing: a namespace that changed in between is looked at again.
+// TestConflictOpensNothing: a namespace that changed since it was read is read again.
 func TestConflictOpensNothing(t *testing.T) {
 	f := newFixture(t, namespace(closed), aLifecycle())
 	f.core.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -341,12 +341,12 @@ func TestConflictOpensNothing(t *testing.T) {
 	}
 }
 
-// refuse lets every creation of a record fail.
+// refuse lets every creation of a lifecycle fail.
 func (f *fixture) refuse(refusal func() error) {
 	f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refusal() })
 }
 
-// TestRefusedRecord: the tenant of a closed namespace reads why nothing goes on, and what
+// TestRefusedLifecycle: the tenant of a closed namespace reads why nothing goes on, and what
 // only means that there is nothing to do is no error.
 func TestRefusedLifecycle(t *testing.T) {
 	terminating := apierrors.NewForbidden(v1alpha1.Resource("namespacelifecycles"), "ns", errors.New("the namespace is being terminated"))
@@ -362,7 +362,7 @@ func TestRefusedLifecycle(t *testing.T) {
 			"Initializing=True RecordNotCreated nsinit cannot determine the initializers of the namespace, and retries: the configurations cannot be read"},
 		"unavailable, the namespace is open": {namespace(), unavailable, true, ""},
 		"another incarnation":                {namespace(closed), apierrors.NewConflict(v1alpha1.Resource("namespacelifecycles"), "ns", errors.New("another UID")), true, ""},
-		"it is there":                        {namespace(closed), apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), "ns"), true, ""},
+		"it exists":                          {namespace(closed), apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), "ns"), true, ""},
 		"the namespace is going":             {namespace(closed), terminating, false, ""},
 		"the namespace is gone":              {namespace(closed), apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), false, ""},
 	}
@@ -378,14 +378,14 @@ func TestRefusedLifecycle(t *testing.T) {
 			}
 			if !test.wantErr { // what brings the name back otherwise is the error
 				f.Clock.(*testingclock.FakeClock).Step(listInterval)
-				eventually(t, "the controller comes back", func() bool { return f.queue.Len() == 1 })
+				eventually(t, "the name is re-queued", func() bool { return f.queue.Len() == 1 })
 			}
 		})
 	}
 }
 
-// TestRecordNotCached: while the cache does not show a record that exists, its namespace goes on from
-// what is read live, and the controller comes back without an event.
+// TestLifecycleNotCached: while the cache does not show a lifecycle that exists, its namespace goes on from
+// what is read live, and the name is re-queued without an event.
 func TestLifecycleNotCached(t *testing.T) {
 	tests := map[string]struct {
 		namespace *corev1.Namespace
@@ -417,7 +417,7 @@ func TestLifecycleNotCached(t *testing.T) {
 				t.Errorf("closed: %t", helper.IsClosed(live))
 			}
 			f.Clock.(*testingclock.FakeClock).Step(listInterval)
-			eventually(t, "the controller comes back", func() bool { return f.queue.Len() == 1 })
+			eventually(t, "the name is re-queued", func() bool { return f.queue.Len() == 1 })
 		})
 	}
 }
@@ -543,7 +543,7 @@ func TestServersThatKeepNothing(t *testing.T) {
 	})
 }
 
-// TestApiGoneIsNotRecordGone: while the aggregated API is not registered, everything is
+// TestApiGoneIsNotLifecycleGone: while the aggregated API is not registered, everything is
 // answered with 404, and no namespace may be released because of that.
 func TestApiGoneIsNotLifecycleGone(t *testing.T) {
 	f := newFixture(t, namespace(deleting, emptied), nil)
@@ -560,9 +560,9 @@ func TestApiGoneIsNotLifecycleGone(t *testing.T) {
 
 // TestExemptedLater: a namespace that was closed when it became exempt opens all the same.
 func TestExemptedLater(t *testing.T) {
-	late, itsRecord := namespace(closed), aLifecycle()
-	late.Name, itsRecord.Name = "exempt", "exempt"
-	f := newFixture(t, late, itsRecord)
+	late, itsLifecycle := namespace(closed), aLifecycle()
+	late.Name, itsLifecycle.Name = "exempt", "exempt"
+	f := newFixture(t, late, itsLifecycle)
 	if err := f.reconcile(context.Background(), "exempt"); err != nil {
 		t.Fatal(err)
 	}

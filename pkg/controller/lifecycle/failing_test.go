@@ -80,7 +80,7 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// TestFailingToCreate: a namespace that has no record waits for nothing, or says so in Initializing.
+// TestFailingToCreate: a namespace that has no lifecycle waits for nothing, or says so in Initializing.
 func TestFailingToCreate(t *testing.T) {
 	f := newFixture(t, namespace(), nil)
 	f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("full") })

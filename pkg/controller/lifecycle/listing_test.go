@@ -86,14 +86,14 @@ func TestUnlisted(t *testing.T) {
 		writes    []string
 		says      string
 	}{
-		"its turn":                       {namespace(closed), aLifecycle(pending("a")), unreadableError(), nil, []string{"update namespaces/status"}, "key /registry/x; an administrator"},
-		"nothing is pending":             {namespace(closed), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
-		"its own is corrupt":             {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries`},
-		"no record, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"update namespaces/status", "create namespacelifecycles"}, "and retries: no room"},
-		"nothing can be read":            {namespace(closed), aLifecycle(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and retries: storage was lost"},
-		"the removal waits":              {namespace(deleting, emptied), aLifecycle(leaving), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, ""},
-		"it is open":                     {namespace(), aLifecycle(), unreadableError(), nil, nil, ""},
-		"it is deleted":                  {namespace(ready, deleting), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
+		"its turn":                          {namespace(closed), aLifecycle(pending("a")), unreadableError(), nil, []string{"update namespaces/status"}, "key /registry/x; an administrator"},
+		"nothing is pending":                {namespace(closed), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
+		"its own is corrupt":                {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries`},
+		"no lifecycle, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"update namespaces/status", "create namespacelifecycles"}, "and retries: no room"},
+		"nothing can be read":               {namespace(closed), aLifecycle(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and retries: storage was lost"},
+		"the removal waits":                 {namespace(deleting, emptied), aLifecycle(leaving), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, ""},
+		"it is open":                        {namespace(), aLifecycle(), unreadableError(), nil, nil, ""},
+		"it is deleted":                     {namespace(ready, deleting), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestUnlisted(t *testing.T) {
 	}
 }
 
-// TestUnlistedRecords: what the cache shows of a namespace that waits, and two lists do not, is from a
+// TestUnlistedLifecycles: what the cache shows of a namespace that waits, and two lists do not, is from a
 // watch that is behind.
 func TestUnlistedLifecycles(t *testing.T) {
 	isActive := func(r *v1alpha1.NamespaceLifecycle) { r.Status.Phase = v1alpha1.LifecycleActive }
@@ -138,11 +138,11 @@ func TestUnlistedLifecycles(t *testing.T) {
 		cached, live *v1alpha1.NamespaceLifecycle
 		behind       bool
 	}{
-		"a record that was removed":           {inReleasedNamespace, aLifecycle(leaving, held("p.example.com")), nil, true},
-		"a record that was removed unnoticed": {inReleasedNamespace, aLifecycle(isActive), nil, true},
-		"a record of a lost storage":          {namespace(closed), aLifecycle(pending("a")), nil, true},
-		"the gate is about to open":           {namespace(closed), aLifecycle(isActive), nil, false},
-		"the list shows it":                   {namespace(closed), aLifecycle(pending("a")), aLifecycle(pending("a")), false},
+		"a lifecycle that was removed":           {inReleasedNamespace, aLifecycle(leaving, held("p.example.com")), nil, true},
+		"a lifecycle that was removed unnoticed": {inReleasedNamespace, aLifecycle(isActive), nil, true},
+		"a lifecycle of a lost storage":          {namespace(closed), aLifecycle(pending("a")), nil, true},
+		"the gate is about to open":              {namespace(closed), aLifecycle(isActive), nil, false},
+		"the list shows it":                      {namespace(closed), aLifecycle(pending("a")), aLifecycle(pending("a")), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

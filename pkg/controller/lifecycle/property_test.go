@@ -38,7 +38,7 @@ type model struct {
 	*world
 	controller *Controller
 	start      func() *Controller
-	// seenNamespace and seenRecord are the versions that the caches show.
+	// seenNamespace and seenLifecycle are the versions that the caches show.
 	seenNamespace, seenLifecycle int
 	// rival is another replica that acts while this one does not know that its lease is lost.
 	rival *Controller
@@ -129,7 +129,7 @@ func replace[T any](store cache.Store, object *T) {
 	_ = store.Replace(objects, "")
 }
 
-// step is what somebody may do.
+// step is an action of a client.
 type step struct {
 	possible func() bool
 	do       func()
@@ -206,7 +206,7 @@ func (m *model) release(finalizer corev1.FinalizerName) {
 	m.removeIfReleased()
 }
 
-// initialize is a write to /initialize by somebody else than the controller.
+// initialize is a write to /initialize by another client than the controller.
 func (m *model) initialize(change func(*v1alpha1.NamespaceLifecycle)) {
 	m.changeLifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 		change(r)
@@ -218,17 +218,17 @@ func (m *model) initialize(change func(*v1alpha1.NamespaceLifecycle)) {
 func (m *model) disturbances() map[string]step {
 	always := func() bool { return true }
 	return map[string]step{
-		"somebody creates the namespace": {
+		"a user creates the namespace": {
 			func() bool { return m.namespace == nil },
 			func() { m.setNamespace(m.newNamespace()) },
 		},
-		"somebody deletes the namespace":      {func() bool { return m.namespace != nil }, m.deleteNamespace},
-		"somebody changes the configurations": {always, func() { m.plan = rapid.SampledFrom(plans()).Draw(m.t, "plan") }},
-		"an initializer fails":                {m.hasTurn, func() { m.initialize(failed) }},
-		"an administrator skips the first":    {m.hasTurn, func() { m.initialize(skipFirst) }},
-		"time passes":                         {always, func() { m.clock.Step(time.Duration(rapid.IntRange(1, 90).Draw(m.t, "seconds")) * time.Second) }},
-		"an administrator deletes the record": {func() bool { return m.lifecycle != nil }, m.deleteLifecycle},
-		"an administrator releases the record": {func() bool { return m.lifecycle != nil }, func() {
+		"a user deletes the namespace":                {func() bool { return m.namespace != nil }, m.deleteNamespace},
+		"an administrator changes the configurations": {always, func() { m.plan = rapid.SampledFrom(plans()).Draw(m.t, "plan") }},
+		"an initializer fails":                        {m.hasTurn, func() { m.initialize(failed) }},
+		"an administrator skips the first":            {m.hasTurn, func() { m.initialize(skipFirst) }},
+		"time passes":                                 {always, func() { m.clock.Step(time.Duration(rapid.IntRange(1, 90).Draw(m.t, "seconds")) * time.Second) }},
+		"an administrator deletes the lifecycle":      {func() bool { return m.lifecycle != nil }, m.deleteLifecycle},
+		"an administrator releases the lifecycle": {func() bool { return m.lifecycle != nil }, func() {
 			m.forced[m.lifecycle.Spec.NamespaceUID] = true
 			m.changeLifecycle(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = nil })
 			m.removeLifecycleIfReleased()
@@ -244,14 +244,14 @@ func (m *model) disturbances() map[string]step {
 			}
 		}},
 		"another replica acts": {always, m.rivalReconciles},
-		"records cannot be listed": {always, func() {
+		"lifecycles cannot be listed": {always, func() {
 			m.controller.listing.problem = rapid.SampledFrom([]error{errBehind, errLost, unreadableError()}).Draw(m.t, "problem")
 		}},
-		"records can be listed again": {always, func() { m.controller.listing.problem = nil }},
+		"lifecycles can be listed again": {always, func() { m.controller.listing.problem = nil }},
 		"the cache of namespaces catches up": {always, func() {
 			m.seenNamespace = rapid.IntRange(m.seenNamespace, len(m.namespaces)-1).Draw(m.t, "version")
 		}},
-		"the cache of records catches up": {always, func() { m.seenLifecycle = rapid.IntRange(m.seenLifecycle, len(m.lifecycles)-1).Draw(m.t, "version") }},
+		"the cache of lifecycles catches up": {always, func() { m.seenLifecycle = rapid.IntRange(m.seenLifecycle, len(m.lifecycles)-1).Draw(m.t, "version") }},
 	}
 }
 
@@ -295,7 +295,7 @@ func plans() [][]v1alpha1.PlannedInitializer {
 	return [][]v1alpha1.PlannedInitializer{nil, {first, last}, {acts}, {first, acts, last}, {ignored, last}, {ignored, fails}, {fails, acts}}
 }
 
-// interrupt is what may happen around a request of the controller: nothing, a step of somebody
+// interrupt is what may happen around a request of the controller: nothing, a step of a client
 // else, or the loss of the request or of its answer.
 func (m *model) interrupt() error {
 	steps := m.clean()
@@ -317,7 +317,7 @@ func (m *model) interrupt() error {
 	return nil
 }
 
-// TestControllerKeepsPromises makes the controller and everybody around it act in any order, also
+// TestControllerKeepsPromises makes the controller and its clients act in any order, also
 // between two requests of the controller. The world checks each request. At the end, only those
 // act who have to, and the namespace opens or is removed.
 func TestControllerKeepsPromises(t *testing.T) {
@@ -440,7 +440,7 @@ func (m *model) settle() {
 }
 
 // isOpen says whether the initialization has ended, and the namespace says how: an administrator
-// opened it if the record says so.
+// opened it if the lifecycle says so.
 func (m *model) isOpen() bool {
 	if !m.current() || !m.alive() || m.lifecycle.DeletionTimestamp != nil || helper.IsClosed(m.namespace) || helper.Current(m.lifecycle) != "" {
 		return false

@@ -67,7 +67,7 @@ type lifecycleOption func(*v1alpha1.NamespaceLifecycle)
 
 func aLifecycle(options ...lifecycleOption) *v1alpha1.NamespaceLifecycle {
 	r := &v1alpha1.NamespaceLifecycle{
-		ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "record", ResourceVersion: "1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "lifecycle", ResourceVersion: "1"},
 		Spec: v1alpha1.NamespaceLifecycleSpec{
 			NamespaceUID: "new",
 			Finalizers:   []v1alpha1.FinalizerName{v1alpha1.FinalizerKubernetes},
@@ -101,7 +101,7 @@ func participant(r *v1alpha1.NamespaceLifecycle) {
 	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "p.example.com", Finalizer: true}})
 }
 
-// openedHand is a record that says so.
+// openedHand is a lifecycle that says so.
 func openedHand(r *v1alpha1.NamespaceLifecycle) {
 	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, Message: "alice did"})
 }
@@ -124,7 +124,7 @@ func TestNext(t *testing.T) {
 		lifecycle *v1alpha1.NamespaceLifecycle
 		want      action
 	}{
-		"nothing is there": {nil, nil, nothing},
+		"neither exists": {nil, nil, nothing},
 
 		"a new namespace":                           {namespace(closed), nil, createLifecycle},
 		"a namespace from before":                   {namespace(), nil, createLifecycle},
@@ -140,55 +140,55 @@ func TestNext(t *testing.T) {
 			r.Status.Phase = v1alpha1.LifecycleActive
 		}), nothing},
 
-		"it was opened by hand":                             {namespace(), aLifecycle(pending("a.example.com")), endInitialization},
-		"it was opened by hand before it was secured":       {namespace(), aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com"), participant), endInitialization},
-		"it was opened by hand after an initializer failed": {namespace(), aLifecycle(pending("a.example.com"), failed), failNamespace},
-		"a former record never opens what is open":          {namespace(), aLifecycle(former, pending("a.example.com")), deleteLifecycle},
-		"its record is leaving, and it was opened by hand":  {namespace(), aLifecycle(pending("a.example.com"), leaving, held("p.example.com")), nothing},
-		"it was opened by hand, and is deleted":             {namespace(deleting), aLifecycle(pending("a.example.com")), deleteLifecycle},
+		"it was opened by hand":                               {namespace(), aLifecycle(pending("a.example.com")), endInitialization},
+		"it was opened by hand before it was secured":         {namespace(), aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com"), participant), endInitialization},
+		"it was opened by hand after an initializer failed":   {namespace(), aLifecycle(pending("a.example.com"), failed), failNamespace},
+		"a former lifecycle never opens what is open":         {namespace(), aLifecycle(former, pending("a.example.com")), deleteLifecycle},
+		"its lifecycle is leaving, and it was opened by hand": {namespace(), aLifecycle(pending("a.example.com"), leaving, held("p.example.com")), nothing},
+		"it was opened by hand, and is deleted":               {namespace(deleting), aLifecycle(pending("a.example.com")), deleteLifecycle},
 
-		"it was ready, and is deleted":                          {namespace(ready, deleting), aLifecycle(), withdrawReady},
-		"it was ready, and is deleted, without a record":        {namespace(ready, deleting), nil, withdrawReady},
-		"it was ready, is deleted, and a former record is held": {namespace(ready, deleting), aLifecycle(former, leaving, held("p.example.com")), withdrawReady},
-		"it was ready, and its finalizers were emptied":         {namespace(ready, deleting, withFinalizers()), nil, restoreFinalizer},
+		"it was ready, and is deleted":                             {namespace(ready, deleting), aLifecycle(), withdrawReady},
+		"it was ready, and is deleted, without a lifecycle":        {namespace(ready, deleting), nil, withdrawReady},
+		"it was ready, is deleted, and a former lifecycle is held": {namespace(ready, deleting), aLifecycle(former, leaving, held("p.example.com")), withdrawReady},
+		"it was ready, and its finalizers were emptied":            {namespace(ready, deleting, withFinalizers()), nil, restoreFinalizer},
 		"it is ready": {namespace(ready), aLifecycle(), nothing},
 
-		"a record of a former namespace":                                      {namespace(closed), aLifecycle(former), deleteLifecycle},
-		"a former record whose initializers are done never opens the new one": {namespace(closed), aLifecycle(former, leaving, held("p.example.com")), nothing},
-		"a former record that is leaving":                                     {namespace(closed), aLifecycle(former, leaving), releaseLifecycle},
-		"a former record that nobody holds":                                   {namespace(closed), aLifecycle(former, leaving, held()), deleteLifecycle},
-		"a record without namespace":                                          {nil, aLifecycle(), deleteLifecycle},
-		"a leaving record without namespace":                                  {nil, aLifecycle(leaving), releaseLifecycle},
-		"a leaving record that a participant holds":                           {nil, aLifecycle(leaving, held("p.example.com")), nothing},
-		"a participant is left and so is kubernetes":                          {nil, aLifecycle(leaving, held("p.example.com", "kubernetes")), releaseLifecycle},
+		"a lifecycle of a former namespace":                                      {namespace(closed), aLifecycle(former), deleteLifecycle},
+		"a former lifecycle whose initializers are done never opens the new one": {namespace(closed), aLifecycle(former, leaving, held("p.example.com")), nothing},
+		"a former lifecycle that is leaving":                                     {namespace(closed), aLifecycle(former, leaving), releaseLifecycle},
+		"a former lifecycle without finalizers":                                  {namespace(closed), aLifecycle(former, leaving, held()), deleteLifecycle},
+		"a lifecycle without namespace":                                          {nil, aLifecycle(), deleteLifecycle},
+		"a leaving lifecycle without namespace":                                  {nil, aLifecycle(leaving), releaseLifecycle},
+		"a leaving lifecycle that a participant holds":                           {nil, aLifecycle(leaving, held("p.example.com")), nothing},
+		"a participant is left and so is kubernetes":                             {nil, aLifecycle(leaving, held("p.example.com", "kubernetes")), releaseLifecycle},
 
-		"the namespace is deleted":                         {namespace(deleting), aLifecycle(), deleteLifecycle},
-		"it is deleted while it initializes":               {namespace(closed, deleting), aLifecycle(pending("a.example.com")), deleteLifecycle},
-		"it is deleted after a failure":                    {namespace(closed, deleting), aLifecycle(pending("a.example.com"), failed), deleteLifecycle},
-		"its content is still there":                       {namespace(deleting), aLifecycle(leaving), nothing},
-		"its content is gone":                              {namespace(deleting, emptied), aLifecycle(leaving), releaseLifecycle},
-		"its finalizers were emptied, but not its content": {namespace(deleting, secured, withFinalizers()), aLifecycle(leaving), restoreFinalizer},
-		"the same, and the record has left":                {namespace(deleting, secured, withFinalizers()), nil, restoreFinalizer},
-		"its content is gone, a participant is left":       {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")), nothing},
-		"the record has left":                              {namespace(deleting, emptied), nil, releaseNamespace},
-		"the record has left, others hold it":              {namespace(deleting, withFinalizers("openshift.com/origin")), nil, nothing},
-		"nobody holds it, its finalizers were emptied":     {namespace(deleting, withFinalizers()), nil, restoreFinalizer},
-		"it is deleted without a record":                   {namespace(closed, deleting), nil, nothing},
+		"the namespace is deleted":                          {namespace(deleting), aLifecycle(), deleteLifecycle},
+		"it is deleted while it initializes":                {namespace(closed, deleting), aLifecycle(pending("a.example.com")), deleteLifecycle},
+		"it is deleted after a failure":                     {namespace(closed, deleting), aLifecycle(pending("a.example.com"), failed), deleteLifecycle},
+		"its content is still there":                        {namespace(deleting), aLifecycle(leaving), nothing},
+		"its content is gone":                               {namespace(deleting, emptied), aLifecycle(leaving), releaseLifecycle},
+		"its finalizers were emptied, but not its content":  {namespace(deleting, secured, withFinalizers()), aLifecycle(leaving), restoreFinalizer},
+		"the same, and the lifecycle has left":              {namespace(deleting, secured, withFinalizers()), nil, restoreFinalizer},
+		"its content is gone, a participant is left":        {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")), nothing},
+		"the lifecycle has left":                            {namespace(deleting, emptied), nil, releaseNamespace},
+		"the lifecycle has left, others hold it":            {namespace(deleting, withFinalizers("openshift.com/origin")), nil, nothing},
+		"it has no finalizers, its finalizers were emptied": {namespace(deleting, withFinalizers()), nil, restoreFinalizer},
+		"it is deleted without a lifecycle":                 {namespace(closed, deleting), nil, nothing},
 
-		"it is deleted while it waits for a former record": {namespace(closed, deleting), aLifecycle(former, leaving, held("p.example.com")), nothing},
-		"it is deleted while a former record is leaving":   {namespace(deleting, emptied), aLifecycle(former, leaving), releaseLifecycle},
-		"its own record has left, a former one is held":    {namespace(deleting, emptied), aLifecycle(former, leaving, held("p.example.com")), releaseNamespace},
-		"nobody holds it, a former record is held":         {namespace(deleting, withFinalizers()), aLifecycle(former, leaving, held("p.example.com")), restoreFinalizer},
+		"it is deleted while it waits for a former lifecycle": {namespace(closed, deleting), aLifecycle(former, leaving, held("p.example.com")), nothing},
+		"it is deleted while a former lifecycle is leaving":   {namespace(deleting, emptied), aLifecycle(former, leaving), releaseLifecycle},
+		"its own lifecycle has left, a former one is held":    {namespace(deleting, emptied), aLifecycle(former, leaving, held("p.example.com")), releaseNamespace},
+		"it has no finalizers, a former lifecycle is held":    {namespace(deleting, withFinalizers()), aLifecycle(former, leaving, held("p.example.com")), restoreFinalizer},
 		"others' metadata finalizers hold it": {namespace(deleting, withFinalizers(), func(n *corev1.Namespace) {
 			n.Finalizers = []string{"example.com/other"}
 		}), nil, nothing},
-		"a record held by others' metadata finalizers": {nil, aLifecycle(leaving, held(), func(r *v1alpha1.NamespaceLifecycle) {
+		"a lifecycle held by others' metadata finalizers": {nil, aLifecycle(leaving, held(), func(r *v1alpha1.NamespaceLifecycle) {
 			r.Finalizers = []string{"example.com/other"}
 		}), nothing},
 
-		"somebody deleted the record of a live namespace": {namespace(closed), aLifecycle(leaving), releaseLifecycle},
-		"a participant holds that record":                 {namespace(closed), aLifecycle(leaving, held("p.example.com")), nothing},
-		"a record that is leaving opens nothing":          {namespace(closed), aLifecycle(leaving, held("p.example.com")), nothing},
+		"an administrator deleted the lifecycle of a live namespace": {namespace(closed), aLifecycle(leaving), releaseLifecycle},
+		"a participant holds that lifecycle":                         {namespace(closed), aLifecycle(leaving, held("p.example.com")), nothing},
+		"a lifecycle that is leaving opens nothing":                  {namespace(closed), aLifecycle(leaving, held("p.example.com")), nothing},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -220,17 +220,17 @@ func TestDescribe(t *testing.T) {
 		lifecycle *v1alpha1.NamespaceLifecycle
 		want      *report
 	}{
-		"no record": {namespace(closed), nil, nil},
-		"it waits":  {namespace(closed), aLifecycle(pending("a.example.com", "b.example.com")), reportOn(v1alpha1.ReasonPending, serverMessage)},
-		"it failed": {namespace(closed), aLifecycle(pending("a.example.com"), failed), reportOn(v1alpha1.ReasonFailed, serverMessage)},
-		"it waits for the former record": {namespace(closed), aLifecycle(former, leaving, held("p.example.com")),
+		"no lifecycle": {namespace(closed), nil, nil},
+		"it waits":     {namespace(closed), aLifecycle(pending("a.example.com", "b.example.com")), reportOn(v1alpha1.ReasonPending, serverMessage)},
+		"it failed":    {namespace(closed), aLifecycle(pending("a.example.com"), failed), reportOn(v1alpha1.ReasonFailed, serverMessage)},
+		"it waits for the former lifecycle": {namespace(closed), aLifecycle(former, leaving, held("p.example.com")),
 			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, message: `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com"`}},
-		"it waits for a former record that several hold": {namespace(closed), aLifecycle(former, leaving, held("p.example.com", "kubernetes", "q.example.com"), finalized),
+		"it waits for a former lifecycle that several hold": {namespace(closed), aLifecycle(former, leaving, held("p.example.com", "kubernetes", "q.example.com"), finalized),
 			reportOn(v1alpha1.ReasonFormerIncarnation, `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com", "q.example.com", "example.com/other"`)},
-		"it is open, and there is a former record": {namespace(), aLifecycle(former, leaving, held("p.example.com")), nil},
-		"its record was deleted": {namespace(closed), aLifecycle(leaving, held("p.example.com")),
+		"it is open, and there is a former lifecycle": {namespace(), aLifecycle(former, leaving, held("p.example.com")), nil},
+		"its lifecycle was deleted": {namespace(closed), aLifecycle(leaving, held("p.example.com")),
 			reportOn(v1alpha1.ReasonNoRecord, `the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "p.example.com"`)},
-		"it is open, and its record was deleted": {namespace(), aLifecycle(leaving, held("p.example.com")), nil},
+		"it is open, and its lifecycle was deleted": {namespace(), aLifecycle(leaving, held("p.example.com")), nil},
 
 		"it was open before":             {namespace(), aLifecycle(), &adopted},
 		"it was open before and says so": {namespace(says(adopted)), aLifecycle(), &adopted},
@@ -238,22 +238,22 @@ func TestDescribe(t *testing.T) {
 		"it was opened, and had a plan":  {namespace(), aLifecycle(participant), &done},
 		"it was opened, and was stamped": {namespace(func(n *corev1.Namespace) { n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: ""} }), aLifecycle(), &done},
 		"it was opened by hand":          {namespace(opener("alice")), aLifecycle(participant, openedHand), byHand("alice did")},
-		"it was opened by hand before it had a record": {namespace(opener("alice")), aLifecycle(),
+		"it was opened by hand before it had a lifecycle": {namespace(opener("alice")), aLifecycle(),
 			byHand(`user "alice" removed the label nsinit.dev/initializing before every initializer was done`)},
 		"the annotation alone says nothing of a plan": {namespace(opener("nsinit")), aLifecycle(participant), &done},
-		"somebody opened it, and said adopted":        {namespace(says(adopted)), aLifecycle(participant), &done},
+		"a user opened it, and said adopted":          {namespace(says(adopted)), aLifecycle(participant), &done},
 		"it is about to open":                         {namespace(closed), aLifecycle(), nil},
 
-		"it is deleted":                          {namespace(deleting), aLifecycle(), nil},
-		"it was ready, and is deleted":           {namespace(deleting, ready), aLifecycle(leaving), &terminating},
-		"it was ready, and has no record":        {namespace(deleting, ready), nil, &terminating},
-		"it waited, and is deleted":              {namespace(deleting, closed, says(waiting)), aLifecycle(leaving), reportOn(v1alpha1.ReasonTerminating, "the namespace is being deleted")},
-		"it failed, and is deleted":              {namespace(deleting, closed, says(failure)), aLifecycle(leaving), nil},
-		"its finalizers were emptied":            {namespace(deleting, ready, withFinalizers()), nil, nil},
-		"it is deleted, Kubernetes cleans up":    {namespace(deleting, secured), aLifecycle(leaving, held("p.example.com")), nil},
-		"it is deleted, others hold it":          {namespace(deleting, withFinalizers("example.com/other")), aLifecycle(leaving, held("p.example.com")), nil},
-		"it is deleted, a former record is held": {namespace(deleting, emptied), aLifecycle(former, leaving, held("p.example.com")), nil},
-		"it is deleted, nobody has to clean up":  {namespace(deleting, emptied), aLifecycle(leaving), nil},
+		"it is deleted":                             {namespace(deleting), aLifecycle(), nil},
+		"it was ready, and is deleted":              {namespace(deleting, ready), aLifecycle(leaving), &terminating},
+		"it was ready, and has no lifecycle":        {namespace(deleting, ready), nil, &terminating},
+		"it waited, and is deleted":                 {namespace(deleting, closed, says(waiting)), aLifecycle(leaving), reportOn(v1alpha1.ReasonTerminating, "the namespace is being deleted")},
+		"it failed, and is deleted":                 {namespace(deleting, closed, says(failure)), aLifecycle(leaving), nil},
+		"its finalizers were emptied":               {namespace(deleting, ready, withFinalizers()), nil, nil},
+		"it is deleted, Kubernetes cleans up":       {namespace(deleting, secured), aLifecycle(leaving, held("p.example.com")), nil},
+		"it is deleted, others hold it":             {namespace(deleting, withFinalizers("example.com/other")), aLifecycle(leaving, held("p.example.com")), nil},
+		"it is deleted, a former lifecycle is held": {namespace(deleting, emptied), aLifecycle(former, leaving, held("p.example.com")), nil},
+		"it is deleted, no participant is left":     {namespace(deleting, emptied), aLifecycle(leaving), nil},
 		"it is deleted, a participant cleans up": {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")),
 			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is deleted, these participants have not cleaned up: "p.example.com"`}},
 	}
@@ -291,7 +291,7 @@ func TestApply(t *testing.T) {
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "B", then), condition("Ready", "False", "B", then)}, true},
 		"the status is another": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{initializing: corev1.ConditionFalse, reason: "B", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "False", "B", now), condition("Ready", "True", "B", now)}, true},
-		"somebody changed one of them": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{initializing: corev1.ConditionFalse, reason: "A", message: "m"},
+		"another client changed one of them": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{initializing: corev1.ConditionFalse, reason: "A", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "False", "A", now), condition("Ready", "True", "A", then)}, true},
 		"only Ready is at stake": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{reason: "B", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "B", now)}, true},

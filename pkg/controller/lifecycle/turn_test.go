@@ -58,7 +58,7 @@ func TestMeasure(t *testing.T) {
 		age       time.Duration // since it was seen
 		want      turn
 	}{
-		"nobody has a turn":           {aLifecycle(), time.Hour, turn{}},
+		"no turn":                     {aLifecycle(), time.Hour, turn{}},
 		"it failed":                   {aLifecycle(pending("a"), failed), time.Hour, turn{}},
 		"it is leaving":               {aLifecycle(pending("a"), leaving), time.Hour, turn{}},
 		"no policy":                   {aLifecycle(pending("a")), 10 * time.Second, turn{wake: 50 * time.Second}},
@@ -87,7 +87,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestTurns: each turn has a time of its own, also that of another record of the same name.
+// TestTurns: each turn has a separate time, also that of another lifecycle of the same name.
 func TestTurns(t *testing.T) {
 	seen := turns{seen: map[string]sighting{}}
 	at := func(seconds int) time.Time { return startOfTests().Add(time.Duration(seconds) * time.Second) }
@@ -127,7 +127,7 @@ func TestNextOfTurn(t *testing.T) {
 		"before the deadline":          {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), turn{wake: 1}, nothing},
 		"no policy, for long":          {aLifecycle(pending("a")), turn{stalled: true}, reportStall},
 		"no policy, reported":          {aLifecycle(pending("a"), isStalled), turn{stalled: true}, nothing},
-		"a former record's turn":       {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), former), turn{overdue: true}, deleteLifecycle},
+		"a former lifecycle's turn":    {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), former), turn{overdue: true}, deleteLifecycle},
 		"the turn of the built-in one": {aLifecycle(pending(v1alpha1.InitializerLifecycle), participant), turn{stalled: true}, secureNamespace},
 	}
 	for name, test := range tests {
@@ -142,7 +142,7 @@ func TestNextOfTurn(t *testing.T) {
 	}
 }
 
-// TestDeadlines: the timer brings the name back, and the record says what happened to the
+// TestDeadlines: the timer brings the name back, and the lifecycle says what happened to the
 // initializer. The clock is the test's.
 func TestDeadlines(t *testing.T) {
 	tests := map[string]struct {
@@ -192,7 +192,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestStall: the record, the namespace and an event say that a turn lasts for long.
+// TestStall: the lifecycle, the namespace and an event say that a turn lasts for long.
 func TestStall(t *testing.T) {
 	f := newFixture(t, namespace(closed), aLifecycle(pending("a.example.com"), since(0)))
 	f.StalledAfter = time.Minute
@@ -240,7 +240,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// refresh stores a record, and brings the caches up to date.
+// refresh stores a lifecycle, and brings the caches up to date.
 func (f *fixture) refresh(t *testing.T, lifecycle *v1alpha1.NamespaceLifecycle) {
 	t.Helper()
 	if _, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Update(context.Background(), lifecycle, metav1.UpdateOptions{}); err != nil {
@@ -269,7 +269,7 @@ func TestTransitions(t *testing.T) {
 		old, updated *v1alpha1.NamespaceLifecycle
 		want         []event
 	}{
-		"a new record": {nil, lifecycle("1", entry("a", "Running"), entry("b", "Waiting")),
+		"a new lifecycle": {nil, lifecycle("1", entry("a", "Running"), entry("b", "Waiting")),
 			[]event{{"Normal", "InitializerRunning", `Initializer "a" has its turn`}}},
 		"a turn ends": {lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), lifecycle("1", entry("a", "Done"), entry("b", "Running")),
 			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}, {"Normal", "InitializerRunning", `Initializer "b" has its turn`}}},
@@ -278,7 +278,7 @@ func TestTransitions(t *testing.T) {
 		"one fails": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Failed")),
 			[]event{{"Warning", "InitializerFailed", `Initializer "a" failed (user "who"): why`}}},
 		"nothing happens": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Running")), nil},
-		"another record of the same name": {lifecycle("1", entry("a", "Running")), lifecycle("2", entry("a", "Running")),
+		"another lifecycle of the same name": {lifecycle("1", entry("a", "Running")), lifecycle("2", entry("a", "Running")),
 			[]event{{"Normal", "InitializerRunning", `Initializer "a" has its turn`}}},
 	}
 	for name, test := range tests {

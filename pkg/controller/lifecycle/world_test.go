@@ -47,7 +47,7 @@ type world struct {
 	lifecycle *v1alpha1.NamespaceLifecycle
 	// plan is what the configurations say now.
 	plan []v1alpha1.PlannedInitializer
-	// namespaces and records are all versions so far, from which a cache may show any
+	// namespaces and lifecycles are all versions so far, from which a cache may show any
 	// that is not older than what it showed last.
 	namespaces []*corev1.Namespace
 	lifecycles []*v1alpha1.NamespaceLifecycle
@@ -65,7 +65,7 @@ type world struct {
 	emptied map[types.UID]bool
 	// failed are the namespaces for which a failure was recorded.
 	failed map[types.UID]bool
-	// forced are the namespaces whose finalizers a privileged user overrode, and the records
+	// forced are the namespaces whose finalizers a privileged user overrode, and the lifecycles
 	// that one deleted while their namespaces lived.
 	forced map[types.UID]bool
 }
@@ -105,7 +105,7 @@ func (w *world) setNamespace(namespace *corev1.Namespace) {
 	w.observe()
 }
 
-// setRecord stores a record, or its absence.
+// setLifecycle stores a lifecycle, or its absence.
 func (w *world) setLifecycle(lifecycle *v1alpha1.NamespaceLifecycle) {
 	version := w.nextVersion()
 	if lifecycle != nil {
@@ -127,7 +127,7 @@ func (w *world) observe() {
 	}
 }
 
-// current says whether the record is that of the namespace.
+// current says whether the lifecycle is that of the namespace.
 func (w *world) current() bool {
 	return w.namespace != nil && w.lifecycle != nil && w.lifecycle.Spec.NamespaceUID == w.namespace.UID
 }
@@ -137,14 +137,14 @@ func (w *world) participants() []v1alpha1.FinalizerName {
 	return slices.DeleteFunc(slices.Clone(w.lifecycle.Spec.Finalizers), func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
 }
 
-// change changes the namespace on behalf of anybody but the controller.
+// change changes the namespace on behalf of another client than the controller.
 func (w *world) change(change func(*corev1.Namespace)) {
 	namespace := w.namespace.DeepCopy()
 	change(namespace)
 	w.setNamespace(namespace)
 }
 
-// changeRecord changes the record on behalf of anybody but the controller.
+// changeLifecycle changes the lifecycle on behalf of another client than the controller.
 func (w *world) changeLifecycle(change func(*v1alpha1.NamespaceLifecycle)) {
 	lifecycle := w.lifecycle.DeepCopy()
 	change(lifecycle)
@@ -261,7 +261,7 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 	return answer, nil
 }
 
-// checkFinalizers: the controller removes its own finalizer, after the record was removed, and no other.
+// checkFinalizers: the controller removes its own finalizer, after the lifecycle was removed, and no other.
 func (w *world) checkFinalizers(updated *corev1.Namespace) {
 	for _, name := range w.namespace.Spec.Finalizers {
 		if !slices.Contains(updated.Spec.Finalizers, name) {
@@ -269,7 +269,7 @@ func (w *world) checkFinalizers(updated *corev1.Namespace) {
 		}
 	}
 	if isSecured(w.namespace) && !isSecured(updated) && w.current() {
-		w.t.Fatalf("the namespace was released while its record exists: %+v", w.lifecycle)
+		w.t.Fatalf("the namespace was released while its lifecycle exists: %+v", w.lifecycle)
 	}
 	if !isSecured(w.namespace) && isSecured(updated) && w.namespace.DeletionTimestamp != nil {
 		w.t.Fatal("the API server takes no new finalizer of a namespace that is being deleted")
@@ -295,14 +295,14 @@ func isFalselyReady(namespace *corev1.Namespace) bool {
 }
 
 // checkWithdrawn: nothing is done for a deleted namespace before it stops being Ready. One without
-// finalizers cannot be written to. A record that was deleted first has steps of its own.
+// finalizers cannot be written to. A lifecycle that was deleted first has separate steps.
 func (w *world) checkWithdrawn(did string) {
 	if w.current() && isFalselyReady(w.namespace) && !w.forced[w.lifecycle.UID] {
 		w.t.Fatalf("%s while the namespace, which is deleted, is said to be Ready: %+v", did, w.namespace)
 	}
 }
 
-// createRecord serves POST of a record. The server reads the namespace live.
+// createRecord serves POST of a lifecycle. The server reads the namespace live.
 func (w *world) createLifecycle(sent *v1alpha1.NamespaceLifecycle) (runtime.Object, error) {
 	switch {
 	case w.lifecycle != nil:
@@ -326,7 +326,7 @@ func (w *world) createLifecycle(sent *v1alpha1.NamespaceLifecycle) (runtime.Obje
 	return w.lifecycle.DeepCopy(), nil
 }
 
-// fill writes the plan into a new record, as nsinit-apiserver does.
+// fill writes the plan into a new lifecycle, as nsinit-apiserver does.
 func (w *world) fill(lifecycle *v1alpha1.NamespaceLifecycle) {
 	for _, planned := range w.plan {
 		if planned.Finalizer {
@@ -345,7 +345,7 @@ func (w *world) fill(lifecycle *v1alpha1.NamespaceLifecycle) {
 	}
 }
 
-// updateRecord serves PUT of a record's subresources, by the controller.
+// updateLifecycle serves PUT of a lifecycle's subresources, by the controller.
 func (w *world) updateLifecycle(sent *v1alpha1.NamespaceLifecycle, subresource string) (runtime.Object, error) {
 	if w.lifecycle == nil {
 		return nil, notFound("namespacelifecycles")
@@ -366,7 +366,7 @@ func (w *world) updateLifecycle(sent *v1alpha1.NamespaceLifecycle, subresource s
 		w.checkOpenedByHand(sent)
 		updated.Status.Conditions = sent.Status.Conditions
 	default:
-		w.t.Fatalf("the controller wrote to %q of the record", subresource)
+		w.t.Fatalf("the controller wrote to %q of the lifecycle", subresource)
 	}
 	w.setLifecycle(updated)
 	answer := w.lifecycle.DeepCopy()
@@ -399,8 +399,8 @@ func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
 	}
 }
 
-// checkEnd: whoever was pending when the controller ended the initialization is skipped, but for the
-// built-in initializer, which has acted. The record names them.
+// checkEnd: each initializer that was pending when the controller ended the initialization is skipped, but for the
+// built-in initializer, which has acted. The lifecycle names them.
 func (w *world) checkEnd(sent *v1alpha1.NamespaceLifecycle) {
 	want := slices.Clone(w.lifecycle.Spec.Skipped)
 	said := meta.FindStatusCondition(w.lifecycle.Status.Conditions, v1alpha1.ConditionOpenedByHand).Message
@@ -410,7 +410,7 @@ func (w *world) checkEnd(sent *v1alpha1.NamespaceLifecycle) {
 		}
 		want = append(want, entry.Name)
 		if !strings.Contains(said, strconv.Quote(entry.Name)) {
-			w.t.Fatalf("the record does not say that %s is skipped: %s", entry.Name, said)
+			w.t.Fatalf("the lifecycle does not say that %s is skipped: %s", entry.Name, said)
 		}
 	}
 	if !slices.Equal(want, sent.Spec.Skipped) {
@@ -418,9 +418,9 @@ func (w *world) checkEnd(sent *v1alpha1.NamespaceLifecycle) {
 	}
 }
 
-// checkOpenedByHand: only the record of a namespace that is open, and that the controller did not
-// open, gets the condition, and keeps it. If an administrator deletes the record of a live namespace,
-// the gate may open for the former record after the next one was created.
+// checkOpenedByHand: only the lifecycle of a namespace that is open, and that the controller did not
+// open, gets the condition, and keeps it. If an administrator deletes the lifecycle of a live namespace,
+// the gate may open for the former lifecycle after the next one was created.
 func (w *world) checkOpenedByHand(sent *v1alpha1.NamespaceLifecycle) {
 	uid := w.lifecycle.Spec.NamespaceUID
 	again := slices.ContainsFunc(w.lifecycles, func(r *v1alpha1.NamespaceLifecycle) bool {
@@ -428,9 +428,9 @@ func (w *world) checkOpenedByHand(sent *v1alpha1.NamespaceLifecycle) {
 	})
 	switch was, is := reportsOpenedByHand(w.lifecycle), reportsOpenedByHand(sent); {
 	case was && !is:
-		w.t.Fatal("the record does not say any more that the namespace was opened by hand")
+		w.t.Fatal("the lifecycle does not say any more that the namespace was opened by hand")
 	case is && !was && (!w.open[uid] || w.opened[uid] > 0 && !again || helper.Current(w.lifecycle) == ""):
-		w.t.Fatalf("the record says that the namespace was opened by hand: %+v", w.lifecycle)
+		w.t.Fatalf("the lifecycle says that the namespace was opened by hand: %+v", w.lifecycle)
 	}
 }
 
@@ -446,19 +446,19 @@ func pendingOf(lifecycle *v1alpha1.NamespaceLifecycle) []v1alpha1.NamespaceIniti
 	return lifecycle.Spec.Initializers.Pending
 }
 
-// checkRelease: "kubernetes" leaves the record when the content of its namespace is gone, and
+// checkRelease: "kubernetes" leaves the lifecycle when the content of its namespace is gone, and
 // no other finalizer is nsinit's to remove.
 func (w *world) checkRelease(sent *v1alpha1.NamespaceLifecycle) {
-	w.checkWithdrawn("the record was released")
+	w.checkWithdrawn("the lifecycle was released")
 	want := w.participants()
 	if !slices.Equal(want, sent.Spec.Finalizers) {
-		w.t.Fatalf("the controller changed spec.finalizers of the record from %q to %q", w.lifecycle.Spec.Finalizers, sent.Spec.Finalizers)
+		w.t.Fatalf("the controller changed spec.finalizers of the lifecycle from %q to %q", w.lifecycle.Spec.Finalizers, sent.Spec.Finalizers)
 	}
 	if w.current() && w.namespace.DeletionTimestamp != nil && !w.forced[w.lifecycle.UID] && slices.Contains(w.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
-		w.t.Fatal("the record was released while its namespace had content")
+		w.t.Fatal("the lifecycle was released while its namespace had content")
 	}
 	if w.current() && isSecured(w.namespace) && w.namespace.DeletionTimestamp != nil && !w.forced[w.lifecycle.UID] && !w.emptied[w.namespace.UID] {
-		w.t.Fatal("the record was released before the content of its namespace was deleted")
+		w.t.Fatal("the lifecycle was released before the content of its namespace was deleted")
 	}
 }
 
@@ -492,9 +492,9 @@ func (w *world) delete(resource string, preconditions *metav1.Preconditions) err
 		w.deleteNamespace()
 	default:
 		if w.current() && w.namespace.DeletionTimestamp == nil && w.lifecycle.DeletionTimestamp == nil {
-			w.t.Fatal("the controller deleted the record of a live namespace")
+			w.t.Fatal("the controller deleted the lifecycle of a live namespace")
 		}
-		w.checkWithdrawn("the record was deleted")
+		w.checkWithdrawn("the lifecycle was deleted")
 		w.deleteLifecycle()
 	}
 	return nil
@@ -511,7 +511,7 @@ func (w *world) deleteNamespace() {
 	})
 }
 
-// deleteRecord is what nsinit-apiserver does for a DELETE.
+// deleteLifecycle is what nsinit-apiserver does for a DELETE.
 func (w *world) deleteLifecycle() {
 	if w.lifecycle.DeletionTimestamp != nil {
 		w.removeLifecycleIfReleased()

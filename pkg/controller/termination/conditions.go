@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
@@ -55,7 +54,7 @@ func text(err error) string {
 func (f *content) remains() string {
 	counts := map[string]int{}
 	for resource, count := range f.remaining {
-		counts[resourceName(resource)] += count
+		counts[resource.Resource+"."+resource.Group] += count
 	}
 	return list("Some resources are remaining: ", counts, "%s has %d resource instances")
 }
@@ -63,10 +62,6 @@ func (f *content) remains() string {
 // held returns the number of objects that are left, by finalizer.
 func (f *content) held() string {
 	return list("Some content in the namespace has finalizers remaining: ", f.finalizers, "%s in %d resource instances")
-}
-
-func resourceName(resource schema.GroupVersionResource) string {
-	return resource.Resource + "." + resource.Group
 }
 
 func list(prefix string, counts map[string]int, format string) string {

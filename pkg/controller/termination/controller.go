@@ -141,7 +141,7 @@ func (c *Controller) remove(ctx context.Context, namespace *corev1.Namespace) er
 		c.queue.AddAfter(namespace.Name, wait)
 		return nil
 	}
-	err = c.Core.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
+	err = c.Core.CoreV1().Namespaces().Delete(ctx, namespace.Name, *metav1.NewPreconditionDeleteOptions(string(namespace.UID)))
 	return utilapierrors.IgnoreAbsent(err)
 }
 

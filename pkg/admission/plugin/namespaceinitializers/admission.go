@@ -152,7 +152,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, life
 	if errs := unnamed(lifecycle); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), lifecycle.Name, errs)
 	}
-	namespace, err := p.namespaces(ctx, lifecycle.Name)
+	namespace, err := p.namespaces(ctx, lifecycle.Name, metav1.GetOptions{})
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, err

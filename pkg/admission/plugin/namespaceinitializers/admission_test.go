@@ -60,7 +60,7 @@ func newPlugin(s *source) *Plugin {
 	p := New()
 	p.SetConfigurationSource(s)
 	p.SetUnconditionalAuthorizer(authorizer.AuthorizerFunc(denyAll))
-	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
+	p.SetNamespaceReader(func(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}, nil
 	})
 	return p
@@ -120,7 +120,7 @@ func TestNoConfigurations(t *testing.T) {
 // that the core API returns.
 func TestTerminating(t *testing.T) {
 	p := newPlugin(&source{})
-	p.SetNamespaceReader(func(context.Context, string) (*corev1.Namespace, error) {
+	p.SetNamespaceReader(func(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "u", DeletionTimestamp: &metav1.Time{}}}, nil
 	})
 	if err := p.Admit(context.Background(), create(newTestLifecycle(), ""), nil); !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -134,7 +134,7 @@ func TestUnnamed(t *testing.T) {
 		"generated": {GenerateName: "x-"}, "none": {}, "a path": {Name: "a/b"}, "capitals": {Name: "A"},
 	} {
 		p, lifecycle := newPlugin(&source{}), newTestLifecycle()
-		p.SetNamespaceReader(func(context.Context, string) (*corev1.Namespace, error) {
+		p.SetNamespaceReader(func(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
 			return nil, errors.New("resource name may not be empty")
 		})
 		lifecycle.ObjectMeta = meta

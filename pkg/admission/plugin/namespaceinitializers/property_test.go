@@ -55,7 +55,7 @@ func (c *changing) List(context.Context) ([]v1alpha1.NamespaceInitializerConfigu
 	return c.Configurations()
 }
 
-func (c *changing) read(_ context.Context, name string) (*corev1.Namespace, error) {
+func (c *changing) read(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
 	c.namespace = nil
 	what := rapid.SampledFrom([]string{"closed", "closed", "closed", "open", "another", "terminating", "absent", "unreadable"}).Draw(c.t, "namespace")
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
@@ -82,8 +82,8 @@ func (c *changing) authorize(context.Context, authorizer.Attributes) (authorizer
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// TestAdmittedPlan: whatever changes while a record is created, and whatever its sender wrote
-// into it, an admitted record has the UID of the live namespace and the plan that is in force,
+// TestAdmittedPlan: whatever changes while a lifecycle is created, and whatever its sender wrote
+// into it, an admitted lifecycle has the UID of the live namespace and the plan that is in force,
 // unless its sender may open namespaces.
 func TestAdmittedPlan(t *testing.T) {
 	admitted := 0
@@ -127,7 +127,7 @@ func TestAdmittedPlan(t *testing.T) {
 		}
 	})
 	if admitted == 0 && !testing.Short() { // with -short, rapid tries too little
-		t.Error("no record was admitted")
+		t.Error("no lifecycle was admitted")
 	}
 }
 
@@ -148,7 +148,7 @@ func checkPlan(t *rapid.T, c *changing, lifecycle *nsinit.NamespaceLifecycle) {
 			t.Fatalf("planned is %+v, and pending %+v", want, lifecycle.Spec.Initializers)
 		}
 		if planned.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, nsinit.FinalizerName(planned.Name)) {
-			t.Fatalf("participant %q does not hold the record: %q", planned.Name, lifecycle.Spec.Finalizers)
+			t.Fatalf("participant %q does not hold the lifecycle: %q", planned.Name, lifecycle.Spec.Finalizers)
 		}
 	}
 	if want == nil && lifecycle.Spec.Initializers != nil {

@@ -93,7 +93,7 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if !ok || lifecycle.DeletionTimestamp != nil {
 		return nil
 	}
-	namespace, err := p.namespaces(ctx, lifecycle.Name)
+	namespace, err := p.namespaces(ctx, lifecycle.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -23,7 +24,7 @@ import (
 // not exist, unless it has neither a plan nor participants.
 func TestImmortal(t *testing.T) {
 	p := New()
-	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
+	p.SetNamespaceReader(func(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
 		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 	})
 	tests := map[string]struct {
