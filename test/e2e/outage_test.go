@@ -85,7 +85,7 @@ func TestEtcdOutage(t *testing.T) {
 			err := c.Nsinit.NsinitV1alpha1().RESTClient().Post().Resource("namespacelifecycles").MaxRetries(0).SetHeader("Content-Type", "application/json").
 				Body([]byte(framework.JSON(t, v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: last}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespaces[len(namespaces)-1].UID}}))).
 				Do(t.Context()).Error()
-			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "cannot determine the initializers") || !strings.Contains(err.Error(), "a list may be 5s old") {
+			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "cannot tell which initializers") || !strings.Contains(err.Error(), "a list may be 5s old") {
 				t.Errorf("a record: %v", err)
 			}
 		}

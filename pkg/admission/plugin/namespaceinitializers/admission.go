@@ -171,7 +171,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, life
 	}
 	configurations, err := p.source.Configurations()
 	if err != nil {
-		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine the initializers of namespace %q: %w", lifecycle.Name, err))
+		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine which initializers namespace %q needs: %w", lifecycle.Name, err))
 	}
 	var spec nsinit.NamespaceLifecycleSpec
 	err = v1alpha1.Convert_v1alpha1_NamespaceLifecycleSpec_To_nsinit_NamespaceLifecycleSpec(&v1alpha1.NamespaceLifecycleSpec{Plan: plan.Merge(configurations)}, &spec, nil)
