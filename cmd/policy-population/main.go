@@ -4,9 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Command policy-population is an initializer that puts what NamespacePopulations hold into
-// every new namespace: RBAC, quota, network policy, or whatever else a platform team wants in
-// place before tenants can act.
+// Command policy-population is an initializer that creates the objects of NamespacePopulations in every
+// new namespace, such as RBAC, quota and network policies.
 package main
 
 import (

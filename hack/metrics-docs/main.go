@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
@@ -29,7 +28,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/storagespace"
 	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
@@ -133,7 +131,7 @@ func run() error {
 		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
 		storagespace.New(storagespace.Options{}).Register(server.CustomRegister),
 		lifecycle.NewMetrics().Register(manager.Register),
-		manager.CustomRegister(lifecycle.NewCollector(listers.NewNamespaceLifecycleLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})), clock.RealClock{})),
+		manager.CustomRegister(lifecycle.NewCollector(nil, nil, nil)),
 		certificates.NewMetrics().Register(manager.Register),
 	); err != nil {
 		return err

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package admission chooses the admission chain of nsinit-apiserver.
+// Package admission defines the admission chain of nsinit-apiserver.
 package admission
 
 import (
@@ -17,29 +17,18 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plugin/storagespace"
 )
 
-// order is the order in which plugins act; all of them are on by default. StorageSpace and
-// protection come first because they change nothing and are cheap for what they refuse.
+// Options returns the admission options of nsinit-apiserver. All plugins are on by default. The first
+// two are cheap, and change nothing.
 //
-// The webhook and policy plugins that generic API servers have by default are left out
-// on purpose: their informers want APIs that older clusters do not serve, and a foreign
-// webhook that selects everything could keep records from being written, which would
-// keep namespaces closed. The generic NamespaceLifecycle plugin has nothing to do for
-// resources that are cluster-scoped. NamespaceInitializers reads the namespace of a record
-// live: a cache that is behind would refuse the record of a namespace whose name was used before.
-func order() []string {
-	return []string{
-		storagespace.PluginName,
-		recordprotection.PluginName,
-		namespaceinitializers.PluginName,
-	}
-}
-
-// Options returns the admission options of nsinit-apiserver: its own plugins, in its own
-// order.
+// The webhook and policy plugins of generic API servers are left out. Their informers need APIs that
+// older clusters do not serve. A webhook that selects every object could block the creation of
+// NamespaceLifecycles, and namespaces would stay closed. The generic NamespaceLifecycle plugin has no
+// effect on cluster-scoped resources. NamespaceInitializers reads namespaces live, because a stale cache
+// would have the former namespace of a name.
 func Options() *genericoptions.AdmissionOptions {
 	options := genericoptions.NewAdmissionOptions()
 	options.Plugins = admission.NewPlugins()
-	options.RecommendedPluginOrder = order()
+	options.RecommendedPluginOrder = []string{storagespace.PluginName, recordprotection.PluginName, namespaceinitializers.PluginName}
 	options.DefaultOffPlugins = sets.New[string]()
 	storagespace.Register(options.Plugins)
 	recordprotection.Register(options.Plugins)

@@ -4,10 +4,9 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package authorization asks the cluster's authorizer the questions that RBAC rules on
-// nsinit's own resources cannot express: who may act as which initializer, in which
-// namespace. The answers come from the authorizer that the server was built with,
-// which caches them for some seconds.
+// Package authorization checks nsinit's own verbs with the authorizer of the server, such as which user
+// may act as which initializer in which namespace. RBAC rules on nsinit's resources cannot express
+// these. The authorizer caches its answers for some seconds.
 package authorization
 
 import (
@@ -24,8 +23,8 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// Refusal returns the answer to a request for which a Checker said no: that it is forbidden,
-// or that nobody could tell.
+// Refusal returns the response to a request that a Checker refused: Forbidden, or the API status that
+// the Checker returned because the authorizer did not answer.
 func Refusal(resource schema.GroupResource, name string, err error) error {
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return status
@@ -33,20 +32,19 @@ func Refusal(resource schema.GroupResource, name string, err error) error {
 	return apierrors.NewForbidden(resource, name, err)
 }
 
-// Checker answers whether the user of a request holds one of nsinit's own verbs. Each
-// question returns nil for yes, and for no an error that says which rule is missing and, where there is one, which
-// command prints it. Where the authorizer does not answer, the error is an API status that says so.
+// Checker checks whether the user of a request has one of nsinit's own verbs. Each method returns nil if
+// so, and else an error with the missing rule, and the command that prints it if there is one. If the
+// authorizer does not answer, the error is an API status.
 type Checker struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
 
-// New returns a Checker that asks the given authorizer.
+// New returns a Checker on an authorizer.
 func New(a authorizer.UnconditionalAuthorizer) *Checker {
 	return &Checker{authorizer: a}
 }
 
-// MayInitialize answers whether the user may act as the named initializer in the named
-// namespace.
+// MayInitialize checks whether the user may act as an initializer in a namespace.
 func (c *Checker) MayInitialize(ctx context.Context, namespace, initializer string) error {
 	if err := c.check(ctx, v1alpha1.VerbInitialize, "", "namespaces", namespace, initializer); err != nil {
 		return err
@@ -54,23 +52,23 @@ func (c *Checker) MayInitialize(ctx context.Context, namespace, initializer stri
 	return c.check(ctx, v1alpha1.VerbInitialize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, initializer, initializer)
 }
 
-// MayFinalize answers whether the user may act as the named participant of a deletion.
+// MayFinalize checks whether the user may act as a participant of a deletion.
 func (c *Checker) MayFinalize(ctx context.Context, participant string) error {
 	rbac := participant + " --finalizer"
-	if participant == string(v1alpha1.FinalizerKubernetes) { // which is nsinit's own
+	if participant == string(v1alpha1.FinalizerKubernetes) { // nsinit's own finalizer
 		rbac = ""
 	}
 	return c.check(ctx, v1alpha1.VerbFinalize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, participant, rbac)
 }
 
-// MayOpen answers whether the user has the privilege of nsinit's own controller in the
-// named namespace. An empty name asks for all namespaces.
+// MayOpen checks whether the user has the verb open, which nsinit-controller-manager has, in a
+// namespace. An empty name means all namespaces.
 func (c *Checker) MayOpen(ctx context.Context, namespace string) error {
 	return c.check(ctx, v1alpha1.VerbOpen, "", "namespaces", namespace, "")
 }
 
-// check leaves the namespace of the question empty, so that only a cluster-wide
-// binding can answer it with yes. A refusal names kubectl nsinit rbac with the arguments in rbac, if any.
+// check checks a verb without a namespace, so that only a cluster-wide binding grants it. A refusal
+// names kubectl nsinit rbac with the arguments in rbac, if any.
 func (c *Checker) check(ctx context.Context, verb, group, resource, name, rbac string) error {
 	requester, ok := genericapirequest.UserFrom(ctx)
 	if !ok {
@@ -90,7 +88,7 @@ func (c *Checker) check(ctx context.Context, verb, group, resource, name, rbac s
 	}
 	what := describe(group, resource, name)
 	if err != nil {
-		return utilapierrors.NewUnavailable(fmt.Errorf("could not find out whether user %q has verb %q on %s: %w", requester.GetName(), verb, what, err))
+		return utilapierrors.NewUnavailable(fmt.Errorf("cannot check whether user %q has verb %q on %s: %w", requester.GetName(), verb, what, err))
 	}
 	if reason != "" {
 		reason = ": " + reason
@@ -102,11 +100,9 @@ func (c *Checker) check(ctx context.Context, verb, group, resource, name, rbac s
 }
 
 func describe(group, resource, name string) string {
-	if group != "" {
-		resource += "." + group
-	}
+	qualified := schema.GroupResource{Group: group, Resource: resource}.String()
 	if name == "" {
-		return resource
+		return qualified
 	}
-	return fmt.Sprintf("%s %q", resource, name)
+	return fmt.Sprintf("%s %q", qualified, name)
 }

@@ -16,10 +16,10 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 )
 
-// lateFiles is the certificate in two files that are not there yet, because it is this program
-// that makes them: another one until then. It is looked at once a minute by whoever serves it.
+// lateFiles provides a certificate whose files do not exist yet, because this program issues it. Until
+// then, it provides another certificate. The server reads it once a minute.
 type lateFiles struct {
-	dynamiccertificates.CertKeyContentProvider // until then
+	dynamiccertificates.CertKeyContentProvider // while the files do not exist
 
 	certFile, keyFile string
 
@@ -27,8 +27,8 @@ type lateFiles struct {
 	cert, key []byte
 }
 
-// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider. What cannot be used,
-// such as a key that is not that of the certificate yet, changes nothing.
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider. It ignores invalid files,
+// such as a new certificate with the old key.
 func (f *lateFiles) CurrentCertKeyContent() (cert, key []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -45,17 +45,17 @@ func (f *lateFiles) CurrentCertKeyContent() (cert, key []byte) {
 	return f.cert, f.key
 }
 
-// defaultCertificate makes a certificate for an instance that was given none, or whose files are
-// missing because no instance has made them yet.
-func defaultCertificate(secure *genericoptions.SecureServingOptions, makesThem bool) error {
+// defaultCertificate creates a self-signed certificate if none is configured, or if its files do not
+// exist because no instance has issued it yet.
+func defaultCertificate(secure *genericoptions.SecureServingOptions, issued bool) error {
 	files := secure.ServerCert.CertKey
 	_, err := os.Stat(files.CertFile)
-	late := makesThem && files.CertFile != "" && os.IsNotExist(err)
+	late := issued && files.CertFile != "" && os.IsNotExist(err)
 	if late {
 		secure.ServerCert.CertKey = genericoptions.CertKey{}
 	}
 	if err := secure.MaybeDefaultWithSelfSignedCerts(name, nil, nil); err != nil {
-		return fmt.Errorf("cannot make a certificate: %w", err)
+		return fmt.Errorf("cannot create a certificate: %w", err)
 	}
 	if late {
 		secure.ServerCert.GeneratedCert = &lateFiles{CertKeyContentProvider: secure.ServerCert.GeneratedCert, certFile: files.CertFile, keyFile: files.KeyFile}

@@ -72,6 +72,6 @@ func TestLateFiles(t *testing.T) {
 
 	write(files.CertFile, made)
 	if o := options(); defaultCertificate(o, true) != nil || o.ServerCert.CertKey != files {
-		t.Error("files that are there are served as ever, and watched")
+		t.Error("existing files are served by lateFiles, want the watched files")
 	}
 }

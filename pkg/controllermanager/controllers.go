@@ -32,20 +32,19 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
 
-// resync is how often every object is looked at although nothing happened to it. It mends
-// what an error in the controllers may have left, and costs no request.
+// resync is the time between two reconciliations of an object without an event. It needs no request.
 const resync = 10 * time.Minute
 
-// controllers returns the functions that make the controllers of the leader. A function that returns nil has a
-// controller that is off.
+// controllers returns the constructors of the controllers of the leader. A constructor returns nil if its
+// controller is disabled. To add a controller, add its constructor here.
 func (s *shared) controllers() []func() (runnable, error) {
 	return []func() (runnable, error){s.lifecycles, s.configurations, s.terminations, s.certificates}
 }
 
-// runnable works until its context ends.
+// runnable runs until its context ends.
 type runnable func(context.Context) error
 
-// shared is what the controllers are made from.
+// shared holds the dependencies of the controllers.
 type shared struct {
 	*Options
 	clients
@@ -55,7 +54,7 @@ type shared struct {
 	events          record.EventRecorder
 }
 
-// clients reach the cluster.
+// clients are the clients of the cluster.
 type clients struct {
 	core     kubernetes.Interface
 	nsinit   versioned.Interface
@@ -63,7 +62,8 @@ type clients struct {
 	apis     aggregator.Interface
 }
 
-// runControllers runs every controller until the context ends or one of them fails, and waits for them.
+// runControllers runs every controller until the context ends or one of them fails. It returns when all have
+// stopped.
 func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	events := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(lifecycle.EventLimits()))
 	defer events.Shutdown()
@@ -104,20 +104,20 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	return err
 }
 
-// lifecycles opens namespaces, and lets them go.
+// lifecycles drives each namespace through its lifecycle.
 func (s *shared) lifecycles() (runnable, error) {
-	metrics, records := lifecycle.NewMetrics(), s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles()
+	metrics, lifecycles := lifecycle.NewMetrics(), s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles()
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(records.Lister(), systemclock.New())); err != nil {
+	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), lifecycles.Lister(), systemclock.New())); err != nil {
 		return nil, err
 	}
 	controller, err := lifecycle.New(lifecycle.Dependencies{
 		Core:       s.core,
 		Nsinit:     s.nsinit,
 		Namespaces: s.coreInformers.Core().V1().Namespaces(),
-		Records:    records,
+		Lifecycles: lifecycles,
 		Exemptions: s.exemptions,
 		Events:     s.events,
 		Metrics:    metrics,
@@ -131,12 +131,12 @@ func (s *shared) lifecycles() (runnable, error) {
 	return func(ctx context.Context) error { return controller.Run(ctx, s.Workers) }, nil
 }
 
-// configurations keeps deleted configurations until no namespace waits for them.
+// configurations updates the status of configurations, and releases deleted ones.
 func (s *shared) configurations() (runnable, error) {
 	controller, err := configuration.New(configuration.Dependencies{
 		Nsinit:         s.nsinit,
 		Configurations: s.nsinitInformers.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
-		Records:        s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles(),
+		Lifecycles:     s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles(),
 		Clock:          systemclock.New(),
 	})
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *shared) configurations() (runnable, error) {
 	return controller.Run, nil
 }
 
-// terminations empties namespaces that are deleted.
+// terminations deletes the content of terminating namespaces.
 func (s *shared) terminations() (runnable, error) {
 	if !s.NamespaceTermination {
 		return nil, nil
@@ -163,7 +163,7 @@ func (s *shared) terminations() (runnable, error) {
 	return func(ctx context.Context) error { return controller.Run(ctx, s.Workers) }, nil
 }
 
-// certificates makes and renews the certificates of nsinit-apiserver.
+// certificates issues and renews the certificates of nsinit-apiserver.
 func (s *shared) certificates() (runnable, error) {
 	if !s.Certificates.Enabled {
 		return nil, nil

@@ -8,16 +8,16 @@ package controllermanager
 
 import "net/http"
 
-// tryOnce takes the header Retry-After from answers, so that the client does not wait inside
-// a call and try again ten times. The queue tries again, with a delay that grows, and
-// meanwhile the reason stands in the namespace's conditions and no worker waits.
+// tryOnce removes the header Retry-After from responses, so that the client does not retry. The queue
+// retries with a growing delay. Meanwhile no worker waits, and the conditions of the namespace have the
+// reason.
 func tryOnce(next http.RoundTripper) http.RoundTripper { return &once{next} }
 
 type once struct{ next http.RoundTripper }
 
 var _ interface {
 	http.RoundTripper
-	// The client closes idle connections through this.
+	// The client uses this to close idle connections.
 	WrappedRoundTripper() http.RoundTripper
 } = (*once)(nil)
 
@@ -30,5 +30,5 @@ func (o *once) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// WrappedRoundTripper returns what this one wraps.
+// WrappedRoundTripper returns the wrapped round tripper.
 func (o *once) WrappedRoundTripper() http.RoundTripper { return o.next }

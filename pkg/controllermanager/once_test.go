@@ -19,7 +19,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
-// TestTryOnce: an answer that says when to try again comes back at once, with its reason.
+// TestTryOnce: a response with Retry-After is returned without a retry, with its reason.
 func TestTryOnce(t *testing.T) {
 	var requests atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -4,18 +4,19 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package controllermanager puts nsinit-controller-manager together: flags, leader
-// election, the endpoints for health and metrics, and the controllers.
+// Package controllermanager assembles nsinit-controller-manager: flags, leader election, the
+// endpoints for health and metrics, and the controllers.
 package controllermanager
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/config"
+	componentbaseoptions "k8s.io/component-base/config/options"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
@@ -36,30 +37,22 @@ type Options struct {
 	Authorization  *genericoptions.DelegatingAuthorizationOptions
 	Logs           *logs.Options
 
-	Kubeconfig   string
-	Exemptions   string
-	Workers      int
-	StalledAfter time.Duration
-	// NamespaceTermination runs the controller of that name.
+	Kubeconfig           string
+	Exemptions           string
+	Workers              int
+	StalledAfter         time.Duration
 	NamespaceTermination bool
-	// Certificates makes and renews the certificates of nsinit-apiserver.
-	Certificates   Certificates
-	LeaderElection LeaderElection
+	Certificates         Certificates
+	LeaderElection       leader.Election
 }
 
-// Certificates say which certificates are kept, if they are.
+// Certificates configures the controller that issues certificates.
 type Certificates struct {
 	Enabled bool
 	certificates.Options
 }
 
-// LeaderElection says how instances agree on which of them acts, if they do.
-type LeaderElection struct {
-	Enabled bool
-	leader.Election
-}
-
-// NewOptions returns the defaults.
+// NewOptions returns the default options.
 func NewOptions() *Options {
 	o := &Options{
 		SecureServing:  genericoptions.NewSecureServingOptions().WithLoopback(),
@@ -75,7 +68,7 @@ func NewOptions() *Options {
 			APIServices: []string{v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.GroupName},
 			CA:          365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
 		}},
-		LeaderElection: LeaderElection{Enabled: true, Election: leader.NewElection(installation.Namespace, name)},
+		LeaderElection: leader.NewElection(installation.Namespace, name),
 	}
 	o.SecureServing.BindPort = 10443
 	o.SecureServing.ServerCert.CertDirectory = ""
@@ -84,7 +77,7 @@ func NewOptions() *Options {
 	return o
 }
 
-// AddFlags adds every flag.
+// AddFlags adds the flags of every option.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.SecureServing.AddFlags(flags)
 	o.Authentication.AddFlags(flags)
@@ -93,33 +86,24 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
 		"Kubeconfig of the cluster. Without it, the service account of the pod is used.")
 	flags.StringVar(&o.Exemptions, "exemptions-configmap", o.Exemptions,
-		"NAMESPACE/NAME of the ConfigMap that lists the namespaces which nsinit leaves alone, one on each line of its key namespaces. The policies read the same one.")
-	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are worked on at the same time.")
+		"NAMESPACE/NAME of the ConfigMap that lists the exempt namespaces, one on each line of its key namespaces. The admission policies read the same ConfigMap.")
+	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are reconciled at the same time.")
 	flags.DurationVar(&o.StalledAfter, "stalled-after", o.StalledAfter,
-		"How long an initializer may have its turn before the condition Stalled and an event report it. 0 means for ever.")
+		"How long a turn may last before the condition Stalled and an event report it. 0 disables the report.")
 	flags.BoolVar(&o.NamespaceTermination, termination.Name, o.NamespaceTermination,
-		"Empty namespaces that are being deleted, and let them go. For control planes without kube-controller-manager, which does that where it runs. "+
-			"It takes the rights in artifacts/deploy/namespace-termination.yaml.")
+		"Delete the content of terminating namespaces, and remove their finalizer. For control planes without kube-controller-manager. "+
+			"It requires the permissions in artifacts/deploy/namespace-termination.yaml.")
 	flags.BoolVar(&o.Certificates.Enabled, certificates.Name, o.Certificates.Enabled,
-		"Make and renew the certificates of nsinit's programs: a CA in the Secret "+o.Certificates.CASecret+", the serving certificate in the Secret "+
-			o.Certificates.ServingSecret+", and the caBundle of the APIService. It takes the rights in artifacts/deploy/base/certificates.yaml.")
+		"Issue and renew the certificates of nsinit's programs: a CA in the Secret "+o.Certificates.CASecret+", the serving certificate in the Secret "+
+			o.Certificates.ServingSecret+", and the caBundle of the APIService. It requires the permissions in artifacts/deploy/base/certificates.yaml.")
 	flags.DurationVar(&o.Certificates.CA, "certificates-ca-validity", o.Certificates.CA,
-		"How long a CA is valid. It is renewed with a third of that left.")
+		"How long a CA is valid. It is renewed when a third of that time is left.")
 	flags.DurationVar(&o.Certificates.Serving, "certificates-serving-validity", o.Certificates.Serving,
-		"How long a serving certificate is valid. It is renewed with a third of that left.")
-	flags.BoolVar(&o.LeaderElection.Enabled, "leader-elect", o.LeaderElection.Enabled,
-		"Let one of several instances act at a time.")
-	flags.StringVar(&o.LeaderElection.Namespace, "leader-elect-resource-namespace", o.LeaderElection.Namespace,
-		"Namespace of the Lease by which instances agree.")
-	flags.DurationVar(&o.LeaderElection.LeaseDuration, "leader-elect-lease-duration", o.LeaderElection.LeaseDuration,
-		"How long an instance that does not answer is still taken for the leader.")
-	flags.DurationVar(&o.LeaderElection.RenewDeadline, "leader-elect-renew-deadline", o.LeaderElection.RenewDeadline,
-		"How long the leader tries to renew its lease before it gives up.")
-	flags.DurationVar(&o.LeaderElection.RetryPeriod, "leader-elect-retry-period", o.LeaderElection.RetryPeriod,
-		"How long an instance waits between two tries.")
+		"How long a serving certificate is valid. It is renewed when a third of that time is left.")
+	componentbaseoptions.BindLeaderElectionFlags((*config.LeaderElectionConfiguration)(&o.LeaderElection), flags)
 }
 
-// Complete fills in what follows from other options.
+// Complete sets the options that depend on others.
 func (o *Options) Complete() error {
 	if o.Kubeconfig != "" {
 		if o.Authentication.RemoteKubeConfigFile == "" {
@@ -132,7 +116,7 @@ func (o *Options) Complete() error {
 	return defaultCertificate(o.SecureServing.SecureServingOptions, o.Certificates.Enabled)
 }
 
-// Validate returns everything that is wrong.
+// Validate returns every invalid option.
 func (o *Options) Validate() error {
 	var errs []error
 	errs = append(errs, o.SecureServing.Validate()...)
@@ -142,17 +126,16 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--exemptions-configmap: %w", err))
 	}
 	if o.Workers < 1 {
-		errs = append(errs, fmt.Errorf("--workers=%d: at least one is needed", o.Workers))
+		errs = append(errs, fmt.Errorf("--workers=%d: set at least 1", o.Workers))
 	}
 	if o.StalledAfter < 0 {
-		errs = append(errs, fmt.Errorf("--stalled-after=%s: give a positive duration, or 0 to report nothing", o.StalledAfter))
+		errs = append(errs, fmt.Errorf("--stalled-after=%s: set a positive duration, or 0 to disable the report", o.StalledAfter))
 	}
 	if c := o.Certificates; c.Enabled && (c.Serving <= 0 || c.CA <= c.Serving) {
 		errs = append(errs, fmt.Errorf("--certificates-serving-validity=%s must be positive, and --certificates-ca-validity=%s longer", c.Serving, c.CA))
 	}
-	le := o.LeaderElection
-	if le.Enabled && (le.RetryPeriod <= 0 || le.RenewDeadline <= le.RetryPeriod || le.LeaseDuration <= le.RenewDeadline) {
-		errs = append(errs, errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period"))
+	if o.LeaderElection.LeaderElect {
+		errs = append(errs, o.LeaderElection.Validate())
 	}
 	return utilerrors.NewAggregate(errs)
 }

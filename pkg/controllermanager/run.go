@@ -28,15 +28,14 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
 
-// NewCommand returns the command nsinit-controller-manager. It runs until its context
-// ends.
+// NewCommand returns the command nsinit-controller-manager. It runs until its context ends.
 func NewCommand() *cobra.Command {
 	o := NewOptions()
 	command := &cobra.Command{
 		Use:   name,
 		Short: "Run the controllers of nsinit",
-		Long: "nsinit-controller-manager gives each namespace its record, opens its gate when every initializer is done, " +
-			"and lets the record leave when the namespace goes.",
+		Long: "nsinit-controller-manager creates the NamespaceLifecycle of each namespace, opens the gate when every initializer is done, " +
+			"and deletes the NamespaceLifecycle with the namespace.",
 		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -59,14 +58,14 @@ func NewCommand() *cobra.Command {
 	return command
 }
 
-// Run serves health and metrics, and runs the controllers while this instance leads.
+// Run serves health and metrics, and runs the controllers while this instance is the leader.
 func (o *Options) Run(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("cannot load the configuration of the cluster: %w", err)
+		return fmt.Errorf("cannot load the kubeconfig: %w", err)
 	}
 	config = rest.AddUserAgent(config, name)
-	config.QPS = -1 // the servers share their capacity by priority and fairness
+	config.QPS = -1 // kube-apiserver limits requests with priority and fairness
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -92,7 +91,7 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// In every instance: a leader that is lost must not miss a deletion.
+	// This controller runs in every instance, so that no deletion is missed while there is no leader.
 	names, err := namereuse.New(core, systemclock.New())
 	if err != nil {
 		return err
@@ -102,7 +101,7 @@ func (o *Options) Run(ctx context.Context) error {
 	group.Go(func() error {
 		defer cancel()
 		lead := func(ctx context.Context) error { return o.runControllers(ctx, clients{core, nsinit, metadata, apis}) }
-		if o.LeaderElection.Enabled {
+		if o.LeaderElection.LeaderElect {
 			return o.LeaderElection.Lead(ctx, core, watchdog, lead)
 		}
 		return lead(ctx)

@@ -22,12 +22,11 @@ import (
 	"k8s.io/controller-manager/app"
 )
 
-// shutdownTimeout is how long requests for metrics may take to finish at the end.
+// shutdownTimeout bounds the requests that are running at shutdown.
 const shutdownTimeout = 5 * time.Second
 
-// serve answers /healthz, /livez, /readyz and /metrics until the context ends, and returns
-// a channel that is closed when it has stopped. Metrics are for those whom the cluster
-// allows to read them.
+// serve serves /healthz, /livez, /readyz and /metrics until the context ends. It returns a channel that
+// is closed when the server has stopped. Access to metrics is authorized by the cluster.
 func (o *Options) serve(ctx context.Context, watchdog *leaderelection.HealthzAdaptor) (<-chan struct{}, error) {
 	var serving *server.SecureServingInfo
 	var loopback *rest.Config
@@ -51,8 +50,7 @@ func (o *Options) serve(ctx context.Context, watchdog *leaderelection.HealthzAda
 	return stopped, err
 }
 
-// handler returns what is served. An instance that only waits for its turn to lead is
-// healthy and ready, too.
+// handler returns the handler of every path. An instance that is not the leader is healthy and ready.
 func handler(watchdog *leaderelection.HealthzAdaptor) http.Handler {
 	paths := mux.NewPathRecorderMux(name)
 	healthz.InstallHandler(paths, healthz.PingHealthz, watchdog)

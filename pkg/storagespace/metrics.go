@@ -15,7 +15,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/measured"
 )
 
-// Register registers the metrics of a Monitor with a registry, whose function is given.
+// Register registers the metrics of a Monitor with the given function of a registry.
 func (m *Monitor) Register(register func(metrics.StableCollector) error) error {
 	const namespace, subsystem = "nsinit", "storage"
 	var errs []error
@@ -23,9 +23,9 @@ func (m *Monitor) Register(register func(metrics.StableCollector) error) error {
 		name, help string
 		measure    func(Usage) int64
 	}{
-		{"size_bytes", "Size of etcd's database, in bytes, of the fullest member. NaN while it is not known.", func(u Usage) int64 { return u.Size }},
-		{"in_use_bytes", "What of etcd's database is in use, in bytes, old revisions included. NaN while it is not known.", func(u Usage) int64 { return u.InUse }},
-		{"quota_bytes", "Size of the database from which etcd refuses writes, in bytes. NaN while it is not known.", func(u Usage) int64 { return u.Quota }},
+		{"size_bytes", "Size of the etcd database of the fullest member, in bytes. NaN while it is not known.", func(u Usage) int64 { return u.Size }},
+		{"in_use_bytes", "Used size of the etcd database, in bytes, with old revisions. NaN while it is not known.", func(u Usage) int64 { return u.InUse }},
+		{"quota_bytes", "Size of the etcd database at which etcd refuses writes, in bytes. NaN while it is not known.", func(u Usage) int64 { return u.Quota }},
 	} {
 		errs = append(errs, register(measured.NewGauge(namespace, subsystem, gauge.name, gauge.help, func() float64 {
 			usage, known := m.Usage()
@@ -36,7 +36,7 @@ func (m *Monitor) Register(register func(metrics.StableCollector) error) error {
 		})))
 	}
 	return errors.Join(append(errs, register(measured.NewGauge(namespace, subsystem, "full",
-		"1 while nothing can be created because the storage is full, or because the embedded etcd does not run; 0 otherwise.", func() float64 {
+		"1 while no object can be created because the storage is full, or because the embedded etcd is not running; 0 otherwise.", func() float64 {
 			if m.Problem() != nil {
 				return 1
 			}

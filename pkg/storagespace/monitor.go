@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// interval is how often the storage is observed, and shortInterval how often while three quarters
-	// of its quota are in use, so that it is noticed before the reserve is used up.
+	// interval is the time between two observations. shortInterval is used while three quarters of the
+	// quota are in use, so that a full storage is noticed before the reserve is used.
 	interval      = time.Second
 	shortInterval = 200 * time.Millisecond
 	// timeout bounds one observation of a member.
 	timeout = 2 * time.Second
-	// alarmPause is how long the Monitor waits after it reclaimed space before it ends an alarm, and
-	// reclaimPause before it reclaims space without one.
+	// alarmPause and reclaimPause are the times between two attempts to reclaim space, with and
+	// without an alarm.
 	alarmPause     = 2 * time.Second
 	reclaimPause   = 30 * time.Second
 	reclaimTimeout = 5 * time.Minute
@@ -39,11 +39,11 @@ const (
 
 // Usage is how full an etcd member is.
 type Usage struct {
-	// Size and InUse are the size of the database and what of it is in use, in bytes.
+	// Size and InUse are the size and the used size of the database, in bytes.
 	Size, InUse int64
-	// Quota is the size from which etcd refuses writes, in bytes. 0: it is not known.
+	// Quota is the size at which etcd refuses writes, in bytes. 0: not known.
 	Quota int64
-	// Alarm says that etcd has raised the alarm NOSPACE: it refuses every write.
+	// Alarm says that etcd has raised the alarm NOSPACE, and refuses every write.
 	Alarm bool
 }
 
@@ -56,8 +56,8 @@ func (u Usage) fragmented() bool {
 	return u.Alarm || u.Quota > 0 && u.Size >= u.Quota/4*3 && u.Size-u.InUse >= u.Quota/4
 }
 
-// reclaimAfter returns how long to wait before space is reclaimed again, and whether it is worth it at
-// all: the database is fragmented, or the reserve is in use, of which old revisions may be a part.
+// reclaimAfter returns the time between two attempts to reclaim space, and whether to reclaim: the
+// database is fragmented, or the reserve is used, possibly by old revisions.
 func (u Usage) reclaimAfter() (time.Duration, bool) {
 	if u.Alarm {
 		return alarmPause, true
@@ -65,17 +65,17 @@ func (u Usage) reclaimAfter() (time.Duration, bool) {
 	return reclaimPause, u.reserved() || u.fragmented()
 }
 
-// Options are what a Monitor observes.
+// Options configures a Monitor.
 type Options struct {
 	// Client is a client of etcd.
 	Client *clientv3.Client
-	// Embedded says that etcd is the embedded one.
+	// Embedded says that Client is a client of the embedded etcd.
 	Embedded bool
 	// Down returns why etcd is known not to answer, or nil.
 	Down func() error
 }
 
-// Monitor observes how full the storage is.
+// Monitor monitors how full the storage is.
 type Monitor struct {
 	Options
 
@@ -86,7 +86,7 @@ type Monitor struct {
 	reclaimed time.Time
 }
 
-// New returns a Monitor that does not run yet.
+// New returns a Monitor that is not running yet.
 func New(options Options) *Monitor { return &Monitor{Options: options} }
 
 // Run observes the storage until the context ends.
@@ -106,7 +106,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// review observes the storage, and reclaims space where that is worth it.
+// review observes the storage, and reclaims space if needed.
 func (m *Monitor) review(ctx context.Context) {
 	if m.Down() != nil {
 		return
@@ -116,19 +116,18 @@ func (m *Monitor) review(ctx context.Context) {
 		klog.FromContext(ctx).V(2).Info("Cannot read how full the storage is", "err", err)
 		return
 	}
-	m.note(ctx, usage)
+	m.update(ctx, usage)
 	if pause, worth := usage.reclaimAfter(); !m.Embedded || !worth || time.Since(m.reclaimed) < pause {
 		return
 	}
 	m.reclaim(ctx, usage.fragmented())
 	m.reclaimed = time.Now()
 	if usage, err = m.observe(ctx); err == nil {
-		m.note(ctx, usage)
+		m.update(ctx, usage)
 	}
 }
 
-// Problem returns why nothing can be created, or nil. For the same cause, the message is the same
-// each time.
+// Problem returns why no object can be created, or nil. The message for a cause does not change.
 func (m *Monitor) Problem() error {
 	if err := m.Down(); err != nil {
 		return err
@@ -145,15 +144,15 @@ func (m *Monitor) Problem() error {
 	return nil
 }
 
-// Usage returns what was observed last, and whether anything was.
+// Usage returns the last observation, and whether there is one.
 func (m *Monitor) Usage() (Usage, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.usage, m.known
 }
 
-// note remembers what was observed, and logs when Problem changes.
-func (m *Monitor) note(ctx context.Context, usage Usage) {
+// update stores an observation, and logs when Problem changes.
+func (m *Monitor) update(ctx context.Context, usage Usage) {
 	before := m.Problem()
 	m.mu.Lock()
 	m.usage, m.known = usage, true
@@ -162,13 +161,13 @@ func (m *Monitor) note(ctx context.Context, usage Usage) {
 	logger := klog.FromContext(ctx).WithValues("sizeBytes", usage.Size, "inUseBytes", usage.InUse, "quotaBytes", usage.Quota)
 	switch {
 	case after != nil && (before == nil || before.Error() != after.Error()):
-		logger.Error(after, "Nothing can be created")
+		logger.Error(after, "No object can be created")
 	case after == nil && before != nil:
 		logger.Info("The storage has space again")
 	}
 }
 
-// observe returns how full the fullest member is.
+// observe returns the usage of the fullest member.
 func (m *Monitor) observe(ctx context.Context) (Usage, error) {
 	var fullest Usage
 	var errs []error
@@ -191,14 +190,14 @@ func (m *Monitor) observe(ctx context.Context) (Usage, error) {
 	return fullest, nil
 }
 
-// reclaim gives back the space that etcd does not need.
+// reclaim compacts the database, and defragments it if requested.
 func (m *Monitor) reclaim(ctx context.Context, defragment bool) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimTimeout)
 	defer cancel()
 	logger := klog.FromContext(ctx)
 	before, after, err := embeddedetcd.Reclaim(ctx, m.Client, m.Client.Endpoints()[0], defragment)
 	if err != nil {
-		logger.Error(err, "Cannot reclaim space of the storage, trying again")
+		logger.Error(err, "Cannot reclaim space of the storage, retrying")
 		return
 	}
 	logger.Info("Reclaimed space of the storage", "defragmented", defragment, "beforeBytes", before, "afterBytes", after)

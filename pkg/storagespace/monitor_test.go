@@ -34,7 +34,7 @@ func TestProblem(t *testing.T) {
 		"much is free, and there is much space": {usage: Usage{Size: 70, InUse: 10, Quota: 100}},
 		"the alarm":                             {usage: Usage{Size: 101, InUse: 40, Quota: 100, Alarm: true}, problem: "alarm NOSPACE", reclaims: true},
 		"a cluster has no reserve":              {usage: Usage{Size: 92, InUse: 92, Quota: 100}, cluster: true, reclaims: true},
-		"a cluster that does not tell":          {usage: Usage{Size: 92, InUse: 92}, cluster: true},
+		"a cluster that reports no quota":       {usage: Usage{Size: 92, InUse: 92}, cluster: true},
 		"the alarm of a cluster":                {usage: Usage{Size: 92, InUse: 92, Alarm: true}, cluster: true, problem: "alarm NOSPACE", reclaims: true},
 		"etcd is down":                          {down: errors.New("the volume is full"), problem: "the volume is full"},
 	} {
@@ -43,7 +43,7 @@ func TestProblem(t *testing.T) {
 			if test.down != nil {
 				m.Down = func() error { return test.down }
 			}
-			m.note(t.Context(), test.usage)
+			m.update(t.Context(), test.usage)
 			problem := m.Problem()
 			if (problem == nil) != (test.problem == "") || problem != nil && !strings.Contains(problem.Error(), test.problem) {
 				t.Errorf("the problem is %v", problem)

@@ -15,7 +15,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/measured"
 )
 
-// Registry takes metrics, as the registries of component-base do.
+// Registry registers metrics, like the registries of component-base.
 type Registry interface {
 	Register(metrics.Registerable) error
 	CustomRegister(metrics.StableCollector) error
@@ -33,10 +33,10 @@ const namespace, subsystem = "nsinit", "configurations"
 func newMetrics(p *Poller) *Metrics {
 	return &Metrics{
 		age: measured.NewGauge(namespace, subsystem, "list_age_seconds",
-			"Time since the last successful list of the configurations began, in seconds; infinite before the first. Above 5, records are refused.", p.ageSeconds),
+			"Time since the last successful list of the configurations began, in seconds; infinite before the first. Above 5, NamespaceLifecycles cannot be created.", p.ageSeconds),
 		duration: metrics.NewHistogram(&metrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "list_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Time that successful lists of the configurations took, in seconds. A change is in force one second and one list after it was acknowledged.",
+			Help:    "Time that successful lists of the configurations took, in seconds. A change applies one second and one list after it was acknowledged.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3},
 		}),
 		failures: metrics.NewCounter(&metrics.CounterOpts{

@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package plan provides the configurations that are in force to admission, and
-// merges them into one plan.
+// Package plan provides the current configurations to admission, and merges them into one plan.
 package plan
 
 import (
@@ -17,22 +16,20 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// Source knows the configurations that are in force.
+// Source provides the current configurations.
 type Source interface {
-	// Configurations returns one committed state of all configurations, never a
-	// mixture of two, in no particular order. Callers must not change what it
-	// returns. It fails when that state may be older than timing.MaxListAge, and then no record
-	// may be created: a namespace that is not initialized because nobody could read
-	// what initializes it would open empty.
+	// Configurations returns all configurations at one revision, in no particular order. Callers
+	// must not change the result. It returns an error if the result may be older than
+	// timing.MaxListAge. Then no lifecycle may be created, because its plan could lack initializers.
 	Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error)
-	// List reads all configurations, including those that were written last.
+	// List reads the latest configurations.
 	List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
 }
 
-// Merge makes one plan of configurations: they are sorted by name, the order within each is kept,
-// the first of two entries of one name wins, and configurations that are being deleted
-// contribute nothing. Where a participant acts at termination, too, the built-in
-// initializer comes first.
+// Merge merges configurations into one plan. It sorts the configurations by name, and keeps the order
+// of the entries in each. The first of several entries with the same name is used. Configurations that
+// are being deleted are ignored. If an initializer is also a participant, the built-in initializer is
+// the first entry.
 func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) []v1alpha1.PlannedInitializer {
 	sorted := slices.Clone(configurations)
 	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int { return cmp.Compare(a.Name, b.Name) })
@@ -60,8 +57,9 @@ func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) []v1alph
 	return plan
 }
 
-// Ineffective describes each initializer of a configuration that has no effect because another configuration
-// registers its name first. The list of all configurations may include an older state of the given one.
+// Ineffective returns a message for each initializer of a configuration that has no effect because another
+// configuration registers its name first. The list of all configurations may include an older version of the
+// given one.
 func Ineffective(configuration *v1alpha1.NamespaceInitializerConfiguration, all []v1alpha1.NamespaceInitializerConfiguration) []string {
 	var messages []string
 	plan := Merge(all)

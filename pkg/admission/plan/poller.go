@@ -22,28 +22,25 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-// The figures are those of the design of dynamic admission configuration.
 const (
 	// Interval is how often the configurations are listed.
 	Interval = time.Second
-	// listTimeout bounds one list, so that one that hangs leaves time for another
-	// before the last one is too old. It is longer than a watch cache that is behind
-	// delays a list (3 s), after which etcd answers, and names an object that it cannot
-	// decode.
+	// listTimeout bounds one list, so that there is time for another one before the last is too old.
+	// A watch cache that is behind delays a list by 3 s. After that, etcd answers, and names an
+	// object that it cannot decode.
 	listTimeout = 4 * time.Second
-	// all is more than the number of configurations. A list with a limit is answered by etcd
-	// while the watch cache cannot be filled; another one is told to come again.
+	// all is more than the number of configurations. While the watch cache cannot be filled, etcd
+	// answers a list with a limit. A list without a limit fails.
 	all = 1 << 30
-	// firstRetry is how soon a list is tried again that never succeeded before.
+	// firstRetry is the delay between lists before the first success.
 	firstRetry = 100 * time.Millisecond
 )
 
-// Poller is a Source that lists the configurations once in every Interval. A change is in
-// force for whatever asks one Interval and one list after it was acknowledged: whatever asks
-// then gets a list that began after the change.
+// Poller is a Source that lists the configurations once in every Interval. A change applies one
+// Interval and one list after it was acknowledged. From then on, Configurations returns a list that
+// began after the change.
 //
-// Ages are differences of two readings of the monotonic clock, so a clock that is set does
-// not make a list younger.
+// Ages are measured with the monotonic clock, so that setting the clock does not change them.
 type Poller struct {
 	list    func(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
 	verify  func(ctx context.Context) error
@@ -51,21 +48,20 @@ type Poller struct {
 	metrics *Metrics
 
 	mu sync.Mutex
-	// items is the last list, and began when the request for it began.
+	// items is the last list, and began is when its request began.
 	items []v1alpha1.NamespaceInitializerConfiguration
 	began time.Time
-	// err is why the last list failed, nil if it did not.
+	// err is why the last list failed, or nil.
 	err error
 }
 
 var _ Source = (*Poller)(nil)
 
-// NewPoller returns a Poller that has no list before it runs. The function verify is called
-// before and after each list, which counts only if the storage still is the right one.
+// NewPoller returns a Poller that is not running yet. It calls verify before and after each list, and
+// uses the list only if the storage is the right one.
 func NewPoller(client nsinitclient.NamespaceInitializerConfigurationInterface, verify func(ctx context.Context) error, clock clock.WithTicker) *Poller {
-	p := &Poller{verify: verify, clock: clock, err: errors.New("none was tried yet")}
-	// An empty resourceVersion asks for the most recent state, and one page for all of
-	// it at one revision.
+	p := &Poller{verify: verify, clock: clock, err: errors.New("the first list has not finished")}
+	// An empty resourceVersion requests the latest state. One page has one revision.
 	p.list = func(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
 		list, err := client.List(ctx, metav1.ListOptions{Limit: all})
 		if err != nil {
@@ -102,7 +98,7 @@ func (p *Poller) poll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	began := p.clock.Now()
-	// A list from a storage that must not be trusted is refused, and would be tried again too late.
+	// A list from the wrong storage fails with a long delay.
 	err := p.verify(ctx)
 	var items []v1alpha1.NamespaceInitializerConfiguration
 	if err == nil {
@@ -117,7 +113,7 @@ func (p *Poller) poll(ctx context.Context) {
 	defer p.mu.Unlock()
 	if err != nil {
 		if p.err == nil {
-			logger.Error(err, "Cannot list the configurations; records are refused once the last list is too old", "age", p.clock.Since(p.began), "maxAge", timing.MaxListAge)
+			logger.Error(err, "Cannot list the configurations; NamespaceLifecycles cannot be created once the last list is too old", "age", p.clock.Since(p.began), "maxAge", timing.MaxListAge)
 		}
 		p.err = err
 		return
@@ -128,7 +124,7 @@ func (p *Poller) poll(ctx context.Context) {
 	p.items, p.began, p.err = items, began, nil
 }
 
-// Age returns how long ago the last successful list began, and whether there is one.
+// Age returns the time since the last successful list began, and whether there is one.
 func (p *Poller) Age() (age time.Duration, listed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +149,7 @@ func (p *Poller) Configurations() ([]v1alpha1.NamespaceInitializerConfiguration,
 	case age > timing.MaxListAge && p.err != nil:
 		return nil, fmt.Errorf("the configurations were last listed %s ago, and a list may be %s old: %w", age.Round(time.Millisecond), timing.MaxListAge, p.err)
 	case age > timing.MaxListAge:
-		return nil, fmt.Errorf("the configurations were last listed %s ago, and a list may be %s old: the next one is under way", age.Round(time.Millisecond), timing.MaxListAge)
+		return nil, fmt.Errorf("the configurations were last listed %s ago, and a list may be %s old: the next list is running", age.Round(time.Millisecond), timing.MaxListAge)
 	}
 	return p.items, nil
 }
@@ -163,7 +159,7 @@ func (p *Poller) List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfi
 	return p.list(ctx)
 }
 
-// Ready returns why records cannot be created, or nil.
+// Ready returns why NamespaceLifecycles cannot be created, or nil.
 func (p *Poller) Ready() error {
 	_, err := p.Configurations()
 	return err

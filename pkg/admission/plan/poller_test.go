@@ -69,7 +69,7 @@ func (p *pollerTest) check(t *testing.T, when string, want string, problem strin
 func TestAge(t *testing.T) {
 	ctx := t.Context()
 	p := newPollerTest()
-	p.check(t, "before the first", "", "never listed: none was tried")
+	p.check(t, "before the first", "", "never listed: the first list has not finished")
 	p.list = func() ([]v1alpha1.NamespaceInitializerConfiguration, error) {
 		p.clock.Step(2 * time.Second) // it takes that long
 		return listOf("one"), nil
@@ -93,7 +93,7 @@ func TestAge(t *testing.T) {
 	p.poll(ctx)
 	p.check(t, "the right storage", "two", "")
 	p.clock.Step(timing.MaxListAge + time.Second)
-	p.check(t, "a list that hangs", "", "the next one is under way")
+	p.check(t, "a list that hangs", "", "the next list is running")
 }
 
 // TestRun: there is a list in every second, and no others.
@@ -149,7 +149,7 @@ func TestMetrics(t *testing.T) {
 	age := func(want string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(`
-			# HELP nsinit_configurations_list_age_seconds [ALPHA] Time since the last successful list of the configurations began, in seconds; infinite before the first. Above 5, records are refused.
+			# HELP nsinit_configurations_list_age_seconds [ALPHA] Time since the last successful list of the configurations began, in seconds; infinite before the first. Above 5, NamespaceLifecycles cannot be created.
 			# TYPE nsinit_configurations_list_age_seconds gauge
 			nsinit_configurations_list_age_seconds `+want+"\n"), "nsinit_configurations_list_age_seconds"); err != nil {
 			t.Error(err)

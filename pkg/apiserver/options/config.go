@@ -25,7 +25,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apiserver"
-	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
@@ -57,8 +56,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 		if watched, err = o.watch(c); err != nil {
 			return nil, err
 		}
-		return []admissioninterface.PluginInitializer{wants.New(
-			watched.configurations, authorization.New(c.Authorization.Authorizer), wants.NewNamespaceReader(watched.core), watched.space.Problem)}, nil
+		return []admissioninterface.PluginInitializer{wants.Initializer{
+			Configurations: watched.configurations, Namespaces: watched.core.CoreV1().Namespaces().Get, Space: watched.space.Problem}}, nil
 	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err

@@ -28,35 +28,34 @@ const (
 	// Name is the name of the controller, and its field manager.
 	Name = "certificates"
 
-	// keyTrusted holds, in the Secret of the CA, every CA that is to be trusted.
+	// keyTrusted is the key of the trusted CAs in the Secret of the CA.
 	keyTrusted = "trusted.crt"
 	keyCA      = "ca.crt"
 	keyCAKey   = "ca.key"
 
-	// settle is how long every kube-apiserver may take to learn of a change of an APIService.
+	// settle is the time in which every kube-apiserver sees a change of an APIService.
 	settle = 10 * time.Second
-	// forgetBefore is how long a server may take to read a certificate that was stored: the
-	// kubelet brings it about a minute later.
+	// forgetBefore is the time in which every server reads a new certificate. The kubelet updates
+	// the mounted Secret after about a minute.
 	forgetBefore = 10 * time.Minute
-	// look is how often everything is looked at, because anybody could have changed it.
-	look = 30 * time.Second
+	// resync is the time between two checks. Another client may change the objects.
+	resync = 30 * time.Second
 )
 
-// Options say what the certificates are for.
+// Options configures the certificates.
 type Options struct {
-	// Namespace is that of the Secrets, CASecret keeps the CA and its key, and
-	// ServingSecret is the one that nsinit-apiserver mounts.
+	// Namespace is the namespace of the Secrets. CASecret stores the CA and its key. nsinit-apiserver
+	// mounts ServingSecret.
 	Namespace, CASecret, ServingSecret string
 	// Names are the DNS names of nsinit-apiserver.
 	Names []string
-	// APIServices are those whose caBundle is kept.
+	// APIServices are the APIServices whose caBundle is set.
 	APIServices []string
-	// CA and Serving are how long certificates are valid. They are renewed with a third
-	// of that left.
+	// CA and Serving are the validity of the certificates. They are renewed when a third of it is left.
 	CA, Serving time.Duration
 }
 
-// Dependencies are what a Controller needs.
+// Dependencies is what a Controller works with.
 type Dependencies struct {
 	Core    kubernetes.Interface
 	APIs    aggregator.Interface
@@ -64,7 +63,7 @@ type Dependencies struct {
 	Clock   clock.Clock
 }
 
-// Controller makes and renews certificates.
+// Controller issues and renews certificates.
 type Controller struct {
 	Dependencies
 	options        Options
@@ -85,12 +84,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	backoff := newBackoff()
 	for ctx.Err() == nil {
 		again, err := c.step(ctx)
-		delay := min(again.Sub(c.Clock.Now()), look)
+		delay := min(again.Sub(c.Clock.Now()), resync)
 		if err == nil {
 			backoff = newBackoff()
 		} else if ctx.Err() == nil {
 			delay = backoff.Step()
-			klog.FromContext(ctx).Error(err, "Cannot keep the certificates, trying again", "delay", delay)
+			klog.FromContext(ctx).Error(err, "Cannot reconcile the certificates, retrying", "delay", delay)
 		}
 		select {
 		case <-ctx.Done():
@@ -100,13 +99,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// stored is what was read, which a write changes.
+// stored is the state with the Secrets that it was read from.
 type stored struct {
 	state
-	caSecret, servingSecret *corev1.Secret // nil: there is none
+	caSecret, servingSecret *corev1.Secret // nil if it does not exist
 }
 
-// step does one thing, and returns when to look again.
+// step takes one action, and returns the time of the next step.
 func (c *Controller) step(ctx context.Context) (time.Time, error) {
 	s, err := c.read(ctx)
 	if err != nil {
@@ -114,13 +113,13 @@ func (c *Controller) step(ctx context.Context) (time.Time, error) {
 	}
 	c.Metrics.observe(s.state)
 	now := c.Clock.Now()
-	do, at := next(s.state, c.policy(), now)
+	do, at := next(s.state, c.options.Names, now)
 	logger := klog.FromContext(ctx)
 	switch do {
 	case rest:
 		return at, nil
 	case makeCA:
-		logger.Info("Making a CA", "former", len(s.trusted))
+		logger.Info("Creating a CA", "former", len(s.trusted))
 		err = c.makeCA(ctx, s, now)
 	case publish:
 		logger.Info("Publishing the CAs", "apiservices", c.options.APIServices, "cas", len(s.trusted))
@@ -129,17 +128,13 @@ func (c *Controller) step(ctx context.Context) (time.Time, error) {
 		logger.Info("Issuing a serving certificate", "names", c.options.Names)
 		err = c.issue(ctx, s, now)
 	case forget:
-		logger.Info("Forgetting former CAs", "former", len(s.trusted)-1)
+		logger.Info("Removing former CAs", "former", len(s.trusted)-1)
 		err = c.storeCA(ctx, s.caSecret, s.ca, nil)
 	}
 	return now, err
 }
 
-func (c *Controller) policy() policy {
-	return policy{names: c.options.Names, ca: c.options.CA, serving: c.options.Serving, settle: settle, forgetBefore: forgetBefore}
-}
-
-// read reads everything. What is broken counts as missing, and is made again.
+// read reads the state. A damaged Secret counts as missing, so that its content is created again.
 func (c *Controller) read(ctx context.Context) (*stored, error) {
 	s := &stored{}
 	var err error
@@ -152,12 +147,12 @@ func (c *Controller) read(ctx context.Context) (*stored, error) {
 	if secret := s.caSecret; secret != nil {
 		s.trusted = parse(secret.Data[keyTrusted])
 		if s.ca, err = parseKeyPair(secret.Data[keyCA], secret.Data[keyCAKey]); err != nil {
-			klog.FromContext(ctx).Error(err, "The Secret of the CA is damaged, another one is made", "secret", klog.KObj(secret))
+			klog.FromContext(ctx).Error(err, "The Secret of the CA is damaged, creating another CA", "secret", klog.KObj(secret))
 		}
 	}
 	if secret := s.servingSecret; secret != nil && len(secret.Data[corev1.TLSCertKey]) > 0 {
 		if s.serving, err = parseKeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]); err != nil {
-			klog.FromContext(ctx).Error(err, "The Secret of the serving certificate is damaged, another one is issued", "secret", klog.KObj(secret))
+			klog.FromContext(ctx).Error(err, "The Secret of the serving certificate is damaged, issuing another certificate", "secret", klog.KObj(secret))
 		}
 	}
 	if s.published, err = c.published(ctx, s.trusted); err != nil {
@@ -173,17 +168,17 @@ func (c *Controller) read(ctx context.Context) (*stored, error) {
 	return s, nil
 }
 
-// secret returns a Secret, or nil if there is none.
+// secret returns a Secret, or nil if it does not exist.
 func (c *Controller) secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret, err := c.Core.CoreV1().Secrets(c.options.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // it does not exist
 	}
 	return secret, err
 }
 
-// published returns what every APIService trusts, or what one trusts that differs from what is
-// wanted.
+// published returns the CAs in the caBundle of every APIService, or the first caBundle that differs
+// from the wanted CAs.
 func (c *Controller) published(ctx context.Context, wanted []*x509.Certificate) ([]*x509.Certificate, error) {
 	for _, name := range c.options.APIServices {
 		service, err := c.APIs.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
@@ -197,7 +192,7 @@ func (c *Controller) published(ctx context.Context, wanted []*x509.Certificate) 
 	return wanted, nil
 }
 
-// makeCA makes a CA. What was trusted so far stays so, as long as it can be.
+// makeCA creates a CA. The former CAs that have not expired stay trusted.
 func (c *Controller) makeCA(ctx context.Context, s *stored, now time.Time) error {
 	ca, err := newCA(now, c.options.CA)
 	if err != nil {
@@ -206,7 +201,7 @@ func (c *Controller) makeCA(ctx context.Context, s *stored, now time.Time) error
 	return c.storeCA(ctx, s.caSecret, ca, unexpired(union(s.trusted, s.published), now))
 }
 
-// storeCA stores a CA, and former ones.
+// storeCA stores a CA and the former CAs.
 func (c *Controller) storeCA(ctx context.Context, secret *corev1.Secret, ca *keyPair, former []*x509.Certificate) error {
 	certificate, key, err := ca.encode()
 	if err != nil {
@@ -217,7 +212,7 @@ func (c *Controller) storeCA(ctx context.Context, secret *corev1.Secret, ca *key
 	})
 }
 
-// issue makes a serving certificate, and puts it where the server reads it.
+// issue creates a serving certificate, and stores it in the Secret that the server mounts.
 func (c *Controller) issue(ctx context.Context, s *stored, now time.Time) error {
 	serving, err := newServing(s.ca, c.options.Names, now, c.options.Serving)
 	if err != nil {
@@ -232,7 +227,7 @@ func (c *Controller) issue(ctx context.Context, s *stored, now time.Time) error 
 	})
 }
 
-// store writes a Secret that was read before. Somebody else's write in between is a conflict.
+// store writes a Secret. It returns a conflict if the Secret changed since it was read.
 func (c *Controller) store(ctx context.Context, secret *corev1.Secret, name string, kind corev1.SecretType, data map[string][]byte) error {
 	secrets := c.Core.CoreV1().Secrets(c.options.Namespace)
 	if secret == nil {
@@ -245,7 +240,7 @@ func (c *Controller) store(ctx context.Context, secret *corev1.Secret, name stri
 	return err
 }
 
-// publish has kube-apiserver trust CAs.
+// publish sets the caBundle of every APIService.
 func (c *Controller) publish(ctx context.Context, trusted []*x509.Certificate) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": encode(trusted)}})
 	if err != nil {

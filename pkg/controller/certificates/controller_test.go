@@ -108,8 +108,8 @@ func TestFromNothing(t *testing.T) {
 	}
 }
 
-// TestMends: what somebody spoils is made good, and the server is trusted all the while.
-func TestMends(t *testing.T) {
+// TestRepair: the controller repairs damaged objects, and the server stays trusted.
+func TestRepair(t *testing.T) {
 	for name, spoil := range map[string]func(h *harness) error{
 		"the CA is deleted": func(h *harness) error {
 			return h.core.CoreV1().Secrets("n").Delete(h.t.Context(), "ca", metav1.DeleteOptions{})
@@ -151,14 +151,14 @@ func TestMends(t *testing.T) {
 				h.holds()
 				h.clock.Step(settle + time.Second)
 			}
-			if s, err := h.read(t.Context()); err != nil || s.ca == nil || !signs(s.ca, s.serving.certificate, h.options.Names, h.clock.Now()) {
+			if s, err := h.read(t.Context()); err != nil || s.ca == nil || !trusted([]*x509.Certificate{s.ca.certificate}, s.serving.certificate, h.options.Names, h.clock.Now()) {
 				t.Errorf("it is not in order: %+v, %v", s, err)
 			}
 		})
 	}
 }
 
-// TestConflict: somebody else's write in between is not overwritten.
+// TestConflict: the write of another client is not overwritten.
 func TestConflict(t *testing.T) {
 	h := setUp(t)
 	h.settles()
@@ -180,7 +180,7 @@ func TestConflict(t *testing.T) {
 	h.clock.Step(forgetBefore + time.Second)
 	h.settles()
 	h.holds()
-	if left := parse(h.bundle()); len(left) != 1 || !contains(left, first(t, h.get("ca").Data[keyCA])) {
+	if left := parse(h.bundle()); len(left) != 1 || !left[0].Equal(first(t, h.get("ca").Data[keyCA])) {
 		t.Errorf("%d CAs are trusted", len(left))
 	}
 }

@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package certificates makes and renews the certificates of nsinit-apiserver: a CA, which
-// it keeps in a Secret of its own, the serving certificate, in the Secret that the server mounts,
-// and the caBundle of the APIService. At every moment the certificate that is served is signed by
-// a CA that kube-apiserver trusts.
+// Package certificates issues and renews the certificates of nsinit-apiserver. It stores the CA in a
+// separate Secret, and the serving certificate in the Secret that the server mounts. It sets the
+// caBundle of the APIService, so that kube-apiserver always trusts the CA of the serving certificate.
 package certificates

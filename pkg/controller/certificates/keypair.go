@@ -12,6 +12,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
@@ -23,7 +24,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// backdate allows for clocks that differ.
+// backdate allows for clock skew.
 const backdate = 5 * time.Minute
 
 // keyPair is a certificate and its key.
@@ -32,7 +33,7 @@ type keyPair struct {
 	key         crypto.Signer
 }
 
-// newCA makes a CA.
+// newCA returns a new CA.
 func newCA(now time.Time, valid time.Duration) (*keyPair, error) {
 	return sign(nil, &x509.Certificate{
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("nsinit-ca@%d", now.Unix())},
@@ -42,7 +43,7 @@ func newCA(now time.Time, valid time.Duration) (*keyPair, error) {
 	}, now, valid)
 }
 
-// newServing makes a serving certificate for DNS names, the first of which is its common name.
+// newServing returns a new serving certificate for DNS names. The first one is the common name.
 func newServing(ca *keyPair, names []string, now time.Time, valid time.Duration) (*keyPair, error) {
 	// A certificate does not outlive its CA.
 	valid = min(valid, ca.certificate.NotAfter.Sub(now))
@@ -55,7 +56,7 @@ func newServing(ca *keyPair, names []string, now time.Time, valid time.Duration)
 	}, now, valid)
 }
 
-// sign makes a key and a certificate for it, which signs itself if there is no CA.
+// sign returns a new key with a certificate. The certificate is self-signed if ca is nil.
 func sign(ca *keyPair, template *x509.Certificate, now time.Time, valid time.Duration) (*keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -81,7 +82,7 @@ func sign(ca *keyPair, template *x509.Certificate, now time.Time, valid time.Dur
 	return &keyPair{certificate, key}, nil
 }
 
-// made returns when a certificate of this package was made.
+// made returns when a certificate of this package was created.
 func (p *keyPair) made() time.Time { return p.certificate.NotBefore.Add(backdate) }
 
 // encode returns both in PEM.
@@ -90,37 +91,29 @@ func (p *keyPair) encode() (certificate, key []byte, err error) {
 	return encode([]*x509.Certificate{p.certificate}), key, err
 }
 
-// parseKeyPair reads what encode returned, and checks that both belong together.
+// parseKeyPair reads the result of encode. The key must belong to the certificate.
 func parseKeyPair(certificate, key []byte) (*keyPair, error) {
-	certificates, err := cert.ParseCertsPEM(certificate)
+	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := keyutil.ParsePrivateKeyPEM(key)
-	if err != nil {
-		return nil, err
-	}
-	signer, ok := parsed.(crypto.Signer)
+	signer, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
 		return nil, errors.New("the key cannot sign")
 	}
-	public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !public.Equal(certificates[0].PublicKey) {
-		return nil, errors.New("the key is another certificate's")
-	}
-	return &keyPair{certificates[0], signer}, nil
+	return &keyPair{pair.Leaf, signer}, nil
 }
 
 // encode returns certificates in PEM.
 func encode(certificates []*x509.Certificate) []byte {
 	data, err := cert.EncodeCertificates(certificates...)
 	if err != nil {
-		return nil // it writes into memory
+		return nil // a buffer has no write error
 	}
 	return bytes.TrimSpace(data)
 }
 
-// parse reads certificates in PEM. What is broken holds none.
+// parse returns the certificates in PEM data, and none if it is damaged.
 func parse(data []byte) []*x509.Certificate {
 	certificates, err := cert.ParseCertsPEM(data)
 	if err != nil {

@@ -6,9 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 
 package certificates
 
-import (
-	"k8s.io/component-base/metrics"
-)
+import "k8s.io/component-base/metrics"
 
 // Metrics are the metrics of the controller.
 type Metrics struct{ expiration *metrics.GaugeVec }
@@ -17,7 +15,7 @@ type Metrics struct{ expiration *metrics.GaugeVec }
 func NewMetrics() *Metrics {
 	return &Metrics{expiration: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "nsinit", Subsystem: "certificate", Name: "expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "When a certificate of nsinit-apiserver expires, in seconds since 1970: that of the CA, and the one that is served. They are renewed with a third of their time left.",
+		Help: "When the CA and the serving certificate of nsinit-apiserver expire, in seconds since 1970. They are renewed when a third of their validity is left.",
 	}, []string{"certificate"})}
 }
 

@@ -12,59 +12,52 @@ import (
 	"time"
 )
 
-// state is what is stored.
+// state is the content of the Secrets and APIServices.
 type state struct {
-	// CA signs. It is nil if there is none that can be used.
+	// ca signs certificates. It is nil if there is none that can be used.
 	ca *keyPair
-	// trusted are the CAs that have to be trusted, the one that signs and former ones.
+	// trusted are the CAs that clients must trust: the one that signs, and the former ones.
 	trusted []*x509.Certificate
-	// published are those that kube-apiserver trusts.
+	// published are the CAs that kube-apiserver trusts.
 	published []*x509.Certificate
-	// publishedSince is when this process first saw that these are all that is to be trusted.
+	// publishedSince is when this process first saw that published equals trusted.
 	publishedSince time.Time
-	// serving is what the server serves, or nil.
+	// serving is the serving certificate, or nil.
 	serving *keyPair
 }
 
-// policy says for how long certificates are valid, and for whom they are.
-type policy struct {
-	names                []string
-	ca, serving          time.Duration
-	settle, forgetBefore time.Duration
-}
-
-// action is the next thing to do.
+// action is the next step.
 type action int
 
 const (
-	// rest does nothing before a time.
+	// rest waits.
 	rest action = iota
-	// makeCA makes a CA, and goes on trusting the former ones.
+	// makeCA creates a CA. The former ones stay trusted.
 	makeCA
-	// publish has kube-apiserver trust what is to be trusted.
+	// publish adds the trusted CAs to the APIServices.
 	publish
-	// issue makes a serving certificate.
+	// issue creates a serving certificate.
 	issue
-	// forget stops trusting former CAs.
+	// forget removes the former CAs.
 	forget
 )
 
-// next returns what to do, and when to look again if that is nothing.
+// next returns the next action, and its time.
 //
-// The order is what keeps the server reachable: a CA is trusted before it signs what is
-// served, and until nothing that it signed is served any more.
-func next(s state, p policy, now time.Time) (action, time.Time) {
-	if s.ca == nil || !now.Before(renewal(s.ca.certificate)) || !contains(s.trusted, s.ca.certificate) {
+// The order keeps the server reachable. A CA is trusted before it signs the serving certificate, and
+// until that certificate is replaced.
+func next(s state, names []string, now time.Time) (action, time.Time) {
+	if s.ca == nil || !now.Before(renewal(s.ca.certificate)) || !slices.ContainsFunc(s.trusted, s.ca.certificate.Equal) {
 		return makeCA, now
 	}
 	if !equal(s.published, s.trusted) {
 		return publish, now
 	}
-	// kube-apiservers learn of what was published one after the other.
-	settled := s.publishedSince.Add(p.settle)
-	good := s.serving != nil && signs(s.ca, s.serving.certificate, p.names, now)
+	// The instances of kube-apiserver do not see the change at the same time.
+	settled := s.publishedSince.Add(settle)
+	good := s.serving != nil && trusted([]*x509.Certificate{s.ca.certificate}, s.serving.certificate, names, now)
 	if !good || !now.Before(renewal(s.serving.certificate)) {
-		if now.Before(settled) && s.serving != nil && trusted(s.trusted, s.serving.certificate, p.names, now) {
+		if now.Before(settled) && s.serving != nil && trusted(s.trusted, s.serving.certificate, names, now) {
 			return rest, settled
 		}
 		return issue, now
@@ -73,25 +66,21 @@ func next(s state, p policy, now time.Time) (action, time.Time) {
 	if len(s.trusted) == 1 {
 		return rest, at
 	}
-	// Servers read a renewed certificate some time after it was stored.
-	replaced := s.serving.made().Add(p.forgetBefore)
+	// Servers read a renewed certificate with a delay.
+	replaced := s.serving.made().Add(forgetBefore)
 	if now.Before(replaced) {
 		return rest, earliest(at, replaced)
 	}
 	return forget, now
 }
 
-// renewal returns when a certificate should be renewed: with a third of its time left.
+// renewal returns when to renew a certificate: when a third of its validity is left.
 func renewal(certificate *x509.Certificate) time.Time {
 	valid := certificate.NotAfter.Sub(certificate.NotBefore.Add(backdate))
 	return certificate.NotAfter.Add(-valid / 3)
 }
 
-// signs says whether a serving certificate is good for names, and signed by a CA.
-func signs(ca *keyPair, serving *x509.Certificate, names []string, now time.Time) bool {
-	return trusted([]*x509.Certificate{ca.certificate}, serving, names, now)
-}
-
+// trusted says whether a serving certificate is valid for names, and signed by one of the CAs.
 func trusted(cas []*x509.Certificate, serving *x509.Certificate, names []string, now time.Time) bool {
 	roots := x509.NewCertPool()
 	for _, ca := range cas {
@@ -103,15 +92,11 @@ func trusted(cas []*x509.Certificate, serving *x509.Certificate, names []string,
 	})
 }
 
-func contains(certificates []*x509.Certificate, certificate *x509.Certificate) bool {
-	return slices.ContainsFunc(certificates, certificate.Equal)
-}
-
 func equal(a, b []*x509.Certificate) bool {
-	return slices.EqualFunc(a, b, func(x, y *x509.Certificate) bool { return x.Equal(y) })
+	return slices.EqualFunc(a, b, (*x509.Certificate).Equal)
 }
 
-// unexpired leaves out what nobody can trust any more.
+// unexpired returns the certificates that have not expired.
 func unexpired(certificates []*x509.Certificate, now time.Time) []*x509.Certificate {
 	return slices.DeleteFunc(slices.Clone(certificates), func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
 }
@@ -122,7 +107,7 @@ func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.
 func union(a, b []*x509.Certificate) []*x509.Certificate {
 	result := slices.Clone(a)
 	for _, certificate := range b {
-		if !contains(result, certificate) {
+		if !slices.ContainsFunc(result, certificate.Equal) {
 			result = append(result, certificate)
 		}
 	}

@@ -13,24 +13,26 @@ import (
 	"time"
 )
 
-func testPolicy() policy {
-	return policy{names: []string{"a.example.com", "b.example.com"}, ca: 90 * 24 * time.Hour, serving: 30 * 24 * time.Hour, settle: 10 * time.Second, forgetBefore: 10 * time.Minute}
+const caValidity, servingValidity = 90 * 24 * time.Hour, 30 * 24 * time.Hour
+
+func testNames() []string {
+	return []string{"a.example.com", "b.example.com"}
 }
 
 // apply does in memory what the controller does.
-func apply(t *testing.T, s *state, p policy, a action, now time.Time) {
+func apply(t *testing.T, s *state, names []string, a action, now time.Time) {
 	t.Helper()
 	var err error
 	switch a {
 	case makeCA:
 		former := unexpired(union(s.trusted, s.published), now)
-		if s.ca, err = newCA(now, p.ca); err == nil {
+		if s.ca, err = newCA(now, caValidity); err == nil {
 			s.trusted = append([]*x509.Certificate{s.ca.certificate}, former...)
 		}
 	case publish:
 		s.published, s.publishedSince = s.trusted, now
 	case issue:
-		s.serving, err = newServing(s.ca, p.names, now, p.serving)
+		s.serving, err = newServing(s.ca, names, now, servingValidity)
 	case forget:
 		s.trusted = []*x509.Certificate{s.ca.certificate}
 	case rest:
@@ -40,18 +42,18 @@ func apply(t *testing.T, s *state, p policy, a action, now time.Time) {
 	}
 }
 
-// TestBegin: from nothing, everything is there after three actions.
+// TestBegin: three actions create everything.
 func TestBegin(t *testing.T) {
-	s, p, now := &state{}, testPolicy(), time.Now()
+	s, names, now := &state{}, testNames(), time.Now()
 	for i, want := range []action{makeCA, publish, issue, rest} {
-		got, at := next(*s, p, now)
+		got, at := next(*s, names, now)
 		if got != want {
 			t.Fatalf("action %d is %v, want %v", i, got, want)
 		}
 		if got == rest && !at.After(now.Add(15*24*time.Hour)) {
 			t.Errorf("it looks again at %s", at)
 		}
-		apply(t, s, p, got, now)
+		apply(t, s, names, got, now)
 	}
 }
 
@@ -70,7 +72,7 @@ func TestNeverUntrusted(t *testing.T) {
 	}
 	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
-		s, p, now := &state{}, testPolicy(), time.Now()
+		s, names, now := &state{}, testNames(), time.Now()
 		var history []seen
 		before := func(lag time.Duration) seen {
 			latest := history[0]
@@ -83,17 +85,17 @@ func TestNeverUntrusted(t *testing.T) {
 		}
 		rotations := 0
 		for step := 0; now.Before(time.Now().AddDate(3, 0, 0)); step++ {
-			a, at := next(*s, p, now)
-			apply(t, s, p, a, now)
+			a, at := next(*s, names, now)
+			apply(t, s, names, a, now)
 			if a == makeCA {
 				rotations++
 			}
 			if s.serving != nil {
 				history = append(history, seen{now, s.published, s.serving.certificate})
 				// Any kube-apiserver, any server.
-				for _, lag := range []time.Duration{0, p.settle - time.Second} {
+				for _, lag := range []time.Duration{0, settle - time.Second} {
 					for _, serverLag := range []time.Duration{0, 5 * time.Minute} {
-						if served := before(serverLag).serving; !trusted(before(lag).published, served, p.names, now) {
+						if served := before(serverLag).serving; !trusted(before(lag).published, served, names, now) {
 							t.Fatalf("seed %d, step %d, at %s, after %v: what is served is not trusted", seed, step, now, a)
 						}
 					}
@@ -112,12 +114,12 @@ func TestNeverUntrusted(t *testing.T) {
 			case 0:
 				s.ca = nil // its Secret was deleted
 			case 1:
-				s.published, s.publishedSince = nil, now // somebody applied the APIService without it
+				s.published, s.publishedSince = nil, now // an administrator applied the APIService without it
 				history = nil
-				a, _ := next(*s, p, now)
-				apply(t, s, p, a, now)
-				if a, _ = next(*s, p, now); a == publish {
-					apply(t, s, p, a, now)
+				a, _ := next(*s, names, now)
+				apply(t, s, names, a, now)
+				if a, _ = next(*s, names, now); a == publish {
+					apply(t, s, names, a, now)
 				}
 			}
 		}
@@ -128,22 +130,22 @@ func TestNeverUntrusted(t *testing.T) {
 }
 
 func TestNext(t *testing.T) {
-	p, now := testPolicy(), time.Now()
-	old, err := newCA(now.Add(-70*24*time.Hour), p.ca)
+	names, now := testNames(), time.Now()
+	old, err := newCA(now.Add(-70*24*time.Hour), caValidity)
 	if err != nil {
 		t.Fatal(err)
 	}
-	current, err := newCA(now.Add(-24*time.Hour), p.ca)
+	current, err := newCA(now.Add(-24*time.Hour), caValidity)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := newCA(now, p.ca)
+	fresh, err := newCA(now, caValidity)
 	if err != nil {
 		t.Fatal(err)
 	}
 	by := func(ca *keyPair, names []string, made time.Time) *keyPair {
 		t.Helper()
-		pair, err := newServing(ca, names, made, p.serving)
+		pair, err := newServing(ca, names, made, servingValidity)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,27 +159,27 @@ func TestNext(t *testing.T) {
 		return certificates
 	}
 	published := now.Add(-time.Minute)
-	good := by(current, p.names, now.Add(-time.Hour))
+	good := by(current, names, now.Add(-time.Hour))
 	for name, test := range map[string]struct {
 		s    state
 		want action
 	}{
-		"nothing to do":               {state{current, list(current), list(current), published, good}, rest},
-		"a CA that gets old":          {state{old, list(old), list(old), published, by(old, p.names, now.Add(-time.Hour))}, makeCA},
-		"one that is not trusted":     {state{current, list(old), list(old), published, good}, makeCA},
-		"not published":               {state{current, list(current), nil, published, good}, publish},
-		"something else published":    {state{current, list(current), list(current, old), published, good}, publish},
-		"no certificate":              {state{current, list(current), list(current), published, nil}, issue},
-		"for other names":             {state{current, list(current), list(current), published, by(current, p.names[:1], now.Add(-time.Hour))}, issue},
-		"that gets old":               {state{current, list(current), list(current), published, by(current, p.names, now.Add(-21*24*time.Hour))}, issue},
-		"of another CA":               {state{current, list(current, old), list(current, old), published, by(old, p.names, now.Add(-time.Hour))}, issue},
-		"of one that is still good":   {state{fresh, list(fresh, current), list(fresh, current), now, good}, rest},
-		"a former CA":                 {state{current, list(current, old), list(current, old), published, good}, forget},
-		"that is in use for a while":  {state{current, list(current, old), list(current, old), published, by(current, p.names, now.Add(-time.Minute))}, rest},
-		"expired, under a fresh one":  {state{fresh, list(fresh, current), list(fresh, current), published, by(current, p.names, now.Add(-40*24*time.Hour))}, issue},
-		"of nobody, under a fresh on": {state{fresh, list(fresh), list(fresh), published, good}, issue},
+		"nothing to do":              {state{current, list(current), list(current), published, good}, rest},
+		"a CA that gets old":         {state{old, list(old), list(old), published, by(old, names, now.Add(-time.Hour))}, makeCA},
+		"one that is not trusted":    {state{current, list(old), list(old), published, good}, makeCA},
+		"not published":              {state{current, list(current), nil, published, good}, publish},
+		"something else published":   {state{current, list(current), list(current, old), published, good}, publish},
+		"no certificate":             {state{current, list(current), list(current), published, nil}, issue},
+		"for other names":            {state{current, list(current), list(current), published, by(current, names[:1], now.Add(-time.Hour))}, issue},
+		"that gets old":              {state{current, list(current), list(current), published, by(current, names, now.Add(-21*24*time.Hour))}, issue},
+		"of another CA":              {state{current, list(current, old), list(current, old), published, by(old, names, now.Add(-time.Hour))}, issue},
+		"of one that is still good":  {state{fresh, list(fresh, current), list(fresh, current), now, good}, rest},
+		"a former CA":                {state{current, list(current, old), list(current, old), published, good}, forget},
+		"that is in use for a while": {state{current, list(current, old), list(current, old), published, by(current, names, now.Add(-time.Minute))}, rest},
+		"expired, under a fresh one": {state{fresh, list(fresh, current), list(fresh, current), published, by(current, names, now.Add(-40*24*time.Hour))}, issue},
+		"missing, under a fresh CA":  {state{fresh, list(fresh), list(fresh), published, good}, issue},
 	} {
-		if got, _ := next(test.s, p, now); got != test.want {
+		if got, _ := next(test.s, names, now); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

@@ -36,10 +36,10 @@ import (
 const Name = "configuration"
 
 const (
-	// settleDelay gathers the changes of many records into one count.
+	// settleDelay combines the changes of many lifecycles into one count.
 	settleDelay = 200 * time.Millisecond
-	// recountInterval is how often a deleted configuration is counted again that
-	// namespaces still wait for.
+	// recountInterval is the time between two counts of the namespaces that wait for a deleted
+	// configuration.
 	recountInterval = 10 * time.Second
 )
 
@@ -47,16 +47,16 @@ const (
 type Dependencies struct {
 	Nsinit         versioned.Interface
 	Configurations informers.NamespaceInitializerConfigurationInformer
-	Records        informers.NamespaceLifecycleInformer
+	Lifecycles     informers.NamespaceLifecycleInformer
 	Clock          clock.WithTicker
 }
 
-// Controller keeps the status of configurations, and lets deleted ones leave.
+// Controller updates the status of configurations, and releases deleted ones.
 type Controller struct {
 	Dependencies
 
 	configurations listers.NamespaceInitializerConfigurationLister
-	records        listers.NamespaceLifecycleLister
+	lifecycles     listers.NamespaceLifecycleLister
 	synced         []cache.InformerSynced
 	queue          workqueue.TypedRateLimitingInterface[string]
 }
@@ -66,7 +66,7 @@ func New(d Dependencies) (*Controller, error) {
 	c := &Controller{
 		Dependencies:   d,
 		configurations: d.Configurations.Lister(),
-		records:        d.Records.Lister(),
+		lifecycles:     d.Lifecycles.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
@@ -80,44 +80,44 @@ func New(d Dependencies) (*Controller, error) {
 		return nil, fmt.Errorf("cannot watch configurations: %w", err)
 	}
 	c.synced = append(c.synced, registration.HasSynced)
-	registration, err = d.Records.Informer().AddEventHandler(handler(c.recordChanged))
+	registration, err = d.Lifecycles.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    c.lifecycleChanged,
+		UpdateFunc: func(_, lifecycle any) { c.lifecycleChanged(lifecycle) },
+		DeleteFunc: c.lifecycleChanged,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch records: %w", err)
+		return nil, fmt.Errorf("cannot watch NamespaceLifecycles: %w", err)
 	}
 	c.synced = append(c.synced, registration.HasSynced)
 	return c, nil
 }
 
-// enqueueAll looks at every configuration: what one registers, those after it cannot.
+// enqueueAll adds every configuration: a name that one registers has no effect in those after it.
 func (c *Controller) enqueueAll() {
 	for _, name := range c.Configurations.Informer().GetStore().ListKeys() {
 		c.queue.Add(name)
 	}
 }
 
-func (c *Controller) configurationUpdated(was, is any) {
-	before, ok := was.(*v1alpha1.NamespaceInitializerConfiguration)
-	after, isConfiguration := is.(*v1alpha1.NamespaceInitializerConfiguration)
+func (c *Controller) configurationUpdated(oldObj, newObj any) {
+	oldConfiguration, ok := oldObj.(*v1alpha1.NamespaceInitializerConfiguration)
+	newConfiguration, isConfiguration := newObj.(*v1alpha1.NamespaceInitializerConfiguration)
 	switch {
 	case !ok || !isConfiguration:
-	case before.UID != after.UID || before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero():
+	case oldConfiguration.UID != newConfiguration.UID || oldConfiguration.Generation != newConfiguration.Generation || oldConfiguration.DeletionTimestamp.IsZero() != newConfiguration.DeletionTimestamp.IsZero():
 		c.enqueueAll()
 	default:
-		c.queue.Add(after.Name)
+		c.queue.Add(newConfiguration.Name)
 	}
 }
 
-func handler(f func(any)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{AddFunc: f, UpdateFunc: func(_, updated any) { f(updated) }, DeleteFunc: f}
-}
-
-// recordChanged counts the configurations of a record's plan again, soon.
-func (c *Controller) recordChanged(object any) {
-	record, ok := tombstone.Object[*v1alpha1.NamespaceLifecycle](object)
+// lifecycleChanged re-queues the configurations of a plan.
+func (c *Controller) lifecycleChanged(object any) {
+	lifecycle, ok := tombstone.Object[*v1alpha1.NamespaceLifecycle](object)
 	if !ok {
 		return
 	}
-	for _, planned := range record.Spec.Plan {
+	for _, planned := range lifecycle.Spec.Plan {
 		if planned.Configuration != nil {
 			c.queue.AddAfter(planned.Configuration.Name, settleDelay)
 		}
@@ -144,15 +144,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	pending, err := c.countCached(configuration)
-	if err != nil {
-		return err
-	}
-	all, err := c.configurations.List(labels.Everything())
-	if err != nil {
-		return err
-	}
-	if updated := withStatus(configuration, all, pending, c.Clock.Now()); updated != nil {
+	all, _ := c.configurations.List(labels.Everything())
+	if updated := withStatus(configuration, all, c.countCached(configuration), c.Clock.Now()); updated != nil {
 		if configuration, err = c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
 			return utilapierrors.IgnoreAbsent(err)
 		}
@@ -167,7 +160,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	return c.finalize(ctx, configuration)
 }
 
-// finalize lets a drained configuration leave, if a live count finds nobody who waits.
+// finalize releases a drained configuration if no namespace in storage waits for it.
 func (c *Controller) finalize(ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration) error {
 	pending, err := c.countLive(ctx, configuration)
 	if err != nil {
@@ -186,28 +179,25 @@ func (c *Controller) finalize(ctx context.Context, configuration *v1alpha1.Names
 	return utilapierrors.IgnoreAbsent(err)
 }
 
-func (c *Controller) countCached(configuration *v1alpha1.NamespaceInitializerConfiguration) (int, error) {
-	records, err := c.records.List(labels.Everything())
-	if err != nil {
-		return 0, err
-	}
+func (c *Controller) countCached(configuration *v1alpha1.NamespaceInitializerConfiguration) int {
+	lifecycles, _ := c.lifecycles.List(labels.Everything()) // a cache has no error
 	count := 0
-	for _, record := range records {
-		if isPendingOn(record, configuration) {
+	for _, lifecycle := range lifecycles {
+		if isPendingOn(lifecycle, configuration) {
 			count++
 		}
 	}
-	return count, nil
+	return count
 }
 
-// countLive reads all records from storage, in pages.
+// countLive reads all lifecycles from storage, in pages.
 func (c *Controller) countLive(ctx context.Context, configuration *v1alpha1.NamespaceInitializerConfiguration) (int, error) {
 	count := 0
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, options)
 	})
 	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
-		if record, ok := object.(*v1alpha1.NamespaceLifecycle); ok && isPendingOn(record, configuration) {
+		if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && isPendingOn(lifecycle, configuration) {
 			count++
 		}
 		return nil

@@ -36,8 +36,8 @@ func configuration(deletedAt *time.Time) *v1alpha1.NamespaceInitializerConfigura
 	return c
 }
 
-// record has a and b in its plan, from one incarnation of a configuration.
-func record(name string, uid types.UID, pending ...string) *v1alpha1.NamespaceLifecycle {
+// lifecycle has a and b in its plan, from one incarnation of a configuration.
+func lifecycle(name string, uid types.UID, pending ...string) *v1alpha1.NamespaceLifecycle {
 	r := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, initializer := range []string{"a.example.com", "b.example.com"} {
 		r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: initializer}, Configuration: &v1alpha1.ConfigurationReference{Name: "c", UID: uid}})
@@ -55,7 +55,7 @@ func record(name string, uid types.UID, pending ...string) *v1alpha1.NamespaceLi
 func TestReconcile(t *testing.T) {
 	now := start()
 	drained, fresh := now.Add(-timing.DrainPeriod), now.Add(-time.Second)
-	waits := record("waits", "new", "b.example.com")
+	waits := lifecycle("waits", "new", "b.example.com")
 	tests := map[string]struct {
 		deletedAt    *time.Time
 		cached, live *v1alpha1.NamespaceLifecycle
@@ -63,15 +63,15 @@ func TestReconcile(t *testing.T) {
 		reason       string
 		finalizers   []v1alpha1.FinalizerName
 	}{
-		"nobody waits":                   {nil, nil, nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"none waits":                     {nil, nil, nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"one waits":                      {nil, waits, waits, 1, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"one waits for a former one":     {nil, record("x", "old", "a.example.com"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"one is done":                    {nil, record("x", "new"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"only the built-in one is left":  {nil, record("x", "new", v1alpha1.InitializerLifecycle), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"one waits for a former one":     {nil, lifecycle("x", "old", "a.example.com"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"one is done":                    {nil, lifecycle("x", "new"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"only the built-in one is left":  {nil, lifecycle("x", "new", v1alpha1.InitializerLifecycle), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"deleted a moment ago":           {&fresh, nil, nil, 0, "Draining", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"deleted, and one waits":         {&drained, waits, waits, 1, "NamespacesPending", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
 		"the cache does not know of one": {&drained, nil, waits, 0, "Draining", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"deleted and drained, it leaves": {&drained, nil, record("x", "new"), 0, "Draining", []v1alpha1.FinalizerName{"example.com/other"}},
+		"deleted and drained, it leaves": {&drained, nil, lifecycle("x", "new"), 0, "Draining", []v1alpha1.FinalizerName{"example.com/other"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestReconcile(t *testing.T) {
 			c, err := New(Dependencies{
 				Nsinit:         client,
 				Configurations: factory.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
-				Records:        factory.Nsinit().V1alpha1().NamespaceLifecycles(),
+				Lifecycles:     factory.Nsinit().V1alpha1().NamespaceLifecycles(),
 				Clock:          testingclock.NewFakeClock(now),
 			})
 			if err != nil {
@@ -100,7 +100,7 @@ func TestReconcile(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.cached != nil {
-				if err := c.Records.Informer().GetStore().Add(test.cached); err != nil {
+				if err := c.Lifecycles.Informer().GetStore().Add(test.cached); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -159,13 +159,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestOneChangesOthers: what changes in one configuration is looked at in all of them, what
-// the controller itself writes is not.
+// TestOneChangesOthers: a change of one configuration re-queues all of them. A write of
+// the controller re-queues only that configuration.
 func TestOneChangesOthers(t *testing.T) {
 	factory := nsinitinformers.NewSharedInformerFactory(nsinitfake.NewClientset(), 0)
 	c, err := New(Dependencies{
 		Configurations: factory.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
-		Records:        factory.Nsinit().V1alpha1().NamespaceLifecycles(),
+		Lifecycles:     factory.Nsinit().V1alpha1().NamespaceLifecycles(),
 		Clock:          testingclock.NewFakeClock(start()),
 	})
 	if err != nil {
@@ -191,7 +191,7 @@ func TestOneChangesOthers(t *testing.T) {
 	} {
 		c.configurationUpdated(configuration(nil), test.updated)
 		if c.queue.Len() != test.want {
-			t.Errorf("%s: %d are looked at, want %d", name, c.queue.Len(), test.want)
+			t.Errorf("%s: %d are queued, want %d", name, c.queue.Len(), test.want)
 		}
 		for c.queue.Len() > 0 {
 			item, _ := c.queue.Get()

@@ -22,17 +22,15 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-// isPendingOn says whether a record waits for an initializer of one incarnation of a
-// configuration.
-func isPendingOn(record *v1alpha1.NamespaceLifecycle, configuration *v1alpha1.NamespaceInitializerConfiguration) bool {
-	pending := helper.Pending(record)
-	return slices.ContainsFunc(record.Spec.Plan, func(planned v1alpha1.PlannedInitializer) bool {
+// isPendingOn says whether a lifecycle waits for an initializer of a configuration.
+func isPendingOn(lifecycle *v1alpha1.NamespaceLifecycle, configuration *v1alpha1.NamespaceInitializerConfiguration) bool {
+	pending := helper.Pending(lifecycle)
+	return slices.ContainsFunc(lifecycle.Spec.Plan, func(planned v1alpha1.PlannedInitializer) bool {
 		return planned.Configuration != nil && planned.Configuration.UID == configuration.UID && slices.Contains(pending, planned.Name)
 	})
 }
 
-// drainLeft returns how long a deleted configuration has to wait before a count of the
-// namespaces that are pending on it is final.
+// drainLeft returns the time after which no more namespaces can wait for a deleted configuration.
 func drainLeft(configuration *v1alpha1.NamespaceInitializerConfiguration, now time.Time) time.Duration {
 	return configuration.DeletionTimestamp.Add(timing.DrainPeriod).Sub(now)
 }
@@ -44,15 +42,15 @@ func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, al
 		items = append(items, *c)
 	}
 	condition := metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
-		Message: "every initializer of this configuration is in force"}
+		Message: "every initializer of this configuration has an effect"}
 	if ineffective := plan.Ineffective(configuration, items); len(ineffective) > 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NameTaken", strings.Join(ineffective, "; ")
 	}
 	return condition
 }
 
-// withStatus returns a copy with the status that follows from all configurations and from
-// the number of namespaces that are pending, or nil if it has that already.
+// withStatus returns a copy with the status that follows from all configurations and the number of
+// pending namespaces. It returns nil if the status is up to date.
 func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration, pending int, now time.Time) *v1alpha1.NamespaceInitializerConfiguration {
 	updated := configuration.DeepCopy()
 	updated.Status.PendingNamespaces = int32(pending) //nolint:gosec // a count of namespaces
@@ -65,7 +63,7 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 		condition := metav1.Condition{
 			Type: v1alpha1.ConditionDrained, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
 			Reason:             "Draining",
-			Message:            fmt.Sprintf("requests that began before the deletion may still use the configuration for %s after it", timing.DrainPeriod),
+			Message:            fmt.Sprintf("requests that began before the deletion may use the configuration for %s after it", timing.DrainPeriod),
 			LastTransitionTime: metav1.NewTime(now),
 		}
 		if pending > 0 {

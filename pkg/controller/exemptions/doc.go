@@ -4,7 +4,6 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package exemptions reads the list of namespaces that nsinit leaves alone. It is kept in
-// a ConfigMap, which the admission policies read, too, so there is one list. While it is
-// missing, nobody knows which namespaces are exempt, and nothing may be done to any.
+// Package exemptions reads the list of exempt namespaces from a ConfigMap. The admission policies read
+// the same ConfigMap. While it does not exist, the controller must not change any namespace.
 package exemptions

@@ -23,7 +23,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
-// List is the list of exempt namespaces, as it is now.
+// List is the current list of exempt namespaces.
 type List struct {
 	namespace, name string
 	informer        cache.SharedIndexInformer
@@ -32,7 +32,7 @@ type List struct {
 	onChange []func()
 }
 
-// New returns a list that follows a ConfigMap once it runs.
+// New returns a list that is not running yet.
 func New(client kubernetes.Interface, namespace, name string) *List {
 	return &List{namespace: namespace, name: name,
 		informer: coreinformers.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
@@ -40,7 +40,7 @@ func New(client kubernetes.Interface, namespace, name string) *List {
 		})}
 }
 
-// Run follows the ConfigMap until the context ends, and logs when it comes and goes.
+// Run watches the ConfigMap until the context ends, and logs its changes.
 func (l *List) Run(ctx context.Context) error {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "configMap", klog.KRef(l.namespace, l.name))
 	registration, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -60,10 +60,10 @@ func (l *List) Run(ctx context.Context) error {
 	return nil
 }
 
-// HasSynced says whether the ConfigMap was looked for once.
+// HasSynced says whether the ConfigMap was listed once.
 func (l *List) HasSynced() bool { return l.informer.HasSynced() }
 
-// OnChange registers a function that is called when the list may have changed.
+// OnChange registers a function to call when the list may have changed.
 func (l *List) OnChange(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,11 +82,11 @@ func (l *List) changed(logger klog.Logger, object any) {
 }
 
 func (l *List) missing(logger klog.Logger) {
-	logger.Error(nil, "The list of exempt namespaces is missing: nothing is done to any namespace until it is there. Apply artifacts/deploy again, or name the right ConfigMap with --exemptions-configmap")
+	logger.Error(nil, "The list of exempt namespaces does not exist, so no namespace is initialized. Apply artifacts/deploy again, or set --exemptions-configmap")
 }
 
-// Has says whether a namespace is exempt, and whether that is known: while the ConfigMap
-// has not been read, or is missing, nothing may be done to any namespace.
+// Has says whether a namespace is exempt. It is not known while the ConfigMap has not been read or does
+// not exist.
 func (l *List) Has(namespace string) (exempt, known bool) {
 	object, found, err := l.informer.GetStore().GetByKey(l.namespace + "/" + l.name)
 	configMap, ok := object.(*corev1.ConfigMap)

@@ -46,7 +46,7 @@ func TestFollows(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	eventually(t, "the log says that the list is missing", func() bool { return logged("The list of exempt namespaces is missing") })
+	eventually(t, "the log says that the list is missing", func() bool { return logged("The list of exempt namespaces does not exist") })
 	if _, known := l.Has("a"); known || !l.HasSynced() {
 		t.Errorf("known: %t, synced: %t", known, l.HasSynced())
 	}

@@ -17,12 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
@@ -30,16 +28,16 @@ import (
 // take takes a step on a state that was read live.
 func (c *Controller) take(ctx context.Context, step action, s state) error {
 	switch step {
-	case createRecord:
-		return c.createRecord(ctx, s.namespace)
-	case deleteRecord:
+	case createLifecycle:
+		return c.createLifecycle(ctx, s.namespace)
+	case deleteLifecycle:
 		// gofail: var lifecycleBeforeDeleteRecord struct{}
-		return utilapierrors.IgnoreAbsent(c.lifecycles().Delete(ctx, s.record.Name, only(s.record.UID)))
-	case releaseRecord:
-		lifecycle := s.record.DeepCopy()
+		return utilapierrors.IgnoreAbsent(c.client.Delete(ctx, s.lifecycle.Name, *metav1.NewPreconditionDeleteOptions(string(s.lifecycle.UID))))
+	case releaseLifecycle:
+		lifecycle := s.lifecycle.DeepCopy()
 		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
 		// gofail: var lifecycleBeforeReleaseRecord struct{}
-		_, err := c.lifecycles().Finalize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
+		_, err := c.client.Finalize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
 		return utilapierrors.IgnoreAbsent(err)
 	case releaseNamespace:
 		namespace := s.namespace.DeepCopy()
@@ -59,72 +57,70 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 		return c.failNamespace(ctx, s)
 	case openGate:
 		return c.openGate(ctx, s)
-	case skipInitializer:
-		return c.skipInitializer(ctx, s.record)
-	case failInitializer:
-		return c.failInitializer(ctx, s.record)
+	case skipInitializer, failInitializer:
+		return c.applyFailurePolicy(ctx, s.lifecycle)
 	case reportStall:
-		return c.reportStall(ctx, s.record)
+		return c.reportStall(ctx, s.lifecycle)
 	case endInitialization:
 		return c.endInitialization(ctx, s)
-	case withdrawReady: // the report does
+	case withdrawReady: // report withdraws it
 	}
 	return c.report(ctx, s)
 }
 
-// errExists means that the record exists: the cache does not show it yet, or it was created meanwhile.
-var errExists = errors.New("the record exists")
+// errExists means that the lifecycle exists, but the cache does not have it yet.
+var errExists = errors.New("the NamespaceLifecycle exists")
 
-// createRecord creates the record of a namespace, or returns errExists. A refusal is told to the
-// tenant, who sees nothing else of it.
-func (c *Controller) createRecord(ctx context.Context, namespace *corev1.Namespace) error {
+// createRecord creates the lifecycle of a namespace, or returns errExists. A refusal is reported
+// on the namespace, because tenants cannot read NamespaceLifecycles.
+func (c *Controller) createLifecycle(ctx context.Context, namespace *corev1.Namespace) error {
 	creating, cancel := context.WithTimeout(ctx, timing.CreateTimeout)
 	defer cancel()
 	// gofail: var lifecycleBeforeCreateRecord struct{}
-	_, err := c.lifecycles().Create(creating, &v1alpha1.NamespaceLifecycle{
+	_, err := c.client.Create(creating, &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name},
 		Spec:       v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespace.UID},
 	}, metav1.CreateOptions{})
 	// gofail: var lifecycleAfterCreateRecord struct{}
 	switch {
 	case err == nil:
-		c.Metrics.records.Inc()
+		c.Metrics.lifecycles.Inc()
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return errExists
 	case utilapierrors.IsAbsent(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		// An event of the namespace brings the name back, unless the server saw a former one of this name.
+		// The name is re-queued by an event of the namespace, unless the server read a former namespace of this name.
 		c.queue.AddAfter(namespace.Name, listInterval)
 		return nil
 	case !helper.IsClosed(namespace) || apierrors.IsConflict(err):
-		return fmt.Errorf("cannot create the record: %w", err)
+		return fmt.Errorf("cannot create the NamespaceLifecycle: %w", err)
 	}
 	refusal := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoRecord,
-		message: fmt.Sprintf("nsinit cannot tell yet which initializers the namespace needs, and tries again: %v", err)}
+		message: fmt.Sprintf("nsinit cannot determine which initializers the namespace needs, and retries: %v", err)}
 	if reportErr := c.write(ctx, namespace, refusal); reportErr != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot report on the namespace", "err", reportErr)
+		klog.FromContext(ctx).V(2).Info("Cannot write the conditions of the namespace", "err", reportErr)
 	}
-	return fmt.Errorf("cannot create the record: %w", err)
+	return fmt.Errorf("cannot create the NamespaceLifecycle: %w", err)
 }
 
-// secureNamespace acts as the built-in initializer: a participant that has to clean up
-// later is safe from a deletion once the namespace carries nsinit's finalizer.
+// secureNamespace acts as the built-in initializer. Once the namespace has nsinit's finalizer, it is
+// not removed before its participants have cleaned up.
 func (c *Controller) secureNamespace(ctx context.Context, s state) error {
 	if err := c.addFinalizer(ctx, s); err != nil {
-		return utilapierrors.IgnoreAbsent(err) // its event brings the name back
+		return utilapierrors.IgnoreAbsent(err) // the event of the deletion re-queues the name
 	}
-	lifecycle := s.record.DeepCopy()
+	lifecycle := s.lifecycle.DeepCopy()
 	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
 	// gofail: var lifecycleBeforeRemoveBuiltIn struct{}
-	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); utilapierrors.IgnoreAbsent(err) != nil {
+	if _, err := c.client.Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); utilapierrors.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("cannot remove initializer %q: %w", v1alpha1.InitializerLifecycle, err)
 	}
 	return nil
 }
 
-// addFinalizer puts nsinit's finalizer on a namespace that has participants.
+// addFinalizer adds nsinit's finalizer to a namespace that has participants.
 func (c *Controller) addFinalizer(ctx context.Context, s state) error {
-	if !hasParticipants(s.record) || isSecured(s.namespace) {
+	if !hasParticipants(s.lifecycle) || isSecured(s.namespace) {
 		return nil
 	}
 	namespace := s.namespace.DeepCopy()
@@ -133,77 +129,70 @@ func (c *Controller) addFinalizer(ctx context.Context, s state) error {
 	secured, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot put finalizer %q on the namespace: %w", v1alpha1.NamespaceFinalizer, err)
+		return fmt.Errorf("cannot add finalizer %q to the namespace: %w", v1alpha1.NamespaceFinalizer, err)
 	case !isSecured(secured):
-		return fmt.Errorf("finalizer %q was put on the namespace, but the API server did not keep it: is a policy or a webhook in the way?", v1alpha1.NamespaceFinalizer)
+		return fmt.Errorf("kube-apiserver dropped finalizer %q from the update of the namespace: check the admission policies and webhooks for namespaces", v1alpha1.NamespaceFinalizer)
 	}
 	return nil
 }
 
-// endInitialization follows a user who opened the namespace: nobody has to act before it
-// opens any more. Participants still clean up after it, so the built-in initializer acts
-// first if it has not. The record keeps who opened the namespace before it loses the list of
-// those who were pending; each of the writes may be taken again.
+// endInitialization skips the pending initializers of a namespace that a user opened. Participants
+// still clean up after it, so the built-in initializer acts first if it is pending. The lifecycle
+// stores the user before the list of pending initializers is removed. Each of the writes can be retried.
 func (c *Controller) endInitialization(ctx context.Context, s state) error {
-	if slices.Contains(s.record.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: v1alpha1.InitializerLifecycle}) {
+	if slices.Contains(s.lifecycle.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: v1alpha1.InitializerLifecycle}) {
 		if err := c.addFinalizer(ctx, s); err != nil {
 			return utilapierrors.IgnoreAbsent(err)
 		}
 	}
-	lifecycle, message := s.record.DeepCopy(), openedByHandMessage(s)
+	lifecycle, message := s.lifecycle.DeepCopy(), openedByHandMessage(s)
 	changed := meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
 		Reason: v1alpha1.ReasonLabelRemoved, Message: message,
 	})
 	if changed {
 		var err error
-		if lifecycle, err = c.lifecycles().UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
+		if lifecycle, err = c.client.UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
 			return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that the namespace was opened by hand: %w", err))
 		}
 	}
 	skipped := toSkip(lifecycle)
 	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, skipped...)
 	lifecycle.Spec.Initializers = nil
-	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.client.Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
 		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot skip initializers %q of a namespace that was opened by hand: %w", skipped, err))
 	}
-	c.Events.Event(namespaceOf(s.record), corev1.EventTypeWarning, v1alpha1.ReasonOpenedByHand, "The namespace was opened by hand: "+message)
+	c.Events.Event(namespaceOf(s.lifecycle), corev1.EventTypeWarning, v1alpha1.ReasonOpenedByHand, "The namespace was opened by hand: "+message)
 	klog.FromContext(ctx).Info("The namespace was opened by hand", "uid", s.namespace.UID, "user", s.namespace.Annotations[v1alpha1.AnnotationOpenedBy], "skipped", skipped)
 	return nil
 }
 
-// skipInitializer drops the first initializer at its deadline. If the initializer removed
-// itself meanwhile, the write fails with a conflict.
-func (c *Controller) skipInitializer(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
-	lifecycle := read.DeepCopy()
-	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, helper.Current(read))
-	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
-	return c.initializeAtDeadline(ctx, read, lifecycle)
-}
-
-// failInitializer fails the initialization at the deadline of the first initializer.
-func (c *Controller) failInitializer(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
-	lifecycle := read.DeepCopy()
-	lifecycle.Spec.Initializers.Result = &metav1.Status{
-		Status: metav1.StatusFailure, Reason: metav1.StatusReasonTimeout, Code: http.StatusGatewayTimeout,
-		Message: deadlineMissed(read),
+// applyFailurePolicy skips the current initializer at its deadline, or fails the initialization. If the
+// initializer has finished meanwhile, the write fails with a conflict.
+func (c *Controller) applyFailurePolicy(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
+	lifecycle, current := read.DeepCopy(), helper.Current(read)
+	planned := helper.Planned(read, current)
+	policy := *planned.FailurePolicy
+	if policy == v1alpha1.Ignore {
+		lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, current)
+		lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+	} else {
+		lifecycle.Spec.Initializers.Result = &metav1.Status{
+			Status: metav1.StatusFailure, Reason: metav1.StatusReasonTimeout, Code: http.StatusGatewayTimeout,
+			Message: fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s", *planned.TimeoutSeconds, v1alpha1.Fail),
+		}
 	}
-	return c.initializeAtDeadline(ctx, read, lifecycle)
-}
-
-func (c *Controller) initializeAtDeadline(ctx context.Context, read, lifecycle *v1alpha1.NamespaceLifecycle) error {
-	policy := *helper.Planned(read, helper.Current(read)).FailurePolicy
 	// gofail: var lifecycleBeforeMissedDeadline struct{}
-	if _, err := c.lifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, helper.Current(read), err))
+	if _, err := c.client.Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, current, err))
 	}
 	c.Metrics.deadlines.WithLabelValues(string(policy)).Inc()
-	klog.FromContext(ctx).Info("Initializer missed its deadline", "initializer", helper.Current(read), "failurePolicy", policy)
+	klog.FromContext(ctx).Info("Initializer missed its deadline", "initializer", current, "failurePolicy", policy)
 	return nil
 }
 
-// reportStall tells everybody that a turn has lasted for long. The event comes with the
-// first report alone: the next one finds the condition.
+// reportStall sets the condition Stalled and records an event. Later reconciliations find the
+// condition, and record no other event.
 func (c *Controller) reportStall(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
 	lifecycle := read.DeepCopy()
 	message := stalledMessage(read, c.StalledAfter)
@@ -212,42 +201,40 @@ func (c *Controller) reportStall(ctx context.Context, read *v1alpha1.NamespaceLi
 		Reason: v1alpha1.ReasonTurnTooLong, Message: message,
 	})
 	// gofail: var lifecycleBeforeReportStall struct{}
-	if _, err := c.lifecycles().UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that initializer %q has had its turn for long: %w", helper.Current(read), err))
+	if _, err := c.client.UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that initializer %q is stalled: %w", helper.Current(read), err))
 	}
 	c.Events.Event(namespaceOf(read), corev1.EventTypeWarning, eventStalled, message)
 	return nil
 }
 
-// failNamespace tells everybody why, and deletes the namespace. Finalizers hold it as
-// they hold any other.
+// failNamespace reports the failure, and deletes the namespace.
 func (c *Controller) failNamespace(ctx context.Context, s state) error {
-	why := describe(s)
-	if why != nil {
-		if err := c.write(ctx, s.namespace, *why); err != nil {
+	if failure := describe(s); failure != nil {
+		if err := c.write(ctx, s.namespace, *failure); err != nil {
 			return fmt.Errorf("cannot report the failure on the namespace: %w", err)
 		}
-		c.Events.Event(s.namespace, corev1.EventTypeWarning, v1alpha1.ReasonFailed, why.message)
-		klog.FromContext(ctx).Info("Deleting the namespace: its initialization failed", "reason", why.message)
+		c.Events.Event(s.namespace, corev1.EventTypeWarning, v1alpha1.ReasonFailed, failure.message)
+		klog.FromContext(ctx).Info("Deleting the namespace: its initialization failed", "reason", failure.message)
 	}
 	// gofail: var lifecycleBeforeDeleteNamespace struct{}
-	return utilapierrors.IgnoreAbsent(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, only(s.namespace.UID)))
+	return utilapierrors.IgnoreAbsent(c.Core.CoreV1().Namespaces().Delete(ctx, s.namespace.Name, *metav1.NewPreconditionDeleteOptions(string(s.namespace.UID))))
 }
 
 // openGate removes the label and sets the conditions in one write, which fails if the
-// namespace changed since it was read. It is the only place where a gate opens.
+// namespace changed since it was read. The controller opens gates only here.
 func (c *Controller) openGate(ctx context.Context, s state) error {
 	read, namespace := s.namespace, s.namespace.DeepCopy()
 	delete(namespace.Labels, v1alpha1.LabelInitializing)
-	said := opened(s.record)
-	said.apply(namespace, c.Clock.Now())
+	report := opened(s.lifecycle)
+	report.apply(namespace, c.Clock.Now())
 	// gofail: var lifecycleBeforeOpenGate struct{}
 	updated, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("cannot open the gate: %w", err)
 	}
 	if helper.IsClosed(updated) {
-		// An API server that keeps labels in writes to status takes two of them.
+		// Some versions of kube-apiserver ignore changes of labels in writes to status.
 		updated = updated.DeepCopy()
 		delete(updated.Labels, v1alpha1.LabelInitializing)
 		updated, err = c.Core.CoreV1().Namespaces().Update(ctx, updated, metav1.UpdateOptions{})
@@ -255,43 +242,34 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 			return fmt.Errorf("cannot open the gate: %w", err)
 		}
 		if helper.IsClosed(updated) {
-			return fmt.Errorf("label %q was removed, but the API server kept it: is a policy or a webhook in the way?", v1alpha1.LabelInitializing)
+			return fmt.Errorf("kube-apiserver kept label %q in the update of the namespace: check the admission policies and webhooks for namespaces", v1alpha1.LabelInitializing)
 		}
 	}
 	// gofail: var lifecycleAfterOpenGate struct{}
 	took := c.Clock.Since(read.CreationTimestamp.Time)
 	c.Metrics.openings.Inc()
 	c.Metrics.timeToReady.Observe(took.Seconds())
-	c.Events.Event(read, corev1.EventTypeNormal, v1alpha1.ReasonInitialized, "The namespace is open: "+said.message)
+	c.Events.Event(read, corev1.EventTypeNormal, v1alpha1.ReasonInitialized, "The namespace is open: "+report.message)
 	klog.FromContext(ctx).Info("Opened the gate", "uid", read.UID, "age", took)
 	return nil
 }
 
-// report brings the conditions of a namespace up to date. Where the cache is behind, the
-// write fails with a conflict.
+// report updates the conditions of a namespace. If the cache is behind, the write fails with a
+// conflict.
 func (c *Controller) report(ctx context.Context, s state) error {
-	said := describe(s)
-	if said == nil {
+	report := describe(s)
+	if report == nil {
 		return nil
 	}
-	return c.write(ctx, s.namespace, *said)
+	return c.write(ctx, s.namespace, *report)
 }
 
-func (c *Controller) write(ctx context.Context, read *corev1.Namespace, said report) error {
+func (c *Controller) write(ctx context.Context, read *corev1.Namespace, report report) error {
 	namespace := read.DeepCopy()
-	if isRemovedByWrite(read) || !said.apply(namespace, c.Clock.Now()) {
+	if isRemovedByWrite(read) || !report.apply(namespace, c.Clock.Now()) {
 		return nil
 	}
 	// gofail: var lifecycleBeforeReport struct{}
 	_, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
 	return utilapierrors.IgnoreAbsent(err)
-}
-
-func (c *Controller) lifecycles() client.NamespaceLifecycleInterface {
-	return c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
-}
-
-// only restricts a deletion to one incarnation.
-func only(uid types.UID) metav1.DeleteOptions {
-	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 }

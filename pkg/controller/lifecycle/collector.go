@@ -12,61 +12,71 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 )
 
-// Collector measures the records when it is asked for metrics.
+// Collector measures namespaces and lifecycles when metrics are collected.
 type Collector struct {
 	metrics.BaseStableCollector
-	records listers.NamespaceLifecycleLister
-	clock   clock.PassiveClock
+	namespaces corelisters.NamespaceLister
+	lifecycles listers.NamespaceLifecycleLister
+	clock      clock.PassiveClock
 
-	byPhase, turns, oldest *metrics.Desc
+	pending, byPhase, turns, oldest *metrics.Desc
 }
 
-// NewCollector returns a collector of the records that a lister knows.
-func NewCollector(records listers.NamespaceLifecycleLister, clock clock.PassiveClock) *Collector {
-	desc := func(name, help, label string) *metrics.Desc {
-		return metrics.NewDesc(metrics.BuildFQName(metricsNamespace, metricsSubsystem, name), help, []string{label}, nil, metrics.ALPHA, "")
+// NewCollector returns a collector of what the listers return.
+func NewCollector(namespaces corelisters.NamespaceLister, lifecycles listers.NamespaceLifecycleLister, clock clock.PassiveClock) *Collector {
+	desc := func(name, help string, labels ...string) *metrics.Desc {
+		return metrics.NewDesc(metrics.BuildFQName(metricsNamespace, metricsSubsystem, name), help, labels, nil, metrics.ALPHA, "")
 	}
 	return &Collector{
-		records: records, clock: clock,
-		byPhase: desc("records", "Number of records by phase, as the instance that leads sees them.", "phase"),
-		turns:   desc("turns", "Number of namespaces that wait for an initializer whose turn it is.", "initializer"),
-		oldest:  desc("oldest_turn_seconds", "How long the longest of these turns has lasted, in seconds.", "initializer"),
+		namespaces: namespaces, lifecycles: lifecycles, clock: clock,
+		pending: desc("pending_namespaces", "Number of namespaces whose gate is closed, as the leader sees them."),
+		byPhase: desc("records", "Number of NamespaceLifecycles by phase, as the leader sees them.", "phase"),
+		turns:   desc("turns", "Number of namespaces that wait for an initializer, by the initializer whose turn it is.", "initializer"),
+		oldest:  desc("oldest_turn_seconds", "Age of the oldest of these turns, in seconds.", "initializer"),
 	}
 }
 
 // DescribeWithStability implements metrics.StableCollector.
 func (c *Collector) DescribeWithStability(descriptions chan<- *metrics.Desc) {
-	for _, desc := range []*metrics.Desc{c.byPhase, c.turns, c.oldest} {
+	for _, desc := range []*metrics.Desc{c.pending, c.byPhase, c.turns, c.oldest} {
 		descriptions <- desc
 	}
 }
 
 // CollectWithStability implements metrics.StableCollector.
 func (c *Collector) CollectWithStability(collected chan<- metrics.Metric) {
-	records, err := c.records.List(labels.Everything())
-	if err != nil {
-		return // it reads from memory
+	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
+		collected <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels...)
 	}
-	now := c.clock.Now()
-	// Each phase is there, so that its absence is no gap.
-	phases := map[v1alpha1.LifecyclePhase]int{v1alpha1.LifecycleInitializing: 0, v1alpha1.LifecycleActive: 0, v1alpha1.LifecycleTerminating: 0}
-	turns, oldest := map[string]int{}, map[string]time.Duration{}
-	for _, record := range records {
-		phases[record.Status.Phase]++
-		if name := record.Status.CurrentInitializer; name != "" {
-			turns[name]++
-			oldest[name] = max(oldest[name], turnAge(record, now))
+	namespaces, _ := c.namespaces.List(labels.Everything()) // a cache has no error
+	pending := 0
+	for _, namespace := range namespaces {
+		if helper.IsClosed(namespace) {
+			pending++
 		}
 	}
-	gauge := func(desc *metrics.Desc, value float64, label string) {
-		collected <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, label)
+	gauge(c.pending, float64(pending))
+
+	lifecycles, _ := c.lifecycles.List(labels.Everything())
+	now := c.clock.Now()
+	// A phase without lifecycles is exported as 0.
+	phases := map[v1alpha1.LifecyclePhase]int{v1alpha1.LifecycleInitializing: 0, v1alpha1.LifecycleActive: 0, v1alpha1.LifecycleTerminating: 0}
+	turns, oldest := map[string]int{}, map[string]time.Duration{}
+	for _, lifecycle := range lifecycles {
+		phases[lifecycle.Status.Phase]++
+		if name := lifecycle.Status.CurrentInitializer; name != "" {
+			turns[name]++
+			oldest[name] = max(oldest[name], turnAge(lifecycle, now))
+		}
 	}
 	for _, phase := range slices.Sorted(maps.Keys(phases)) {
 		gauge(c.byPhase, float64(phases[phase]), string(phase))
@@ -78,19 +88,19 @@ func (c *Collector) CollectWithStability(collected chan<- metrics.Metric) {
 }
 
 // turnAge returns how long the current turn has lasted.
-func turnAge(record *v1alpha1.NamespaceLifecycle, now time.Time) time.Duration {
-	if record.Spec.Initializers == nil || record.Spec.Initializers.TurnStartTime == nil {
+func turnAge(lifecycle *v1alpha1.NamespaceLifecycle, now time.Time) time.Duration {
+	if lifecycle.Spec.Initializers == nil || lifecycle.Spec.Initializers.TurnStartTime == nil {
 		return 0
 	}
-	return max(0, now.Sub(record.Spec.Initializers.TurnStartTime.Time))
+	return max(0, now.Sub(lifecycle.Spec.Initializers.TurnStartTime.Time))
 }
 
-// ended returns the entries of the status that ended between two versions of a record.
-func ended(before, after *v1alpha1.NamespaceLifecycle) []v1alpha1.InitializerStatus {
+// ended returns the status entries that ended between two versions of a lifecycle.
+func ended(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []v1alpha1.InitializerStatus {
 	var entries []v1alpha1.InitializerStatus
-	for _, entry := range after.Status.Initializers {
-		running := slices.ContainsFunc(before.Status.Initializers, func(e v1alpha1.InitializerStatus) bool { return e.Name == entry.Name && e.EndTime == nil })
-		if running && entry.StartTime != nil && entry.EndTime != nil && before.UID == after.UID {
+	for _, entry := range newLifecycle.Status.Initializers {
+		running := slices.ContainsFunc(oldLifecycle.Status.Initializers, func(e v1alpha1.InitializerStatus) bool { return e.Name == entry.Name && e.EndTime == nil })
+		if running && entry.StartTime != nil && entry.EndTime != nil && oldLifecycle.UID == newLifecycle.UID {
 			entries = append(entries, entry)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
@@ -27,11 +28,11 @@ func TestCollector(t *testing.T) {
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	add := func(name string, phase v1alpha1.LifecyclePhase, current string, age time.Duration) {
 		t.Helper()
-		record := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: phase, CurrentInitializer: current}}
+		lifecycle := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: phase, CurrentInitializer: current}}
 		if current != "" {
-			record.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: new(metav1.NewMicroTime(now.Add(-age)))}
+			lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: new(metav1.NewMicroTime(now.Add(-age)))}
 		}
-		if err := store.Add(record); err != nil {
+		if err := store.Add(lifecycle); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,22 +44,26 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	add("d", v1alpha1.LifecycleActive, "", 0)
+	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	registry := metrics.NewKubeRegistry()
-	if err := registry.CustomRegister(NewCollector(listers.NewNamespaceLifecycleLister(store), clocktesting.NewFakePassiveClock(now))); err != nil {
+	if err := registry.CustomRegister(NewCollector(corelisters.NewNamespaceLister(namespaces), listers.NewNamespaceLifecycleLister(store), clocktesting.NewFakePassiveClock(now))); err != nil {
 		t.Fatal(err)
 	}
 	const want = `
-# HELP nsinit_lifecycle_oldest_turn_seconds [ALPHA] How long the longest of these turns has lasted, in seconds.
+# HELP nsinit_lifecycle_oldest_turn_seconds [ALPHA] Age of the oldest of these turns, in seconds.
 # TYPE nsinit_lifecycle_oldest_turn_seconds gauge
 nsinit_lifecycle_oldest_turn_seconds{initializer="one.example.com"} 90
 nsinit_lifecycle_oldest_turn_seconds{initializer="three.example.com"} 0
 nsinit_lifecycle_oldest_turn_seconds{initializer="two.example.com"} 0
-# HELP nsinit_lifecycle_records [ALPHA] Number of records by phase, as the instance that leads sees them.
+# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the leader sees them.
+# TYPE nsinit_lifecycle_pending_namespaces gauge
+nsinit_lifecycle_pending_namespaces 0
+# HELP nsinit_lifecycle_records [ALPHA] Number of NamespaceLifecycles by phase, as the leader sees them.
 # TYPE nsinit_lifecycle_records gauge
 nsinit_lifecycle_records{phase="Active"} 1
 nsinit_lifecycle_records{phase="Initializing"} 4
 nsinit_lifecycle_records{phase="Terminating"} 0
-# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces that wait for an initializer whose turn it is.
+# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces that wait for an initializer, by the initializer whose turn it is.
 # TYPE nsinit_lifecycle_turns gauge
 nsinit_lifecycle_turns{initializer="one.example.com"} 2
 nsinit_lifecycle_turns{initializer="three.example.com"} 1
@@ -72,7 +77,7 @@ nsinit_lifecycle_turns{initializer="two.example.com"} 1
 // TestEnded: each entry is counted once, when it ends.
 func TestEnded(t *testing.T) {
 	at := func(seconds int64) *metav1.MicroTime { return new(metav1.NewMicroTime(time.Unix(seconds, 0))) }
-	record := func(uid types.UID, entry v1alpha1.InitializerStatus) *v1alpha1.NamespaceLifecycle {
+	lifecycle := func(uid types.UID, entry v1alpha1.InitializerStatus) *v1alpha1.NamespaceLifecycle {
 		return &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{UID: uid}, Status: v1alpha1.NamespaceLifecycleStatus{Initializers: []v1alpha1.InitializerStatus{entry}}}
 	}
 	waiting := v1alpha1.InitializerStatus{Name: "a"}
@@ -89,11 +94,11 @@ func TestEnded(t *testing.T) {
 		"it had ended before": {done, done, 0},
 		"it never had a turn": {waiting, never, 0},
 	} {
-		if got := ended(record("r", test.before), record("r", test.after)); len(got) != test.want {
+		if got := ended(lifecycle("r", test.before), lifecycle("r", test.after)); len(got) != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if got := ended(record("r", running), record("another", done)); len(got) != 0 {
-		t.Errorf("another record: %v", got)
+	if got := ended(lifecycle("r", running), lifecycle("another", done)); len(got) != 0 {
+		t.Errorf("another lifecycle: %v", got)
 	}
 }

@@ -22,81 +22,77 @@ import (
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-// report is what a tenant reads on the core Namespace: tenants see neither records nor
-// the events in other namespaces.
+// report is the content of the conditions of the core Namespace. Tenants cannot read
+// NamespaceLifecycles.
 type report struct {
-	// initializing is the status of the condition Initializing. Where it is empty, that
-	// condition is left as it is. Ready is True if it is False, and False otherwise, as it
-	// is while the namespace is being deleted.
+	// initializing is the status of the condition Initializing. If it is empty, the condition is
+	// not changed. Ready is True if initializing is False, and False otherwise.
 	initializing corev1.ConditionStatus
 	reason       string
 	message      string
-	// stalled says that the current turn has lasted for long. Where it is empty, the
-	// condition Stalled ends if it is there.
+	// stalled is the message of the condition Stalled. If it is empty, the condition becomes False.
 	stalled string
 }
 
-// describe returns what the conditions of the namespace should say, or nil where what they
-// say is none of nsinit's business, or follows from the next step.
+// describe returns the report on a namespace. It returns nil if nsinit does not own the conditions,
+// or if the next step sets them.
 func describe(s state) *report {
 	switch {
 	case s.namespace == nil:
 		return nil
 	case s.namespace.DeletionTimestamp != nil:
 		return describeTerminating(s)
-	case s.record == nil:
+	case s.lifecycle == nil:
 		return nil
-	case s.namespace.UID != s.record.Spec.NamespaceUID:
+	case s.namespace.UID != s.lifecycle.Spec.NamespaceUID:
 		return ifClosed(s.namespace, v1alpha1.ReasonFormerIncarnation,
-			"waiting for the record of the former namespace of this name, which these participants have not let go: "+holders(s.record))
-	case s.record.DeletionTimestamp != nil:
+			"the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "+holders(s.lifecycle))
+	case s.lifecycle.DeletionTimestamp != nil:
 		return ifClosed(s.namespace, v1alpha1.ReasonNoRecord,
-			"the record of the namespace was deleted and is created again as soon as these participants have let it go: "+holders(s.record))
-	case helper.Failure(s.record) != nil:
-		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: helper.Message(s.record)}
-	case helper.Current(s.record) != "":
-		said := &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: helper.Message(s.record)}
-		if condition := stall(s.record); condition != nil {
-			said.stalled = condition.Message
+			"the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "+holders(s.lifecycle))
+	case helper.Failure(s.lifecycle) != nil:
+		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: helper.Message(s.lifecycle)}
+	case helper.Current(s.lifecycle) != "":
+		pending := &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: helper.Message(s.lifecycle)}
+		if condition := stall(s.lifecycle); condition != nil {
+			pending.stalled = condition.Message
 		}
-		return said
+		return pending
 	case helper.IsClosed(s.namespace):
-		return nil // said when the gate opens
+		return nil // openGate sets them
 	case openedByHand(s) != "":
 		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonOpenedByHand, message: openedByHand(s)}
 	case isAdopted(s):
-		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was open before nsinit knew it"}
+		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was already open when nsinit adopted it"}
 	}
-	said := opened(s.record)
-	return &said
+	return new(opened(s.lifecycle))
 }
 
-// describeTerminating is for a namespace that is being deleted. It is not ready from its
-// deletion on. Kubernetes itself says what its content waits for, and nsinit who takes part
-// after that. Where the conditions say that nothing was ever ready, or why the initialization
-// failed, they stay.
+// describeTerminating returns the report on a namespace that is being deleted. Kubernetes reports
+// which content is left. After that, nsinit reports the participants that have not cleaned up. The
+// conditions of a namespace that was never ready or that failed do not change.
 func describeTerminating(s state) *report {
 	if isRemovedByWrite(s.namespace) {
 		return nil
 	}
-	said := &report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted"}
-	if s.record != nil && s.namespace.UID == s.record.Spec.NamespaceUID && holders(s.record) != "" &&
+	terminating := &report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted"}
+	if s.lifecycle != nil && s.namespace.UID == s.lifecycle.Spec.NamespaceUID && holders(s.lifecycle) != "" &&
 		isSecured(s.namespace) &&
 		!slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
-		said.message = "the content of the namespace is gone, these participants have not cleaned up: " + holders(s.record)
-		return said
+		terminating.message = "the content of the namespace is deleted, these participants have not cleaned up: " + holders(s.lifecycle)
+		return terminating
 	}
 	ready := slices.IndexFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionReady })
 	if ready < 0 || s.namespace.Status.Conditions[ready].Reason == v1alpha1.ReasonFailed {
 		return nil
 	}
 	if utilnamespaces.TrueCondition(s.namespace.Status.Conditions, v1alpha1.ConditionInitializing) != nil {
-		said.initializing = corev1.ConditionTrue // it stays closed, and nobody has a turn any more
+		terminating.initializing = corev1.ConditionTrue
 	}
-	return said
+	return terminating
 }
 
-// ifClosed tells why a namespace does not open. One that is open has nothing to wait for.
+// ifClosed returns why a closed namespace does not open, and nil for an open namespace.
 func ifClosed(namespace *corev1.Namespace, reason, message string) *report {
 	if !helper.IsClosed(namespace) {
 		return nil
@@ -104,78 +100,72 @@ func ifClosed(namespace *corev1.Namespace, reason, message string) *report {
 	return &report{initializing: corev1.ConditionTrue, reason: reason, message: message}
 }
 
-// holders returns the participants that a record waits for, in quotes.
-func holders(record *v1alpha1.NamespaceLifecycle) string {
+// holders returns the quoted names of the participants that hold a lifecycle.
+func holders(lifecycle *v1alpha1.NamespaceLifecycle) string {
 	var names []string
-	for _, finalizer := range append(helper.Participants(record), record.Finalizers...) {
+	for _, finalizer := range append(helper.Participants(lifecycle), lifecycle.Finalizers...) {
 		names = append(names, strconv.Quote(finalizer))
 	}
 	return strings.Join(names, ", ")
 }
 
-// isAdopted says whether the gate of an open namespace was never closed. The stamp and the
-// condition tell that even where the record had to be created again.
+// isAdopted says whether an open namespace was never closed. It checks the stamp and the condition
+// Ready, because the lifecycle may have been deleted and created again.
 func isAdopted(s state) bool {
 	_, stamped := s.namespace.Annotations[v1alpha1.AnnotationCreatedBy]
-	return !stamped && len(s.record.Spec.Plan) == 0 &&
+	return !stamped && len(s.lifecycle.Spec.Plan) == 0 &&
 		!slices.ContainsFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
 			return c.Type == v1alpha1.ConditionReady && c.Reason == v1alpha1.ReasonInitialized
 		})
 }
 
-// openedByHand says who opened a namespace before its initializers were done, or "". The
-// condition of the record says so. A namespace that was opened before it had a record got one
-// without a plan; there is only the annotation.
+// openedByHand returns the message on a user who opened the namespace before its initializers were
+// done, or "". The message is in a condition of the lifecycle. If the namespace was opened before the
+// lifecycle was created, the plan is empty, and only the annotation of the namespace names the user.
 func openedByHand(s state) string {
-	if condition := meta.FindStatusCondition(s.record.Status.Conditions, v1alpha1.ConditionOpenedByHand); condition != nil {
+	if condition := meta.FindStatusCondition(s.lifecycle.Status.Conditions, v1alpha1.ConditionOpenedByHand); condition != nil {
 		return condition.Message
 	}
-	if _, stamped := s.namespace.Annotations[v1alpha1.AnnotationOpenedBy]; stamped && len(s.record.Spec.Plan) == 0 {
+	if _, stamped := s.namespace.Annotations[v1alpha1.AnnotationOpenedBy]; stamped && len(s.lifecycle.Spec.Plan) == 0 {
 		return openedByHandMessage(s)
 	}
 	return ""
 }
 
-// openedByHandMessage says who removed the label of a namespace, and who had not acted by then.
+// openedByHandMessage names the user who removed the label, and the initializers that were pending.
 func openedByHandMessage(s state) string {
-	who := "a user that the audit log of kube-apiserver names (nsinit-guard/gate-opened)"
-	if user := s.namespace.Annotations[v1alpha1.AnnotationOpenedBy]; user != "" {
-		who = "user " + strconv.Quote(user)
+	user := "a user (see nsinit-guard/gate-opened in the audit log of kube-apiserver)"
+	if name := s.namespace.Annotations[v1alpha1.AnnotationOpenedBy]; name != "" {
+		user = "user " + strconv.Quote(name)
 	}
-	text := fmt.Sprintf("%s removed the label %s before every initializer was done", who, v1alpha1.LabelInitializing)
-	if skipped := toSkip(s.record); len(skipped) > 0 {
+	text := fmt.Sprintf("%s removed the label %s before every initializer was done", user, v1alpha1.LabelInitializing)
+	if skipped := toSkip(s.lifecycle); len(skipped) > 0 {
 		text += fmt.Sprintf("; skipped: %q", skipped)
 	}
 	return text
 }
 
-// toSkip returns the pending initializers but for the built-in one, which acts whoever opens
-// the namespace.
-func toSkip(record *v1alpha1.NamespaceLifecycle) []string {
-	return slices.DeleteFunc(helper.Pending(record), func(name string) bool { return name == v1alpha1.InitializerLifecycle })
+// toSkip returns the pending initializers without the built-in one, which is never skipped.
+func toSkip(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	return slices.DeleteFunc(helper.Pending(lifecycle), func(name string) bool { return name == v1alpha1.InitializerLifecycle })
 }
 
-// opened is what the conditions say once the gate is open.
-func opened(record *v1alpha1.NamespaceLifecycle) report {
-	return report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonInitialized, message: helper.Message(record)}
+// opened returns the report on a namespace whose gate is open.
+func opened(lifecycle *v1alpha1.NamespaceLifecycle) report {
+	return report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonInitialized, message: helper.Message(lifecycle)}
 }
 
-// deadlineMissed says why an initialization fails at a deadline.
-func deadlineMissed(record *v1alpha1.NamespaceLifecycle) string {
-	return fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s", *helper.Planned(record, helper.Current(record)).TimeoutSeconds, v1alpha1.Fail)
-}
-
-// stalledMessage says whose turn has lasted for long, and what can be done about it.
-func stalledMessage(record *v1alpha1.NamespaceLifecycle, long time.Duration) string {
-	text := fmt.Sprintf("initializer %q has had its turn for longer than %s", helper.Current(record), long)
-	if began := record.Spec.Initializers.TurnStartTime; began != nil {
+// stalledMessage names the stalled initializer, and how to continue.
+func stalledMessage(lifecycle *v1alpha1.NamespaceLifecycle, long time.Duration) string {
+	text := fmt.Sprintf("the turn of initializer %q has lasted longer than %s", helper.Current(lifecycle), long)
+	if began := lifecycle.Spec.Initializers.TurnStartTime; began != nil {
 		text += ", since " + began.UTC().Format(time.RFC3339)
 	}
-	return text + ": see whether it runs and what it logs; an administrator can skip it in this namespace, or take it out of its configuration"
+	return text + ": check that it runs, and read its log; an administrator can skip it in this namespace, or remove it from its configuration"
 }
 
-// apply writes a report into the conditions of a namespace, and says whether that changed
-// anything. Conditions of others are kept.
+// apply writes a report into the conditions of a namespace, and says whether one changed. It keeps
+// the conditions of others.
 func (r report) apply(namespace *corev1.Namespace, now time.Time) bool {
 	ready := corev1.ConditionFalse
 	if r.initializing == corev1.ConditionFalse {

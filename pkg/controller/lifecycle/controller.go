@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -32,6 +31,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
@@ -42,8 +42,8 @@ import (
 // Name is the name of the controller in logs and metrics.
 const Name = "lifecycle"
 
-// maxRetryDelay bounds how long the controller waits before it tries a name again that
-// failed. Whatever was in the way, a namespace must not stay closed for long after.
+// maxRetryDelay bounds the delay after a failure. A namespace must not stay closed for long after
+// the cause of the failure has ended.
 const maxRetryDelay = 30 * time.Second
 
 // Dependencies is what a Controller works with.
@@ -51,27 +51,24 @@ type Dependencies struct {
 	Core       kubernetes.Interface
 	Nsinit     versioned.Interface
 	Namespaces coreinformers.NamespaceInformer
-	Records    informers.NamespaceLifecycleInformer
+	Lifecycles informers.NamespaceLifecycleInformer
 	Exemptions *exemptions.List
 	Events     record.EventRecorder
 	Metrics    *Metrics
 	Clock      clock.WithTicker
-	// StalledAfter is how long a turn may last before it is reported as stalled. Zero:
-	// none is.
+	// StalledAfter is how long a turn may last before it is reported as stalled. 0 disables the report.
 	StalledAfter time.Duration
 }
 
-// Controller drives each namespace through its life.
+// Controller drives each namespace through its lifecycle.
 type Controller struct {
 	Dependencies
 
+	client     client.NamespaceLifecycleInterface
 	namespaces corelisters.NamespaceLister
-	records    listers.NamespaceLifecycleLister
+	lifecycles listers.NamespaceLifecycleLister
 	synced     []cache.InformerSynced
 	queue      workqueue.TypedRateLimitingInterface[string]
-
-	mu     sync.Mutex
-	closed sets.Set[string]
 
 	turns   turns
 	listing listing
@@ -82,140 +79,106 @@ type Controller struct {
 func New(d Dependencies) (*Controller, error) {
 	c := &Controller{
 		Dependencies: d,
+		client:       d.Nsinit.NsinitV1alpha1().NamespaceLifecycles(),
 		namespaces:   d.Namespaces.Lister(),
-		records:      d.Records.Lister(),
+		lifecycles:   d.Lifecycles.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
-		closed: sets.New[string](),
-		turns:  turns{seen: map[string]sighting{}},
+		turns: turns{seen: map[string]sighting{}},
 	}
-	records := d.Records.Informer()
-	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
-		d.Namespaces.Informer(): cache.ResourceEventHandlerFuncs{
-			AddFunc:    c.namespaceSeen,
-			UpdateFunc: c.namespaceUpdated,
-			DeleteFunc: c.namespaceGone,
-		},
-		records: cache.ResourceEventHandlerDetailedFuncs{
-			AddFunc:    c.recordAdded,
-			UpdateFunc: c.recordUpdated,
-			DeleteFunc: c.enqueue,
-		},
-	} {
-		registration, err := informer.AddEventHandler(handler)
-		if err != nil {
-			return nil, fmt.Errorf("cannot watch: %w", err)
-		}
-		if informer == records {
-			c.listing.synced = registration.HasSynced
-		} else {
-			c.synced = append(c.synced, registration.HasSynced)
-		}
+	namespaces, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    c.enqueue,
+		UpdateFunc: c.namespaceUpdated,
+		DeleteFunc: c.enqueue,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch namespaces: %w", err)
 	}
+	lifecycles, err := d.Lifecycles.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    c.lifecycleAdded,
+		UpdateFunc: c.lifecycleUpdated,
+		DeleteFunc: c.enqueue,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch NamespaceLifecycles: %w", err)
+	}
+	c.synced = []cache.InformerSynced{namespaces.HasSynced, d.Exemptions.HasSynced}
+	c.listing.synced = lifecycles.HasSynced
 	d.Exemptions.OnChange(c.enqueueAll)
 	return c, nil
 }
 
-// enqueue notes the name of a namespace or a record, which are the same.
+// enqueue adds the name of a namespace, which is also the name of its lifecycle.
 func (c *Controller) enqueue(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.queue.Add(key)
 	}
 }
 
-// enqueueAll notes every name. A record may be all that is left of one.
+// enqueueAll adds every name. A lifecycle can outlive its namespace.
 func (c *Controller) enqueueAll() {
-	for _, informer := range []cache.SharedIndexInformer{c.Namespaces.Informer(), c.Records.Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{c.Namespaces.Informer(), c.Lifecycles.Informer()} {
 		for _, key := range informer.GetStore().ListKeys() {
 			c.queue.Add(key)
 		}
 	}
 }
 
-// recordAdded tells of a record that is new. Of those that were there before this process
-// led, it was told then.
-func (c *Controller) recordAdded(object any, isInInitialList bool) {
+// lifecycleAdded records no events for the initial list: the former leader has recorded them.
+func (c *Controller) lifecycleAdded(object any, isInInitialList bool) {
 	if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && !isInInitialList {
-		c.tell(nil, lifecycle)
+		c.recordEvents(nil, lifecycle)
 	}
 	c.enqueue(object)
 }
 
-func (c *Controller) recordUpdated(was, is any) {
-	before, ok := was.(*v1alpha1.NamespaceLifecycle)
-	if after, isRecord := is.(*v1alpha1.NamespaceLifecycle); ok && isRecord {
-		c.tell(before, after)
-		for _, entry := range ended(before, after) {
+func (c *Controller) lifecycleUpdated(oldObj, newObj any) {
+	oldLifecycle, ok := oldObj.(*v1alpha1.NamespaceLifecycle)
+	if newLifecycle, isLifecycle := newObj.(*v1alpha1.NamespaceLifecycle); ok && isLifecycle {
+		c.recordEvents(oldLifecycle, newLifecycle)
+		for _, entry := range ended(oldLifecycle, newLifecycle) {
 			c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
 		}
 	}
-	c.enqueue(is)
+	c.enqueue(newObj)
 }
 
-func (c *Controller) namespaceSeen(object any) {
-	if namespace, ok := object.(*corev1.Namespace); ok {
-		c.note(namespace.Name, helper.IsClosed(namespace))
-	}
-	c.enqueue(object)
-}
-
-func (c *Controller) namespaceUpdated(was, is any) {
-	before, ok := was.(*corev1.Namespace)
-	after, isNamespace := is.(*corev1.Namespace)
-	if ok && isNamespace && onlyRefusalReported(before, after) {
+func (c *Controller) namespaceUpdated(oldObj, newObj any) {
+	oldNamespace, ok := oldObj.(*corev1.Namespace)
+	newNamespace, isNamespace := newObj.(*corev1.Namespace)
+	if ok && isNamespace && onlyFailureReported(oldNamespace, newNamespace) {
 		return
 	}
-	c.namespaceSeen(is)
+	c.enqueue(newObj)
 }
 
-func (c *Controller) namespaceGone(object any) {
-	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-		c.note(key, false)
-	}
-	c.enqueue(object)
-}
-
-// note counts the namespaces that are closed.
-func (c *Controller) note(name string, closed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if closed {
-		c.closed.Insert(name)
-	} else {
-		c.closed.Delete(name)
-	}
-	c.Metrics.pending.Set(float64(c.closed.Len()))
-}
-
-// onlyRefusalReported says whether all that happened to a namespace is the report that its
-// record cannot be created, or that another step fails. The report must not bring on the next try, which is due after a
-// delay: the server may word each refusal in another way, so that each try would lead to a
-// report, and each report to a try.
-func onlyRefusalReported(before, after *corev1.Namespace) bool {
-	if before.ResourceVersion == after.ResourceVersion || !slices.ContainsFunc(after.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+// onlyFailureReported says whether an update only reports that the last step failed. Such an update
+// must not cause a retry, which is due after a delay. The server may word each refusal
+// differently, so that each retry would cause a report and each report a retry.
+func onlyFailureReported(oldNamespace, newNamespace *corev1.Namespace) bool {
+	if oldNamespace.ResourceVersion == newNamespace.ResourceVersion || !slices.ContainsFunc(newNamespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
 		return c.Type == v1alpha1.ConditionInitializing && c.Reason == v1alpha1.ReasonNoRecord ||
 			c.Type == v1alpha1.ConditionFailing && c.Status == corev1.ConditionTrue
 	}) {
 		return false
 	}
-	before, after = before.DeepCopy(), after.DeepCopy()
-	for _, namespace := range []*corev1.Namespace{before, after} {
+	oldNamespace, newNamespace = oldNamespace.DeepCopy(), newNamespace.DeepCopy()
+	for _, namespace := range []*corev1.Namespace{oldNamespace, newNamespace} {
 		namespace.ResourceVersion, namespace.ManagedFields, namespace.Status.Conditions = "", nil, nil
 	}
-	return equality.Semantic.DeepEqual(before, after)
+	return equality.Semantic.DeepEqual(oldNamespace, newNamespace)
 }
 
-// Run works on at most count names at a time until the context ends, and returns when all
-// work has.
+// Run reconciles at most count names at a time until the context ends. It returns when every
+// worker has stopped.
 func (c *Controller) Run(ctx context.Context, count int) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
-	logger.Info("Starting")
 	var listing sync.WaitGroup
 	defer listing.Wait()
-	if !cache.WaitForCacheSync(ctx.Done(), append(c.synced, c.Exemptions.HasSynced)...) {
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return errors.New("stopped before the caches were filled")
 	}
 	listing.Go(func() { c.watchListing(ctx) })
@@ -224,11 +187,10 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 	}
 	logger.Info("Caches are filled", "workers", count)
 	workers.Run(ctx, c.queue, count, c.handle)
-	logger.Info("Stopped")
 	return nil
 }
 
-// handle reconciles a name, and counts failures. A state that changed meanwhile is none.
+// handle reconciles a name, and counts failures. A conflict is not a failure.
 func (c *Controller) handle(ctx context.Context, name string) error {
 	err := c.reconcile(ctx, name)
 	if err != nil && !apierrors.IsConflict(err) && !errors.Is(err, errExists) {
@@ -238,20 +200,17 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 	return err
 }
 
-// reconcile takes the next step for a name. The caches only say whether there may be one:
-// it is taken if it is still the next one when both objects are read live.
+// reconcile takes the next step for a name. The caches only suggest a step. The step is
+// taken if live reads of both objects lead to the same step.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
 	exempt, known := c.Exemptions.Has(name)
 	if !known {
-		return nil // the list comes back to every name when it is there
+		return nil // every name is re-queued when the list of exemptions exists
 	}
 	if problem := c.listing.current(); problem != nil {
 		return c.reconcileUnlisted(ctx, name, exempt, problem)
 	}
-	s, err := c.cached(name)
-	if err != nil {
-		return err
-	}
+	s := c.cached(name)
 	if exempt && leftAlone(s) {
 		return nil
 	}
@@ -264,22 +223,23 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return c.report(ctx, s)
 	}
 	switch step {
-	case createRecord, withdrawReady:
-		// The server reads the namespace live before it creates a record, and refuses
-		// what is there already. A deletion is final, and the write that withdraws Ready
-		// fails if the namespace changed since; the record may not be readable.
+	case createLifecycle, withdrawReady:
+		// No live read is needed. The server reads the namespace live before it creates a
+		// lifecycle. A deletion is final, and the write that withdraws Ready fails if the
+		// namespace changed since. The lifecycle may not be readable.
 		if err := c.take(ctx, step, s); !errors.Is(err, errExists) {
 			return inStep(step, err)
 		}
 	}
 	// gofail: var lifecycleBeforeLiveRead struct{}
-	if s, err = c.live(ctx, name); err != nil {
+	s, err := c.live(ctx, name)
+	if err != nil {
 		return err
 	}
 	c.measureTurn(name, &s)
 	if now := next(s); now != step {
 		// The cache is behind. What happens before it catches up may never be an event, such as the
-		// removal of a record that the cache never showed.
+		// removal of a lifecycle that the cache never showed.
 		c.queue.AddAfter(name, listInterval)
 		step = now
 	}
@@ -287,64 +247,49 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	return inStep(step, c.take(ctx, step, s))
 }
 
-// measureTurn adds to a state what time has made of the current turn.
+// measureTurn sets s.turn.
 func (c *Controller) measureTurn(name string, s *state) {
 	now := c.Clock.Now()
-	s.turn = measure(s.record, c.turns.look(name, s.record, now), now, c.StalledAfter)
+	s.turn = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), now, c.StalledAfter)
 }
 
-// leftAlone says whether an exempt namespace may be left alone. One that was closed, got a
-// record, or was reported as ready, before it was exempt has to be brought to its end.
+// leftAlone says whether an exempt namespace needs no action. A namespace that was closed, got a
+// lifecycle, or was reported as ready before it became exempt needs the remaining steps.
 func leftAlone(s state) bool {
-	return s.record == nil && (s.namespace == nil || !helper.IsClosed(s.namespace) &&
+	return s.lifecycle == nil && (s.namespace == nil || !helper.IsClosed(s.namespace) &&
 		(s.namespace.DeletionTimestamp == nil || !isSecured(s.namespace)) &&
 		(!mayWithdrawReady(s.namespace) || !reportedReady(s.namespace)))
 }
 
-// reportedReady says whether it was nsinit that last wrote the condition Ready of a
-// namespace.
+// reportedReady says whether nsinit wrote the current condition Ready of a namespace.
 func reportedReady(namespace *corev1.Namespace) bool {
 	ready := utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionReady)
 	return ready != nil && slices.Contains([]string{v1alpha1.ReasonInitialized, v1alpha1.ReasonAdopted, v1alpha1.ReasonOpenedByHand}, ready.Reason)
 }
 
-func (c *Controller) cached(name string) (state, error) {
-	var s state
-	namespace, err := c.namespaces.Get(name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return s, err
-	}
-	if err == nil {
-		s.namespace = namespace
-	}
-	lifecycle, err := c.records.Get(name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return s, err
-	}
-	if err == nil {
-		s.record = lifecycle
-	}
-	return s, nil
+// cached reads both objects from the caches, which return no error but not found.
+func (c *Controller) cached(name string) (s state) {
+	s.namespace, _ = c.namespaces.Get(name)
+	s.lifecycle, _ = c.lifecycles.Get(name)
+	return s
 }
 
-// live reads both objects, the record first: a record that is found belongs to the
-// namespace that is found after it, or to a former one, which its UID tells.
+// live reads both objects, the lifecycle first. The lifecycle then belongs to the namespace that
+// is read after it, or to a former namespace, which its UID shows.
 func (c *Controller) live(ctx context.Context, name string) (state, error) {
 	var s state
-	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
-	if err != nil && !utilapierrors.IsAbsent(err) {
-		return s, fmt.Errorf("cannot read the record: %w", err)
-	}
+	lifecycle, err := c.client.Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
-		s.record = lifecycle
+		s.lifecycle = lifecycle
+	} else if !utilapierrors.IsAbsent(err) {
+		return s, fmt.Errorf("cannot read the NamespaceLifecycle: %w", err)
 	}
 	// gofail: var lifecycleBetweenLiveReads struct{}
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err != nil && !utilapierrors.IsAbsent(err) {
-		return s, fmt.Errorf("cannot read the namespace: %w", err)
-	}
 	if err == nil {
 		s.namespace = namespace
+	} else if !utilapierrors.IsAbsent(err) {
+		return s, fmt.Errorf("cannot read the namespace: %w", err)
 	}
 	return s, nil
 }

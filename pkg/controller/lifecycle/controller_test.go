@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/informers"
 	corefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
@@ -49,7 +48,7 @@ type fixture struct {
 }
 
 // newFixture returns a controller. The live objects are what the API servers hold.
-func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alpha1.NamespaceLifecycle) *fixture {
+func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1alpha1.NamespaceLifecycle) *fixture {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -61,22 +60,22 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alp
 	if liveNamespace != nil {
 		coreObjects = append(coreObjects, liveNamespace)
 	}
-	if liveRecord != nil {
-		nsinitObjects = append(nsinitObjects, liveRecord)
+	if liveLifecycle != nil {
+		nsinitObjects = append(nsinitObjects, liveLifecycle)
 	}
 	core, nsinit := corefake.NewClientset(coreObjects...), nsinitfake.NewClientset(nsinitObjects...)
 	exempt := exemptions.New(core, "nsinit-system", "nsinit-exemptions")
 	read := make(chan struct{})
 	exempt.OnChange(sync.OnceFunc(func() { close(read) }))
 	go func() { _ = exempt.Run(ctx) }()
-	<-read // before the controller is told of changes, which enqueue every name
+	<-read // before the controller is notified of changes, which enqueue every name
 	coreFactory := informers.NewSharedInformerFactory(core, 0)
 	nsinitFactory := nsinitinformers.NewSharedInformerFactory(nsinit, 0)
 	events := record.NewFakeRecorder(10)
 	controller, err := New(Dependencies{
 		Core: core, Nsinit: nsinit, Exemptions: exempt, Events: events, Metrics: NewMetrics(),
 		Namespaces: coreFactory.Core().V1().Namespaces(),
-		Records:    nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles(),
+		Lifecycles: nsinitFactory.Nsinit().V1alpha1().NamespaceLifecycles(),
 		Clock:      testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
 	})
 	if err != nil {
@@ -90,12 +89,12 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveRecord *v1alp
 			}
 		}
 		if r != nil {
-			if err := controller.Records.Informer().GetStore().Add(r); err != nil {
+			if err := controller.Lifecycles.Informer().GetStore().Add(r); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	f.cache(liveNamespace, liveRecord)
+	f.cache(liveNamespace, liveLifecycle)
 	return f
 }
 
@@ -132,46 +131,46 @@ func (f *fixture) writes() []string {
 func TestReconcileWrites(t *testing.T) {
 	tests := map[string]struct {
 		namespace *corev1.Namespace
-		record    *v1alpha1.NamespaceLifecycle
+		lifecycle *v1alpha1.NamespaceLifecycle
 		want      []string
 	}{
-		"creates a record":            {namespace(closed), nil, []string{"create namespacelifecycles"}},
-		"opens the gate in one write": {namespace(closed), aRecord(), []string{"update namespaces/status"}},
-		"reports who is waited for":   {namespace(closed), aRecord(pending("a.example.com")), []string{"update namespaces/status"}},
-		"secures the namespace, then leaves the list": {namespace(closed), aRecord(pending(v1alpha1.InitializerLifecycle), participant),
+		"creates a lifecycle":         {namespace(closed), nil, []string{"create namespacelifecycles"}},
+		"opens the gate in one write": {namespace(closed), aLifecycle(), []string{"update namespaces/status"}},
+		"reports who is waited for":   {namespace(closed), aLifecycle(pending("a.example.com")), []string{"update namespaces/status"}},
+		"secures the namespace, then leaves the list": {namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle), participant),
 			[]string{"create namespaces/finalize", "update namespacelifecycles/initialize"}},
-		"secures a namespace whose finalizers were emptied": {namespace(closed, withFinalizers()), aRecord(pending(v1alpha1.InitializerLifecycle), participant),
+		"secures a namespace whose finalizers were emptied": {namespace(closed, withFinalizers()), aLifecycle(pending(v1alpha1.InitializerLifecycle), participant),
 			[]string{"create namespaces/finalize", "update namespacelifecycles/initialize"}},
 		"does not secure it twice": {namespace(closed, secured),
-			aRecord(pending(v1alpha1.InitializerLifecycle), participant), []string{"update namespacelifecycles/initialize"}},
-		"reports a failure, then deletes the namespace": {namespace(closed), aRecord(pending("a.example.com"), failed),
+			aLifecycle(pending(v1alpha1.InitializerLifecycle), participant), []string{"update namespacelifecycles/initialize"}},
+		"reports a failure, then deletes the namespace": {namespace(closed), aLifecycle(pending("a.example.com"), failed),
 			[]string{"update namespaces/status", "delete namespaces uid=new"}},
-		"deletes a former record by its UID": {namespace(closed), aRecord(former), []string{"delete namespacelifecycles uid=record"}},
-		"says who holds a former record":     {namespace(closed), aRecord(former, leaving, held("p.example.com")), []string{"update namespaces/status"}},
-		"says who holds a terminating namespace": {namespace(deleting, emptied), aRecord(leaving, held("p.example.com")),
+		"deletes a former lifecycle by its UID": {namespace(closed), aLifecycle(former), []string{"delete namespacelifecycles uid=lifecycle"}},
+		"says who holds a former lifecycle":     {namespace(closed), aLifecycle(former, leaving, held("p.example.com")), []string{"update namespaces/status"}},
+		"says who holds a terminating namespace": {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")),
 			[]string{"update namespaces/status"}},
-		"withdraws Ready in one write":           {namespace(ready, deleting), aRecord(leaving), []string{"update namespaces/status"}},
-		"withdraws Ready without a record":       {namespace(ready, deleting), nil, []string{"update namespaces/status"}},
-		"withdraws no Ready that was never said": {namespace(deleting), aRecord(leaving), nil},
-		"writes nothing to what any write would remove": {namespace(ready, deleting, withFinalizers(), func(n *corev1.Namespace) { n.UID = "newer" }), aRecord(former, leaving, held("p.example.com")),
+		"withdraws Ready in one write":           {namespace(ready, deleting), aLifecycle(leaving), []string{"update namespaces/status"}},
+		"withdraws Ready without a lifecycle":    {namespace(ready, deleting), nil, []string{"update namespaces/status"}},
+		"withdraws no Ready that was never said": {namespace(deleting), aLifecycle(leaving), nil},
+		"writes nothing to what any write would remove": {namespace(ready, deleting, withFinalizers(), func(n *corev1.Namespace) { n.UID = "newer" }), aLifecycle(former, leaving, held("p.example.com")),
 			[]string{"create namespaces/finalize"}},
-		"ends the initialization of what was opened by hand": {namespace(opener("alice")), aRecord(pending("a.example.com", "b.example.com")),
+		"ends the initialization of what was opened by hand": {namespace(opener("alice")), aLifecycle(pending("a.example.com", "b.example.com")),
 			[]string{"update namespacelifecycles/status", "update namespacelifecycles/initialize"}},
-		"secures what was opened by hand": {namespace(opener("alice")), aRecord(pending(v1alpha1.InitializerLifecycle, "a.example.com"), participant),
+		"secures what was opened by hand": {namespace(opener("alice")), aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com"), participant),
 			[]string{"create namespaces/finalize", "update namespacelifecycles/status", "update namespacelifecycles/initialize"}},
-		"ends an initialization that it has reported": {namespace(opener("alice")), aRecord(pending("a.example.com"), func(r *v1alpha1.NamespaceLifecycle) {
+		"ends an initialization that it has reported": {namespace(opener("alice")), aLifecycle(pending("a.example.com"), func(r *v1alpha1.NamespaceLifecycle) {
 			openedHand(r)
 			r.Status.Conditions[0].Reason = v1alpha1.ReasonLabelRemoved
 			r.Status.Conditions[0].Message = `user "alice" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["a.example.com"]`
 		}), []string{"update namespacelifecycles/initialize"}},
-		"releases a record":                 {namespace(deleting, withFinalizers()), aRecord(leaving), []string{"update namespacelifecycles/finalize"}},
+		"releases a lifecycle":              {namespace(deleting, withFinalizers()), aLifecycle(leaving), []string{"update namespacelifecycles/finalize"}},
 		"releases a namespace":              {namespace(deleting, emptied), nil, []string{"create namespaces/finalize"}},
 		"restores emptied finalizers":       {namespace(deleting, withFinalizers()), nil, []string{"create namespaces/finalize"}},
-		"does nothing to an open namespace": {namespace(func(n *corev1.Namespace) { said := opened(aRecord()); said.apply(n, time.Now()) }), aRecord(), nil},
+		"does nothing to an open namespace": {namespace(func(n *corev1.Namespace) { said := opened(aLifecycle()); said.apply(n, time.Now()) }), aLifecycle(), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, test.namespace, test.record)
+			f := newFixture(t, test.namespace, test.lifecycle)
 			if err := f.reconcile(context.Background(), "ns"); err != nil {
 				t.Fatal(err)
 			}
@@ -183,9 +182,9 @@ func TestReconcileWrites(t *testing.T) {
 }
 
 // TestWithdrawReadyWithoutServer: a namespace that is being deleted is not ready, although the
-// record cannot be read.
+// lifecycle cannot be read.
 func TestWithdrawReadyWithoutServer(t *testing.T) {
-	f := newFixture(t, namespace(ready, deleting), aRecord())
+	f := newFixture(t, namespace(ready, deleting), aLifecycle())
 	f.nsinit.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewServiceUnavailable("the server is down")
 	})
@@ -218,31 +217,31 @@ func TestExemptNamespacesAreDeleted(t *testing.T) {
 	}
 }
 
-// TestOpenedByHand: the record keeps who opened the namespace and who was skipped.
+// TestOpenedByHand: the lifecycle keeps who opened the namespace and who was skipped.
 func TestOpenedByHand(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace *corev1.Namespace
 		who       string
 	}{
-		"a user":            {namespace(opener("alice")), `user "alice"`},
-		"an odd user":       {namespace(opener("a\x1b\u202eb")), `user "a\x1b\u202eb"`},
-		"nobody knows whom": {namespace(), "a user that the audit log of kube-apiserver names (nsinit-guard/gate-opened)"},
+		"a user":                {namespace(opener("alice")), `user "alice"`},
+		"an odd user":           {namespace(opener("a\x1b\u202eb")), `user "a\x1b\u202eb"`},
+		"the user is not known": {namespace(), "a user (see nsinit-guard/gate-opened in the audit log of kube-apiserver)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, test.namespace, aRecord(pending(v1alpha1.InitializerLifecycle, "a.example.com", "b.example.com")))
+			f := newFixture(t, test.namespace, aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com", "b.example.com")))
 			if err := f.reconcile(context.Background(), "ns"); err != nil {
 				t.Fatal(err)
 			}
-			record, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(context.Background(), "ns", metav1.GetOptions{})
+			lifecycle, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(context.Background(), "ns", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := test.who + ` removed the label nsinit.dev/initializing before every initializer was done; skipped: ["a.example.com" "b.example.com"]`
-			if got := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionOpenedByHand); got == nil || got.Status != metav1.ConditionTrue || got.Message != want {
-				t.Errorf("the record has the condition %+v, want %q", got, want)
+			if got := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionOpenedByHand); got == nil || got.Status != metav1.ConditionTrue || got.Message != want {
+				t.Errorf("the lifecycle has the condition %+v, want %q", got, want)
 			}
-			if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, record.Spec.Skipped); diff != "" || record.Spec.Initializers != nil {
-				t.Errorf("skipped (-want +got):\n%s, pending %+v", diff, record.Spec.Initializers)
+			if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, lifecycle.Spec.Skipped); diff != "" || lifecycle.Spec.Initializers != nil {
+				t.Errorf("skipped (-want +got):\n%s, pending %+v", diff, lifecycle.Spec.Initializers)
 			}
 			close(f.events.Events)
 			if got := <-f.events.Events; got != "Warning OpenedByHand The namespace was opened by hand: "+want {
@@ -256,20 +255,20 @@ func TestOpenedByHand(t *testing.T) {
 func TestOpensOnLiveStateAlone(t *testing.T) {
 	tests := map[string]struct {
 		liveNamespace *corev1.Namespace
-		liveRecord    *v1alpha1.NamespaceLifecycle
+		liveLifecycle *v1alpha1.NamespaceLifecycle
 	}{
-		"an initializer is pending":                {namespace(closed), aRecord(pending("a.example.com"))},
-		"the initialization failed":                {namespace(closed), aRecord(pending("a.example.com"), failed)},
-		"the record describes another incarnation": {namespace(closed), aRecord(former)},
-		"the record is gone":                       {namespace(closed), nil},
-		"the record is leaving":                    {namespace(closed), aRecord(leaving)},
-		"the namespace is being deleted":           {namespace(closed, deleting), aRecord()},
-		"the namespace is gone":                    {nil, aRecord()},
+		"an initializer is pending":                   {namespace(closed), aLifecycle(pending("a.example.com"))},
+		"the initialization failed":                   {namespace(closed), aLifecycle(pending("a.example.com"), failed)},
+		"the lifecycle describes another incarnation": {namespace(closed), aLifecycle(former)},
+		"the lifecycle is gone":                       {namespace(closed), nil},
+		"the lifecycle is leaving":                    {namespace(closed), aLifecycle(leaving)},
+		"the namespace is being deleted":              {namespace(closed, deleting), aLifecycle()},
+		"the namespace is gone":                       {nil, aLifecycle()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, test.liveNamespace, test.liveRecord)
-			f.cache(namespace(closed), aRecord()) // the cache would have it opened
+			f := newFixture(t, test.liveNamespace, test.liveLifecycle)
+			f.cache(namespace(closed), aLifecycle()) // the cache would have it opened
 			_ = f.reconcile(context.Background(), "ns")
 			live, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
 			if err == nil && !helper.IsClosed(live) {
@@ -279,12 +278,12 @@ func TestOpensOnLiveStateAlone(t *testing.T) {
 	}
 }
 
-// TestOpenGate looks at the namespace after its opening.
+// TestOpenGate checks an opened namespace.
 func TestOpenGate(t *testing.T) {
 	f := newFixture(t, namespace(closed, func(n *corev1.Namespace) {
 		n.Labels["team"] = "a"
 		n.Status.Conditions = []corev1.NamespaceCondition{{Type: "Foreign", Status: corev1.ConditionTrue}}
-	}), aRecord())
+	}), aLifecycle())
 	if err := f.reconcile(context.Background(), "ns"); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +309,7 @@ func TestOpenGate(t *testing.T) {
 
 // TestOpensOnServersThatKeepLabels: some API servers do not take labels with a status.
 func TestOpensOnServersThatKeepLabels(t *testing.T) {
-	f := newFixture(t, namespace(closed), aRecord())
+	f := newFixture(t, namespace(closed), aLifecycle())
 	f.core.PrependReactor("update", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		update := action.(clienttesting.UpdateAction)
 		if action.GetSubresource() != "status" {
@@ -328,9 +327,9 @@ func TestOpensOnServersThatKeepLabels(t *testing.T) {
 	}
 }
 
-// TestConflictOpensNothing: a namespace that changed in between is looked at again.
+// TestConflictOpensNothing: a namespace that changed since it was read is read again.
 func TestConflictOpensNothing(t *testing.T) {
-	f := newFixture(t, namespace(closed), aRecord())
+	f := newFixture(t, namespace(closed), aLifecycle())
 	f.core.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewConflict(corev1.Resource("namespaces"), "ns", errors.New("changed"))
 	})
@@ -342,14 +341,14 @@ func TestConflictOpensNothing(t *testing.T) {
 	}
 }
 
-// refuse lets every creation of a record fail.
+// refuse lets every creation of a lifecycle fail.
 func (f *fixture) refuse(refusal func() error) {
 	f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refusal() })
 }
 
-// TestRefusedRecord: the tenant of a closed namespace reads why nothing goes on, and what
+// TestRefusedLifecycle: the tenant of a closed namespace reads why nothing goes on, and what
 // only means that there is nothing to do is no error.
-func TestRefusedRecord(t *testing.T) {
+func TestRefusedLifecycle(t *testing.T) {
 	terminating := apierrors.NewForbidden(v1alpha1.Resource("namespacelifecycles"), "ns", errors.New("the namespace is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	unavailable := apierrors.NewServiceUnavailable("the configurations cannot be read")
@@ -360,10 +359,10 @@ func TestRefusedRecord(t *testing.T) {
 		want      string
 	}{
 		"unavailable": {namespace(closed), unavailable, true,
-			"Initializing=True RecordNotCreated nsinit cannot tell yet which initializers the namespace needs, and tries again: the configurations cannot be read"},
+			"Initializing=True RecordNotCreated nsinit cannot determine which initializers the namespace needs, and retries: the configurations cannot be read"},
 		"unavailable, the namespace is open": {namespace(), unavailable, true, ""},
 		"another incarnation":                {namespace(closed), apierrors.NewConflict(v1alpha1.Resource("namespacelifecycles"), "ns", errors.New("another UID")), true, ""},
-		"it is there":                        {namespace(closed), apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), "ns"), true, ""},
+		"it exists":                          {namespace(closed), apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), "ns"), true, ""},
 		"the namespace is going":             {namespace(closed), terminating, false, ""},
 		"the namespace is gone":              {namespace(closed), apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), false, ""},
 	}
@@ -379,29 +378,29 @@ func TestRefusedRecord(t *testing.T) {
 			}
 			if !test.wantErr { // what brings the name back otherwise is the error
 				f.Clock.(*testingclock.FakeClock).Step(listInterval)
-				eventually(t, "the controller comes back", func() bool { return f.queue.Len() == 1 })
+				eventually(t, "the name is re-queued", func() bool { return f.queue.Len() == 1 })
 			}
 		})
 	}
 }
 
-// TestRecordNotCached: while the cache does not show a record that exists, its namespace goes on from
-// what is read live, and the controller comes back without an event.
-func TestRecordNotCached(t *testing.T) {
+// TestLifecycleNotCached: while the cache does not show a lifecycle that exists, its namespace goes on from
+// what is read live, and the name is re-queued without an event.
+func TestLifecycleNotCached(t *testing.T) {
 	tests := map[string]struct {
 		namespace *corev1.Namespace
-		record    *v1alpha1.NamespaceLifecycle
+		lifecycle *v1alpha1.NamespaceLifecycle
 		want      string
 		closed    bool
 	}{
-		"an initializer is pending": {namespace(closed), aRecord(pending("a")), "Initializing=True InitializersPending " + serverMessage, true},
-		"nothing is pending":        {namespace(closed), aRecord(), "Initializing=False Initialized", false},
-		"the namespace is held":     {namespace(deleting, emptied), aRecord(leaving), "", false},
+		"an initializer is pending": {namespace(closed), aLifecycle(pending("a")), "Initializing=True InitializersPending " + serverMessage, true},
+		"nothing is pending":        {namespace(closed), aLifecycle(), "Initializing=False Initialized", false},
+		"the namespace is held":     {namespace(deleting, emptied), aLifecycle(leaving), "", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, test.namespace, test.record)
-			if err := f.Records.Informer().GetStore().Delete(test.record); err != nil {
+			f := newFixture(t, test.namespace, test.lifecycle)
+			if err := f.Lifecycles.Informer().GetStore().Delete(test.lifecycle); err != nil {
 				t.Fatal(err)
 			}
 			if err := f.handle(t.Context(), "ns"); err != nil {
@@ -418,7 +417,7 @@ func TestRecordNotCached(t *testing.T) {
 				t.Errorf("closed: %t", helper.IsClosed(live))
 			}
 			f.Clock.(*testingclock.FakeClock).Step(listInterval)
-			eventually(t, "the controller comes back", func() bool { return f.queue.Len() == 1 })
+			eventually(t, "the name is re-queued", func() bool { return f.queue.Len() == 1 })
 		})
 	}
 }
@@ -484,8 +483,15 @@ func TestRefusalsDoNotChaseThemselves(t *testing.T) {
 func TestPendingNamespaces(t *testing.T) {
 	f := newFixture(t, nil, nil)
 	registry := metrics.NewKubeRegistry()
-	if err := f.Metrics.Register(registry.Register); err != nil {
+	if err := registry.CustomRegister(NewCollector(f.namespaces, f.lifecycles, f.Clock)); err != nil {
 		t.Fatal(err)
+	}
+	store := f.Namespaces.Informer().GetStore()
+	apply := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	named := func(name string, options ...namespaceOption) *corev1.Namespace {
 		n := namespace(options...)
@@ -494,7 +500,7 @@ func TestPendingNamespaces(t *testing.T) {
 	}
 	want := func(count int) {
 		t.Helper()
-		expected := fmt.Sprintf(`# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the instance that leads sees it.
+		expected := fmt.Sprintf(`# HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the leader sees them.
 # TYPE nsinit_lifecycle_pending_namespaces gauge
 nsinit_lifecycle_pending_namespaces %d
 `, count)
@@ -502,13 +508,13 @@ nsinit_lifecycle_pending_namespaces %d
 			t.Error(err)
 		}
 	}
-	f.namespaceSeen(named("a", closed))
-	f.namespaceSeen(named("b", closed))
-	f.namespaceSeen(named("c"))
+	apply(store.Add(named("a", closed)))
+	apply(store.Add(named("b", closed)))
+	apply(store.Add(named("c")))
 	want(2)
-	f.namespaceUpdated(named("a", closed), named("a"))
+	apply(store.Update(named("a")))
 	want(1)
-	f.namespaceGone(cache.DeletedFinalStateUnknown{Key: "b", Obj: named("b", closed)})
+	apply(store.Delete(named("b", closed)))
 	want(0)
 }
 
@@ -516,7 +522,7 @@ nsinit_lifecycle_pending_namespaces %d
 // an error, and not success.
 func TestServersThatKeepNothing(t *testing.T) {
 	t.Run("the label", func(t *testing.T) {
-		f := newFixture(t, namespace(closed), aRecord())
+		f := newFixture(t, namespace(closed), aLifecycle())
 		f.core.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, namespace(closed), nil })
 		if err := f.reconcile(context.Background(), "ns"); err == nil {
 			t.Error("the gate passes for open")
@@ -526,7 +532,7 @@ func TestServersThatKeepNothing(t *testing.T) {
 		}
 	})
 	t.Run("the finalizer", func(t *testing.T) {
-		f := newFixture(t, namespace(closed), aRecord(pending(v1alpha1.InitializerLifecycle), participant))
+		f := newFixture(t, namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle), participant))
 		f.core.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, namespace(closed), nil })
 		if err := f.reconcile(context.Background(), "ns"); err == nil {
 			t.Error("the namespace passes for secured")
@@ -537,9 +543,9 @@ func TestServersThatKeepNothing(t *testing.T) {
 	})
 }
 
-// TestApiGoneIsNotRecordGone: while the aggregated API is not registered, everything is
+// TestApiGoneIsNotLifecycleGone: while the aggregated API is not registered, everything is
 // answered with 404, and no namespace may be released because of that.
-func TestApiGoneIsNotRecordGone(t *testing.T) {
+func TestApiGoneIsNotLifecycleGone(t *testing.T) {
 	f := newFixture(t, namespace(deleting, emptied), nil)
 	f.nsinit.PrependReactor("get", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewGenericServerResponse(404, "get", v1alpha1.Resource("namespacelifecycles"), "ns", "404 page not found", 0, true)
@@ -554,9 +560,9 @@ func TestApiGoneIsNotRecordGone(t *testing.T) {
 
 // TestExemptedLater: a namespace that was closed when it became exempt opens all the same.
 func TestExemptedLater(t *testing.T) {
-	late, itsRecord := namespace(closed), aRecord()
-	late.Name, itsRecord.Name = "exempt", "exempt"
-	f := newFixture(t, late, itsRecord)
+	late, itsLifecycle := namespace(closed), aLifecycle()
+	late.Name, itsLifecycle.Name = "exempt", "exempt"
+	f := newFixture(t, late, itsLifecycle)
 	if err := f.reconcile(context.Background(), "exempt"); err != nil {
 		t.Fatal(err)
 	}

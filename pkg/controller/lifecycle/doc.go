@@ -4,11 +4,11 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package lifecycle holds the controller that gives each namespace its record, opens its
-// gate when every initializer is done, and lets the record leave when the namespace goes.
+// Package lifecycle holds the controller that creates the NamespaceLifecycle of each namespace,
+// opens the gate when every initializer is done, and deletes the lifecycle with the namespace.
 //
-// What to do next is a pure function of the namespace and the record, in reconcile.go.
-// What it says is done only if it still says so after both were read live, and every
-// write carries the UID and the resourceVersion of what was read: two instances at once,
-// or one that was stopped for long, cannot do harm.
+// The next step is a pure function of the namespace and the lifecycle, in reconcile.go. The
+// controller takes the step only if live reads of both objects lead to the same step. Every write
+// has the UID and the resourceVersion of the object that was read. So two instances that act at the
+// same time, or an instance that was paused, do no harm.
 package lifecycle

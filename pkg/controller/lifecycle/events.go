@@ -25,8 +25,8 @@ const (
 	eventStalled = "InitializerStalled"
 )
 
-// EventLimits keeps the recorder from dropping or merging the events of one namespace, which
-// are one for each initializer's transition.
+// EventLimits keeps the recorder from dropping or merging the events of one namespace. There is one
+// event for each transition of an initializer.
 func EventLimits() record.CorrelatorOptions {
 	const most = 4 * 64 // a configuration holds 64 initializers
 	return record.CorrelatorOptions{BurstSize: most, MaxEvents: most}
@@ -37,37 +37,37 @@ type event struct {
 	kind, reason, message string
 }
 
-// transitions returns what happened to the initializers of a record between two states of
-// it. There is no old state of a record that is new.
-func transitions(old, updated *v1alpha1.NamespaceLifecycle) []event {
-	before := map[string]v1alpha1.InitializerState{}
-	if old != nil && old.UID == updated.UID {
-		for _, entry := range old.Status.Initializers {
-			before[entry.Name] = entry.State
+// transitions returns an event for each initializer whose state differs between two versions of a
+// lifecycle. The old version of a new lifecycle is nil.
+func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []event {
+	oldStates := map[string]v1alpha1.InitializerState{}
+	if oldLifecycle != nil && oldLifecycle.UID == newLifecycle.UID {
+		for _, entry := range oldLifecycle.Status.Initializers {
+			oldStates[entry.Name] = entry.State
 		}
 	}
 	var all []event
-	for _, entry := range updated.Status.Initializers {
-		if entry.State == before[entry.Name] {
+	for _, entry := range newLifecycle.Status.Initializers {
+		if entry.State == oldStates[entry.Name] {
 			continue
 		}
-		which := fmt.Sprintf("initializer %q", entry.Name)
+		initializer := fmt.Sprintf("Initializer %q", entry.Name)
 		switch entry.State {
 		case v1alpha1.InitializerWaiting:
 		case v1alpha1.InitializerRunning:
-			all = append(all, event{corev1.EventTypeNormal, eventRunning, "It is the turn of " + which})
+			all = append(all, event{corev1.EventTypeNormal, eventRunning, initializer + " has its turn"})
 		case v1alpha1.InitializerDone:
-			all = append(all, event{corev1.EventTypeNormal, eventDone, fmt.Sprintf("The %s is done%s, says %q", which, took(entry), entry.LastActor)})
+			all = append(all, event{corev1.EventTypeNormal, eventDone, fmt.Sprintf("%s is done%s (user %q)", initializer, took(entry), entry.LastActor)})
 		case v1alpha1.InitializerSkipped:
-			all = append(all, event{corev1.EventTypeWarning, eventSkipped, fmt.Sprintf("The %s was skipped by %q: %s", which, entry.LastActor, entry.Message)})
+			all = append(all, event{corev1.EventTypeWarning, eventSkipped, fmt.Sprintf("%s was skipped by user %q: %s", initializer, entry.LastActor, entry.Message)})
 		case v1alpha1.InitializerFailed:
-			all = append(all, event{corev1.EventTypeWarning, eventFailed, fmt.Sprintf("The %s has failed, says %q: %s", which, entry.LastActor, entry.Message)})
+			all = append(all, event{corev1.EventTypeWarning, eventFailed, fmt.Sprintf("%s failed (user %q): %s", initializer, entry.LastActor, entry.Message)})
 		}
 	}
 	return all
 }
 
-// took tells how long an initializer had its turn, if it had one.
+// took returns how long a turn lasted, or "" where there was none.
 func took(entry v1alpha1.InitializerStatus) string {
 	if entry.StartTime == nil || entry.EndTime == nil {
 		return ""
@@ -75,15 +75,15 @@ func took(entry v1alpha1.InitializerStatus) string {
 	return " after " + entry.EndTime.Sub(entry.StartTime.Time).Round(time.Millisecond).String()
 }
 
-// tell records the transitions of a record as events on its namespace. Those that happened
-// while no instance led are in the record's status, and in no event.
-func (c *Controller) tell(old, updated *v1alpha1.NamespaceLifecycle) {
-	for _, e := range transitions(old, updated) {
-		c.Events.Event(namespaceOf(updated), e.kind, e.reason, e.message)
+// recordEvents records the transitions of a lifecycle as events on its namespace. Transitions
+// without a leader are only in the lifecycle's status.
+func (c *Controller) recordEvents(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) {
+	for _, e := range transitions(oldLifecycle, newLifecycle) {
+		c.Events.Event(namespaceOf(newLifecycle), e.kind, e.reason, e.message)
 	}
 }
 
-// namespaceOf refers to the namespace that a record describes.
-func namespaceOf(record *v1alpha1.NamespaceLifecycle) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: record.Name, UID: record.Spec.NamespaceUID}
+// namespaceOf returns a reference to the namespace of a lifecycle.
+func namespaceOf(lifecycle *v1alpha1.NamespaceLifecycle) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: lifecycle.Name, UID: lifecycle.Spec.NamespaceUID}
 }

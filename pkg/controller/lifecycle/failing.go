@@ -21,11 +21,11 @@ import (
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-// reportAfter is after how many failures in succession the namespace reports them. The delays
-// between them add up to five seconds: what is over by then needs no report.
+// reportAfter is the number of successive failures after which the namespace reports them. The
+// delays between them add up to five seconds.
 const reportAfter = 8
 
-// stepError is the failure of a step.
+// stepError is the error of a step.
 type stepError struct {
 	step action
 	err  error
@@ -34,7 +34,7 @@ type stepError struct {
 func (e *stepError) Error() string { return e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// inStep returns an error that names the step, or nil if the step did not fail.
+// inStep adds the step to an error that is not nil.
 func inStep(step action, err error) error {
 	if err == nil {
 		return nil
@@ -42,13 +42,13 @@ func inStep(step action, err error) error {
 	return &stepError{step: step, err: err}
 }
 
-// reportFailing writes to the condition Failing of a namespace that its next step fails again and
-// again, or that it no longer does. It writes once for each cause, not for each retry. The creation of
-// a record is not among these steps: a closed namespace reports its failure as Initializing, and an
-// open one waits for nothing.
+// reportFailing sets the condition Failing of a namespace whose next step fails repeatedly, and
+// clears it after a success. It writes once for each cause, not for each retry. It does not report
+// that a lifecycle cannot be created: a closed namespace reports this as Initializing, and an open
+// namespace does not wait for it.
 func (c *Controller) reportFailing(ctx context.Context, name string, err error) {
-	s, cacheErr := c.cached(name)
-	if cacheErr != nil || s.namespace == nil || isRemovedByWrite(s.namespace) || ctx.Err() != nil {
+	s := c.cached(name)
+	if s.namespace == nil || isRemovedByWrite(s.namespace) || ctx.Err() != nil {
 		return
 	}
 	want := corev1.NamespaceCondition{Type: v1alpha1.ConditionFailing, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonStepTaken,
@@ -58,7 +58,7 @@ func (c *Controller) reportFailing(ctx context.Context, name string, err error) 
 	case err == nil && utilnamespaces.TrueCondition(s.namespace.Status.Conditions, v1alpha1.ConditionFailing) == nil:
 		return
 	case err == nil:
-	case apierrors.IsConflict(err) || c.queue.NumRequeues(name) < reportAfter || s.record == nil && s.namespace.DeletionTimestamp == nil:
+	case apierrors.IsConflict(err) || c.queue.NumRequeues(name) < reportAfter || s.lifecycle == nil && s.namespace.DeletionTimestamp == nil:
 		return
 	default:
 		want.Status, want.Reason = corev1.ConditionTrue, v1alpha1.ReasonReadFailed

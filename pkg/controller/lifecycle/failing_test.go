@@ -23,7 +23,7 @@ import (
 // TestFailing: a namespace reports a step that fails again and again, once for each cause, and that it
 // no longer does.
 func TestFailing(t *testing.T) {
-	f := newFixture(t, namespace(deleting, emptied), aRecord(held("p.example.com")))
+	f := newFixture(t, namespace(deleting, emptied), aLifecycle(held("p.example.com")))
 	var refusal error
 	f.nsinit.PrependReactor("delete", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refusal })
 	reports := func() int {
@@ -80,7 +80,7 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// TestFailingToCreate: a namespace that has no record waits for nothing, or says so in Initializing.
+// TestFailingToCreate: a namespace that has no lifecycle waits for nothing, or says so in Initializing.
 func TestFailingToCreate(t *testing.T) {
 	f := newFixture(t, namespace(), nil)
 	f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("full") })

@@ -32,45 +32,45 @@ import (
 const (
 	// listInterval is how often NamespaceLifecycles are listed while a namespace waits.
 	listInterval = 2 * time.Second
-	// readTimeout bounds each of these lists, and each read that takes the place of the cache. A
-	// watch cache that is behind delays a list by 3 seconds.
+	// readTimeout bounds each of these lists, and each read that replaces the cache. A watch cache
+	// that is behind delays a list by 3 seconds.
 	readTimeout = 5 * time.Second
 )
 
-// errBehind is the problem of a watch that delivers nothing although it did not end.
+// errBehind means that the watch is open, but delivers no events.
 var errBehind = errors.New("the watch of NamespaceLifecycles is behind")
 
-// listing knows whether the cache of NamespaceLifecycles can be relied on. A server that cannot list
-// them, because it cannot decode one of them, may keep watches open without delivering anything. So
-// the controller lists those that are not active while any namespace waits.
+// listing records whether the cache of NamespaceLifecycles is reliable. A server that cannot decode
+// one of them cannot list them, and may keep watches open that deliver no events. So the controller
+// lists those that are not active while a namespace waits.
 type listing struct {
 	synced cache.InformerSynced
 
 	mu sync.Mutex
-	// problem is why the cache cannot be relied on, nil if it can.
+	// problem is why the cache is unreliable, or nil.
 	problem error
-	// failed and succeeded say what became of the last list, if there was one.
+	// failed and succeeded are the result of the last list, if there was one.
 	failed, succeeded bool
 	// previous is what the last list returned.
 	previous []v1alpha1.NamespaceLifecycle
 
-	// unlisted is what the cache showed before the last list, and the list should have shown but did
-	// not. Only watchListing uses it.
+	// unlisted are the lifecycles that were in the cache before the last list, but not in the list.
+	// Only watchListing uses it.
 	unlisted []*v1alpha1.NamespaceLifecycle
 }
 
-// current returns why the cache cannot be relied on, or nil.
+// current returns why the cache is unreliable, or nil.
 func (l *listing) current() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.problem
 }
 
-// settled says whether it is known what to work with: the cache, or live reads.
+// settled says whether the controller can start, with the cache or with live reads.
 func (l *listing) settled() bool { return l.synced() || l.current() != nil }
 
-// observe notes the result of a list, and returns the problem, and whether there was none before, or
-// is none now. One failure may be a restart of the server; it counts if the next list fails, too.
+// observe stores the result of a list. It returns the problem, and whether a problem began or ended.
+// One failure may be a restart of the server, so it counts only if the next list fails too.
 func (l *listing) observe(list []v1alpha1.NamespaceLifecycle, err error, behind func(previous, list []v1alpha1.NamespaceLifecycle) bool) (problem error, changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +89,8 @@ func (l *listing) observe(list []v1alpha1.NamespaceLifecycle, err error, behind 
 	return l.problem, (before == nil) != (l.problem == nil)
 }
 
-// watchListing lists NamespaceLifecycles while a namespace waits, until the context ends. While they
-// cannot be listed, it brings each namespace that waits back to the queue.
+// watchListing lists NamespaceLifecycles while a namespace waits, until the context ends. While the
+// cache is unreliable, it re-queues each namespace that waits.
 func (c *Controller) watchListing(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	ticker := c.Clock.NewTicker(listInterval)
@@ -103,7 +103,7 @@ func (c *Controller) watchListing(ctx context.Context) {
 				logger.Info("NamespaceLifecycles can be listed again")
 				c.enqueueAll()
 			case changed:
-				logger.Error(problem, "Cannot list NamespaceLifecycles: the controller reads them one by one")
+				logger.Error(problem, "Cannot list NamespaceLifecycles; the controller reads each of them")
 			}
 			if problem != nil {
 				for _, namespace := range waiting {
@@ -119,8 +119,8 @@ func (c *Controller) watchListing(ctx context.Context) {
 	}
 }
 
-// compareList compares the cache with a list. It returns the problem, and whether there was none before,
-// or is none now.
+// compareList compares the cache with a list. It returns the problem, and whether a problem began or
+// ended.
 func (c *Controller) compareList(ctx context.Context, waiting []*corev1.Namespace) (changed bool, problem error) {
 	cached := c.cachedOf(waiting)
 	list, err := c.listNotActive(ctx)
@@ -133,7 +133,7 @@ func (c *Controller) compareList(ctx context.Context, waiting []*corev1.Namespac
 		for i := range list {
 			listed.Insert(list[i].UID)
 		}
-		c.listing.unlisted = slices.DeleteFunc(cached, func(record *v1alpha1.NamespaceLifecycle) bool { return listed.Has(record.UID) })
+		c.listing.unlisted = slices.DeleteFunc(cached, func(lifecycle *v1alpha1.NamespaceLifecycle) bool { return listed.Has(lifecycle.UID) })
 	}
 	return changed, problem
 }
@@ -144,25 +144,25 @@ func (c *Controller) waiting() []*corev1.Namespace {
 	return slices.DeleteFunc(namespaces, func(namespace *corev1.Namespace) bool { return !helper.IsClosed(namespace) && !isHeld(namespace) })
 }
 
-// cachedOf returns what the cache shows of namespaces that wait, and a list of what is not active shows,
-// too. An active record of a namespace that is held was deleted.
-func (c *Controller) cachedOf(waiting []*corev1.Namespace) (records []*v1alpha1.NamespaceLifecycle) {
+// cachedOf returns the cached lifecycles of namespaces that wait which a list of those that are not
+// active should include. The lifecycle of a held namespace was deleted, so it cannot be active.
+func (c *Controller) cachedOf(waiting []*corev1.Namespace) (lifecycles []*v1alpha1.NamespaceLifecycle) {
 	for _, namespace := range waiting {
-		record, err := c.records.Get(namespace.Name)
-		if err == nil && (record.Status.Phase != v1alpha1.LifecycleActive || isHeld(namespace)) {
-			records = append(records, record)
+		lifecycle, err := c.lifecycles.Get(namespace.Name)
+		if err == nil && (lifecycle.Status.Phase != v1alpha1.LifecycleActive || isHeld(namespace)) {
+			lifecycles = append(lifecycles, lifecycle)
 		}
 	}
-	return records
+	return lifecycles
 }
 
-// isCached says whether the cache still shows a version of a record.
-func (c *Controller) isCached(record *v1alpha1.NamespaceLifecycle) bool {
-	cached, err := c.records.Get(record.Name)
-	return err == nil && cached.UID == record.UID && cached.ResourceVersion == record.ResourceVersion
+// isCached says whether the cache still has a version of a lifecycle.
+func (c *Controller) isCached(lifecycle *v1alpha1.NamespaceLifecycle) bool {
+	cached, err := c.lifecycles.Get(lifecycle.Name)
+	return err == nil && cached.UID == lifecycle.UID && cached.ResourceVersion == lifecycle.ResourceVersion
 }
 
-// isHeld says whether all that keeps a deleted namespace is nsinit's finalizer.
+// isHeld says whether only nsinit's finalizer holds a namespace that is being deleted.
 func isHeld(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && isSecured(namespace) &&
 		!slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
@@ -171,7 +171,7 @@ func isHeld(namespace *corev1.Namespace) bool {
 func (c *Controller) listNotActive(ctx context.Context) ([]v1alpha1.NamespaceLifecycle, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	list, err := c.lifecycles().List(ctx, metav1.ListOptions{
+	list, err := c.client.List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermNotEqualSelector("status.phase", string(v1alpha1.LifecycleActive)).String(),
 	})
 	if err != nil {
@@ -180,10 +180,10 @@ func (c *Controller) listNotActive(ctx context.Context) ([]v1alpha1.NamespaceLif
 	return list.Items, nil
 }
 
-// isBehind says whether the cache has not reached what the previous list returned.
+// isBehind says whether the cache is older than the previous list.
 func (c *Controller) isBehind(previous, list []v1alpha1.NamespaceLifecycle) bool {
 	return slices.ContainsFunc(previous, func(listed v1alpha1.NamespaceLifecycle) bool {
-		cached, err := c.records.Get(listed.Name)
+		cached, err := c.lifecycles.Get(listed.Name)
 		if err != nil || cached.UID != listed.UID {
 			return slices.ContainsFunc(list, func(now v1alpha1.NamespaceLifecycle) bool { return now.UID == listed.UID })
 		}
@@ -192,32 +192,32 @@ func (c *Controller) isBehind(previous, list []v1alpha1.NamespaceLifecycle) bool
 	})
 }
 
-// reconcileUnlisted takes the place of reconcile while the cache of NamespaceLifecycles cannot be
-// relied on. It reads one by one, so that a NamespaceLifecycle that cannot be decoded holds only its
-// own namespace, and names that only a list shows wait. Every namespace that waits says why.
+// reconcileUnlisted replaces reconcile while the cache of NamespaceLifecycles is unreliable. It reads
+// each lifecycle live, so that one that cannot be decoded blocks only its own namespace. It reports the
+// problem on every namespace that waits.
 func (c *Controller) reconcileUnlisted(ctx context.Context, name string, exempt bool, problem error) error {
 	namespace, err := c.namespaces.Get(name)
 	if err == nil && mayWithdrawReady(namespace) && (!exempt || !leftAlone(state{namespace: namespace})) {
-		return inStep(withdrawReady, c.take(ctx, withdrawReady, state{namespace: namespace})) // needs no record
+		return inStep(withdrawReady, c.take(ctx, withdrawReady, state{namespace: namespace})) // needs no lifecycle
 	}
 	if err != nil || !helper.IsClosed(namespace) && !isHeld(namespace) {
-		return nil //nolint:nilerr // the list brings it back
+		return nil //nolint:nilerr // watchListing re-queues it
 	}
 	if !concernsLists(problem) {
-		if _, err := c.records.Get(name); err != nil && helper.IsClosed(namespace) {
-			// The server refuses the creation of what it has already, and says why it cannot create it.
-			if err := c.createRecord(ctx, namespace); !errors.Is(err, errExists) {
-				return inStep(createRecord, err)
+		if _, err := c.lifecycles.Get(name); err != nil && helper.IsClosed(namespace) {
+			// The server refuses to create a lifecycle that exists.
+			if err := c.createLifecycle(ctx, namespace); !errors.Is(err, errExists) {
+				return inStep(createLifecycle, err)
 			}
 		}
-		return c.reportUnreadable(ctx, namespace, fmt.Errorf("nsinit cannot list NamespaceLifecycles, and tries again: %w", problem))
+		return c.reportUnreadable(ctx, namespace, fmt.Errorf("nsinit cannot list NamespaceLifecycles, and retries: %w", problem))
 	}
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	s, err := c.live(reading, name)
 	switch {
 	case err != nil:
-		return c.reportUnreadable(ctx, namespace, fmt.Errorf("nsinit cannot read NamespaceLifecycle %q, and tries again: %w%s", name, err, nextStep))
+		return c.reportUnreadable(ctx, namespace, fmt.Errorf("nsinit cannot read NamespaceLifecycle %q, and retries: %w%s", name, err, nextStep))
 	case exempt && leftAlone(s):
 		return nil
 	}
@@ -225,28 +225,28 @@ func (c *Controller) reconcileUnlisted(ctx context.Context, name string, exempt 
 	if step := next(s); step != nothing {
 		return c.take(ctx, step, s)
 	}
-	said := describe(s)
-	if said == nil {
+	report := describe(s)
+	if report == nil {
 		return nil
 	}
-	said.message += fmt.Sprintf("; initializers and participants may not be notified: %v%s", problem, nextStep)
-	return c.write(ctx, s.namespace, *said)
+	report.message += fmt.Sprintf("; initializers and participants may not be notified: %v%s", problem, nextStep)
+	return c.write(ctx, s.namespace, *report)
 }
 
-// nextStep ends messages on objects that cannot be decoded.
-const nextStep = `; an administrator finds the object and how to delete it with "kubectl nsinit check"`
+// nextStep is the last part of messages on objects that cannot be decoded.
+const nextStep = `; an administrator runs "kubectl nsinit check" to find the object and how to delete it`
 
-// concernsLists says whether NamespaceLifecycles can be read one by one although a list fails.
+// concernsLists says whether single NamespaceLifecycles can be read although a list fails.
 func concernsLists(problem error) bool {
 	return apierrors.IsStoreReadError(problem) || apierrors.IsTooManyRequests(problem) || errors.Is(problem, errBehind)
 }
 
-// reportUnreadable reports on a namespace that waits while its NamespaceLifecycle cannot be read, and
+// reportUnreadable reports that the NamespaceLifecycle of a waiting namespace cannot be read, and
 // returns the reason.
 func (c *Controller) reportUnreadable(ctx context.Context, namespace *corev1.Namespace, reason error) error {
-	said := report{reason: v1alpha1.ReasonTerminating, message: reason.Error()}
+	unreadable := report{reason: v1alpha1.ReasonTerminating, message: reason.Error()}
 	if helper.IsClosed(namespace) {
-		said.initializing, said.reason = corev1.ConditionTrue, v1alpha1.ReasonNoRecord
+		unreadable.initializing, unreadable.reason = corev1.ConditionTrue, v1alpha1.ReasonNoRecord
 	}
-	return errors.Join(reason, c.write(ctx, namespace, said))
+	return errors.Join(reason, c.write(ctx, namespace, unreadable))
 }

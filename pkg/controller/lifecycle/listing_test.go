@@ -26,7 +26,7 @@ import (
 // TestObserve: which results of lists say that the cache cannot be relied on.
 func TestObserve(t *testing.T) {
 	away, corrupt := errors.New("away"), unreadableError()
-	record := []v1alpha1.NamespaceLifecycle{*aRecord(pending("a"))}
+	lifecycle := []v1alpha1.NamespaceLifecycle{*aLifecycle(pending("a"))}
 	type result struct {
 		err      error
 		behind   bool
@@ -59,7 +59,7 @@ func TestObserve(t *testing.T) {
 				unsynced = r.unsynced
 				before := l.current()
 				var changed bool
-				problem, changed = l.observe(record, r.err, func(_, _ []v1alpha1.NamespaceLifecycle) bool { return r.behind })
+				problem, changed = l.observe(lifecycle, r.err, func(_, _ []v1alpha1.NamespaceLifecycle) bool { return r.behind })
 				if changed != ((before == nil) != (problem == nil)) {
 					t.Errorf("changed is %t from %v to %v", changed, before, problem)
 				}
@@ -86,14 +86,14 @@ func TestUnlisted(t *testing.T) {
 		writes    []string
 		says      string
 	}{
-		"its turn":                       {namespace(closed), aRecord(pending("a")), unreadableError(), nil, []string{"update namespaces/status"}, "key /registry/x; an administrator"},
-		"nothing is pending":             {namespace(closed), aRecord(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
-		"its own is corrupt":             {namespace(closed), aRecord(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns", and tries again`},
-		"no record, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"update namespaces/status", "create namespacelifecycles"}, "and tries again: no room"},
-		"nothing can be read":            {namespace(closed), aRecord(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and tries again: storage was lost"},
-		"the removal waits":              {namespace(deleting, emptied), aRecord(leaving), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, ""},
-		"it is open":                     {namespace(), aRecord(), unreadableError(), nil, nil, ""},
-		"it is deleted":                  {namespace(ready, deleting), aRecord(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
+		"its turn":                          {namespace(closed), aLifecycle(pending("a")), unreadableError(), nil, []string{"update namespaces/status"}, "key /registry/x; an administrator"},
+		"nothing is pending":                {namespace(closed), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
+		"its own is corrupt":                {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries`},
+		"no lifecycle, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"update namespaces/status", "create namespacelifecycles"}, "and retries: no room"},
+		"nothing can be read":               {namespace(closed), aLifecycle(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and retries: storage was lost"},
+		"the removal waits":                 {namespace(deleting, emptied), aLifecycle(leaving), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, ""},
+		"it is open":                        {namespace(), aLifecycle(), unreadableError(), nil, nil, ""},
+		"it is deleted":                     {namespace(ready, deleting), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestUnlisted(t *testing.T) {
 			f.nsinit.PrependReactor("create", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewServiceUnavailable("no room")
 			})
-			unreadable := strings.Contains(test.says, "tries again") || isHeld(test.namespace)
+			unreadable := strings.Contains(test.says, "retries") || isHeld(test.namespace)
 			if err := f.reconcile(t.Context(), "ns"); (err != nil) != unreadable {
 				t.Fatalf("its error is %v", err)
 			}
@@ -128,9 +128,9 @@ func TestUnlisted(t *testing.T) {
 	}
 }
 
-// TestUnlistedRecords: what the cache shows of a namespace that waits, and two lists do not, is from a
+// TestUnlistedLifecycles: what the cache shows of a namespace that waits, and two lists do not, is from a
 // watch that is behind.
-func TestUnlistedRecords(t *testing.T) {
+func TestUnlistedLifecycles(t *testing.T) {
 	isActive := func(r *v1alpha1.NamespaceLifecycle) { r.Status.Phase = v1alpha1.LifecycleActive }
 	inReleasedNamespace := namespace(deleting, emptied)
 	tests := map[string]struct {
@@ -138,11 +138,11 @@ func TestUnlistedRecords(t *testing.T) {
 		cached, live *v1alpha1.NamespaceLifecycle
 		behind       bool
 	}{
-		"a record that was removed":           {inReleasedNamespace, aRecord(leaving, held("p.example.com")), nil, true},
-		"a record that was removed unnoticed": {inReleasedNamespace, aRecord(isActive), nil, true},
-		"a record of a lost storage":          {namespace(closed), aRecord(pending("a")), nil, true},
-		"the gate is about to open":           {namespace(closed), aRecord(isActive), nil, false},
-		"the list shows it":                   {namespace(closed), aRecord(pending("a")), aRecord(pending("a")), false},
+		"a lifecycle that was removed":           {inReleasedNamespace, aLifecycle(leaving, held("p.example.com")), nil, true},
+		"a lifecycle that was removed unnoticed": {inReleasedNamespace, aLifecycle(isActive), nil, true},
+		"a lifecycle of a lost storage":          {namespace(closed), aLifecycle(pending("a")), nil, true},
+		"the gate is about to open":              {namespace(closed), aLifecycle(isActive), nil, false},
+		"the list shows it":                      {namespace(closed), aLifecycle(pending("a")), aLifecycle(pending("a")), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestUnlistedRecords(t *testing.T) {
 					t.Errorf("round %d: the problem is %v", round, err)
 				}
 			}
-			if err := f.Records.Informer().GetStore().Delete(test.cached); err != nil {
+			if err := f.Lifecycles.Informer().GetStore().Delete(test.cached); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := f.compareList(t.Context(), f.waiting()); err != nil && test.live == nil {

@@ -15,9 +15,8 @@ import (
 // Metrics are the metrics of the controller.
 type Metrics struct {
 	openings    *metrics.Counter
-	records     *metrics.Counter
+	lifecycles  *metrics.Counter
 	failures    *metrics.Counter
-	pending     *metrics.Gauge
 	timeToReady *metrics.Histogram
 	deadlines   *metrics.CounterVec
 	turns       *metrics.HistogramVec
@@ -33,17 +32,13 @@ func NewMetrics() *Metrics {
 			Namespace: namespace, Subsystem: subsystem, Name: "gate_openings_total", StabilityLevel: metrics.ALPHA,
 			Help: "Number of namespaces whose gate this instance opened.",
 		}),
-		records: metrics.NewCounter(&metrics.CounterOpts{
+		lifecycles: metrics.NewCounter(&metrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "records_created_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of records that this instance created.",
+			Help: "Number of NamespaceLifecycles that this instance created.",
 		}),
 		failures: metrics.NewCounter(&metrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "reconcile_failures_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of times that a namespace could not be brought forward and is tried again.",
-		}),
-		pending: metrics.NewGauge(&metrics.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "pending_namespaces", StabilityLevel: metrics.ALPHA,
-			Help: "Number of namespaces whose gate is closed, as the instance that leads sees it.",
+			Help: "Number of times that the next step for a namespace failed and is retried.",
 		}),
 		timeToReady: metrics.NewHistogram(&metrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "time_to_ready_seconds", StabilityLevel: metrics.ALPHA,
@@ -56,21 +51,21 @@ func NewMetrics() *Metrics {
 		}, []string{"failure_policy"}),
 		turns: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "turn_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "How long the turn of an initializer took, in seconds, by what came of it: Done, Skipped or Failed.",
+			Help:    "How long the turn of an initializer took, in seconds, by its result: Done, Skipped or Failed.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
 		}, []string{"initializer", "state"}),
 	}
 }
 
-// Register registers the metrics with a registry, whose function is given.
+// Register registers the metrics with the given function of a registry.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, metric := range []metrics.Registerable{m.openings, m.records, m.failures, m.pending, m.timeToReady, m.deadlines, m.turns} {
+	for _, metric := range []metrics.Registerable{m.openings, m.lifecycles, m.failures, m.timeToReady, m.deadlines, m.turns} {
 		if err := register(metric); err != nil {
 			return err
 		}
 	}
 	for _, policy := range []v1alpha1.FailurePolicyType{v1alpha1.Fail, v1alpha1.Ignore} {
-		m.deadlines.WithLabelValues(string(policy)) // at 0: what begins at 1 has not increased, to Prometheus
+		m.deadlines.WithLabelValues(string(policy)) // exported as 0, so that Prometheus sees the first increase
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ type model struct {
 	*world
 	controller *Controller
 	start      func() *Controller
-	// seenNamespace and seenRecord are the versions that the caches show.
-	seenNamespace, seenRecord int
+	// seenNamespace and seenLifecycle are the versions that the caches show.
+	seenNamespace, seenLifecycle int
 	// rival is another replica that acts while this one does not know that its lease is lost.
 	rival *Controller
 	// dead are initializers that never act, which have a failurePolicy, and participants that
@@ -77,7 +77,7 @@ func (r replica) start(w *world) *Controller {
 	controller, err := New(Dependencies{
 		Core: r.core, Nsinit: r.nsinit, Exemptions: r.exempt, Events: &record.FakeRecorder{}, Metrics: NewMetrics(), Clock: w.clock,
 		Namespaces:   informers.NewSharedInformerFactory(r.core, 0).Core().V1().Namespaces(),
-		Records:      nsinitinformers.NewSharedInformerFactory(r.nsinit, 0).Nsinit().V1alpha1().NamespaceLifecycles(),
+		Lifecycles:   nsinitinformers.NewSharedInformerFactory(r.nsinit, 0).Nsinit().V1alpha1().NamespaceLifecycles(),
 		StalledAfter: time.Minute,
 	})
 	if err != nil {
@@ -94,27 +94,27 @@ func (m *model) restart() {
 }
 
 func (m *model) catchUp() {
-	m.seenNamespace, m.seenRecord = len(m.namespaces)-1, len(m.records)-1
+	m.seenNamespace, m.seenLifecycle = len(m.namespaces)-1, len(m.lifecycles)-1
 }
 
 // reconcile lets the controller take a step. Whether a request fails is up to disturb.
-func (m *model) reconcile() { m.reconcileAs(m.controller, m.seenNamespace, m.seenRecord) }
+func (m *model) reconcile() { m.reconcileAs(m.controller, m.seenNamespace, m.seenLifecycle) }
 
 // rivalReconciles lets the other replica take a step, which is up to date and undisturbed. It may
 // come between two requests of the first one.
 func (m *model) rivalReconciles() {
 	disturb, mayOpen := m.disturb, m.mayOpen
 	m.disturb, m.mayOpen = func() error { return nil }, map[types.UID]bool{}
-	m.reconcileAs(m.rival, len(m.namespaces)-1, len(m.records)-1)
+	m.reconcileAs(m.rival, len(m.namespaces)-1, len(m.lifecycles)-1)
 	maps.Copy(mayOpen, m.mayOpen)
 	m.disturb, m.mayOpen = disturb, mayOpen
 }
 
-func (m *model) reconcileAs(controller *Controller, namespace, record int) {
+func (m *model) reconcileAs(controller *Controller, namespace, lifecycle int) {
 	clear(m.mayOpen)
 	m.observe()
 	replace(controller.Namespaces.Informer().GetStore(), m.namespaces[namespace])
-	replace(controller.Records.Informer().GetStore(), m.records[record])
+	replace(controller.Lifecycles.Informer().GetStore(), m.lifecycles[lifecycle])
 	if err := controller.handle(klog.NewContext(context.Background(), logr.Discard()), worldName); err == nil {
 		controller.queue.Forget(worldName)
 	}
@@ -129,7 +129,7 @@ func replace[T any](store cache.Store, object *T) {
 	_ = store.Replace(objects, "")
 }
 
-// step is what somebody may do.
+// step is an action of a client.
 type step struct {
 	possible func() bool
 	do       func()
@@ -137,7 +137,7 @@ type step struct {
 
 func (m *model) alive() bool { return m.namespace != nil && m.namespace.DeletionTimestamp == nil }
 func (m *model) hasTurn() bool {
-	return hasTurn(m.record) && helper.Current(m.record) != v1alpha1.InitializerLifecycle
+	return hasTurn(m.lifecycle) && helper.Current(m.lifecycle) != v1alpha1.InitializerLifecycle
 }
 
 // clean are the steps that have to come about for a namespace to open, or to be removed.
@@ -166,20 +166,20 @@ func (m *model) clean() map[string]step {
 		},
 		"an initializer is done": {
 			func() bool {
-				return m.hasTurn() && (helper.Current(m.record) == participantName || !slices.Contains(m.dead, helper.Current(m.record)))
+				return m.hasTurn() && (helper.Current(m.lifecycle) == participantName || !slices.Contains(m.dead, helper.Current(m.lifecycle)))
 			},
 			func() {
 				m.initialize(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers.Pending = r.Spec.Initializers.Pending[1:] })
 			},
 		},
 		"a participant cleans up": {
-			func() bool { return m.record != nil && m.record.DeletionTimestamp != nil && len(m.living()) > 0 },
+			func() bool { return m.lifecycle != nil && m.lifecycle.DeletionTimestamp != nil && len(m.living()) > 0 },
 			func() {
 				gone := m.living()[0]
-				m.changeRecord(func(r *v1alpha1.NamespaceLifecycle) {
+				m.changeLifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 					r.Spec.Finalizers = slices.DeleteFunc(r.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == gone })
 				})
-				m.removeRecordIfReleased()
+				m.removeLifecycleIfReleased()
 			},
 		},
 	}
@@ -206,9 +206,9 @@ func (m *model) release(finalizer corev1.FinalizerName) {
 	m.removeIfReleased()
 }
 
-// initialize is a write to /initialize by somebody else than the controller.
+// initialize is a write to /initialize by another client than the controller.
 func (m *model) initialize(change func(*v1alpha1.NamespaceLifecycle)) {
-	m.changeRecord(func(r *v1alpha1.NamespaceLifecycle) {
+	m.changeLifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 		change(r)
 		m.startTurn(r)
 	})
@@ -218,20 +218,20 @@ func (m *model) initialize(change func(*v1alpha1.NamespaceLifecycle)) {
 func (m *model) disturbances() map[string]step {
 	always := func() bool { return true }
 	return map[string]step{
-		"somebody creates the namespace": {
+		"a user creates the namespace": {
 			func() bool { return m.namespace == nil },
 			func() { m.setNamespace(m.newNamespace()) },
 		},
-		"somebody deletes the namespace":      {func() bool { return m.namespace != nil }, m.deleteNamespace},
-		"somebody changes the configurations": {always, func() { m.plan = rapid.SampledFrom(plans()).Draw(m.t, "plan") }},
-		"an initializer fails":                {m.hasTurn, func() { m.initialize(failed) }},
-		"an administrator skips the first":    {m.hasTurn, func() { m.initialize(skipFirst) }},
-		"time passes":                         {always, func() { m.clock.Step(time.Duration(rapid.IntRange(1, 90).Draw(m.t, "seconds")) * time.Second) }},
-		"an administrator deletes the record": {func() bool { return m.record != nil }, m.deleteRecord},
-		"an administrator releases the record": {func() bool { return m.record != nil }, func() {
-			m.forced[m.record.Spec.NamespaceUID] = true
-			m.changeRecord(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = nil })
-			m.removeRecordIfReleased()
+		"a user deletes the namespace":                {func() bool { return m.namespace != nil }, m.deleteNamespace},
+		"an administrator changes the configurations": {always, func() { m.plan = rapid.SampledFrom(plans()).Draw(m.t, "plan") }},
+		"an initializer fails":                        {m.hasTurn, func() { m.initialize(failed) }},
+		"an administrator skips the first":            {m.hasTurn, func() { m.initialize(skipFirst) }},
+		"time passes":                                 {always, func() { m.clock.Step(time.Duration(rapid.IntRange(1, 90).Draw(m.t, "seconds")) * time.Second) }},
+		"an administrator deletes the lifecycle":      {func() bool { return m.lifecycle != nil }, m.deleteLifecycle},
+		"an administrator releases the lifecycle": {func() bool { return m.lifecycle != nil }, func() {
+			m.forced[m.lifecycle.Spec.NamespaceUID] = true
+			m.changeLifecycle(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = nil })
+			m.removeLifecycleIfReleased()
 		}},
 		"an administrator opens the namespace": {func() bool { return m.namespace != nil && helper.IsClosed(m.namespace) }, m.openByHand},
 		"an administrator empties the finalizers": {m.alive, func() {
@@ -244,14 +244,14 @@ func (m *model) disturbances() map[string]step {
 			}
 		}},
 		"another replica acts": {always, m.rivalReconciles},
-		"records cannot be listed": {always, func() {
+		"lifecycles cannot be listed": {always, func() {
 			m.controller.listing.problem = rapid.SampledFrom([]error{errBehind, errLost, unreadableError()}).Draw(m.t, "problem")
 		}},
-		"records can be listed again": {always, func() { m.controller.listing.problem = nil }},
+		"lifecycles can be listed again": {always, func() { m.controller.listing.problem = nil }},
 		"the cache of namespaces catches up": {always, func() {
 			m.seenNamespace = rapid.IntRange(m.seenNamespace, len(m.namespaces)-1).Draw(m.t, "version")
 		}},
-		"the cache of records catches up": {always, func() { m.seenRecord = rapid.IntRange(m.seenRecord, len(m.records)-1).Draw(m.t, "version") }},
+		"the cache of lifecycles catches up": {always, func() { m.seenLifecycle = rapid.IntRange(m.seenLifecycle, len(m.lifecycles)-1).Draw(m.t, "version") }},
 	}
 }
 
@@ -295,7 +295,7 @@ func plans() [][]v1alpha1.PlannedInitializer {
 	return [][]v1alpha1.PlannedInitializer{nil, {first, last}, {acts}, {first, acts, last}, {ignored, last}, {ignored, fails}, {fails, acts}}
 }
 
-// interrupt is what may happen around a request of the controller: nothing, a step of somebody
+// interrupt is what may happen around a request of the controller: nothing, a step of a client
 // else, or the loss of the request or of its answer.
 func (m *model) interrupt() error {
 	steps := m.clean()
@@ -317,7 +317,7 @@ func (m *model) interrupt() error {
 	return nil
 }
 
-// TestControllerKeepsPromises makes the controller and everybody around it act in any order, also
+// TestControllerKeepsPromises makes the controller and its clients act in any order, also
 // between two requests of the controller. The world checks each request. At the end, only those
 // act who have to, and the namespace opens or is removed.
 func TestControllerKeepsPromises(t *testing.T) {
@@ -402,8 +402,8 @@ func (m *model) round() {
 // checkEnded: whatever has just happened, the controller ends an initialization in one step after an
 // administrator opened the namespace.
 func (m *model) checkEnded() {
-	if m.current() && m.alive() && !helper.IsClosed(m.namespace) && m.record.DeletionTimestamp == nil && helper.Failure(m.record) == nil &&
-		m.controller.listing.problem == nil && helper.Current(m.record) != "" {
+	if m.current() && m.alive() && !helper.IsClosed(m.namespace) && m.lifecycle.DeletionTimestamp == nil && helper.Failure(m.lifecycle) == nil &&
+		m.controller.listing.problem == nil && helper.Current(m.lifecycle) != "" {
 		m.t.Fatalf("the namespace is open, and an initializer still has its turn: %s", m.describe())
 	}
 }
@@ -430,7 +430,7 @@ func (m *model) settle() {
 		m.clock.Step(time.Minute) // each deadline is shorter
 		m.round()
 	}
-	gone := m.namespace == nil && m.record == nil
+	gone := m.namespace == nil && m.lifecycle == nil
 	if m.namespace != nil && m.says(v1alpha1.ConditionFailing, corev1.ConditionTrue) {
 		m.t.Fatalf("nothing fails, but the namespace says so: %s", m.describe())
 	}
@@ -440,19 +440,19 @@ func (m *model) settle() {
 }
 
 // isOpen says whether the initialization has ended, and the namespace says how: an administrator
-// opened it if the record says so.
+// opened it if the lifecycle says so.
 func (m *model) isOpen() bool {
-	if !m.current() || !m.alive() || m.record.DeletionTimestamp != nil || helper.IsClosed(m.namespace) || helper.Current(m.record) != "" {
+	if !m.current() || !m.alive() || m.lifecycle.DeletionTimestamp != nil || helper.IsClosed(m.namespace) || helper.Current(m.lifecycle) != "" {
 		return false
 	}
 	ready := utilnamespaces.TrueCondition(m.namespace.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Message != "" && (!reportsOpenedByHand(m.record) || ready.Reason == v1alpha1.ReasonOpenedByHand)
+	return ready != nil && ready.Message != "" && (!reportsOpenedByHand(m.lifecycle) || ready.Reason == v1alpha1.ReasonOpenedByHand)
 }
 
 // isHeld says whether all waits for a participant that is dead: its own namespace, which
 // terminates, or the next one of that name, which says so and can be deleted.
 func (m *model) isHeld() bool {
-	if m.record == nil || m.record.DeletionTimestamp == nil || len(m.participants()) == 0 || len(m.living()) > 0 {
+	if m.lifecycle == nil || m.lifecycle.DeletionTimestamp == nil || len(m.participants()) == 0 || len(m.living()) > 0 {
 		return false
 	}
 	return m.namespace == nil || m.current() && !m.alive() && !isFalselyReady(m.namespace) || m.alive() && (!helper.IsClosed(m.namespace) || m.says(v1alpha1.ConditionInitializing, corev1.ConditionTrue))
@@ -466,7 +466,7 @@ func (m *model) says(condition corev1.NamespaceConditionType, status corev1.Cond
 }
 
 func (m *model) describe() string {
-	return "next is " + string(next(state{namespace: m.namespace, record: m.record})) + "\n" + text(m.namespace) + "\n" + text(m.record)
+	return "next is " + string(next(state{namespace: m.namespace, lifecycle: m.lifecycle})) + "\n" + text(m.namespace) + "\n" + text(m.lifecycle)
 }
 
 func text(object any) string {

@@ -18,106 +18,101 @@ import (
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-// state is what the controller knows of one name: the namespace and the record, each nil
-// if there is none.
+// state is the namespace and the lifecycle of one name. Each is nil if it does not exist.
 type state struct {
 	namespace *corev1.Namespace
-	record    *v1alpha1.NamespaceLifecycle
-	// turn is what time has made of the current initializer's turn.
-	turn turn
+	lifecycle *v1alpha1.NamespaceLifecycle
+	turn      turn
 }
 
-// action is the next step for one name. Each is idempotent, and each is taken on a state
-// that was read live.
+// action is the next step for one name. Each action is idempotent, and is taken on a state that was
+// read live. Its value is part of the reason of the condition Failing.
 type action string
 
 const (
-	// nothing: the next step is somebody else's.
+	// nothing: the controller has no next step.
 	nothing action = "Nothing"
-	// createRecord: the namespace has no record yet.
-	createRecord action = "CreateRecord"
-	// deleteRecord: the namespace that the record describes is going, or gone. It
-	// begins the deletion, and ends one whose finalizers are empty already.
-	deleteRecord action = "DeleteRecord"
-	// releaseRecord: nothing of the namespace's content is left, so "kubernetes" leaves
-	// the record's finalizers.
-	releaseRecord action = "ReleaseRecord"
-	// releaseNamespace: the record has left, so nsinit's finalizer leaves the namespace.
+	// createLifecycle: the namespace has no lifecycle yet.
+	createLifecycle action = "CreateRecord"
+	// deleteLifecycle: the namespace of the lifecycle is being deleted, or does not exist. The
+	// action starts the deletion, and completes one whose finalizers are empty already.
+	deleteLifecycle action = "DeleteRecord"
+	// releaseLifecycle: the content of the namespace is deleted, so "kubernetes" is removed from the
+	// lifecycle's finalizers.
+	releaseLifecycle action = "ReleaseRecord"
+	// releaseNamespace: the lifecycle is deleted, so nsinit's finalizer is removed from the namespace.
 	releaseNamespace action = "ReleaseNamespace"
-	// restoreFinalizer: an administrator emptied spec.finalizers of the namespace before its
-	// content was deleted. Kubernetes does not empty such a namespace, and its removal would
-	// leave the content in storage. With "kubernetes" back, it is emptied and removed.
+	// restoreFinalizer: an administrator emptied spec.finalizers of the namespace before its content
+	// was deleted. Kubernetes does not empty such a namespace, and its removal would leave the
+	// content in storage. With "kubernetes" restored, it is emptied and removed.
 	restoreFinalizer action = "RestoreFinalizer"
 	// secureNamespace: it is the built-in initializer's turn.
 	secureNamespace action = "SecureNamespace"
-	// skipInitializer: the deadline of an initializer is past whose failurePolicy is
-	// Ignore.
+	// skipInitializer: an initializer with failurePolicy Ignore has missed its deadline.
 	skipInitializer action = "SkipInitializer"
-	// failInitializer: the deadline of an initializer is past whose failurePolicy is
-	// Fail.
+	// failInitializer: an initializer with failurePolicy Fail has missed its deadline.
 	failInitializer action = "FailInitializer"
-	// reportStall: the turn of an initializer has lasted for long.
+	// reportStall: the turn of an initializer has lasted longer than --stalled-after.
 	reportStall action = "ReportStall"
 	// failNamespace: an initializer failed, so the namespace is deleted.
 	failNamespace action = "FailNamespace"
 	// openGate: every initializer is done, and the gate is still closed.
 	openGate action = "OpenGate"
-	// withdrawReady: the namespace is being deleted, and its condition Ready is still
-	// True. It comes before every other step, and needs no record.
+	// withdrawReady: the namespace is being deleted, and its condition Ready is still True. This
+	// action precedes every other, and needs no lifecycle.
 	withdrawReady action = "WithdrawReady"
-	// endInitialization: the namespace was opened by hand, so the initializers that are
-	// still pending are skipped.
+	// endInitialization: a user opened the namespace, so the pending initializers are skipped.
 	endInitialization action = "EndInitialization"
 )
 
 // next returns the next step.
 func next(s state) action {
 	switch {
-	case s.namespace == nil && s.record == nil:
+	case s.namespace == nil && s.lifecycle == nil:
 		return nothing
 	case s.namespace != nil && mayWithdrawReady(s.namespace):
 		return withdrawReady
-	case s.record == nil && s.namespace.DeletionTimestamp == nil:
-		return createRecord
-	case s.record == nil:
-		return nextWithoutRecord(s.namespace)
+	case s.lifecycle == nil && s.namespace.DeletionTimestamp == nil:
+		return createLifecycle
+	case s.lifecycle == nil:
+		return nextWithoutLifecycle(s.namespace)
 	case s.namespace == nil:
-		return nextOfFormer(s.record)
-	case s.namespace.UID != s.record.Spec.NamespaceUID:
-		step := nextOfFormer(s.record)
+		return nextOfFormer(s.lifecycle)
+	case s.namespace.UID != s.lifecycle.Spec.NamespaceUID:
+		step := nextOfFormer(s.lifecycle)
 		if step == nothing && s.namespace.DeletionTimestamp != nil {
-			// The former record waits for its participants. They are none of
-			// this namespace's, which has no record and never will.
-			return nextWithoutRecord(s.namespace)
+			// The former lifecycle waits for its participants. This namespace has no
+			// lifecycle, and gets none.
+			return nextWithoutLifecycle(s.namespace)
 		}
 		return step
 	case s.namespace.DeletionTimestamp != nil:
 		return nextOfTerminating(s)
-	case s.record.DeletionTimestamp != nil:
-		// Somebody privileged deleted the record of a live namespace. It leaves
-		// when its participants have let it go, and is created anew.
-		return leave(s.record)
-	case helper.Failure(s.record) != nil:
+	case s.lifecycle.DeletionTimestamp != nil:
+		// An administrator deleted the lifecycle of a live namespace. It is created again
+		// after its participants have released it.
+		return leave(s.lifecycle)
+	case helper.Failure(s.lifecycle) != nil:
 		return failNamespace
-	case helper.Current(s.record) != "" && !helper.IsClosed(s.namespace):
+	case helper.Current(s.lifecycle) != "" && !helper.IsClosed(s.namespace):
 		return endInitialization
-	case helper.Current(s.record) == v1alpha1.InitializerLifecycle:
+	case helper.Current(s.lifecycle) == v1alpha1.InitializerLifecycle:
 		return secureNamespace
-	case s.turn.overdue && *helper.Planned(s.record, helper.Current(s.record)).FailurePolicy == v1alpha1.Ignore:
+	case s.turn.overdue && *helper.Planned(s.lifecycle, helper.Current(s.lifecycle)).FailurePolicy == v1alpha1.Ignore:
 		return skipInitializer
 	case s.turn.overdue:
 		return failInitializer
-	case s.turn.stalled && stall(s.record) == nil:
+	case s.turn.stalled && stall(s.lifecycle) == nil:
 		return reportStall
-	case helper.Current(s.record) == "" && helper.IsClosed(s.namespace):
+	case helper.Current(s.lifecycle) == "" && helper.IsClosed(s.namespace):
 		return openGate
 	}
 	return nothing
 }
 
-// nextWithoutRecord is for a namespace that is being deleted and has no record any more, or
-// never had one. It gets none.
-func nextWithoutRecord(namespace *corev1.Namespace) action {
+// nextWithoutRecord returns the next step for a namespace that is being deleted and has no
+// lifecycle. None is created.
+func nextWithoutLifecycle(namespace *corev1.Namespace) action {
 	switch {
 	case slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return nothing
@@ -129,42 +124,42 @@ func nextWithoutRecord(namespace *corev1.Namespace) action {
 	return nothing
 }
 
-// nextOfFormer is for a record whose namespace is gone. Of its content, nothing is left.
-func nextOfFormer(record *v1alpha1.NamespaceLifecycle) action {
-	if record.DeletionTimestamp == nil {
-		return deleteRecord
+// nextOfFormer returns the next step for a lifecycle whose namespace, with its content, is deleted.
+func nextOfFormer(lifecycle *v1alpha1.NamespaceLifecycle) action {
+	if lifecycle.DeletionTimestamp == nil {
+		return deleteLifecycle
 	}
-	return leave(record)
+	return leave(lifecycle)
 }
 
-// nextOfTerminating is for a namespace that is being deleted. Its content is gone when
-// "kubernetes" has left its finalizers.
+// nextOfTerminating returns the next step for a namespace that is being deleted. Its content is
+// deleted once spec.finalizers does not have "kubernetes".
 func nextOfTerminating(s state) action {
 	switch {
-	case s.record.DeletionTimestamp == nil:
-		return deleteRecord
+	case s.lifecycle.DeletionTimestamp == nil:
+		return deleteLifecycle
 	case slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return nothing
 	case isSecured(s.namespace) && !isEmptied(s.namespace):
 		return restoreFinalizer
 	}
-	return leave(s.record)
+	return leave(s.lifecycle)
 }
 
-// leave is for a record that is being deleted and that nsinit itself need not hold.
-func leave(record *v1alpha1.NamespaceLifecycle) action {
+// leave returns the next step for a lifecycle that is being deleted and that nsinit need not hold.
+func leave(lifecycle *v1alpha1.NamespaceLifecycle) action {
 	switch {
-	case slices.Contains(record.Spec.Finalizers, v1alpha1.FinalizerKubernetes):
-		return releaseRecord
-	case len(record.Spec.Finalizers) == 0 && len(record.Finalizers) == 0:
-		return deleteRecord
+	case slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerKubernetes):
+		return releaseLifecycle
+	case len(lifecycle.Spec.Finalizers) == 0 && len(lifecycle.Finalizers) == 0:
+		return deleteLifecycle
 	}
 	return nothing // participants have not cleaned up
 }
 
-// stall returns the condition that says that the current turn has lasted for long, or nil.
-func stall(record *v1alpha1.NamespaceLifecycle) *metav1.Condition {
-	condition := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled)
+// stall returns the condition Stalled if it is True, or nil.
+func stall(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Condition {
+	condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
 	if condition == nil || condition.Status != metav1.ConditionTrue {
 		return nil
 	}
@@ -191,18 +186,18 @@ func isEmptied(namespace *corev1.Namespace) bool {
 	})
 }
 
-// isRemovedByWrite says whether kube-apiserver removes a namespace at the next write to it, whatever
-// the write changes. Its content would stay in storage.
+// isRemovedByWrite says whether kube-apiserver removes a namespace from storage at the next write to
+// it. The content of the namespace would stay in storage.
 func isRemovedByWrite(namespace *corev1.Namespace) bool {
 	return namespace.DeletionTimestamp != nil && !hasFinalizers(namespace)
 }
 
-// hasFinalizers says whether anything holds a namespace that is being deleted.
+// hasFinalizers says whether a finalizer holds a namespace that is being deleted.
 func hasFinalizers(namespace *corev1.Namespace) bool {
 	return len(namespace.Spec.Finalizers) > 0 || len(namespace.Finalizers) > 0
 }
 
-// hasParticipants says whether somebody acts when the namespace is deleted.
-func hasParticipants(record *v1alpha1.NamespaceLifecycle) bool {
-	return slices.ContainsFunc(record.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer })
+// hasParticipants says whether a planned initializer is also a participant.
+func hasParticipants(lifecycle *v1alpha1.NamespaceLifecycle) bool {
+	return slices.ContainsFunc(lifecycle.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer })
 }

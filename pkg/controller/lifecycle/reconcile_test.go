@@ -52,7 +52,7 @@ func withFinalizers(finalizers ...corev1.FinalizerName) namespaceOption {
 
 // ready is a namespace that nsinit has reported as open.
 func ready(n *corev1.Namespace) {
-	said := opened(aRecord())
+	said := opened(aLifecycle())
 	said.apply(n, metav1.Now().Time)
 }
 
@@ -63,11 +63,11 @@ func opener(user string) namespaceOption {
 	}
 }
 
-type recordOption func(*v1alpha1.NamespaceLifecycle)
+type lifecycleOption func(*v1alpha1.NamespaceLifecycle)
 
-func aRecord(options ...recordOption) *v1alpha1.NamespaceLifecycle {
+func aLifecycle(options ...lifecycleOption) *v1alpha1.NamespaceLifecycle {
 	r := &v1alpha1.NamespaceLifecycle{
-		ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "record", ResourceVersion: "1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "lifecycle", ResourceVersion: "1"},
 		Spec: v1alpha1.NamespaceLifecycleSpec{
 			NamespaceUID: "new",
 			Finalizers:   []v1alpha1.FinalizerName{v1alpha1.FinalizerKubernetes},
@@ -83,7 +83,7 @@ func aRecord(options ...recordOption) *v1alpha1.NamespaceLifecycle {
 // serverMessage is how the server describes the state of an initialization.
 const serverMessage = "the sentence of the server"
 
-func pending(names ...string) recordOption {
+func pending(names ...string) lifecycleOption {
 	return func(r *v1alpha1.NamespaceLifecycle) {
 		r.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 		for _, name := range names {
@@ -101,7 +101,7 @@ func participant(r *v1alpha1.NamespaceLifecycle) {
 	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "p.example.com", Finalizer: true}})
 }
 
-// openedHand is a record that says so.
+// openedHand is a lifecycle that says so.
 func openedHand(r *v1alpha1.NamespaceLifecycle) {
 	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, Message: "alice did"})
 }
@@ -113,7 +113,7 @@ func leaving(r *v1alpha1.NamespaceLifecycle) {
 	r.DeletionTimestamp = &now
 }
 
-func held(by ...v1alpha1.FinalizerName) recordOption {
+func held(by ...v1alpha1.FinalizerName) lifecycleOption {
 	return func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = by }
 }
 
@@ -121,78 +121,78 @@ func held(by ...v1alpha1.FinalizerName) recordOption {
 func TestNext(t *testing.T) {
 	tests := map[string]struct {
 		namespace *corev1.Namespace
-		record    *v1alpha1.NamespaceLifecycle
+		lifecycle *v1alpha1.NamespaceLifecycle
 		want      action
 	}{
-		"nothing is there": {nil, nil, nothing},
+		"neither exists": {nil, nil, nothing},
 
-		"a new namespace":                           {namespace(closed), nil, createRecord},
-		"a namespace from before":                   {namespace(), nil, createRecord},
-		"it waits":                                  {namespace(closed), aRecord(pending("a.example.com")), nothing},
-		"the built-in initializer has its turn":     {namespace(closed), aRecord(pending(v1alpha1.InitializerLifecycle, "a.example.com")), secureNamespace},
-		"the built-in initializer comes later":      {namespace(closed), aRecord(pending("a.example.com", v1alpha1.InitializerLifecycle)), nothing},
-		"every initializer is done":                 {namespace(closed), aRecord(), openGate},
-		"an empty list":                             {namespace(closed), aRecord(pending()), openGate},
-		"it is open":                                {namespace(), aRecord(), nothing},
-		"an initializer failed":                     {namespace(closed), aRecord(pending("a.example.com"), failed), failNamespace},
-		"the built-in one is first after a failure": {namespace(closed), aRecord(pending(v1alpha1.InitializerLifecycle), failed), failNamespace},
-		"status says it is done, spec does not": {namespace(closed), aRecord(pending("a.example.com"), func(r *v1alpha1.NamespaceLifecycle) {
+		"a new namespace":                           {namespace(closed), nil, createLifecycle},
+		"a namespace from before":                   {namespace(), nil, createLifecycle},
+		"it waits":                                  {namespace(closed), aLifecycle(pending("a.example.com")), nothing},
+		"the built-in initializer has its turn":     {namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com")), secureNamespace},
+		"the built-in initializer comes later":      {namespace(closed), aLifecycle(pending("a.example.com", v1alpha1.InitializerLifecycle)), nothing},
+		"every initializer is done":                 {namespace(closed), aLifecycle(), openGate},
+		"an empty list":                             {namespace(closed), aLifecycle(pending()), openGate},
+		"it is open":                                {namespace(), aLifecycle(), nothing},
+		"an initializer failed":                     {namespace(closed), aLifecycle(pending("a.example.com"), failed), failNamespace},
+		"the built-in one is first after a failure": {namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle), failed), failNamespace},
+		"status says it is done, spec does not": {namespace(closed), aLifecycle(pending("a.example.com"), func(r *v1alpha1.NamespaceLifecycle) {
 			r.Status.Phase = v1alpha1.LifecycleActive
 		}), nothing},
 
-		"it was opened by hand":                             {namespace(), aRecord(pending("a.example.com")), endInitialization},
-		"it was opened by hand before it was secured":       {namespace(), aRecord(pending(v1alpha1.InitializerLifecycle, "a.example.com"), participant), endInitialization},
-		"it was opened by hand after an initializer failed": {namespace(), aRecord(pending("a.example.com"), failed), failNamespace},
-		"a former record never opens what is open":          {namespace(), aRecord(former, pending("a.example.com")), deleteRecord},
-		"its record is leaving, and it was opened by hand":  {namespace(), aRecord(pending("a.example.com"), leaving, held("p.example.com")), nothing},
-		"it was opened by hand, and is deleted":             {namespace(deleting), aRecord(pending("a.example.com")), deleteRecord},
+		"it was opened by hand":                               {namespace(), aLifecycle(pending("a.example.com")), endInitialization},
+		"it was opened by hand before it was secured":         {namespace(), aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com"), participant), endInitialization},
+		"it was opened by hand after an initializer failed":   {namespace(), aLifecycle(pending("a.example.com"), failed), failNamespace},
+		"a former lifecycle never opens what is open":         {namespace(), aLifecycle(former, pending("a.example.com")), deleteLifecycle},
+		"its lifecycle is leaving, and it was opened by hand": {namespace(), aLifecycle(pending("a.example.com"), leaving, held("p.example.com")), nothing},
+		"it was opened by hand, and is deleted":               {namespace(deleting), aLifecycle(pending("a.example.com")), deleteLifecycle},
 
-		"it was ready, and is deleted":                          {namespace(ready, deleting), aRecord(), withdrawReady},
-		"it was ready, and is deleted, without a record":        {namespace(ready, deleting), nil, withdrawReady},
-		"it was ready, is deleted, and a former record is held": {namespace(ready, deleting), aRecord(former, leaving, held("p.example.com")), withdrawReady},
-		"it was ready, and its finalizers were emptied":         {namespace(ready, deleting, withFinalizers()), nil, restoreFinalizer},
-		"it is ready": {namespace(ready), aRecord(), nothing},
+		"it was ready, and is deleted":                             {namespace(ready, deleting), aLifecycle(), withdrawReady},
+		"it was ready, and is deleted, without a lifecycle":        {namespace(ready, deleting), nil, withdrawReady},
+		"it was ready, is deleted, and a former lifecycle is held": {namespace(ready, deleting), aLifecycle(former, leaving, held("p.example.com")), withdrawReady},
+		"it was ready, and its finalizers were emptied":            {namespace(ready, deleting, withFinalizers()), nil, restoreFinalizer},
+		"it is ready": {namespace(ready), aLifecycle(), nothing},
 
-		"a record of a former namespace":                                      {namespace(closed), aRecord(former), deleteRecord},
-		"a former record whose initializers are done never opens the new one": {namespace(closed), aRecord(former, leaving, held("p.example.com")), nothing},
-		"a former record that is leaving":                                     {namespace(closed), aRecord(former, leaving), releaseRecord},
-		"a former record that nobody holds":                                   {namespace(closed), aRecord(former, leaving, held()), deleteRecord},
-		"a record without namespace":                                          {nil, aRecord(), deleteRecord},
-		"a leaving record without namespace":                                  {nil, aRecord(leaving), releaseRecord},
-		"a leaving record that a participant holds":                           {nil, aRecord(leaving, held("p.example.com")), nothing},
-		"a participant is left and so is kubernetes":                          {nil, aRecord(leaving, held("p.example.com", "kubernetes")), releaseRecord},
+		"a lifecycle of a former namespace":                                      {namespace(closed), aLifecycle(former), deleteLifecycle},
+		"a former lifecycle whose initializers are done never opens the new one": {namespace(closed), aLifecycle(former, leaving, held("p.example.com")), nothing},
+		"a former lifecycle that is leaving":                                     {namespace(closed), aLifecycle(former, leaving), releaseLifecycle},
+		"a former lifecycle without finalizers":                                  {namespace(closed), aLifecycle(former, leaving, held()), deleteLifecycle},
+		"a lifecycle without namespace":                                          {nil, aLifecycle(), deleteLifecycle},
+		"a leaving lifecycle without namespace":                                  {nil, aLifecycle(leaving), releaseLifecycle},
+		"a leaving lifecycle that a participant holds":                           {nil, aLifecycle(leaving, held("p.example.com")), nothing},
+		"a participant is left and so is kubernetes":                             {nil, aLifecycle(leaving, held("p.example.com", "kubernetes")), releaseLifecycle},
 
-		"the namespace is deleted":                         {namespace(deleting), aRecord(), deleteRecord},
-		"it is deleted while it initializes":               {namespace(closed, deleting), aRecord(pending("a.example.com")), deleteRecord},
-		"it is deleted after a failure":                    {namespace(closed, deleting), aRecord(pending("a.example.com"), failed), deleteRecord},
-		"its content is still there":                       {namespace(deleting), aRecord(leaving), nothing},
-		"its content is gone":                              {namespace(deleting, emptied), aRecord(leaving), releaseRecord},
-		"its finalizers were emptied, but not its content": {namespace(deleting, secured, withFinalizers()), aRecord(leaving), restoreFinalizer},
-		"the same, and the record has left":                {namespace(deleting, secured, withFinalizers()), nil, restoreFinalizer},
-		"its content is gone, a participant is left":       {namespace(deleting, emptied), aRecord(leaving, held("p.example.com")), nothing},
-		"the record has left":                              {namespace(deleting, emptied), nil, releaseNamespace},
-		"the record has left, others hold it":              {namespace(deleting, withFinalizers("openshift.com/origin")), nil, nothing},
-		"nobody holds it, its finalizers were emptied":     {namespace(deleting, withFinalizers()), nil, restoreFinalizer},
-		"it is deleted without a record":                   {namespace(closed, deleting), nil, nothing},
+		"the namespace is deleted":                          {namespace(deleting), aLifecycle(), deleteLifecycle},
+		"it is deleted while it initializes":                {namespace(closed, deleting), aLifecycle(pending("a.example.com")), deleteLifecycle},
+		"it is deleted after a failure":                     {namespace(closed, deleting), aLifecycle(pending("a.example.com"), failed), deleteLifecycle},
+		"its content is still there":                        {namespace(deleting), aLifecycle(leaving), nothing},
+		"its content is gone":                               {namespace(deleting, emptied), aLifecycle(leaving), releaseLifecycle},
+		"its finalizers were emptied, but not its content":  {namespace(deleting, secured, withFinalizers()), aLifecycle(leaving), restoreFinalizer},
+		"the same, and the lifecycle has left":              {namespace(deleting, secured, withFinalizers()), nil, restoreFinalizer},
+		"its content is gone, a participant is left":        {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")), nothing},
+		"the lifecycle has left":                            {namespace(deleting, emptied), nil, releaseNamespace},
+		"the lifecycle has left, others hold it":            {namespace(deleting, withFinalizers("openshift.com/origin")), nil, nothing},
+		"it has no finalizers, its finalizers were emptied": {namespace(deleting, withFinalizers()), nil, restoreFinalizer},
+		"it is deleted without a lifecycle":                 {namespace(closed, deleting), nil, nothing},
 
-		"it is deleted while it waits for a former record": {namespace(closed, deleting), aRecord(former, leaving, held("p.example.com")), nothing},
-		"it is deleted while a former record is leaving":   {namespace(deleting, emptied), aRecord(former, leaving), releaseRecord},
-		"its own record has left, a former one is held":    {namespace(deleting, emptied), aRecord(former, leaving, held("p.example.com")), releaseNamespace},
-		"nobody holds it, a former record is held":         {namespace(deleting, withFinalizers()), aRecord(former, leaving, held("p.example.com")), restoreFinalizer},
+		"it is deleted while it waits for a former lifecycle": {namespace(closed, deleting), aLifecycle(former, leaving, held("p.example.com")), nothing},
+		"it is deleted while a former lifecycle is leaving":   {namespace(deleting, emptied), aLifecycle(former, leaving), releaseLifecycle},
+		"its own lifecycle has left, a former one is held":    {namespace(deleting, emptied), aLifecycle(former, leaving, held("p.example.com")), releaseNamespace},
+		"it has no finalizers, a former lifecycle is held":    {namespace(deleting, withFinalizers()), aLifecycle(former, leaving, held("p.example.com")), restoreFinalizer},
 		"others' metadata finalizers hold it": {namespace(deleting, withFinalizers(), func(n *corev1.Namespace) {
 			n.Finalizers = []string{"example.com/other"}
 		}), nil, nothing},
-		"a record held by others' metadata finalizers": {nil, aRecord(leaving, held(), func(r *v1alpha1.NamespaceLifecycle) {
+		"a lifecycle held by others' metadata finalizers": {nil, aLifecycle(leaving, held(), func(r *v1alpha1.NamespaceLifecycle) {
 			r.Finalizers = []string{"example.com/other"}
 		}), nothing},
 
-		"somebody deleted the record of a live namespace": {namespace(closed), aRecord(leaving), releaseRecord},
-		"a participant holds that record":                 {namespace(closed), aRecord(leaving, held("p.example.com")), nothing},
-		"a record that is leaving opens nothing":          {namespace(closed), aRecord(leaving, held("p.example.com")), nothing},
+		"an administrator deleted the lifecycle of a live namespace": {namespace(closed), aLifecycle(leaving), releaseLifecycle},
+		"a participant holds that lifecycle":                         {namespace(closed), aLifecycle(leaving, held("p.example.com")), nothing},
+		"a lifecycle that is leaving opens nothing":                  {namespace(closed), aLifecycle(leaving, held("p.example.com")), nothing},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := next(state{namespace: test.namespace, record: test.record}); got != test.want {
+			if got := next(state{namespace: test.namespace, lifecycle: test.lifecycle}); got != test.want {
 				t.Errorf("next is %s, want %s", got, test.want)
 			}
 		})
@@ -203,8 +203,8 @@ func TestDescribe(t *testing.T) {
 	says := func(r report) namespaceOption {
 		return func(n *corev1.Namespace) { r.apply(n, metav1.Now().Time) }
 	}
-	adopted := report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was open before nsinit knew it"}
-	done := opened(aRecord())
+	adopted := report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was already open when nsinit adopted it"}
+	done := opened(aLifecycle())
 	reportOn := func(reason, message string) *report {
 		return &report{initializing: corev1.ConditionTrue, reason: reason, message: message}
 	}
@@ -217,49 +217,49 @@ func TestDescribe(t *testing.T) {
 	finalized := func(r *v1alpha1.NamespaceLifecycle) { r.Finalizers = []string{"example.com/other"} }
 	tests := map[string]struct {
 		namespace *corev1.Namespace
-		record    *v1alpha1.NamespaceLifecycle
+		lifecycle *v1alpha1.NamespaceLifecycle
 		want      *report
 	}{
-		"no record": {namespace(closed), nil, nil},
-		"it waits":  {namespace(closed), aRecord(pending("a.example.com", "b.example.com")), reportOn(v1alpha1.ReasonPending, serverMessage)},
-		"it failed": {namespace(closed), aRecord(pending("a.example.com"), failed), reportOn(v1alpha1.ReasonFailed, serverMessage)},
-		"it waits for the former record": {namespace(closed), aRecord(former, leaving, held("p.example.com")),
-			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, message: `waiting for the record of the former namespace of this name, which these participants have not let go: "p.example.com"`}},
-		"it waits for a former record that several hold": {namespace(closed), aRecord(former, leaving, held("p.example.com", "kubernetes", "q.example.com"), finalized),
-			reportOn(v1alpha1.ReasonFormerIncarnation, `waiting for the record of the former namespace of this name, which these participants have not let go: "p.example.com", "q.example.com", "example.com/other"`)},
-		"it is open, and there is a former record": {namespace(), aRecord(former, leaving, held("p.example.com")), nil},
-		"its record was deleted": {namespace(closed), aRecord(leaving, held("p.example.com")),
-			reportOn(v1alpha1.ReasonNoRecord, `the record of the namespace was deleted and is created again as soon as these participants have let it go: "p.example.com"`)},
-		"it is open, and its record was deleted": {namespace(), aRecord(leaving, held("p.example.com")), nil},
+		"no lifecycle": {namespace(closed), nil, nil},
+		"it waits":     {namespace(closed), aLifecycle(pending("a.example.com", "b.example.com")), reportOn(v1alpha1.ReasonPending, serverMessage)},
+		"it failed":    {namespace(closed), aLifecycle(pending("a.example.com"), failed), reportOn(v1alpha1.ReasonFailed, serverMessage)},
+		"it waits for the former lifecycle": {namespace(closed), aLifecycle(former, leaving, held("p.example.com")),
+			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, message: `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com"`}},
+		"it waits for a former lifecycle that several hold": {namespace(closed), aLifecycle(former, leaving, held("p.example.com", "kubernetes", "q.example.com"), finalized),
+			reportOn(v1alpha1.ReasonFormerIncarnation, `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com", "q.example.com", "example.com/other"`)},
+		"it is open, and there is a former lifecycle": {namespace(), aLifecycle(former, leaving, held("p.example.com")), nil},
+		"its lifecycle was deleted": {namespace(closed), aLifecycle(leaving, held("p.example.com")),
+			reportOn(v1alpha1.ReasonNoRecord, `the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "p.example.com"`)},
+		"it is open, and its lifecycle was deleted": {namespace(), aLifecycle(leaving, held("p.example.com")), nil},
 
-		"it was open before":             {namespace(), aRecord(), &adopted},
-		"it was open before and says so": {namespace(says(adopted)), aRecord(), &adopted},
-		"it was opened":                  {namespace(says(done)), aRecord(), &done},
-		"it was opened, and had a plan":  {namespace(), aRecord(participant), &done},
-		"it was opened, and was stamped": {namespace(func(n *corev1.Namespace) { n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: ""} }), aRecord(), &done},
-		"it was opened by hand":          {namespace(opener("alice")), aRecord(participant, openedHand), byHand("alice did")},
-		"it was opened by hand before it had a record": {namespace(opener("alice")), aRecord(),
+		"it was open before":             {namespace(), aLifecycle(), &adopted},
+		"it was open before and says so": {namespace(says(adopted)), aLifecycle(), &adopted},
+		"it was opened":                  {namespace(says(done)), aLifecycle(), &done},
+		"it was opened, and had a plan":  {namespace(), aLifecycle(participant), &done},
+		"it was opened, and was stamped": {namespace(func(n *corev1.Namespace) { n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: ""} }), aLifecycle(), &done},
+		"it was opened by hand":          {namespace(opener("alice")), aLifecycle(participant, openedHand), byHand("alice did")},
+		"it was opened by hand before it had a lifecycle": {namespace(opener("alice")), aLifecycle(),
 			byHand(`user "alice" removed the label nsinit.dev/initializing before every initializer was done`)},
-		"the annotation alone says nothing of a plan": {namespace(opener("nsinit")), aRecord(participant), &done},
-		"somebody opened it, and said adopted":        {namespace(says(adopted)), aRecord(participant), &done},
-		"it is about to open":                         {namespace(closed), aRecord(), nil},
+		"the annotation alone says nothing of a plan": {namespace(opener("nsinit")), aLifecycle(participant), &done},
+		"a user opened it, and said adopted":          {namespace(says(adopted)), aLifecycle(participant), &done},
+		"it is about to open":                         {namespace(closed), aLifecycle(), nil},
 
-		"it is deleted":                          {namespace(deleting), aRecord(), nil},
-		"it was ready, and is deleted":           {namespace(deleting, ready), aRecord(leaving), &terminating},
-		"it was ready, and has no record":        {namespace(deleting, ready), nil, &terminating},
-		"it waited, and is deleted":              {namespace(deleting, closed, says(waiting)), aRecord(leaving), reportOn(v1alpha1.ReasonTerminating, "the namespace is being deleted")},
-		"it failed, and is deleted":              {namespace(deleting, closed, says(failure)), aRecord(leaving), nil},
-		"its finalizers were emptied":            {namespace(deleting, ready, withFinalizers()), nil, nil},
-		"it is deleted, Kubernetes cleans up":    {namespace(deleting, secured), aRecord(leaving, held("p.example.com")), nil},
-		"it is deleted, others hold it":          {namespace(deleting, withFinalizers("example.com/other")), aRecord(leaving, held("p.example.com")), nil},
-		"it is deleted, a former record is held": {namespace(deleting, emptied), aRecord(former, leaving, held("p.example.com")), nil},
-		"it is deleted, nobody has to clean up":  {namespace(deleting, emptied), aRecord(leaving), nil},
-		"it is deleted, a participant cleans up": {namespace(deleting, emptied), aRecord(leaving, held("p.example.com")),
-			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is gone, these participants have not cleaned up: "p.example.com"`}},
+		"it is deleted":                             {namespace(deleting), aLifecycle(), nil},
+		"it was ready, and is deleted":              {namespace(deleting, ready), aLifecycle(leaving), &terminating},
+		"it was ready, and has no lifecycle":        {namespace(deleting, ready), nil, &terminating},
+		"it waited, and is deleted":                 {namespace(deleting, closed, says(waiting)), aLifecycle(leaving), reportOn(v1alpha1.ReasonTerminating, "the namespace is being deleted")},
+		"it failed, and is deleted":                 {namespace(deleting, closed, says(failure)), aLifecycle(leaving), nil},
+		"its finalizers were emptied":               {namespace(deleting, ready, withFinalizers()), nil, nil},
+		"it is deleted, Kubernetes cleans up":       {namespace(deleting, secured), aLifecycle(leaving, held("p.example.com")), nil},
+		"it is deleted, others hold it":             {namespace(deleting, withFinalizers("example.com/other")), aLifecycle(leaving, held("p.example.com")), nil},
+		"it is deleted, a former lifecycle is held": {namespace(deleting, emptied), aLifecycle(former, leaving, held("p.example.com")), nil},
+		"it is deleted, no participant is left":     {namespace(deleting, emptied), aLifecycle(leaving), nil},
+		"it is deleted, a participant cleans up": {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")),
+			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is deleted, these participants have not cleaned up: "p.example.com"`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := describe(state{namespace: test.namespace, record: test.record})
+			got := describe(state{namespace: test.namespace, lifecycle: test.lifecycle})
 			switch {
 			case (got == nil) != (test.want == nil):
 				t.Errorf("got %+v, want %+v", got, test.want)
@@ -291,7 +291,7 @@ func TestApply(t *testing.T) {
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "B", then), condition("Ready", "False", "B", then)}, true},
 		"the status is another": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "A", then)}, report{initializing: corev1.ConditionFalse, reason: "B", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "False", "B", now), condition("Ready", "True", "B", now)}, true},
-		"somebody changed one of them": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{initializing: corev1.ConditionFalse, reason: "A", message: "m"},
+		"another client changed one of them": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{initializing: corev1.ConditionFalse, reason: "A", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "False", "A", now), condition("Ready", "True", "A", then)}, true},
 		"only Ready is at stake": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{reason: "B", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "B", now)}, true},

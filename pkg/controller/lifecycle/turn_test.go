@@ -29,7 +29,7 @@ import (
 func startOfTests() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // withPolicy gives every planned initializer a failurePolicy and a deadline.
-func withPolicy(policy v1alpha1.FailurePolicyType, seconds int32) recordOption {
+func withPolicy(policy v1alpha1.FailurePolicyType, seconds int32) lifecycleOption {
 	return func(r *v1alpha1.NamespaceLifecycle) {
 		for i := range r.Spec.Plan {
 			r.Spec.Plan[i].FailurePolicy, r.Spec.Plan[i].TimeoutSeconds = &policy, &seconds
@@ -38,7 +38,7 @@ func withPolicy(policy v1alpha1.FailurePolicyType, seconds int32) recordOption {
 }
 
 // since says when the turn began, by the server's clock, in relation to the fixture's.
-func since(offset time.Duration) recordOption {
+func since(offset time.Duration) lifecycleOption {
 	return func(r *v1alpha1.NamespaceLifecycle) {
 		began := metav1.NewMicroTime(startOfTests().Add(offset))
 		r.Spec.Initializers.TurnStartTime = &began
@@ -54,59 +54,59 @@ func isStalled(r *v1alpha1.NamespaceLifecycle) {
 func TestMeasure(t *testing.T) {
 	const minute = time.Minute
 	tests := map[string]struct {
-		record *v1alpha1.NamespaceLifecycle
-		age    time.Duration // since it was seen
-		want   turn
+		lifecycle *v1alpha1.NamespaceLifecycle
+		age       time.Duration // since it was seen
+		want      turn
 	}{
-		"nobody has a turn":           {aRecord(), time.Hour, turn{}},
-		"it failed":                   {aRecord(pending("a"), failed), time.Hour, turn{}},
-		"it is leaving":               {aRecord(pending("a"), leaving), time.Hour, turn{}},
-		"no policy":                   {aRecord(pending("a")), 10 * time.Second, turn{wake: 50 * time.Second}},
-		"no policy, for long":         {aRecord(pending("a")), minute, turn{stalled: true}},
-		"before the deadline":         {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 4 * time.Second, turn{wake: time.Second}},
-		"at the deadline":             {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 5 * time.Second, turn{overdue: true, wake: 55 * time.Second}},
-		"long after it":               {aRecord(pending("a"), withPolicy(v1alpha1.Fail, 5)), minute, turn{overdue: true, stalled: true}},
-		"a deadline that is far":      {aRecord(pending("a"), withPolicy(v1alpha1.Fail, 3600)), minute, turn{stalled: true, wake: 59 * minute}},
-		"the server's clock is ahead": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 5), since(time.Hour)), 5 * time.Second, turn{overdue: true, wake: 55 * time.Second}},
-		"the server's clock is a little behind": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 30), since(-timing.MaxClockSkew)), 29 * time.Second,
+		"no turn":                     {aLifecycle(), time.Hour, turn{}},
+		"it failed":                   {aLifecycle(pending("a"), failed), time.Hour, turn{}},
+		"it is leaving":               {aLifecycle(pending("a"), leaving), time.Hour, turn{}},
+		"no policy":                   {aLifecycle(pending("a")), 10 * time.Second, turn{wake: 50 * time.Second}},
+		"no policy, for long":         {aLifecycle(pending("a")), minute, turn{stalled: true}},
+		"before the deadline":         {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 4 * time.Second, turn{wake: time.Second}},
+		"at the deadline":             {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 5 * time.Second, turn{overdue: true, wake: 55 * time.Second}},
+		"long after it":               {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), minute, turn{overdue: true, stalled: true}},
+		"a deadline that is far":      {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 3600)), minute, turn{stalled: true, wake: 59 * minute}},
+		"the server's clock is ahead": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), since(time.Hour)), 5 * time.Second, turn{overdue: true, wake: 55 * time.Second}},
+		"the server's clock is a little behind": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 30), since(-timing.MaxClockSkew)), 29 * time.Second,
 			turn{wake: time.Second}},
-		"it was seen late": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew,
+		"it was seen late": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew,
 			turn{overdue: true, stalled: true}},
-		"it was seen late, a moment before": {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew - time.Second,
+		"it was seen late, a moment before": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew - time.Second,
 			turn{stalled: true, wake: time.Second}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := measure(test.record, startOfTests(), startOfTests().Add(test.age), minute); got != test.want {
+			if got := measure(test.lifecycle, startOfTests(), startOfTests().Add(test.age), minute); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
 	}
-	if got := measure(aRecord(pending("a")), startOfTests(), startOfTests().Add(time.Hour), 0); got != (turn{}) {
+	if got := measure(aLifecycle(pending("a")), startOfTests(), startOfTests().Add(time.Hour), 0); got != (turn{}) {
 		t.Errorf("nothing is reported as stalled, but %+v", got)
 	}
 }
 
-// TestTurns: each turn has a time of its own, also that of another record of the same name.
+// TestTurns: each turn has a separate time, also that of another lifecycle of the same name.
 func TestTurns(t *testing.T) {
 	seen := turns{seen: map[string]sighting{}}
 	at := func(seconds int) time.Time { return startOfTests().Add(time.Duration(seconds) * time.Second) }
-	another := aRecord(pending("b"))
+	another := aLifecycle(pending("b"))
 	another.UID = "another"
 	for step, test := range []struct {
-		record *v1alpha1.NamespaceLifecycle
-		want   time.Time
+		lifecycle *v1alpha1.NamespaceLifecycle
+		want      time.Time
 	}{
-		{aRecord(pending("a", "b")), at(0)},
-		{aRecord(pending("a", "b")), at(0)},
-		{aRecord(pending("b")), at(2)},
+		{aLifecycle(pending("a", "b")), at(0)},
+		{aLifecycle(pending("a", "b")), at(0)},
+		{aLifecycle(pending("b")), at(2)},
 		{another, at(3)},
 		{another, at(3)},
 		{nil, at(5)},
 		{another, at(6)},
-		{aRecord(), at(7)},
+		{aLifecycle(), at(7)},
 	} {
-		if got := seen.look("ns", test.record, at(step)); !got.Equal(test.want) {
+		if got := seen.firstSeen("ns", test.lifecycle, at(step)); !got.Equal(test.want) {
 			t.Errorf("step %d: seen at %s, want %s", step, got, test.want)
 		}
 	}
@@ -118,31 +118,31 @@ func TestTurns(t *testing.T) {
 // TestNextOfTurn: what a turn that lasts leads to.
 func TestNextOfTurn(t *testing.T) {
 	tests := map[string]struct {
-		record *v1alpha1.NamespaceLifecycle
-		turn   turn
-		want   action
+		lifecycle *v1alpha1.NamespaceLifecycle
+		turn      turn
+		want      action
 	}{
-		"Ignore":                       {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 5)), turn{overdue: true, stalled: true}, skipInitializer},
-		"Fail":                         {aRecord(pending("a"), withPolicy(v1alpha1.Fail, 5)), turn{overdue: true, stalled: true}, failInitializer},
-		"before the deadline":          {aRecord(pending("a"), withPolicy(v1alpha1.Fail, 5)), turn{wake: 1}, nothing},
-		"no policy, for long":          {aRecord(pending("a")), turn{stalled: true}, reportStall},
-		"no policy, reported":          {aRecord(pending("a"), isStalled), turn{stalled: true}, nothing},
-		"a former record's turn":       {aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 5), former), turn{overdue: true}, deleteRecord},
-		"the turn of the built-in one": {aRecord(pending(v1alpha1.InitializerLifecycle), participant), turn{stalled: true}, secureNamespace},
+		"Ignore":                       {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), turn{overdue: true, stalled: true}, skipInitializer},
+		"Fail":                         {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), turn{overdue: true, stalled: true}, failInitializer},
+		"before the deadline":          {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), turn{wake: 1}, nothing},
+		"no policy, for long":          {aLifecycle(pending("a")), turn{stalled: true}, reportStall},
+		"no policy, reported":          {aLifecycle(pending("a"), isStalled), turn{stalled: true}, nothing},
+		"a former lifecycle's turn":    {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), former), turn{overdue: true}, deleteLifecycle},
+		"the turn of the built-in one": {aLifecycle(pending(v1alpha1.InitializerLifecycle), participant), turn{stalled: true}, secureNamespace},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := next(state{namespace: namespace(closed), record: test.record, turn: test.turn}); got != test.want {
+			if got := next(state{namespace: namespace(closed), lifecycle: test.lifecycle, turn: test.turn}); got != test.want {
 				t.Errorf("next is %s, want %s", got, test.want)
 			}
 		})
 	}
-	if got := next(state{namespace: namespace(closed, deleting), record: aRecord(pending("a"), withPolicy(v1alpha1.Ignore, 5), leaving, held("p")), turn: turn{overdue: true}}); got != nothing {
+	if got := next(state{namespace: namespace(closed, deleting), lifecycle: aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), leaving, held("p")), turn: turn{overdue: true}}); got != nothing {
 		t.Errorf("of a namespace that is being deleted, next is %s", got)
 	}
 }
 
-// TestDeadlines: the timer brings the name back, and the record says what happened to the
+// TestDeadlines: the timer brings the name back, and the lifecycle says what happened to the
 // initializer. The clock is the test's.
 func TestDeadlines(t *testing.T) {
 	tests := map[string]struct {
@@ -156,7 +156,7 @@ func TestDeadlines(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, namespace(closed), aRecord(pending("a.example.com", "b.example.com"), withPolicy(test.policy, 5), since(0)))
+			f := newFixture(t, namespace(closed), aLifecycle(pending("a.example.com", "b.example.com"), withPolicy(test.policy, 5), since(0)))
 			clock := f.Clock.(*testingclock.FakeClock)
 			if err := f.reconcile(t.Context(), "ns"); err != nil {
 				t.Fatal(err)
@@ -173,28 +173,28 @@ func TestDeadlines(t *testing.T) {
 			if err := f.reconcile(t.Context(), "ns"); err != nil {
 				t.Fatal(err)
 			}
-			record, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), "ns", metav1.GetOptions{})
+			lifecycle, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), "ns", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var names []string
-			for _, entry := range record.Spec.Initializers.Pending {
+			for _, entry := range lifecycle.Spec.Initializers.Pending {
 				names = append(names, entry.Name)
 			}
 			var result string
-			if record.Spec.Initializers.Result != nil {
-				result = record.Spec.Initializers.Result.Message
+			if lifecycle.Spec.Initializers.Result != nil {
+				result = lifecycle.Spec.Initializers.Result.Message
 			}
-			if fmt.Sprint(record.Spec.Skipped) != test.skipped || fmt.Sprint(names) != test.pending || result != test.result {
-				t.Errorf("skipped %v, pending %v, result %q", record.Spec.Skipped, names, result)
+			if fmt.Sprint(lifecycle.Spec.Skipped) != test.skipped || fmt.Sprint(names) != test.pending || result != test.result {
+				t.Errorf("skipped %v, pending %v, result %q", lifecycle.Spec.Skipped, names, result)
 			}
 		})
 	}
 }
 
-// TestStall: the record, the namespace and an event say that a turn lasts for long.
+// TestStall: the lifecycle, the namespace and an event say that a turn lasts for long.
 func TestStall(t *testing.T) {
-	f := newFixture(t, namespace(closed), aRecord(pending("a.example.com"), since(0)))
+	f := newFixture(t, namespace(closed), aLifecycle(pending("a.example.com"), since(0)))
 	f.StalledAfter = time.Minute
 	if err := f.reconcile(t.Context(), "ns"); err != nil {
 		t.Fatal(err)
@@ -203,15 +203,15 @@ func TestStall(t *testing.T) {
 	if err := f.reconcile(t.Context(), "ns"); err != nil {
 		t.Fatal(err)
 	}
-	const want = `initializer "a.example.com" has had its turn for longer than 1m0s, since 2026-01-01T00:00:00Z`
+	const want = `the turn of initializer "a.example.com" has lasted longer than 1m0s, since 2026-01-01T00:00:00Z`
 	if event := <-f.events.Events; !strings.HasPrefix(event, "Warning InitializerStalled "+want) {
 		t.Errorf("event %q", event)
 	}
-	record, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), "ns", metav1.GetOptions{})
+	lifecycle, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), "ns", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.refresh(t, record)
+	f.refresh(t, lifecycle)
 	for range 2 { // the second time, everything is said
 		if err := f.reconcile(t.Context(), "ns"); err != nil {
 			t.Fatal(err)
@@ -224,9 +224,9 @@ func TestStall(t *testing.T) {
 		t.Errorf("another event: %q", <-f.events.Events)
 	}
 	// The turn ends, which the server says.
-	meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled).Status = metav1.ConditionFalse
-	record.Spec.Initializers.Pending[0].Name, record.Spec.Plan[0].Name = "b.example.com", "b.example.com"
-	f.refresh(t, record)
+	meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled).Status = metav1.ConditionFalse
+	lifecycle.Spec.Initializers.Pending[0].Name, lifecycle.Spec.Plan[0].Name = "b.example.com", "b.example.com"
+	f.refresh(t, lifecycle)
 	if err := f.reconcile(t.Context(), "ns"); err != nil {
 		t.Fatal(err)
 	}
@@ -240,25 +240,25 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// refresh stores a record, and brings the caches up to date.
-func (f *fixture) refresh(t *testing.T, record *v1alpha1.NamespaceLifecycle) {
+// refresh stores a lifecycle, and brings the caches up to date.
+func (f *fixture) refresh(t *testing.T, lifecycle *v1alpha1.NamespaceLifecycle) {
 	t.Helper()
-	if _, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Update(context.Background(), record, metav1.UpdateOptions{}); err != nil {
+	if _, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Update(context.Background(), lifecycle, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	live, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.cache(live, record)
+	f.cache(live, lifecycle)
 }
 
 // TestTransitions: each step of an initializer is an event on the namespace, once.
 func TestTransitions(t *testing.T) {
 	start := metav1.NewMicroTime(startOfTests())
 	end := metav1.NewMicroTime(startOfTests().Add(1500 * time.Millisecond))
-	record := func(uid string, entries ...v1alpha1.InitializerStatus) *v1alpha1.NamespaceLifecycle {
-		r := aRecord()
+	lifecycle := func(uid string, entries ...v1alpha1.InitializerStatus) *v1alpha1.NamespaceLifecycle {
+		r := aLifecycle()
 		r.UID, r.Status.Initializers = types.UID(uid), entries
 		return r
 	}
@@ -269,17 +269,17 @@ func TestTransitions(t *testing.T) {
 		old, updated *v1alpha1.NamespaceLifecycle
 		want         []event
 	}{
-		"a new record": {nil, record("1", entry("a", "Running"), entry("b", "Waiting")),
-			[]event{{"Normal", "InitializerRunning", `It is the turn of initializer "a"`}}},
-		"a turn ends": {record("1", entry("a", "Running"), entry("b", "Waiting")), record("1", entry("a", "Done"), entry("b", "Running")),
-			[]event{{"Normal", "InitializerDone", `The initializer "a" is done after 1.5s, says "who"`}, {"Normal", "InitializerRunning", `It is the turn of initializer "b"`}}},
-		"one is skipped": {record("1", entry("a", "Running")), record("1", entry("a", "Skipped")),
-			[]event{{"Warning", "InitializerSkipped", `The initializer "a" was skipped by "who": why`}}},
-		"one fails": {record("1", entry("a", "Running")), record("1", entry("a", "Failed")),
-			[]event{{"Warning", "InitializerFailed", `The initializer "a" has failed, says "who": why`}}},
-		"nothing happens": {record("1", entry("a", "Running")), record("1", entry("a", "Running")), nil},
-		"another record of the same name": {record("1", entry("a", "Running")), record("2", entry("a", "Running")),
-			[]event{{"Normal", "InitializerRunning", `It is the turn of initializer "a"`}}},
+		"a new lifecycle": {nil, lifecycle("1", entry("a", "Running"), entry("b", "Waiting")),
+			[]event{{"Normal", "InitializerRunning", `Initializer "a" has its turn`}}},
+		"a turn ends": {lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), lifecycle("1", entry("a", "Done"), entry("b", "Running")),
+			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}, {"Normal", "InitializerRunning", `Initializer "b" has its turn`}}},
+		"one is skipped": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Skipped")),
+			[]event{{"Warning", "InitializerSkipped", `Initializer "a" was skipped by user "who": why`}}},
+		"one fails": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Failed")),
+			[]event{{"Warning", "InitializerFailed", `Initializer "a" failed (user "who"): why`}}},
+		"nothing happens": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Running")), nil},
+		"another lifecycle of the same name": {lifecycle("1", entry("a", "Running")), lifecycle("2", entry("a", "Running")),
+			[]event{{"Normal", "InitializerRunning", `Initializer "a" has its turn`}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -44,13 +44,13 @@ type world struct {
 	version, incarnation int
 
 	namespace *corev1.Namespace
-	record    *v1alpha1.NamespaceLifecycle
+	lifecycle *v1alpha1.NamespaceLifecycle
 	// plan is what the configurations say now.
 	plan []v1alpha1.PlannedInitializer
-	// namespaces and records are all versions so far, from which a cache may show any
+	// namespaces and lifecycles are all versions so far, from which a cache may show any
 	// that is not older than what it showed last.
 	namespaces []*corev1.Namespace
-	records    []*v1alpha1.NamespaceLifecycle
+	lifecycles []*v1alpha1.NamespaceLifecycle
 
 	// disturb runs before and after each request of the controller. An error is what the
 	// controller gets instead of the answer.
@@ -65,7 +65,7 @@ type world struct {
 	emptied map[types.UID]bool
 	// failed are the namespaces for which a failure was recorded.
 	failed map[types.UID]bool
-	// forced are the namespaces whose finalizers a privileged user overrode, and the records
+	// forced are the namespaces whose finalizers a privileged user overrode, and the lifecycles
 	// that one deleted while their namespaces lived.
 	forced map[types.UID]bool
 }
@@ -77,7 +77,7 @@ func newWorld(t *rapid.T) *world {
 		failed: map[types.UID]bool{}, forced: map[types.UID]bool{},
 	}
 	w.setNamespace(nil)
-	w.setRecord(nil)
+	w.setLifecycle(nil)
 	return w
 }
 
@@ -105,50 +105,50 @@ func (w *world) setNamespace(namespace *corev1.Namespace) {
 	w.observe()
 }
 
-// setRecord stores a record, or its absence.
-func (w *world) setRecord(record *v1alpha1.NamespaceLifecycle) {
+// setLifecycle stores a lifecycle, or its absence.
+func (w *world) setLifecycle(lifecycle *v1alpha1.NamespaceLifecycle) {
 	version := w.nextVersion()
-	if record != nil {
-		record = record.DeepCopy()
-		record.ResourceVersion = version
-		meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionInitializing, Status: metav1.ConditionTrue, Message: fmt.Sprintf("pending: %q", helper.Pending(record))})
-		if helper.Failure(record) != nil {
-			w.failed[record.Spec.NamespaceUID] = true
+	if lifecycle != nil {
+		lifecycle = lifecycle.DeepCopy()
+		lifecycle.ResourceVersion = version
+		meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionInitializing, Status: metav1.ConditionTrue, Message: fmt.Sprintf("pending: %q", helper.Pending(lifecycle))})
+		if helper.Failure(lifecycle) != nil {
+			w.failed[lifecycle.Spec.NamespaceUID] = true
 		}
 	}
-	w.record, w.records = record, append(w.records, record)
+	w.lifecycle, w.lifecycles = lifecycle, append(w.lifecycles, lifecycle)
 	w.observe()
 }
 
 // observe notes whether the namespace may open now.
 func (w *world) observe() {
-	if w.current() && w.namespace.DeletionTimestamp == nil && w.record.DeletionTimestamp == nil && helper.Current(w.record) == "" && helper.Failure(w.record) == nil {
+	if w.current() && w.namespace.DeletionTimestamp == nil && w.lifecycle.DeletionTimestamp == nil && helper.Current(w.lifecycle) == "" && helper.Failure(w.lifecycle) == nil {
 		w.mayOpen[w.namespace.UID] = true
 	}
 }
 
-// current says whether the record is that of the namespace.
+// current says whether the lifecycle is that of the namespace.
 func (w *world) current() bool {
-	return w.namespace != nil && w.record != nil && w.record.Spec.NamespaceUID == w.namespace.UID
+	return w.namespace != nil && w.lifecycle != nil && w.lifecycle.Spec.NamespaceUID == w.namespace.UID
 }
 
 // participants returns who has not cleaned up.
 func (w *world) participants() []v1alpha1.FinalizerName {
-	return slices.DeleteFunc(slices.Clone(w.record.Spec.Finalizers), func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
+	return slices.DeleteFunc(slices.Clone(w.lifecycle.Spec.Finalizers), func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
 }
 
-// change changes the namespace on behalf of anybody but the controller.
+// change changes the namespace on behalf of another client than the controller.
 func (w *world) change(change func(*corev1.Namespace)) {
 	namespace := w.namespace.DeepCopy()
 	change(namespace)
 	w.setNamespace(namespace)
 }
 
-// changeRecord changes the record on behalf of anybody but the controller.
-func (w *world) changeRecord(change func(*v1alpha1.NamespaceLifecycle)) {
-	record := w.record.DeepCopy()
-	change(record)
-	w.setRecord(record)
+// changeLifecycle changes the lifecycle on behalf of another client than the controller.
+func (w *world) changeLifecycle(change func(*v1alpha1.NamespaceLifecycle)) {
+	lifecycle := w.lifecycle.DeepCopy()
+	change(lifecycle)
+	w.setLifecycle(lifecycle)
 }
 
 // removeIfReleased removes a namespace from storage that is deleted and that no finalizer holds.
@@ -157,7 +157,7 @@ func (w *world) removeIfReleased() {
 	if !isReleased(n) {
 		return
 	}
-	if w.current() && !w.forced[n.UID] && helper.Current(w.record) != v1alpha1.InitializerLifecycle && len(w.participants()) > 0 {
+	if w.current() && !w.forced[n.UID] && helper.Current(w.lifecycle) != v1alpha1.InitializerLifecycle && len(w.participants()) > 0 {
 		w.t.Fatalf("the namespace was removed before these participants cleaned up: %q", w.participants())
 	}
 	w.setNamespace(nil)
@@ -193,9 +193,9 @@ func (w *world) execute(action clienttesting.Action) (runtime.Object, error) {
 			return w.updateNamespace(sent, action.GetSubresource())
 		case *v1alpha1.NamespaceLifecycle:
 			if action.GetVerb() == "create" {
-				return w.createRecord(sent)
+				return w.createLifecycle(sent)
 			}
-			return w.updateRecord(sent, action.GetSubresource())
+			return w.updateLifecycle(sent, action.GetSubresource())
 		}
 	}
 	w.t.Fatalf("the model does not know %s", request)
@@ -206,8 +206,8 @@ func (w *world) get(resource string) (runtime.Object, error) {
 	switch {
 	case resource == "namespaces" && w.namespace != nil:
 		return w.namespace.DeepCopy(), nil
-	case resource == "namespacelifecycles" && w.record != nil:
-		return w.record.DeepCopy(), nil
+	case resource == "namespacelifecycles" && w.lifecycle != nil:
+		return w.lifecycle.DeepCopy(), nil
 	}
 	return nil, notFound(resource)
 }
@@ -246,7 +246,7 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 	if helper.IsClosed(w.namespace) && !helper.IsClosed(updated) {
 		w.opened[updated.UID]++
 		if !w.mayOpen[updated.UID] {
-			w.t.Fatalf("the gate opened, and the namespace was never complete: %+v", w.record)
+			w.t.Fatalf("the gate opened, and the namespace was never complete: %+v", w.lifecycle)
 		}
 		if w.opened[updated.UID] > 1 {
 			w.t.Fatalf("the gate of %s opened twice", updated.UID)
@@ -261,7 +261,7 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 	return answer, nil
 }
 
-// checkFinalizers: the controller removes its own finalizer, after the record was removed, and no other.
+// checkFinalizers: the controller removes its own finalizer, after the lifecycle was removed, and no other.
 func (w *world) checkFinalizers(updated *corev1.Namespace) {
 	for _, name := range w.namespace.Spec.Finalizers {
 		if !slices.Contains(updated.Spec.Finalizers, name) {
@@ -269,7 +269,7 @@ func (w *world) checkFinalizers(updated *corev1.Namespace) {
 		}
 	}
 	if isSecured(w.namespace) && !isSecured(updated) && w.current() {
-		w.t.Fatalf("the namespace was released while its record exists: %+v", w.record)
+		w.t.Fatalf("the namespace was released while its lifecycle exists: %+v", w.lifecycle)
 	}
 	if !isSecured(w.namespace) && isSecured(updated) && w.namespace.DeletionTimestamp != nil {
 		w.t.Fatal("the API server takes no new finalizer of a namespace that is being deleted")
@@ -295,17 +295,17 @@ func isFalselyReady(namespace *corev1.Namespace) bool {
 }
 
 // checkWithdrawn: nothing is done for a deleted namespace before it stops being Ready. One without
-// finalizers cannot be written to. A record that was deleted first has steps of its own.
+// finalizers cannot be written to. A lifecycle that was deleted first has separate steps.
 func (w *world) checkWithdrawn(did string) {
-	if w.current() && isFalselyReady(w.namespace) && !w.forced[w.record.UID] {
+	if w.current() && isFalselyReady(w.namespace) && !w.forced[w.lifecycle.UID] {
 		w.t.Fatalf("%s while the namespace, which is deleted, is said to be Ready: %+v", did, w.namespace)
 	}
 }
 
-// createRecord serves POST of a record. The server reads the namespace live.
-func (w *world) createRecord(sent *v1alpha1.NamespaceLifecycle) (runtime.Object, error) {
+// createRecord serves POST of a lifecycle. The server reads the namespace live.
+func (w *world) createLifecycle(sent *v1alpha1.NamespaceLifecycle) (runtime.Object, error) {
 	switch {
-	case w.record != nil:
+	case w.lifecycle != nil:
 		return nil, apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), worldName)
 	case w.namespace == nil:
 		return nil, notFound("namespaces")
@@ -316,44 +316,44 @@ func (w *world) createRecord(sent *v1alpha1.NamespaceLifecycle) (runtime.Object,
 		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		return nil, err
 	}
-	record := sent.DeepCopy()
-	record.UID, record.CreationTimestamp = w.nextUID(), *w.now()
-	record.Spec.Finalizers = []v1alpha1.FinalizerName{v1alpha1.FinalizerKubernetes}
+	lifecycle := sent.DeepCopy()
+	lifecycle.UID, lifecycle.CreationTimestamp = w.nextUID(), *w.now()
+	lifecycle.Spec.Finalizers = []v1alpha1.FinalizerName{v1alpha1.FinalizerKubernetes}
 	if helper.IsClosed(w.namespace) {
-		w.fill(record)
+		w.fill(lifecycle)
 	}
-	w.setRecord(record)
-	return w.record.DeepCopy(), nil
+	w.setLifecycle(lifecycle)
+	return w.lifecycle.DeepCopy(), nil
 }
 
-// fill writes the plan into a new record, as nsinit-apiserver does.
-func (w *world) fill(record *v1alpha1.NamespaceLifecycle) {
+// fill writes the plan into a new lifecycle, as nsinit-apiserver does.
+func (w *world) fill(lifecycle *v1alpha1.NamespaceLifecycle) {
 	for _, planned := range w.plan {
 		if planned.Finalizer {
-			record.Spec.Finalizers = append(record.Spec.Finalizers, v1alpha1.FinalizerName(planned.Name))
-			if len(record.Spec.Plan) == 0 || record.Spec.Plan[0].Name != v1alpha1.InitializerLifecycle {
-				record.Spec.Plan = slices.Insert(record.Spec.Plan, 0, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
+			lifecycle.Spec.Finalizers = append(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(planned.Name))
+			if len(lifecycle.Spec.Plan) == 0 || lifecycle.Spec.Plan[0].Name != v1alpha1.InitializerLifecycle {
+				lifecycle.Spec.Plan = slices.Insert(lifecycle.Spec.Plan, 0, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
 			}
 		}
-		record.Spec.Plan = append(record.Spec.Plan, planned)
+		lifecycle.Spec.Plan = append(lifecycle.Spec.Plan, planned)
 	}
-	for _, planned := range record.Spec.Plan {
-		if record.Spec.Initializers == nil {
-			record.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: &metav1.MicroTime{Time: w.clock.Now()}}
+	for _, planned := range lifecycle.Spec.Plan {
+		if lifecycle.Spec.Initializers == nil {
+			lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: &metav1.MicroTime{Time: w.clock.Now()}}
 		}
-		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
+		lifecycle.Spec.Initializers.Pending = append(lifecycle.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
 	}
 }
 
-// updateRecord serves PUT of a record's subresources, by the controller.
-func (w *world) updateRecord(sent *v1alpha1.NamespaceLifecycle, subresource string) (runtime.Object, error) {
-	if w.record == nil {
+// updateLifecycle serves PUT of a lifecycle's subresources, by the controller.
+func (w *world) updateLifecycle(sent *v1alpha1.NamespaceLifecycle, subresource string) (runtime.Object, error) {
+	if w.lifecycle == nil {
 		return nil, notFound("namespacelifecycles")
 	}
-	if err := locked("namespacelifecycles", sent, w.record); err != nil {
+	if err := locked("namespacelifecycles", sent, w.lifecycle); err != nil {
 		return nil, err
 	}
-	updated := w.record.DeepCopy()
+	updated := w.lifecycle.DeepCopy()
 	switch subresource {
 	case "initialize":
 		w.checkInitialize(sent)
@@ -366,51 +366,51 @@ func (w *world) updateRecord(sent *v1alpha1.NamespaceLifecycle, subresource stri
 		w.checkOpenedByHand(sent)
 		updated.Status.Conditions = sent.Status.Conditions
 	default:
-		w.t.Fatalf("the controller wrote to %q of the record", subresource)
+		w.t.Fatalf("the controller wrote to %q of the lifecycle", subresource)
 	}
-	w.setRecord(updated)
-	answer := w.record.DeepCopy()
-	w.removeRecordIfReleased()
+	w.setLifecycle(updated)
+	answer := w.lifecycle.DeepCopy()
+	w.removeLifecycleIfReleased()
 	return answer, nil
 }
 
 // checkInitialize: the controller removes the built-in initializer once its participants are
 // secure, and any other at its deadline, or all of them after an administrator opened the namespace.
 func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
-	gone := len(pendingOf(w.record)) - len(pendingOf(sent))
-	fails := helper.Failure(sent) != nil && helper.Failure(w.record) == nil
-	first := helper.Current(w.record)
-	planned := helper.Planned(w.record, helper.Current(w.record))
-	secured := !hasParticipants(w.record) || !w.current() || isSecured(w.namespace) || w.forced[w.namespace.UID]
+	gone := len(pendingOf(w.lifecycle)) - len(pendingOf(sent))
+	fails := helper.Failure(sent) != nil && helper.Failure(w.lifecycle) == nil
+	first := helper.Current(w.lifecycle)
+	planned := helper.Planned(w.lifecycle, helper.Current(w.lifecycle))
+	secured := !hasParticipants(w.lifecycle) || !w.current() || isSecured(w.namespace) || w.forced[w.namespace.UID]
 	switch {
-	case helper.Failure(w.record) != nil:
+	case helper.Failure(w.lifecycle) != nil:
 		w.t.Fatal("the controller went on with an initialization that has failed")
 	case first == v1alpha1.InitializerLifecycle && gone > 0 && !secured:
 		w.t.Fatal("the built-in initializer was removed before the namespace had nsinit's finalizer")
-	case w.open[w.record.Spec.NamespaceUID] && gone > 0 && len(pendingOf(sent)) == 0 && reportsOpenedByHand(w.record):
+	case w.open[w.lifecycle.Spec.NamespaceUID] && gone > 0 && len(pendingOf(sent)) == 0 && reportsOpenedByHand(w.lifecycle):
 		w.checkEnd(sent)
 	case gone == 0 && !fails, gone < 0, gone > 1:
-		w.t.Fatalf("the controller changed the list from %v to %v", w.record.Spec.Initializers, sent.Spec.Initializers)
+		w.t.Fatalf("the controller changed the list from %v to %v", w.lifecycle.Spec.Initializers, sent.Spec.Initializers)
 	case first == v1alpha1.InitializerLifecycle:
 	case planned.FailurePolicy == nil || fails != (*planned.FailurePolicy == v1alpha1.Fail):
 		w.t.Fatalf("the failurePolicy of %+v took effect: failed is %t", planned, fails)
-	case w.clock.Since(w.record.Spec.Initializers.TurnStartTime.Time) < time.Duration(*planned.TimeoutSeconds)*time.Second:
+	case w.clock.Since(w.lifecycle.Spec.Initializers.TurnStartTime.Time) < time.Duration(*planned.TimeoutSeconds)*time.Second:
 		w.t.Fatalf("the deadline of %+v came early", planned)
 	}
 }
 
-// checkEnd: whoever was pending when the controller ended the initialization is skipped, but for the
-// built-in initializer, which has acted. The record names them.
+// checkEnd: each initializer that was pending when the controller ended the initialization is skipped, but for the
+// built-in initializer, which has acted. The lifecycle names them.
 func (w *world) checkEnd(sent *v1alpha1.NamespaceLifecycle) {
-	want := slices.Clone(w.record.Spec.Skipped)
-	said := meta.FindStatusCondition(w.record.Status.Conditions, v1alpha1.ConditionOpenedByHand).Message
-	for _, entry := range pendingOf(w.record) {
+	want := slices.Clone(w.lifecycle.Spec.Skipped)
+	said := meta.FindStatusCondition(w.lifecycle.Status.Conditions, v1alpha1.ConditionOpenedByHand).Message
+	for _, entry := range pendingOf(w.lifecycle) {
 		if entry.Name == v1alpha1.InitializerLifecycle {
 			continue
 		}
 		want = append(want, entry.Name)
 		if !strings.Contains(said, strconv.Quote(entry.Name)) {
-			w.t.Fatalf("the record does not say that %s is skipped: %s", entry.Name, said)
+			w.t.Fatalf("the lifecycle does not say that %s is skipped: %s", entry.Name, said)
 		}
 	}
 	if !slices.Equal(want, sent.Spec.Skipped) {
@@ -418,57 +418,57 @@ func (w *world) checkEnd(sent *v1alpha1.NamespaceLifecycle) {
 	}
 }
 
-// checkOpenedByHand: only the record of a namespace that is open, and that the controller did not
-// open, gets the condition, and keeps it. If an administrator deletes the record of a live namespace,
-// the gate may open for the former record after the next one was created.
+// checkOpenedByHand: only the lifecycle of a namespace that is open, and that the controller did not
+// open, gets the condition, and keeps it. If an administrator deletes the lifecycle of a live namespace,
+// the gate may open for the former lifecycle after the next one was created.
 func (w *world) checkOpenedByHand(sent *v1alpha1.NamespaceLifecycle) {
-	uid := w.record.Spec.NamespaceUID
-	again := slices.ContainsFunc(w.records, func(r *v1alpha1.NamespaceLifecycle) bool {
-		return r != nil && r.Spec.NamespaceUID == uid && r.UID != w.record.UID
+	uid := w.lifecycle.Spec.NamespaceUID
+	again := slices.ContainsFunc(w.lifecycles, func(r *v1alpha1.NamespaceLifecycle) bool {
+		return r != nil && r.Spec.NamespaceUID == uid && r.UID != w.lifecycle.UID
 	})
-	switch was, is := reportsOpenedByHand(w.record), reportsOpenedByHand(sent); {
+	switch was, is := reportsOpenedByHand(w.lifecycle), reportsOpenedByHand(sent); {
 	case was && !is:
-		w.t.Fatal("the record does not say any more that the namespace was opened by hand")
-	case is && !was && (!w.open[uid] || w.opened[uid] > 0 && !again || helper.Current(w.record) == ""):
-		w.t.Fatalf("the record says that the namespace was opened by hand: %+v", w.record)
+		w.t.Fatal("the lifecycle does not say any more that the namespace was opened by hand")
+	case is && !was && (!w.open[uid] || w.opened[uid] > 0 && !again || helper.Current(w.lifecycle) == ""):
+		w.t.Fatalf("the lifecycle says that the namespace was opened by hand: %+v", w.lifecycle)
 	}
 }
 
-func reportsOpenedByHand(record *v1alpha1.NamespaceLifecycle) bool {
-	return meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionOpenedByHand)
+func reportsOpenedByHand(lifecycle *v1alpha1.NamespaceLifecycle) bool {
+	return meta.IsStatusConditionTrue(lifecycle.Status.Conditions, v1alpha1.ConditionOpenedByHand)
 }
 
 // pendingOf returns who has to act yet.
-func pendingOf(record *v1alpha1.NamespaceLifecycle) []v1alpha1.NamespaceInitializer {
-	if record.Spec.Initializers == nil {
+func pendingOf(lifecycle *v1alpha1.NamespaceLifecycle) []v1alpha1.NamespaceInitializer {
+	if lifecycle.Spec.Initializers == nil {
 		return nil
 	}
-	return record.Spec.Initializers.Pending
+	return lifecycle.Spec.Initializers.Pending
 }
 
-// checkRelease: "kubernetes" leaves the record when the content of its namespace is gone, and
+// checkRelease: "kubernetes" leaves the lifecycle when the content of its namespace is gone, and
 // no other finalizer is nsinit's to remove.
 func (w *world) checkRelease(sent *v1alpha1.NamespaceLifecycle) {
-	w.checkWithdrawn("the record was released")
+	w.checkWithdrawn("the lifecycle was released")
 	want := w.participants()
 	if !slices.Equal(want, sent.Spec.Finalizers) {
-		w.t.Fatalf("the controller changed spec.finalizers of the record from %q to %q", w.record.Spec.Finalizers, sent.Spec.Finalizers)
+		w.t.Fatalf("the controller changed spec.finalizers of the lifecycle from %q to %q", w.lifecycle.Spec.Finalizers, sent.Spec.Finalizers)
 	}
-	if w.current() && w.namespace.DeletionTimestamp != nil && !w.forced[w.record.UID] && slices.Contains(w.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
-		w.t.Fatal("the record was released while its namespace had content")
+	if w.current() && w.namespace.DeletionTimestamp != nil && !w.forced[w.lifecycle.UID] && slices.Contains(w.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		w.t.Fatal("the lifecycle was released while its namespace had content")
 	}
-	if w.current() && isSecured(w.namespace) && w.namespace.DeletionTimestamp != nil && !w.forced[w.record.UID] && !w.emptied[w.namespace.UID] {
-		w.t.Fatal("the record was released before the content of its namespace was deleted")
+	if w.current() && isSecured(w.namespace) && w.namespace.DeletionTimestamp != nil && !w.forced[w.lifecycle.UID] && !w.emptied[w.namespace.UID] {
+		w.t.Fatal("the lifecycle was released before the content of its namespace was deleted")
 	}
 }
 
 // startTurn follows a change of the list, as the server does.
-func (w *world) startTurn(record *v1alpha1.NamespaceLifecycle) {
+func (w *world) startTurn(lifecycle *v1alpha1.NamespaceLifecycle) {
 	switch {
-	case len(pendingOf(record)) == 0:
-		record.Spec.Initializers = nil
-	case helper.Current(record) != helper.Current(w.record):
-		record.Spec.Initializers.TurnStartTime = &metav1.MicroTime{Time: w.clock.Now()}
+	case len(pendingOf(lifecycle)) == 0:
+		lifecycle.Spec.Initializers = nil
+	case helper.Current(lifecycle) != helper.Current(w.lifecycle):
+		lifecycle.Spec.Initializers.TurnStartTime = &metav1.MicroTime{Time: w.clock.Now()}
 	}
 }
 
@@ -477,8 +477,8 @@ func (w *world) delete(resource string, preconditions *metav1.Preconditions) err
 	var stored metav1.Object
 	if resource == "namespaces" && w.namespace != nil {
 		stored = w.namespace
-	} else if resource == "namespacelifecycles" && w.record != nil {
-		stored = w.record
+	} else if resource == "namespacelifecycles" && w.lifecycle != nil {
+		stored = w.lifecycle
 	}
 	switch {
 	case stored == nil:
@@ -487,15 +487,15 @@ func (w *world) delete(resource string, preconditions *metav1.Preconditions) err
 		return apierrors.NewConflict(v1alpha1.Resource(resource), worldName, errors.New("the UID is another"))
 	case resource == "namespaces":
 		if !w.failed[stored.GetUID()] {
-			w.t.Fatalf("the controller deleted a namespace that did not fail: %+v", w.record)
+			w.t.Fatalf("the controller deleted a namespace that did not fail: %+v", w.lifecycle)
 		}
 		w.deleteNamespace()
 	default:
-		if w.current() && w.namespace.DeletionTimestamp == nil && w.record.DeletionTimestamp == nil {
-			w.t.Fatal("the controller deleted the record of a live namespace")
+		if w.current() && w.namespace.DeletionTimestamp == nil && w.lifecycle.DeletionTimestamp == nil {
+			w.t.Fatal("the controller deleted the lifecycle of a live namespace")
 		}
-		w.checkWithdrawn("the record was deleted")
-		w.deleteRecord()
+		w.checkWithdrawn("the lifecycle was deleted")
+		w.deleteLifecycle()
 	}
 	return nil
 }
@@ -511,18 +511,18 @@ func (w *world) deleteNamespace() {
 	})
 }
 
-// deleteRecord is what nsinit-apiserver does for a DELETE.
-func (w *world) deleteRecord() {
-	if w.record.DeletionTimestamp != nil {
-		w.removeRecordIfReleased()
+// deleteLifecycle is what nsinit-apiserver does for a DELETE.
+func (w *world) deleteLifecycle() {
+	if w.lifecycle.DeletionTimestamp != nil {
+		w.removeLifecycleIfReleased()
 		return
 	}
-	w.forced[w.record.UID] = w.current() && w.namespace.DeletionTimestamp == nil
-	w.changeRecord(func(r *v1alpha1.NamespaceLifecycle) { r.DeletionTimestamp = w.now() })
+	w.forced[w.lifecycle.UID] = w.current() && w.namespace.DeletionTimestamp == nil
+	w.changeLifecycle(func(r *v1alpha1.NamespaceLifecycle) { r.DeletionTimestamp = w.now() })
 }
 
-func (w *world) removeRecordIfReleased() {
-	if w.record.DeletionTimestamp != nil && len(w.record.Spec.Finalizers) == 0 {
-		w.setRecord(nil)
+func (w *world) removeLifecycleIfReleased() {
+	if w.lifecycle.DeletionTimestamp != nil && len(w.lifecycle.Spec.Finalizers) == 0 {
+		w.setLifecycle(nil)
 	}
 }

@@ -34,29 +34,29 @@ import (
 const (
 	// Name is the name of the controller in logs and metrics.
 	Name = "name-reuse"
-	// settleDelay gathers the events of many namespaces into one write. kube-controller-manager waits 5 s
-	// before it empties a deleted namespace, and the name must be in the list by then.
+	// settleDelay combines the events of many namespaces into one write. kube-controller-manager deletes the
+	// content of a namespace 5 s after the deletion. The name must be in the list by then.
 	settleDelay = 100 * time.Millisecond
-	// maxRetryDelay bounds the delay after a failed write, for the same reason.
+	// maxRetryDelay bounds the delay after a failed write for the same reason.
 	maxRetryDelay = time.Second
 )
 
 // listKey is the key of the list in the queue. Other keys are names of namespaces, which have no underscore.
 const listKey = "_list"
 
-// Controller keeps the list, and holds namespaces.
+// Controller maintains the list, and the finalizer of terminating namespaces.
 type Controller struct {
 	core  kubernetes.Interface
 	clock clock.WithTicker
 
 	list, namespaces cache.SharedIndexInformer
-	// installed is closed when the ConfigMap was seen. Before, namespaces are not watched.
-	installed func() <-chan struct{}
+	// installed is closed when the ConfigMap exists. Before, namespaces are not watched.
+	installed chan struct{}
 	queue     workqueue.TypedRateLimitingInterface[string]
 
 	mu          sync.Mutex
 	terminating sets.Set[string]
-	// removed are the names that were removed and are not in a list that was written.
+	// removed are the removed names that are not in the list yet.
 	removed sets.Set[string]
 }
 
@@ -73,10 +73,9 @@ func New(core kubernetes.Interface, clock clock.WithTicker) (*Controller, error)
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: clock}),
 		terminating: sets.New[string](),
 		removed:     sets.New[string](),
+		installed:   make(chan struct{}),
 	}
-	installed := make(chan struct{})
-	seen := sync.OnceFunc(func() { close(installed) })
-	c.installed = func() <-chan struct{} { return installed }
+	installed := sync.OnceFunc(func() { close(c.installed) })
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		c.namespaces: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { c.namespaceChanged(nil, object) },
@@ -84,7 +83,7 @@ func New(core kubernetes.Interface, clock clock.WithTicker) (*Controller, error)
 			DeleteFunc: c.namespaceRemoved,
 		},
 		c.list: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { seen(); c.enqueueAll() },
+			AddFunc:    func(any) { installed(); c.enqueueAll() },
 			UpdateFunc: func(any, any) { c.queue.Add(listKey) },
 			DeleteFunc: func(any) { c.enqueueAll() },
 		},
@@ -96,7 +95,7 @@ func New(core kubernetes.Interface, clock clock.WithTicker) (*Controller, error)
 	return c, nil
 }
 
-// enqueueAll notes the list and each namespace that is being deleted.
+// enqueueAll adds the list and each terminating namespace to the queue.
 func (c *Controller) enqueueAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,17 +105,17 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// namespaceChanged notes a namespace that is being deleted, and one that replaced another of its name: a
-// watch that was interrupted does not show the removal.
-func (c *Controller) namespaceChanged(was, is any) {
-	namespace, ok := is.(*corev1.Namespace)
+// namespaceChanged adds a terminating namespace to the queue. It also detects that another namespace
+// replaced one of its name, because an interrupted watch does not show the removal.
+func (c *Controller) namespaceChanged(oldObj, newObj any) {
+	namespace, ok := newObj.(*corev1.Namespace)
 	if !ok {
 		return
 	}
-	before, _ := was.(*corev1.Namespace)
+	oldNamespace, _ := oldObj.(*corev1.Namespace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	replaced := before != nil && before.UID != namespace.UID
+	replaced := oldNamespace != nil && oldNamespace.UID != namespace.UID
 	if replaced {
 		c.removed.Insert(namespace.Name)
 	}
@@ -152,7 +151,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer group.Wait()
 	group.Go(func() { c.list.RunWithContext(ctx) })
 	select {
-	case <-c.installed():
+	case <-c.installed:
 	case <-ctx.Done():
 		return nil
 	}
@@ -160,7 +159,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.namespaces.HasSynced) {
 		return nil
 	}
-	klog.FromContext(ctx).Info("Keeping the list of removed namespaces", "configMap", klog.KRef(installation.Namespace, installation.RemovedNamespaces))
+	klog.FromContext(ctx).Info("Maintaining the list of removed namespaces", "configMap", klog.KRef(installation.Namespace, installation.RemovedNamespaces))
 	workers.Run(ctx, c.queue, 2, func(ctx context.Context, key string) error {
 		if key == listKey {
 			return c.reconcileList(ctx)
@@ -170,15 +169,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// current returns the ConfigMap, or nil where the component is not installed.
+// current returns the ConfigMap, or nil if the component is not installed.
 func (c *Controller) current() (*corev1.ConfigMap, error) {
 	object, _, err := c.list.GetStore().GetByKey(installation.Namespace + "/" + installation.RemovedNamespaces)
 	configMap, _ := object.(*corev1.ConfigMap)
 	return configMap, err
 }
 
-// reconcileList writes the list if it has to change. A list that changed since it was read is a conflict, and
-// read again.
+// reconcileList updates the list. It returns a conflict if the list changed since it was read.
 func (c *Controller) reconcileList(ctx context.Context) error {
 	configMap, err := c.current()
 	if err != nil {
@@ -189,7 +187,7 @@ func (c *Controller) reconcileList(ctx context.Context) error {
 		return nil
 	}
 	if _, err := periodOf(configMap.Data); err != nil {
-		klog.FromContext(ctx).Error(err, "The period of the list cannot be used", "configMap", klog.KObj(configMap))
+		klog.FromContext(ctx).Error(err, "The period of the list is invalid", "configMap", klog.KObj(configMap))
 	}
 	seen := c.observe(configMap.CreationTimestamp.Time)
 	want, again := next(configMap.Data, seen)
@@ -207,7 +205,7 @@ func (c *Controller) reconcileList(ctx context.Context) error {
 	return nil
 }
 
-// reconcileNamespace holds a namespace that is being deleted, and releases it.
+// reconcileNamespace updates spec.finalizers of a terminating namespace.
 func (c *Controller) reconcileNamespace(ctx context.Context, name string) error {
 	configMap, err := c.current()
 	if err != nil {
@@ -235,14 +233,14 @@ func (c *Controller) reconcileNamespace(ctx context.Context, name string) error 
 	return nil
 }
 
-// observe returns what was seen so far.
+// observe returns a copy of the names.
 func (c *Controller) observe(created time.Time) observation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return observation{created: created, terminating: c.terminating.Clone(), removed: c.removed.Clone(), now: c.clock.Now()}
 }
 
-// forget drops names that are in the list now.
+// forget removes names that are in the list.
 func (c *Controller) forget(names sets.Set[string]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,15 +25,15 @@ const (
 	allNames = "_all"
 	// periodKey is the key of the time for which a name is refused.
 	periodKey = "_period"
-	// defaultPeriod is the period where the ConfigMap states none that can be used.
+	// defaultPeriod is the period if the ConfigMap has no valid one.
 	defaultPeriod = 75 * time.Second
-	// maxBytes is how large the list may be. A ConfigMap may have 1 MiB.
+	// maxBytes is the maximum size of the list. The limit of a ConfigMap is 1 MiB.
 	maxBytes = 512 << 10
 )
 
-// observation is what decides on the next content of the list.
+// observation is the input for the next content of the list.
 type observation struct {
-	// created is when the ConfigMap was created. What was removed before that is unknown.
+	// created is when the ConfigMap was created. Earlier removals are unknown.
 	created time.Time
 	// terminating are the namespaces that are being deleted.
 	terminating sets.Set[string]
@@ -42,11 +42,11 @@ type observation struct {
 	now     time.Time
 }
 
-// next returns what the list should hold, and when it has to change again without an event, or the zero time.
+// next returns the next content of the list, and the time of the next change without an event, or zero.
 func next(list map[string]string, o observation) (want map[string]string, again time.Time) {
 	period, _ := periodOf(list)
 	latest := roundUp(o.now.Add(period))
-	// A time that is damaged, or too far away, restarts the period.
+	// A time that is invalid, or too far in the future, restarts the period.
 	until := func(value string) time.Time {
 		if t, err := time.Parse(time.RFC3339, value); err == nil && !t.After(latest) {
 			return t
@@ -72,7 +72,7 @@ func next(list map[string]string, o observation) (want map[string]string, again 
 		switch {
 		case strings.HasPrefix(name, "_"), o.terminating.Has(name), o.removed.Has(name):
 		default:
-			// One that is neither being deleted nor was seen to be removed was removed while no instance acted.
+			// The namespace was removed while no instance was running.
 			refuse(name, until(value))
 		}
 	}
@@ -96,11 +96,11 @@ func next(list map[string]string, o observation) (want map[string]string, again 
 	return want, again
 }
 
-// nextFinalizers returns the spec.finalizers that a namespace should have, and when that changes without an
-// event, or the zero time. A request that passed admission before the deletion can be stored after
-// kube-controller-manager emptied the namespace. So the namespace is held until no such request can be under
-// way, and then emptied once more: NameReuseFinalizer makes way for "kubernetes". Without a period, which is
-// where the component is not installed, namespaces are released.
+// nextFinalizers returns the next spec.finalizers of a namespace, and the time of the next change without an
+// event, or zero. A request that passed admission before the deletion can be stored after
+// kube-controller-manager deleted the content. So NameReuseFinalizer holds the namespace until no such request
+// can be running. Then "kubernetes" replaces it, so that the content is deleted once more. If the component is
+// not installed, the period is 0, and namespaces are released.
 func nextFinalizers(namespace *corev1.Namespace, period time.Duration, now time.Time) (want []corev1.FinalizerName, again time.Time) {
 	finalizers := namespace.Spec.Finalizers
 	if namespace.DeletionTimestamp == nil {
@@ -118,13 +118,13 @@ func nextFinalizers(namespace *corev1.Namespace, period time.Duration, now time.
 		want[slices.Index(want, v1alpha1.NameReuseFinalizer)] = corev1.FinalizerKubernetes
 		return want, again
 	}
-	return finalizers, again // the event comes when kube-controller-manager has emptied the namespace
+	return finalizers, again // kube-controller-manager removes "kubernetes" next
 }
 
-// roundUp returns the next full second: the list has no fractions.
+// roundUp returns the next full second. The times of the list are full seconds.
 func roundUp(t time.Time) time.Time { return t.Add(time.Second - 1).Truncate(time.Second) }
 
-// periodOf returns for how long a name is refused, and what is wrong with the list's statement of it.
+// periodOf returns for how long a name is refused. It returns the default and an error for an invalid period.
 func periodOf(list map[string]string) (time.Duration, error) {
 	period, err := time.ParseDuration(list[periodKey])
 	switch {

@@ -103,7 +103,7 @@ func TestNextFinalizers(t *testing.T) {
 	}{
 		"alive":                           {alive: true, period: time.Minute, has: []corev1.FinalizerName{kubernetes}, want: []corev1.FinalizerName{kubernetes}},
 		"deleted":                         {period: time.Minute, has: []corev1.FinalizerName{kubernetes}, want: []corev1.FinalizerName{kubernetes, own}, again: over},
-		"deleted, emptied at once":        {period: time.Minute, has: []corev1.FinalizerName{other}, want: []corev1.FinalizerName{other, own}, again: over},
+		"deleted, already emptied":        {period: time.Minute, has: []corev1.FinalizerName{other}, want: []corev1.FinalizerName{other, own}, again: over},
 		"deleted, not installed":          {has: []corev1.FinalizerName{kubernetes}, want: []corev1.FinalizerName{kubernetes}},
 		"held":                            {period: time.Minute, after: 59 * time.Second, has: []corev1.FinalizerName{own}, want: []corev1.FinalizerName{own}, again: over},
 		"over, not emptied":               {period: time.Minute, after: time.Minute, has: []corev1.FinalizerName{kubernetes, own}, want: []corev1.FinalizerName{kubernetes, own}},

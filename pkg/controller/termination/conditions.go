@@ -14,14 +14,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-// describe writes what was found into the conditions of a namespace, which are those of
-// kube-controller-manager, and says whether that changed anything. A condition that is True
-// tells what is in the way.
+// describe sets the conditions that kube-controller-manager sets, and says whether one changed. A
+// condition that is True names what blocks the deletion.
 func (f *content) describe(namespace *corev1.Namespace, now time.Time) bool {
 	changed := false
 	for _, c := range []struct {
@@ -52,22 +50,18 @@ func text(err error) string {
 	return err.Error()
 }
 
-// remains tells how many objects are left, by resource.
+// remains returns the number of objects that are left, by resource.
 func (f *content) remains() string {
 	counts := map[string]int{}
 	for resource, count := range f.remaining {
-		counts[resourceName(resource)] += count
+		counts[resource.Resource+"."+resource.Group] += count
 	}
 	return list("Some resources are remaining: ", counts, "%s has %d resource instances")
 }
 
-// held tells which finalizers hold how many objects.
+// held returns the number of objects that are left, by finalizer.
 func (f *content) held() string {
 	return list("Some content in the namespace has finalizers remaining: ", f.finalizers, "%s in %d resource instances")
-}
-
-func resourceName(resource schema.GroupVersionResource) string {
-	return resource.Resource + "." + resource.Group
 }
 
 func list(prefix string, counts map[string]int, format string) string {

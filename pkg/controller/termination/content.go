@@ -30,30 +30,30 @@ const (
 	// resourcesAtOnce and deletionsAtOnce bound the requests for one namespace.
 	resourcesAtOnce = 4
 	deletionsAtOnce = 8
-	// finalizerWait is when objects are looked at again that somebody's finalizers hold.
+	// finalizerWait is the time between two checks of objects that finalizers hold.
 	finalizerWait = 5 * time.Second
-	// longestWait bounds the wait for a grace period, which somebody may cut short.
+	// longestWait bounds the wait for a grace period, which a client may shorten.
 	longestWait = 30 * time.Second
 )
 
-// content is what was found in a namespace, and what went wrong.
+// content is the content of a namespace, and the errors.
 type content struct {
 	discovery, versions, deletion error
 
 	mu sync.Mutex
-	// remaining counts the objects that are left, by resource.
+	// remaining is the number of objects that are left, by resource.
 	remaining map[schema.GroupVersionResource]int
-	// finalizers counts the objects that each finalizer holds.
+	// finalizers is the number of objects that each finalizer holds.
 	finalizers map[string]int
 	// graceEnds is when the last grace period ends.
 	graceEnds time.Time
 }
 
-// pods go first: while one runs, the network policies have to hold.
+// pods are deleted first: network policies must apply while a pod runs.
 var pods = corev1.SchemeGroupVersion.WithResource("pods") //nolint:gochecknoglobals // a constant
 
-// deleteContent deletes everything that discovery tells of, the rest only once no pod is left. What
-// cannot be discovered or deleted does not keep it from the rest; then it returns an error.
+// deleteContent deletes the pods, and then the objects of all other discovered resources. After an
+// error it continues with the other resources, and returns the error at the end.
 func (c *Controller) deleteContent(ctx context.Context, namespace *corev1.Namespace) (*content, error) {
 	found := &content{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	lists, err := c.Discover()
@@ -90,8 +90,7 @@ func (c *Controller) deleteContent(ctx context.Context, namespace *corev1.Namesp
 	return found, errors.Join(found.discovery, found.versions, found.deletion)
 }
 
-// deleteResource deletes the objects of one resource that are not being deleted yet, and
-// counts what is left of all of them.
+// deleteResource deletes the objects of one resource, and counts those that are left.
 func (c *Controller) deleteResource(ctx context.Context, namespace string, resource schema.GroupVersionResource, found *content) error {
 	client := c.Metadata.Resource(resource).Namespace(namespace)
 	deleted, err := deleteAll(ctx, client)
@@ -101,8 +100,7 @@ func (c *Controller) deleteResource(ctx context.Context, namespace string, resou
 	return err
 }
 
-// deleteAll deletes the objects that are not being deleted yet, each by its UID, and returns
-// how many it tried.
+// deleteAll deletes the objects that are not being deleted yet, and returns the number of requests.
 func deleteAll(ctx context.Context, client metadata.ResourceInterface) (int, error) {
 	var group errgroup.Group
 	group.SetLimit(deletionsAtOnce)
@@ -117,7 +115,7 @@ func deleteAll(ctx context.Context, client metadata.ResourceInterface) (int, err
 		tried++
 		group.Go(func() error {
 			err := client.Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.UID}, PropagationPolicy: &background})
-			// Somebody else was first, or it is another object by now.
+			// The object is deleted already, or another one has its name.
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -127,13 +125,13 @@ func deleteAll(ctx context.Context, client metadata.ResourceInterface) (int, err
 		})
 	})
 	_ = group.Wait()
-	if len(problems) > 1 { // they are of one kind, mostly
+	if len(problems) > 1 { // most have the same cause
 		problems = []error{problems[0], fmt.Errorf("and %d more", len(problems)-1)}
 	}
 	return tried, utilerrors.NewAggregate(append(problems, err))
 }
 
-// count counts the objects of one resource that are left, and what holds them.
+// count counts the objects of one resource that are left, and the finalizers that hold them.
 func (f *content) count(ctx context.Context, client metadata.ResourceInterface, resource schema.GroupVersionResource) error {
 	return utilnamespaces.EachObject(ctx, client, func(object *metav1.PartialObjectMetadata) {
 		f.mu.Lock()
@@ -148,8 +146,7 @@ func (f *content) count(ctx context.Context, client metadata.ResourceInterface, 
 	})
 }
 
-// wait returns when to look again: when grace periods end, or a little later where finalizers
-// hold what is left. Zero: nothing is left.
+// wait returns the time until the next check. 0: nothing is left.
 func (f *content) wait(now time.Time) time.Duration {
 	if len(f.remaining) == 0 {
 		return 0

@@ -40,13 +40,13 @@ type Dependencies struct {
 	Core       kubernetes.Interface
 	Metadata   metadata.Interface
 	Namespaces coreinformers.NamespaceInformer
-	// Discover returns the namespaced resources of every group, each in its preferred
-	// version, as far as they could be discovered, and why the others could not.
+	// Discover returns the namespaced resources of every group in its preferred version, and the
+	// errors of the groups that could not be discovered.
 	Discover func() ([]*metav1.APIResourceList, error)
 	Clock    clock.WithTicker
 }
 
-// Controller empties namespaces that are being deleted.
+// Controller deletes the content of terminating namespaces.
 type Controller struct {
 	Dependencies
 
@@ -79,19 +79,19 @@ func (c *Controller) enqueue(object any) {
 	}
 }
 
-// updated ignores what does not bring the end nearer, such as the conditions that the
-// controller itself writes: each try would bring on the next.
-func (c *Controller) updated(was, is any) {
-	before, ok := was.(*corev1.Namespace)
-	after, isNamespace := is.(*corev1.Namespace)
-	if ok && isNamespace && before.DeletionTimestamp != nil && before.UID == after.UID &&
-		slices.Equal(before.Spec.Finalizers, after.Spec.Finalizers) && slices.Equal(before.Finalizers, after.Finalizers) {
+// updated ignores updates that do not change the finalizers of a terminating namespace, such as the
+// conditions that the controller writes. Otherwise each retry would cause the next.
+func (c *Controller) updated(oldObj, newObj any) {
+	oldNamespace, ok := oldObj.(*corev1.Namespace)
+	newNamespace, isNamespace := newObj.(*corev1.Namespace)
+	if ok && isNamespace && oldNamespace.DeletionTimestamp != nil && oldNamespace.UID == newNamespace.UID &&
+		slices.Equal(oldNamespace.Spec.Finalizers, newNamespace.Spec.Finalizers) && slices.Equal(oldNamespace.Finalizers, newNamespace.Finalizers) {
 		return
 	}
-	c.enqueue(is)
+	c.enqueue(newObj)
 }
 
-// Run works on at most count namespaces at a time until the context ends.
+// Run reconciles at most count namespaces at a time until the context ends.
 func (c *Controller) Run(ctx context.Context, count int) error {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), Name))
 	defer c.queue.ShutDown()
@@ -102,8 +102,8 @@ func (c *Controller) Run(ctx context.Context, count int) error {
 	return nil
 }
 
-// reconcile brings one namespace nearer to its end. It is read live: everything after depends
-// on it being deleted, and on which one it is.
+// reconcile takes the next step for a terminating namespace. It reads the namespace live, so that it
+// deletes nothing in another namespace of that name.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -126,28 +126,27 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return c.empty(ctx, namespace)
 	}
-	return nil // others have to act
+	return nil // other finalizers hold the namespace
 }
 
-// remove deletes a namespace whose finalizers were empty before it was deleted: first what is
-// in it, which nobody would see any more, then the namespace, by the second DELETE. It writes
-// no condition, because any update ends such a namespace.
+// remove deletes a namespace whose finalizers were empty before it was deleted. It deletes the content,
+// then sends a second DELETE. It writes no condition, because an update would remove the namespace.
 func (c *Controller) remove(ctx context.Context, namespace *corev1.Namespace) error {
 	found, err := c.deleteContent(ctx, namespace)
 	if err != nil {
-		return fmt.Errorf("cannot empty the namespace: %w", err)
+		return fmt.Errorf("cannot delete the content of the namespace: %w", err)
 	}
 	if wait := found.wait(c.Clock.Now()); wait > 0 {
-		klog.FromContext(ctx).Info("The finalizers of the namespace were emptied before it was deleted, and its content is not gone yet", "namespace", namespace.Name, "remaining", found.remains())
+		klog.FromContext(ctx).Info("The namespace has no finalizers, and its content is not deleted yet", "namespace", namespace.Name, "remaining", found.remains())
 		c.queue.AddAfter(namespace.Name, wait)
 		return nil
 	}
-	err = c.Core.CoreV1().Namespaces().Delete(ctx, namespace.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
+	err = c.Core.CoreV1().Namespaces().Delete(ctx, namespace.Name, *metav1.NewPreconditionDeleteOptions(string(namespace.UID)))
 	return utilapierrors.IgnoreAbsent(err)
 }
 
-// empty deletes what is in a namespace, says what is left, and finalizes the namespace when
-// nothing is.
+// empty deletes the content of a namespace, and reports what is left. It removes the finalizer
+// "kubernetes" when nothing is left.
 func (c *Controller) empty(ctx context.Context, namespace *corev1.Namespace) error {
 	found, err := c.deleteContent(ctx, namespace)
 	updated := namespace.DeepCopy()
@@ -170,6 +169,6 @@ func (c *Controller) empty(ctx context.Context, namespace *corev1.Namespace) err
 	if _, err := c.Core.CoreV1().Namespaces().Finalize(ctx, finalized, metav1.UpdateOptions{}); err != nil {
 		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot remove the finalizer %q: %w", corev1.FinalizerKubernetes, err))
 	}
-	klog.FromContext(ctx).Info("Emptied the namespace", "namespace", namespace.Name, "uid", namespace.UID)
+	klog.FromContext(ctx).Info("Deleted the content of the namespace", "namespace", namespace.Name, "uid", namespace.UID)
 	return nil
 }

@@ -29,7 +29,7 @@ import (
 
 func now() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// object is one object in the namespace, which somebody's finalizers may hold.
+// object is one object in the namespace, which finalizers may hold.
 func object(kind, name string, finalizers ...string) *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kind},
@@ -110,17 +110,17 @@ func TestReconcile(t *testing.T) {
 		objects   []runtime.Object
 		want      []string
 	}{
-		"it is not deleted":               {active, []runtime.Object{object("ConfigMap", "a")}, nil},
-		"it is empty":                     {terminating(corev1.FinalizerKubernetes), nil, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize"}},
-		"it has content, by its UID":      {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize", "delete configmaps a uid-of-a"}},
-		"finalizers hold content":         {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("Pod", "p", "example.com/hold")}, []string{"update namespaces/status", "update namespaces/status"}},
-		"pods first":                      {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a"), object("Pod", "p")}, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize", "delete pods p uid-of-p", "delete configmaps a uid-of-a"}},
-		"a pod is left":                   {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a"), object("Pod", "p", "example.com/hold")}, []string{"update namespaces/status", "update namespaces/status"}},
-		"others hold it":                  {terminating("openshift.com/origin"), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status"}},
-		"nobody holds it, the last word":  {terminating(), nil, []string{"delete namespaces ns u"}},
-		"nobody holds it, it has content": {terminating(), []runtime.Object{object("Pod", "p", "example.com/hold")}, nil},
-		"nobody holds it, content first":  {terminating(), []runtime.Object{object("ConfigMap", "a")}, []string{"delete namespaces ns u", "delete configmaps a uid-of-a"}},
-		"metadata.finalizers hold it":     {held, nil, []string{"update namespaces/status"}},
+		"it is not deleted":             {active, []runtime.Object{object("ConfigMap", "a")}, nil},
+		"it is empty":                   {terminating(corev1.FinalizerKubernetes), nil, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize"}},
+		"it has content, by its UID":    {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize", "delete configmaps a uid-of-a"}},
+		"finalizers hold content":       {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("Pod", "p", "example.com/hold")}, []string{"update namespaces/status", "update namespaces/status"}},
+		"pods first":                    {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a"), object("Pod", "p")}, []string{"update namespaces/status", "update namespaces/status", "create namespaces/finalize", "delete pods p uid-of-p", "delete configmaps a uid-of-a"}},
+		"a pod is left":                 {terminating(corev1.FinalizerKubernetes), []runtime.Object{object("ConfigMap", "a"), object("Pod", "p", "example.com/hold")}, []string{"update namespaces/status", "update namespaces/status"}},
+		"others hold it":                {terminating("openshift.com/origin"), []runtime.Object{object("ConfigMap", "a")}, []string{"update namespaces/status"}},
+		"no finalizers, the last word":  {terminating(), nil, []string{"delete namespaces ns u"}},
+		"no finalizers, it has content": {terminating(), []runtime.Object{object("Pod", "p", "example.com/hold")}, nil},
+		"no finalizers, content first":  {terminating(), []runtime.Object{object("ConfigMap", "a")}, []string{"delete namespaces ns u", "delete configmaps a uid-of-a"}},
+		"metadata.finalizers hold it":   {held, nil, []string{"update namespaces/status"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func (f *fixture) conditions(t *testing.T) map[corev1.NamespaceConditionType]str
 	return said
 }
 
-// TestConditions: what cannot be discovered or deleted is told, and does not keep the
+// TestConditions: a resource that cannot be discovered or deleted is reported, and does not keep the
 // controller from the rest, unless it is pods.
 func TestConditions(t *testing.T) {
 	tests := map[string]struct {
@@ -201,7 +201,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestParsing: a version that cannot be parsed is told, and the rest goes on.
+// TestParsing: a version that cannot be parsed is reported, and the rest is deleted.
 func TestParsing(t *testing.T) {
 	f := newFixture(t, terminating(corev1.FinalizerKubernetes), nil, object("ConfigMap", "a"))
 	f.Discover = func() ([]*metav1.APIResourceList, error) {
@@ -218,7 +218,7 @@ func TestParsing(t *testing.T) {
 	}
 }
 
-// TestWait: a namespace is looked at again when grace periods end, or after a while where
+// TestWait: a namespace is checked again when grace periods end, or after a while where
 // finalizers hold what is left.
 func TestWait(t *testing.T) {
 	pods := map[schema.GroupVersionResource]int{{Version: "v1", Resource: "pods"}: 1}

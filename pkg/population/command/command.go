@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package command holds the flags of policy-population, and puts it together.
+// Package command assembles policy-population.
 package command
 
 import (
@@ -35,11 +35,11 @@ type options struct {
 // New returns the command, which runs until its context ends.
 func New() *cobra.Command {
 	o := options{Options: program.New(name, initializer.DefaultWorkers), initializer: name + ".nsinit.dev"}
-	command := o.Command("Put what NamespacePopulations hold into every new namespace, before its tenants can act", o.run)
+	command := o.Command("Create the objects of NamespacePopulations in every new namespace before it opens", o.run)
 	flags := command.Flags()
-	flags.StringVar(&o.initializer, "initializer-name", o.initializer, "Name under which the initializer is registered in a NamespaceInitializerConfiguration, and field manager of what it applies.")
+	flags.StringVar(&o.initializer, "initializer-name", o.initializer, "Name of the initializer in a NamespaceInitializerConfiguration, and field manager of the objects that it applies.")
 	flags.StringSliceVar(&o.clusterScoped, "cluster-scoped-resources", o.clusterScoped,
-		"Resources outside of namespaces that NamespacePopulations may hold, such as clusterrolebindings.rbac.authorization.k8s.io. Each object belongs to one namespace, and leaves with it.")
+		"Cluster-scoped resources that NamespacePopulations may have, such as clusterrolebindings.rbac.authorization.k8s.io. Each object belongs to one namespace, and is deleted with it.")
 	return command
 }
 

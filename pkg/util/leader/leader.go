@@ -4,8 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package leader lets one of several instances of a program act at a time. They agree by a
-// Lease, which is given back only after the one that held it has stopped acting.
+// Package leader elects one of several instances of a program as leader. The leader releases its
+// Lease only after it has stopped acting.
 package leader
 
 import (
@@ -16,121 +16,103 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/component-base/config"
+	"k8s.io/component-base/config/validation"
 	"k8s.io/klog/v2"
 )
 
-// HealthGrace is how long a leader that lost its lease may still look healthy.
+// HealthGrace is how long a leader stays healthy after it lost its Lease.
 const HealthGrace = 20 * time.Second
 
-// ErrLeaseLost ends the process, which starts again as a follower.
+// ErrLeaseLost ends the process. It restarts as a follower.
 var ErrLeaseLost = errors.New("lost the lease: another instance may lead now")
 
-// Election says how instances agree on which of them acts.
-type Election struct {
-	// Namespace and Name are those of the Lease.
-	Namespace, Name string
-	// LeaseDuration is how long an instance that does not answer is still taken for the
-	// leader, RenewDeadline how long the leader tries to renew its lease before it gives up,
-	// and RetryPeriod how long an instance waits between two tries. Each is longer than the
-	// next.
-	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-}
+// Election is the configuration of an election.
+type Election config.LeaderElectionConfiguration
 
-// NewElection returns an election with the durations that Kubernetes' own components have.
+// NewElection returns an election with the durations of Kubernetes' own components.
 func NewElection(namespace, name string) Election {
-	return Election{Namespace: namespace, Name: name, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+	return Election{
+		LeaderElect: true, ResourceLock: resourcelock.LeasesResourceLock, ResourceNamespace: namespace, ResourceName: name,
+		LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
+		RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+		RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+	}
 }
 
 // Validate returns what is wrong with an election.
 func (e Election) Validate() error {
-	switch {
-	case e.Namespace == "" || e.Name == "":
-		return fmt.Errorf("the Lease is %q in namespace %q: give both names", e.Name, e.Namespace)
-	case e.RetryPeriod <= 0 || e.RenewDeadline <= e.RetryPeriod || e.LeaseDuration <= e.RenewDeadline:
-		return fmt.Errorf("the lease lasts %s, is renewed within %s and tried for each %s: each has to be longer than the next", e.LeaseDuration, e.RenewDeadline, e.RetryPeriod)
-	}
-	return nil
+	e.LeaderElect = true
+	return validation.ValidateLeaderElectionConfiguration((*config.LeaderElectionConfiguration)(&e), nil).ToAggregate()
 }
 
-// Lead runs a function while this instance holds the lease, and until the context ends.
-// Losing the lease is an error. The lease is given back only after the function has
-// returned, so that no other instance leads while this one still acts.
+// Lead calls run when this instance becomes the leader, and returns its error. It returns
+// ErrLeaseLost when the Lease is lost, and nil when the context ends before this instance leads.
+// It releases the Lease after run has returned, so that no other instance leads while this one acts.
 func (e Election) Lead(ctx context.Context, core kubernetes.Interface, watchdog *leaderelection.HealthzAdaptor, run func(context.Context) error) error {
-	ended := make(chan error, 1)
+	electing, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	result := make(chan error, 1)
 	elector, err := e.elector(ctx, core, func(leading context.Context) {
+		defer release()
 		running, cancel := context.WithCancel(leading)
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
 		err := run(running)
 		if leading.Err() != nil && ctx.Err() == nil {
-			err = ErrLeaseLost // the cause of whatever else was reported
+			err = ErrLeaseLost
 		}
-		ended <- err
+		result <- err
 	})
 	if err != nil {
 		return err
 	}
 	watchdog.SetLeaderElection(elector)
-
-	// The election outlives the context.
-	electing, giveBack := context.WithCancel(context.WithoutCancel(ctx))
-	defer giveBack()
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		elector.Run(electing)
-	}()
-	select {
-	case <-finished:
-		return ErrLeaseLost
-	case err = <-ended:
-	case <-ctx.Done():
-		if elector.IsLeader() {
-			select {
-			case err = <-ended:
-			case <-finished:
-				return nil // lost it while stopping
-			}
+	defer context.AfterFunc(ctx, func() {
+		if !elector.IsLeader() {
+			release()
 		}
+	})()
+	elector.Run(electing)
+	select {
+	case err = <-result:
+		return err
+	default: // run has not returned
 	}
-	giveBack()
-	<-finished
-	return err
+	if ctx.Err() == nil {
+		return ErrLeaseLost
+	}
+	return nil
 }
 
-// elector returns what takes part in the election, and calls lead if this instance wins.
+// elector returns what takes part in the election, and calls lead when this instance wins.
 func (e Election) elector(ctx context.Context, core kubernetes.Interface, lead func(context.Context)) (*leaderelection.LeaderElector, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell the name of this host: %w", err)
+		return nil, fmt.Errorf("cannot read the name of this host: %w", err)
 	}
 	identity := host + "_" + uuid.NewString()
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, e.Namespace, e.Name,
+	lock, err := resourcelock.New(e.ResourceLock, e.ResourceNamespace, e.ResourceName,
 		core.CoreV1(), core.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: identity})
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the lease: %w", err)
+		return nil, fmt.Errorf("cannot set up leader election: %w", err)
 	}
-	logger := klog.FromContext(ctx)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lock,
-		Name:            e.Name,
-		LeaseDuration:   e.LeaseDuration,
-		RenewDeadline:   e.RenewDeadline,
-		RetryPeriod:     e.RetryPeriod,
+		Name:            e.ResourceName,
+		LeaseDuration:   e.LeaseDuration.Duration,
+		RenewDeadline:   e.RenewDeadline.Duration,
+		RetryPeriod:     e.RetryPeriod.Duration,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				logger.Info("This instance leads", "identity", identity)
-				lead(ctx)
-			},
+			OnStartedLeading: lead,
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(leader string) {
-				if leader != identity {
-					logger.Info("Another instance leads", "leader", leader)
-				}
+				klog.FromContext(ctx).Info("New leader", "leader", leader, "self", leader == identity)
 			},
 		},
 	})

@@ -30,7 +30,13 @@ const namespace, name = "system", "program"
 
 // electing returns an election whose lease is short.
 func electing() Election {
-	return Election{Namespace: namespace, Name: name, LeaseDuration: 600 * time.Millisecond, RenewDeadline: 400 * time.Millisecond, RetryPeriod: 50 * time.Millisecond}
+	return withDurations(600*time.Millisecond, 400*time.Millisecond, 50*time.Millisecond)
+}
+
+func withDurations(lease, renewDeadline, retryPeriod time.Duration) Election {
+	e := NewElection(namespace, name)
+	e.LeaseDuration.Duration, e.RenewDeadline.Duration, e.RetryPeriod.Duration = lease, renewDeadline, retryPeriod
+	return e
 }
 
 func watchdog() *leaderelection.HealthzAdaptor { return leaderelection.NewLeaderHealthzAdaptor(0) }
@@ -203,8 +209,7 @@ func TestWatchdog(t *testing.T) {
 	if err := dog.Check(nil); err != nil {
 		t.Fatalf("not healthy before the election: %v", err)
 	}
-	e := electing()
-	e.LeaseDuration, e.RenewDeadline, e.RetryPeriod = 100*time.Millisecond, 80*time.Millisecond, 10*time.Millisecond
+	e := withDurations(100*time.Millisecond, 80*time.Millisecond, 10*time.Millisecond)
 	leading := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package workers handles the keys of a queue, several at a time.
+// Package workers handles the keys of a queue concurrently.
 package workers
 
 import (
@@ -18,12 +18,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Run calls handle for each key of the queue, at most count at a time, until the context
-// ends. It shuts the queue down and returns when every call has. A key whose call returned
-// an error is tried again, after the delay that the queue's rate limiter gives, or that an error
-// with a method RetryAfter names. The error
-// is logged, unless it is a conflict, which is the ordinary course of optimistic writes, or
-// the context has ended.
+// Run calls handle for each key of the queue, at most count at a time, until the context ends. It shuts
+// the queue down, and returns when every call has returned. After an error, the key is re-queued with
+// the delay of the queue's rate limiter, or that of the error's method RetryAfter. The error is logged,
+// unless the context has ended. A conflict is logged only with -v=4.
 func Run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], count int, handle func(ctx context.Context, key string) error) {
 	var group sync.WaitGroup
 	for range count {
@@ -37,7 +35,7 @@ func Run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]
 	group.Wait()
 }
 
-// next handles one key, and returns false when the queue is shut down.
+// next handles one key. It returns false when the queue is shut down.
 func next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], handle func(context.Context, string) error) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
@@ -45,7 +43,7 @@ func next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string
 	}
 	defer queue.Done(key)
 	if ctx.Err() != nil {
-		return true // what is left in the queue is for whoever runs next
+		return true // drain the queue
 	}
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "name", key)
 	err := handle(klog.NewContext(ctx, logger), key)
@@ -56,9 +54,9 @@ func next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string
 	case ctx.Err() != nil:
 		return true
 	case apierrors.IsConflict(err):
-		logger.V(4).Info("Somebody else wrote at the same time, trying again", "err", err)
+		logger.V(4).Info("The object changed since it was read, retrying", "err", err)
 	default:
-		logger.Error(err, "Failed, trying again", "tries", queue.NumRequeues(key)+1)
+		logger.Error(err, "Failed, retrying", "tries", queue.NumRequeues(key)+1)
 	}
 	if later, ok := errors.AsType[interface {
 		error

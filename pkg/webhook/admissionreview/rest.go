@@ -4,14 +4,15 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package admissionreview is a resource without objects, whose names are admission webhooks.
-// kube-apiserver reaches them through the aggregation layer, like everything else, so there is no
-// second service and no other certificate. Who may ask is up to RBAC.
+// Package admissionreview implements a resource without objects. Each of its names is an admission
+// webhook, which kube-apiserver calls through the aggregation layer. So the webhooks need no separate
+// service and no separate certificate, and RBAC controls access to them.
 package admissionreview
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,10 +26,10 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// maxBytes is more than an object that kube-apiserver takes, before and after a change.
+// maxBytes is more than the size of the old and the new object that kube-apiserver accepts.
 const maxBytes = 8 << 20
 
-// Answer decides. It returns a response for the request's UID.
+// Answer is a webhook. It returns a response with the UID of the request.
 type Answer func(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 
 // REST is the resource.
@@ -42,34 +43,34 @@ var _ interface {
 	rest.Connecter
 } = (*REST)(nil)
 
-// New returns the resource with webhooks by name: what kube-apiserver posts to is
+// New returns the resource with webhooks by name. kube-apiserver sends requests to
 // /apis/nsinit.dev/v1alpha1/admissionreviews/NAME.
 func New(webhooks map[string]Answer) *REST { return &REST{webhooks: webhooks} }
 
-// New returns an object of a registered type, as every resource has one.
+// New returns an object of a registered type, which every resource must have.
 func (*REST) New() runtime.Object { return &nsinit.NamespaceLifecycle{} }
 
-// Destroy releases nothing.
+// Destroy implements rest.Storage.
 func (*REST) Destroy() {}
 
-// NamespaceScoped says that the resource is cluster-scoped.
+// NamespaceScoped implements rest.Scoper.
 func (*REST) NamespaceScoped() bool { return false }
 
-// GetSingularName returns the name of one.
+// GetSingularName implements rest.SingularNameProvider.
 func (*REST) GetSingularName() string { return "admissionreview" }
 
-// Kind is what discovery tells of it.
+// Kind implements rest.KindProvider.
 func (*REST) Kind() string { return "AdmissionReview" }
 
 // ConnectMethods implements rest.Connecter.
 func (*REST) ConnectMethods() []string { return []string{http.MethodPost} }
 
-// NewConnectOptions implements rest.Connecter: there are none.
+// NewConnectOptions implements rest.Connecter.
 func (*REST) NewConnectOptions() (options runtime.Object, subpath bool, parameter string) {
 	return nil, false, ""
 }
 
-// Connect returns what answers an AdmissionReview of admission.k8s.io/v1 in JSON.
+// Connect returns a handler of AdmissionReviews of admission.k8s.io/v1 in JSON.
 func (r *REST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
 	answer, found := r.webhooks[name]
 	if !found {
@@ -89,21 +90,21 @@ func (r *REST) Connect(ctx context.Context, name string, _ runtime.Object, respo
 			return
 		}
 		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-		_, _ = w.Write(data) // whoever asked and is gone does without
+		_, _ = w.Write(data) // an error means that the client has disconnected
 	}), nil
 }
 
-// read returns the question.
+// read decodes an AdmissionReview.
 func read(body io.Reader) (*admissionv1.AdmissionReview, error) {
 	review := &admissionv1.AdmissionReview{}
 	if err := json.NewDecoder(body).Decode(review); err != nil {
-		return nil, fmt.Errorf("the body is no AdmissionReview in JSON: %w", err)
+		return nil, fmt.Errorf("cannot decode the body as an AdmissionReview in JSON: %w", err)
 	}
 	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" {
 		return nil, fmt.Errorf("the body is a %s of %q: send an AdmissionReview of %s", review.Kind, review.APIVersion, want)
 	}
 	if review.Request == nil {
-		return nil, fmt.Errorf("request: the AdmissionReview has none")
+		return nil, errors.New("the AdmissionReview has no request")
 	}
 	return review, nil
 }

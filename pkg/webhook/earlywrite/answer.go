@@ -22,35 +22,33 @@ import (
 )
 
 const (
-	// shortest and longest bound the time after which a client should try again.
+	// shortest and longest bound the delay of a retry.
 	shortest = time.Second
 	longest  = 30 * time.Second
-	// share of a namespace's age is how long a client should wait. Clients try ten times, so from
-	// the creation of the namespace on they wait for about a minute, and never for longer than
-	// half of what the initialization has taken so far.
+	// share divides the age of the namespace. The result is the delay of a retry. Clients try ten
+	// times. From the creation of the namespace on, this takes about a minute.
 	share = 2
-	// patience is the age from which on a namespace that is stalled is not worth waiting for: a
-	// client that began with the creation of the namespace has given up before.
+	// patience is the age after which clients do not wait for a stalled namespace. A client that
+	// started with the creation of the namespace has given up before.
 	patience = 2 * time.Minute
 )
 
-// answer refuses a request in a namespace, which is nil where nothing is known of it yet. It says
-// after how many seconds to try again, or nothing of it where waiting is of no use. It admits a request
-// for a resource named namespaces if the namespace is open: kube-apiserver asks about these in every
-// namespace.
+// answer refuses a request in a namespace, which is nil if the cache does not have it. The response has
+// the delay of a retry, unless a retry is useless. It admits a request for a resource named namespaces
+// if the namespace is open, because kube-apiserver calls the webhook for these in every namespace.
 func answer(request *admissionv1.AdmissionRequest, namespace *corev1.Namespace, now time.Time) *admissionv1.AdmissionResponse {
 	if request.Resource.Resource == "namespaces" && open(namespace) {
 		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 	}
-	said, lost := condition(namespace, v1alpha1.ConditionInitializing), hopeless(namespace, now)
-	if said == "" {
-		said = "nsinit has not recorded yet what it waits for"
+	waiting, lost := condition(namespace, v1alpha1.ConditionInitializing), hopeless(namespace, now)
+	if waiting == "" {
+		waiting = "nsinit has not recorded yet what it waits for"
 	}
 	status := &metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusTooManyRequests,
 		Reason:  metav1.StatusReasonTooManyRequests,
-		Message: fmt.Sprintf("namespace %q is being initialized and cannot be written to yet: %s", request.Namespace, said),
+		Message: fmt.Sprintf("namespace %q is being initialized and cannot be written to yet: %s", request.Namespace, waiting),
 		Details: &metav1.StatusDetails{Group: request.Resource.Group, Kind: request.Resource.Resource, Name: request.Name},
 	}
 	if lost != "" {
@@ -66,7 +64,7 @@ func open(namespace *corev1.Namespace) bool {
 	return namespace != nil && !helper.IsClosed(namespace)
 }
 
-// retryAfter is in whole seconds, because clients know no others.
+// retryAfter returns the delay of a retry in whole seconds.
 func retryAfter(namespace *corev1.Namespace, now time.Time) time.Duration {
 	if namespace == nil {
 		return shortest
@@ -75,7 +73,7 @@ func retryAfter(namespace *corev1.Namespace, now time.Time) time.Duration {
 	return max(shortest, min(longest, time.Duration(seconds)*time.Second))
 }
 
-// hopeless says why it is of no use to try again soon, or nothing.
+// hopeless returns why a retry is useless, or "".
 func hopeless(namespace *corev1.Namespace, now time.Time) string {
 	switch {
 	case namespace == nil:
@@ -83,10 +81,10 @@ func hopeless(namespace *corev1.Namespace, now time.Time) string {
 	case namespace.DeletionTimestamp != nil:
 		return "it is being deleted"
 	case condition(namespace, v1alpha1.ConditionStalled) != "" && now.Sub(namespace.CreationTimestamp.Time) > patience:
-		return "this has taken for long, so do not wait here, but with kubectl nsinit wait " + namespace.Name
+		return "the initialization is stalled; to wait for it, run kubectl nsinit wait " + namespace.Name
 	}
 	if c := utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionInitializing); c != nil && c.Reason == v1alpha1.ReasonFailed {
-		return "it will not be opened"
+		return "the initialization failed"
 	}
 	return ""
 }

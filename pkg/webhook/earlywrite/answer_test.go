@@ -40,17 +40,17 @@ func TestAnswer(t *testing.T) {
 		retry     int32
 		says      string
 	}{
-		"not known yet":             {nil, 1, "has not recorded yet"},
-		"created in the future":     {closedFor(-time.Hour, now), 1, "has not recorded yet"},
-		"just created":              {closedFor(0, now, pending), 1, `waiting for initializer "x"`},
-		"half a second too long":    {closedFor(2500*time.Millisecond, now, pending), 2, `waiting for initializer "x"`},
-		"ten seconds":               {closedFor(10*time.Second, now, pending), 5, `waiting for initializer "x"`},
-		"days, and nobody says why": {closedFor(48*time.Hour, now, pending), 30, `waiting for initializer "x"`},
-		"stalled, and young":        {closedFor(20*time.Second, now, pending, stalled), 10, `waiting for initializer "x"`},
-		"stalled":                   {closedFor(3*time.Minute, now, pending, stalled), 0, "kubectl nsinit wait shop"},
-		"no longer stalled":         {closedFor(20*time.Second, now, pending, recovered), 10, `waiting for initializer "x"`},
-		"failed":                    {closedFor(time.Second, now, failed), 0, "no such cost centre; it will not be opened"},
-		"being deleted":             {terminating, 0, "it is being deleted"},
+		"not known yet":          {nil, 1, "has not recorded yet"},
+		"created in the future":  {closedFor(-time.Hour, now), 1, "has not recorded yet"},
+		"just created":           {closedFor(0, now, pending), 1, `waiting for initializer "x"`},
+		"half a second too long": {closedFor(2500*time.Millisecond, now, pending), 2, `waiting for initializer "x"`},
+		"ten seconds":            {closedFor(10*time.Second, now, pending), 5, `waiting for initializer "x"`},
+		"days, without a reason": {closedFor(48*time.Hour, now, pending), 30, `waiting for initializer "x"`},
+		"stalled, and young":     {closedFor(20*time.Second, now, pending, stalled), 10, `waiting for initializer "x"`},
+		"stalled":                {closedFor(3*time.Minute, now, pending, stalled), 0, "kubectl nsinit wait shop"},
+		"no longer stalled":      {closedFor(20*time.Second, now, pending, recovered), 10, `waiting for initializer "x"`},
+		"failed":                 {closedFor(time.Second, now, failed), 0, "no such cost centre; the initialization failed"},
+		"being deleted":          {terminating, 0, "it is being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := answer(&admissionv1.AdmissionRequest{UID: "u", Namespace: "shop"}, test.namespace, now)

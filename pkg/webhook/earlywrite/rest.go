@@ -20,21 +20,18 @@ import (
 // Name is the name of the webhook.
 const Name = "early-writes"
 
-// Options are what the webhook needs.
+// Options configures the webhook.
 type Options struct {
-	// Namespaces tells of namespaces. What it does not know yet is answered, too.
+	// Namespaces may not have the latest namespaces yet.
 	Namespaces corelisters.NamespaceLister
 	Clock      clock.PassiveClock
 	Metrics    *Metrics
 }
 
-// New returns what answers.
+// New returns the webhook.
 func New(options Options) admissionreview.Answer {
 	return func(_ context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		namespace, err := options.Namespaces.Get(request.Namespace)
-		if err != nil {
-			namespace = nil // it is younger than what is known of it
-		}
+		namespace, _ := options.Namespaces.Get(request.Namespace) // nil: not in the cache yet
 		response := answer(request, namespace, options.Clock.Now())
 		options.Metrics.count(response)
 		return response
@@ -48,8 +45,7 @@ type Metrics struct{ answers *metrics.CounterVec }
 func NewMetrics() *Metrics {
 	return &Metrics{answers: metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "nsinit", Name: "early_writes_total", StabilityLevel: metrics.ALPHA,
-		Help: "Number of writes into namespaces that are being initialized, by what was answered: later, to those that should try again, or never. " +
-			"Nobody asks about namespaces that are open.",
+		Help: "Number of refused writes into namespaces that are being initialized, by answer: later, if the client should retry, or never.",
 	}, []string{"answer"})}
 }
 
@@ -59,18 +55,18 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 		return err
 	}
 	for _, label := range []string{later, never} {
-		m.answers.WithLabelValues(label) // at 0: what begins at 1 has not increased, to Prometheus
+		m.answers.WithLabelValues(label) // exported as 0, so that Prometheus sees the first increase
 	}
 	return nil
 }
 
-// What is answered, as the label answer tells.
+// Values of the label answer.
 const (
 	later = "later"
 	never = "never"
 )
 
-// count counts a refusal: what is admitted is not an early write.
+// count counts a refusal. An admitted request is not an early write.
 func (m *Metrics) count(response *admissionv1.AdmissionResponse) {
 	if response.Allowed {
 		return

@@ -33,7 +33,7 @@ func listed() (*corev1.ConfigMap, error) {
 	return &corev1.ConfigMap{Data: map[string]string{"namespaces": "kube-system\nexempt\n\n"}}, nil
 }
 
-// TestStamp: a new namespace gets the label and its creator, whatever was sent.
+// TestStamp: a new namespace gets the label and its creator, which overwrite the values of the client.
 func TestStamp(t *testing.T) {
 	stamped := func(metadata string) string {
 		return `{"metadata":{` + metadata + `"labels":{%L"nsinit.dev/initializing":"true"},"annotations":{%A"nsinit.dev/created-by":"tenant","nsinit.dev/created-by-groups":"system:authenticated\nteam"}}}`
@@ -78,13 +78,13 @@ func opening(old, updated string) *admissionv1.AdmissionRequest {
 	return r
 }
 
-// TestStampOpenedBy: who removes the label is recorded, whatever was sent.
+// TestStampOpenedBy: the user who removes the label is stored, and overwrites the value of the client.
 func TestStampOpenedBy(t *testing.T) {
 	const closed = `{"metadata":{"name":"shop","labels":{"nsinit.dev/initializing":"true"}}}`
 	missing := func() (*corev1.ConfigMap, error) { return nil, errors.New("not found") }
 	for name, test := range map[string]struct{ old, updated, want string }{
-		"opened":            {closed, `{"metadata":{"name":"shop"}}`, `[{"op":"add","path":"/metadata/annotations","value":{}},{"op":"add","path":"/metadata/annotations/nsinit.dev~1opened-by","value":"tenant"}]`},
-		"opened and forged": {closed, `{"metadata":{"name":"shop","annotations":{"nsinit.dev/opened-by":"root"}}}`, `[{"op":"add","path":"/metadata/annotations/nsinit.dev~1opened-by","value":"tenant"}]`},
+		"opened":            {closed, `{"metadata":{"name":"shop"}}`, `[{"op":"add","path":"/metadata/annotations","value":{"nsinit.dev/opened-by":"tenant"}}]`},
+		"opened and forged": {closed, `{"metadata":{"name":"shop","annotations":{"a":"b","nsinit.dev/opened-by":"root"}}}`, `[{"op":"add","path":"/metadata/annotations","value":{"a":"b","nsinit.dev/opened-by":"tenant"}}]`},
 		"still closed":      {closed, closed, ""},
 		"it was open":       {`{}`, `{}`, ""},
 		"it is closed":      {`{}`, closed, ""},
@@ -95,7 +95,7 @@ func TestStampOpenedBy(t *testing.T) {
 	}
 }
 
-// TestStampLeavesAlone: exempt namespaces are created as they are; where nobody can tell, none is.
+// TestStampLeavesAlone: exempt namespaces are created unchanged. Without the list, none is created.
 func TestStampLeavesAlone(t *testing.T) {
 	for _, name := range []string{"kube-system", "exempt"} {
 		if response := answer(request(`{"metadata":{"name":"`+name+`"}}`), listed); !response.Allowed || response.Patch != nil || response.UID != "u" {
@@ -108,9 +108,9 @@ func TestStampLeavesAlone(t *testing.T) {
 		want    string
 	}{
 		"the list is missing": {request(`{"metadata":{"name":"shop"}}`), "ConfigMap nsinit-system/nsinit-exemptions, without which no namespace is created: not found"},
-		"no object":           {request(`x`), "the namespace cannot be read"},
+		"no object":           {request(`x`), "cannot decode the namespace"},
 		"another operation":   {func() *admissionv1.AdmissionRequest { r := request(`{}`); r.Operation = admissionv1.Delete; return r }(), "not for DELETE of namespaces"},
-		"no old object":       {opening("x", `{}`), "the namespace as it was cannot be read"},
+		"no old object":       {opening("x", `{}`), "cannot decode the old namespace"},
 		"another resource":    {func() *admissionv1.AdmissionRequest { r := request(`{}`); r.Resource.Resource = "pods"; return r }(), "not for CREATE of pods"},
 	} {
 		if response := answer(test.request, missing); response.Allowed || response.UID != "u" || !strings.Contains(response.Result.Message, test.want) {
@@ -118,6 +118,6 @@ func TestStampLeavesAlone(t *testing.T) {
 		}
 	}
 	if response := answer(request(`{"metadata":{"generateName":"x"}}`), missing); !response.Allowed || response.Patch == nil {
-		t.Errorf("a name that is to be made is in no list, answered %+v", response)
+		t.Errorf("a generated name is in no list, answered %+v", response)
 	}
 }

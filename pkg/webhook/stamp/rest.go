@@ -21,8 +21,8 @@ import (
 // Name is the name of the webhook.
 const Name = "stamp"
 
-// New returns what answers. It reads the list of exempt namespaces live, so that what was changed is
-// in force.
+// New returns the webhook. It reads the list of exempt namespaces live, so that a change applies
+// immediately.
 func New(configMaps typedcorev1.ConfigMapsGetter) admissionreview.Answer {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		return answer(request, func() (*corev1.ConfigMap, error) {

@@ -4,11 +4,10 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package namespaceinitializers holds the admission plugin NamespaceInitializers. When
-// the record of a namespace is created, the plugin reads the namespace live and writes
-// into the record which initializers are in force at that moment. Nobody else decides
-// that, save holders of the verb open. When a configuration is written, the plugin warns of
-// initializers that have no effect.
+// Package namespaceinitializers holds the admission plugin NamespaceInitializers. When a
+// NamespaceLifecycle is created, the plugin reads the namespace live, and writes the current
+// initializers into the plan. Only users with the verb open can set another plan. When a configuration
+// is written, the plugin warns of initializers that have no effect.
 package namespaceinitializers
 
 import (
@@ -25,6 +24,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
 
@@ -45,7 +46,7 @@ func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
 }
 
-// Plugin fills the plan of new records, and sees that nobody else does.
+// Plugin sets the plan of new NamespaceLifecycles, and refuses a plan of the client.
 type Plugin struct {
 	*admission.Handler
 	source     plan.Source
@@ -57,11 +58,11 @@ var _ interface {
 	admission.MutationInterface
 	admission.ValidationInterface
 	wants.WantsConfigurationSource
-	wants.WantsAuthorizationChecker
+	initializer.WantsUnconditionalAuthorizer
 	wants.WantsNamespaceReader
 } = (*Plugin)(nil)
 
-// New returns a plugin that waits for its dependencies.
+// New returns a plugin without its dependencies.
 func New() *Plugin {
 	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
@@ -69,8 +70,10 @@ func New() *Plugin {
 // SetConfigurationSource implements WantsConfigurationSource.
 func (p *Plugin) SetConfigurationSource(source plan.Source) { p.source = source }
 
-// SetAuthorizationChecker implements WantsAuthorizationChecker.
-func (p *Plugin) SetAuthorizationChecker(checker *authorization.Checker) { p.checker = checker }
+// SetUnconditionalAuthorizer implements WantsUnconditionalAuthorizer.
+func (p *Plugin) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
+	p.checker = authorization.New(a)
+}
 
 // SetNamespaceReader implements WantsNamespaceReader.
 func (p *Plugin) SetNamespaceReader(namespaces wants.NamespaceReader) {
@@ -83,97 +86,100 @@ func (p *Plugin) ValidateInitialization() error {
 	case p.source == nil:
 		return errors.New("missing the source of configurations")
 	case p.checker == nil:
-		return errors.New("missing the authorization checker")
+		return errors.New("missing the authorizer")
 	case p.namespaces == nil:
-		return errors.New("missing the reader of namespaces")
+		return errors.New("missing the namespace reader")
 	}
 	return nil
 }
 
-// Admit fills spec.plan and spec.initializers of a new record, and puts the participants
-// that act at termination into spec.finalizers.
+// Admit sets spec.plan and spec.initializers of a new lifecycle, and adds the participants to
+// spec.finalizers.
 func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
-	record, ok := newRecord(attributes)
+	lifecycle, ok := newLifecycle(attributes)
 	if !ok {
 		return nil
 	}
-	plan, err := p.plan(ctx, attributes, record)
+	plan, err := p.plan(ctx, attributes, lifecycle)
 	if err != nil {
 		return err
 	}
-	if given(record) {
-		return p.mayGive(ctx, attributes, record)
-	}
-	record.Spec.Plan = plan
-	record.Spec.Initializers = nil
-	for _, entry := range plan {
-		if record.Spec.Initializers == nil {
-			record.Spec.Initializers = &nsinit.NamespaceInitializers{}
+	if len(lifecycle.Spec.Plan) > 0 || lifecycle.Spec.Initializers != nil {
+		if err := p.checker.MayOpen(ctx, lifecycle.Name); err != nil {
+			return authorization.Refusal(attributes.GetResource().GroupResource(), lifecycle.Name,
+				fmt.Errorf("the server sets spec.plan and spec.initializers, leave them empty: %w", err))
 		}
-		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: entry.Name})
-		if name := nsinit.FinalizerName(entry.Name); entry.Finalizer && !slices.Contains(record.Spec.Finalizers, name) {
-			record.Spec.Finalizers = append(record.Spec.Finalizers, name)
+		return nil
+	}
+	lifecycle.Spec.Plan = plan
+	if len(plan) > 0 {
+		lifecycle.Spec.Initializers = &nsinit.NamespaceInitializers{}
+	}
+	for _, entry := range plan {
+		lifecycle.Spec.Initializers.Pending = append(lifecycle.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: entry.Name})
+		if name := nsinit.FinalizerName(entry.Name); entry.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, name) {
+			lifecycle.Spec.Finalizers = append(lifecycle.Spec.Finalizers, name)
 		}
 	}
 	return nil
 }
 
-// Validate sees that the record still carries the plan that is in force, after every
-// plugin had its say. It warns of initializers of a configuration that have no effect.
+// Validate checks that the lifecycle still has the current plan after all mutating plugins. It warns
+// of initializers of a configuration that have no effect.
 func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	p.warn(ctx, attributes)
-	record, ok := newRecord(attributes)
+	lifecycle, ok := newLifecycle(attributes)
 	if !ok {
 		return nil
 	}
-	plan, err := p.plan(ctx, attributes, record)
+	plan, err := p.plan(ctx, attributes, lifecycle)
 	if err != nil {
 		return err
 	}
-	if equality.Semantic.DeepEqual(plan, record.Spec.Plan) && waitsForAll(record) {
+	if equality.Semantic.DeepEqual(plan, lifecycle.Spec.Plan) && waitsForAll(lifecycle) {
 		return nil
 	}
-	if err := p.checker.MayOpen(ctx, record.Name); err == nil {
+	if err := p.checker.MayOpen(ctx, lifecycle.Name); err == nil {
 		return nil
 	}
-	return apierrors.NewConflict(attributes.GetResource().GroupResource(), record.Name,
-		errors.New("spec.plan is not what the configurations say now: they changed during the request; create the record again, without a plan"))
+	return apierrors.NewConflict(attributes.GetResource().GroupResource(), lifecycle.Name,
+		errors.New("spec.plan differs from the configurations, which changed during the request: create the NamespaceLifecycle again, without a plan"))
 }
 
-// plan returns what is in force for the record's namespace. It is empty where the
-// namespace is open already. Every other doubt about the namespace is an error.
-func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, record *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, error) {
-	if errs := unnamed(record); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), record.Name, errs)
+// plan returns the current plan for the namespace of a lifecycle. It is empty if the namespace is open.
+// A namespace that cannot be read, is being deleted, or has another UID is an error.
+func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, error) {
+	if errs := unnamed(lifecycle); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), lifecycle.Name, errs)
 	}
-	namespace, err := p.namespaces(ctx, record.Name)
+	namespace, err := p.namespaces(ctx, lifecycle.Name, metav1.GetOptions{})
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot read namespace %q: %w", record.Name, err))
+		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot read namespace %q: %w", lifecycle.Name, err))
 	}
-	if record.Spec.NamespaceUID != namespace.UID {
-		return nil, apierrors.NewConflict(attributes.GetResource().GroupResource(), record.Name,
-			fmt.Errorf("spec.namespaceUID is %q, but the UID of namespace %q is %q", record.Spec.NamespaceUID, record.Name, namespace.UID))
+	if lifecycle.Spec.NamespaceUID != namespace.UID {
+		return nil, apierrors.NewConflict(attributes.GetResource().GroupResource(), lifecycle.Name,
+			fmt.Errorf("spec.namespaceUID is %q, but the UID of namespace %q is %q", lifecycle.Spec.NamespaceUID, lifecycle.Name, namespace.UID))
 	}
 	if namespace.DeletionTimestamp != nil {
-		return nil, terminating(attributes, record.Name)
+		return nil, terminating(attributes, lifecycle.Name)
 	}
 	if !helper.IsClosed(namespace) {
 		return nil, nil
 	}
 	configurations, err := p.source.Configurations()
 	if err != nil {
-		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot tell which initializers namespace %q needs: %w", record.Name, err))
+		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine which initializers namespace %q needs: %w", lifecycle.Name, err))
 	}
 	var spec nsinit.NamespaceLifecycleSpec
 	err = v1alpha1.Convert_v1alpha1_NamespaceLifecycleSpec_To_nsinit_NamespaceLifecycleSpec(&v1alpha1.NamespaceLifecycleSpec{Plan: plan.Merge(configurations)}, &spec, nil)
 	return spec.Plan, err
 }
 
-// warn adds a warning to the response for each initializer of a written configuration that has no effect. Its
-// condition NamesAccepted reports the same. The request succeeds in any case.
+// warn adds a warning to the response for each initializer of a written configuration that has no
+// effect. The condition NamesAccepted reports the same. The request succeeds in any case.
 func (p *Plugin) warn(ctx context.Context, attributes admission.Attributes) {
 	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
 	if !ok || attributes.GetSubresource() != "" || written.DeletionTimestamp != nil {
@@ -192,8 +198,8 @@ func (p *Plugin) warn(ctx context.Context, attributes admission.Attributes) {
 	}
 }
 
-// terminating refuses the record of a namespace that is on its way out, with the cause that clients know
-// from the core API.
+// terminating refuses the lifecycle of a namespace that is being deleted, with the cause that the core
+// API returns.
 func terminating(attributes admission.Attributes, namespace string) error {
 	err := admission.NewForbidden(attributes, fmt.Errorf("namespace %q is being terminated", namespace))
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
@@ -206,50 +212,37 @@ func terminating(attributes admission.Attributes, namespace string) error {
 	return err
 }
 
-// unnamed returns why a record cannot be that of a namespace. Validation says the same, but comes
-// after the namespace was read.
-func unnamed(record *nsinit.NamespaceLifecycle) field.ErrorList {
+// unnamed returns why the name of a lifecycle cannot be that of a namespace. Validation returns the
+// same errors, but runs after the namespace was read.
+func unnamed(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
 	path := field.NewPath("metadata", "name")
-	if record.Name == "" {
-		return field.ErrorList{field.Required(path, "give the name of the namespace that the record describes; it cannot be generated")}
+	if lifecycle.Name == "" {
+		return field.ErrorList{field.Required(path, "set the name of the namespace; it cannot be generated")}
 	}
 	var errs field.ErrorList
-	for _, problem := range apivalidation.ValidateNamespaceName(record.Name, false) {
-		errs = append(errs, field.Invalid(path, record.Name, problem))
+	for _, problem := range apivalidation.ValidateNamespaceName(lifecycle.Name, false) {
+		errs = append(errs, field.Invalid(path, lifecycle.Name, problem))
 	}
 	return errs
 }
 
-// mayGive decides whether the caller may bring a plan of its own.
-func (p *Plugin) mayGive(ctx context.Context, attributes admission.Attributes, record *nsinit.NamespaceLifecycle) error {
-	if err := p.checker.MayOpen(ctx, record.Name); err != nil {
-		return authorization.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("spec.plan and spec.initializers are filled by the server, leave them out: %w", err))
-	}
-	return nil
-}
-
-// newRecord returns the record that a request creates. Posts to subresources are
-// creations, too, as far as admission is concerned, but not of records.
-func newRecord(attributes admission.Attributes) (*nsinit.NamespaceLifecycle, bool) {
+// newLifecycle returns the lifecycle that a request creates. For admission, a POST to a subresource
+// has the operation CREATE too.
+func newLifecycle(attributes admission.Attributes) (*nsinit.NamespaceLifecycle, bool) {
 	if attributes.GetOperation() != admission.Create || attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
 		return nil, false
 	}
-	record, ok := attributes.GetObject().(*nsinit.NamespaceLifecycle)
-	return record, ok
+	lifecycle, ok := attributes.GetObject().(*nsinit.NamespaceLifecycle)
+	return lifecycle, ok
 }
 
-func given(record *nsinit.NamespaceLifecycle) bool {
-	return len(record.Spec.Plan) > 0 || record.Spec.Initializers != nil
-}
-
-// waitsForAll says whether every planned initializer is pending, and every participant
-// of the termination registered.
-func waitsForAll(record *nsinit.NamespaceLifecycle) bool {
+// waitsForAll says whether every planned initializer is pending, and every participant is a finalizer.
+func waitsForAll(lifecycle *nsinit.NamespaceLifecycle) bool {
 	var pending []nsinit.NamespaceInitializer
-	if record.Spec.Initializers != nil {
-		pending = record.Spec.Initializers.Pending
+	if lifecycle.Spec.Initializers != nil {
+		pending = lifecycle.Spec.Initializers.Pending
 	}
-	return slices.EqualFunc(record.Spec.Plan, pending, func(planned nsinit.PlannedInitializer, entry nsinit.NamespaceInitializer) bool {
-		return planned.Name == entry.Name && (!planned.Finalizer || slices.Contains(record.Spec.Finalizers, nsinit.FinalizerName(planned.Name)))
+	return slices.EqualFunc(lifecycle.Spec.Plan, pending, func(planned nsinit.PlannedInitializer, entry nsinit.NamespaceInitializer) bool {
+		return planned.Name == entry.Name && (!planned.Finalizer || slices.Contains(lifecycle.Spec.Finalizers, nsinit.FinalizerName(planned.Name)))
 	})
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // source answers each call with the next of its lists.
@@ -60,23 +59,23 @@ func denyAll(context.Context, authorizer.Attributes) (authorizer.Decision, strin
 func newPlugin(s *source) *Plugin {
 	p := New()
 	p.SetConfigurationSource(s)
-	p.SetAuthorizationChecker(authorization.New(authorizer.AuthorizerFunc(denyAll)))
-	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
+	p.SetUnconditionalAuthorizer(authorizer.AuthorizerFunc(denyAll))
+	p.SetNamespaceReader(func(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}, nil
 	})
 	return p
 }
 
-func create(record *nsinit.NamespaceLifecycle, subresource string) admission.Attributes {
-	return admission.NewAttributesRecord(record, nil, v1alpha1.SchemeGroupVersion.WithKind("NamespaceLifecycle"), "", record.Name,
+func create(lifecycle *nsinit.NamespaceLifecycle, subresource string) admission.Attributes {
+	return admission.NewAttributesRecord(lifecycle, nil, v1alpha1.SchemeGroupVersion.WithKind("NamespaceLifecycle"), "", lifecycle.Name,
 		v1alpha1.SchemeGroupVersion.WithResource("namespacelifecycles"), subresource, admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "u"})
 }
 
-func newTestRecord() *nsinit.NamespaceLifecycle {
+func newTestLifecycle() *nsinit.NamespaceLifecycle {
 	return &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Spec: nsinit.NamespaceLifecycleSpec{NamespaceUID: "u"}}
 }
 
-// TestValidateChecksAgain: what was filled in must still be what the configurations say.
+// TestValidateChecksAgain: the plan must still match the configurations.
 func TestValidateChecksAgain(t *testing.T) {
 	ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "u"})
 	tests := map[string]struct {
@@ -93,14 +92,14 @@ func TestValidateChecksAgain(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p, record := newPlugin(&source{lists: test.lists}), newTestRecord()
-			if err := p.Admit(ctx, create(record, ""), nil); err != nil {
+			p, lifecycle := newPlugin(&source{lists: test.lists}), newTestLifecycle()
+			if err := p.Admit(ctx, create(lifecycle, ""), nil); err != nil {
 				t.Fatal(err)
 			}
 			if test.change != nil {
-				test.change(record)
+				test.change(lifecycle)
 			}
-			err := p.Validate(ctx, create(record, ""), nil)
+			err := p.Validate(ctx, create(lifecycle, ""), nil)
 			if test.valid && err != nil || !test.valid && !apierrors.IsConflict(err) {
 				t.Errorf("got %v", err)
 			}
@@ -108,63 +107,61 @@ func TestValidateChecksAgain(t *testing.T) {
 	}
 }
 
-// TestNoConfigurationsNoRecord: where nobody knows what initializes a namespace, its record
-// is not created, and the client is told to come back.
-func TestNoConfigurationsNoRecord(t *testing.T) {
+// TestNoConfigurations: without a list of configurations, no lifecycle is created, and the client retries.
+func TestNoConfigurations(t *testing.T) {
 	p := newPlugin(&source{err: errors.New("no list in the last 5s")})
-	err := p.Admit(context.Background(), create(newTestRecord(), ""), nil)
+	err := p.Admit(context.Background(), create(newTestLifecycle(), ""), nil)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds != 1 {
 		t.Errorf("got %v, delay %d %v", err, seconds, ok)
 	}
 }
 
-// TestTerminating: a namespace that is on its way out gets no record, and the refusal has the cause that
-// clients know from the core API.
+// TestTerminating: a namespace that is being deleted gets no lifecycle, and the refusal has the cause
+// that the core API returns.
 func TestTerminating(t *testing.T) {
 	p := newPlugin(&source{})
-	p.SetNamespaceReader(func(context.Context, string) (*corev1.Namespace, error) {
+	p.SetNamespaceReader(func(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "u", DeletionTimestamp: &metav1.Time{}}}, nil
 	})
-	if err := p.Admit(context.Background(), create(newTestRecord(), ""), nil); !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if err := p.Admit(context.Background(), create(newTestLifecycle(), ""), nil); !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestUnnamed: a record without the name of a namespace is the client's error, whether or not the
-// server could generate a name, and nothing is read for it.
+// TestUnnamed: a lifecycle without the name of a namespace is invalid, and nothing is read for it.
 func TestUnnamed(t *testing.T) {
 	for name, meta := range map[string]metav1.ObjectMeta{
 		"generated": {GenerateName: "x-"}, "none": {}, "a path": {Name: "a/b"}, "capitals": {Name: "A"},
 	} {
-		p, record := newPlugin(&source{}), newTestRecord()
-		p.SetNamespaceReader(func(context.Context, string) (*corev1.Namespace, error) {
+		p, lifecycle := newPlugin(&source{}), newTestLifecycle()
+		p.SetNamespaceReader(func(context.Context, string, metav1.GetOptions) (*corev1.Namespace, error) {
 			return nil, errors.New("resource name may not be empty")
 		})
-		record.ObjectMeta = meta
-		err := p.Admit(context.Background(), create(record, ""), nil)
+		lifecycle.ObjectMeta = meta
+		err := p.Admit(context.Background(), create(lifecycle, ""), nil)
 		if status := apierrors.APIStatus(nil); !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details.Causes[0].Field != "metadata.name" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestSubresourcesAreNotRecords: a POST to a subresource is a creation to admission alone.
-func TestSubresourcesAreNotRecords(t *testing.T) {
-	p, record := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), newTestRecord()
-	if err := p.Admit(context.Background(), create(record, "finalize"), nil); err != nil {
+// TestSubresources: a POST to a subresource creates no lifecycle.
+func TestSubresources(t *testing.T) {
+	p, lifecycle := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), newTestLifecycle()
+	if err := p.Admit(context.Background(), create(lifecycle, "finalize"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Validate(context.Background(), create(record, "finalize"), nil); err != nil {
+	if err := p.Validate(context.Background(), create(lifecycle, "finalize"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if record.Spec.Plan != nil {
-		t.Errorf("the plan was filled in: %v", record.Spec.Plan)
+	if lifecycle.Spec.Plan != nil {
+		t.Errorf("the plan was filled in: %v", lifecycle.Spec.Plan)
 	}
 }
 
 func TestMissingDependencies(t *testing.T) {
 	if err := New().ValidateInitialization(); err == nil {
-		t.Error("a plugin without its dependencies passes for complete")
+		t.Error("no error for a plugin without its dependencies")
 	}
 	if err := newPlugin(&source{}).ValidateInitialization(); err != nil {
 		t.Error(err)

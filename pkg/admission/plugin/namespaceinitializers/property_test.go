@@ -25,7 +25,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/authorization"
 )
 
 // changing is what the plugin reads, which may be another thing each time.
@@ -56,7 +55,7 @@ func (c *changing) List(context.Context) ([]v1alpha1.NamespaceInitializerConfigu
 	return c.Configurations()
 }
 
-func (c *changing) read(_ context.Context, name string) (*corev1.Namespace, error) {
+func (c *changing) read(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
 	c.namespace = nil
 	what := rapid.SampledFrom([]string{"closed", "closed", "closed", "open", "another", "terminating", "absent", "unreadable"}).Draw(c.t, "namespace")
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
@@ -83,8 +82,8 @@ func (c *changing) authorize(context.Context, authorizer.Attributes) (authorizer
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// TestAdmittedPlan: whatever changes while a record is created, and whatever its sender wrote
-// into it, an admitted record has the UID of the live namespace and the plan that is in force,
+// TestAdmittedPlan: whatever changes while a lifecycle is created, and whatever its sender wrote
+// into it, an admitted lifecycle has the UID of the live namespace and the plan that is in force,
 // unless its sender may open namespaces.
 func TestAdmittedPlan(t *testing.T) {
 	admitted := 0
@@ -92,67 +91,67 @@ func TestAdmittedPlan(t *testing.T) {
 		c := &changing{t: t, open: rapid.IntRange(0, 4).Draw(t, "privileged") == 4}
 		p := New()
 		p.SetConfigurationSource(c)
-		p.SetAuthorizationChecker(authorization.New(authorizer.AuthorizerFunc(c.authorize)))
+		p.SetUnconditionalAuthorizer(authorizer.AuthorizerFunc(c.authorize))
 		p.SetNamespaceReader(c.read)
-		record := newTestRecord()
-		record.Spec.NamespaceUID = rapid.SampledFrom([]types.UID{"u", "another", ""}).Draw(t, "namespaceUID")
+		lifecycle := newTestLifecycle()
+		lifecycle.Spec.NamespaceUID = rapid.SampledFrom([]types.UID{"u", "another", ""}).Draw(t, "namespaceUID")
 		forge := func(when string) {
 			switch rapid.SampledFrom([]string{"nothing", "nothing", "plan", "no plan", "initializers", "no initializers", "no finalizers"}).Draw(t, when) {
 			case "plan":
-				record.Spec.Plan = []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "forged.example.com"}}}
+				lifecycle.Spec.Plan = []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "forged.example.com"}}}
 			case "no plan":
-				record.Spec.Plan, record.Spec.Initializers = nil, nil
+				lifecycle.Spec.Plan, lifecycle.Spec.Initializers = nil, nil
 			case "initializers":
-				record.Spec.Initializers = &nsinit.NamespaceInitializers{Pending: []nsinit.NamespaceInitializer{{Name: "b.example.com"}}}
+				lifecycle.Spec.Initializers = &nsinit.NamespaceInitializers{Pending: []nsinit.NamespaceInitializer{{Name: "b.example.com"}}}
 			case "no initializers":
-				record.Spec.Initializers = nil
+				lifecycle.Spec.Initializers = nil
 			case "no finalizers":
-				record.Spec.Finalizers = nil
+				lifecycle.Spec.Finalizers = nil
 			}
 		}
 		forge("the sender writes")
 		ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "u"})
-		if p.Admit(ctx, create(record, ""), nil) != nil {
+		if p.Admit(ctx, create(lifecycle, ""), nil) != nil {
 			return
 		}
 		forge("another plugin writes")
-		if p.Validate(ctx, create(record, ""), nil) != nil {
+		if p.Validate(ctx, create(lifecycle, ""), nil) != nil {
 			return
 		}
 		admitted++
-		if c.namespace == nil || c.failed || c.namespace.DeletionTimestamp != nil || c.namespace.UID != record.Spec.NamespaceUID {
-			t.Fatalf("admitted %+v for the namespace %+v", record.Spec, c.namespace)
+		if c.namespace == nil || c.failed || c.namespace.DeletionTimestamp != nil || c.namespace.UID != lifecycle.Spec.NamespaceUID {
+			t.Fatalf("admitted %+v for the namespace %+v", lifecycle.Spec, c.namespace)
 		}
 		if !c.open {
-			checkPlan(t, c, record)
+			checkPlan(t, c, lifecycle)
 		}
 	})
 	if admitted == 0 && !testing.Short() { // with -short, rapid tries too little
-		t.Error("no record was admitted")
+		t.Error("no lifecycle was admitted")
 	}
 }
 
-func checkPlan(t *rapid.T, c *changing, record *nsinit.NamespaceLifecycle) {
+func checkPlan(t *rapid.T, c *changing, lifecycle *nsinit.NamespaceLifecycle) {
 	var want []v1alpha1.PlannedInitializer
 	if len(c.namespace.Labels) > 0 {
 		want = plan.Merge(c.list)
 	}
 	var got v1alpha1.NamespaceLifecycleSpec
-	if err := v1alpha1.Convert_nsinit_NamespaceLifecycleSpec_To_v1alpha1_NamespaceLifecycleSpec(&record.Spec, &got, nil); err != nil {
+	if err := v1alpha1.Convert_nsinit_NamespaceLifecycleSpec_To_v1alpha1_NamespaceLifecycleSpec(&lifecycle.Spec, &got, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got.Plan); diff != "" {
 		t.Fatalf("the plan is not what is in force (-want +got):\n%s", diff)
 	}
 	for i, planned := range want {
-		if record.Spec.Initializers == nil || len(record.Spec.Initializers.Pending) != len(want) || record.Spec.Initializers.Pending[i].Name != planned.Name {
-			t.Fatalf("planned is %+v, and pending %+v", want, record.Spec.Initializers)
+		if lifecycle.Spec.Initializers == nil || len(lifecycle.Spec.Initializers.Pending) != len(want) || lifecycle.Spec.Initializers.Pending[i].Name != planned.Name {
+			t.Fatalf("planned is %+v, and pending %+v", want, lifecycle.Spec.Initializers)
 		}
-		if planned.Finalizer && !slices.Contains(record.Spec.Finalizers, nsinit.FinalizerName(planned.Name)) {
-			t.Fatalf("participant %q does not hold the record: %q", planned.Name, record.Spec.Finalizers)
+		if planned.Finalizer && !slices.Contains(lifecycle.Spec.Finalizers, nsinit.FinalizerName(planned.Name)) {
+			t.Fatalf("participant %q does not hold the lifecycle: %q", planned.Name, lifecycle.Spec.Finalizers)
 		}
 	}
-	if want == nil && record.Spec.Initializers != nil {
-		t.Fatalf("nothing is planned, and pending is %+v", record.Spec.Initializers)
+	if want == nil && lifecycle.Spec.Initializers != nil {
+		t.Fatalf("nothing is planned, and pending is %+v", lifecycle.Spec.Initializers)
 	}
 }

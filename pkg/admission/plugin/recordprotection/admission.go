@@ -4,10 +4,10 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package recordprotection holds the admission plugin NamespaceRecordProtection. The
-// record of a live namespace must not be deleted: it is the namespace that is deleted,
-// and the record follows. The record of an immortal namespace cannot be deleted at all
-// while it has a plan or participants.
+// Package recordprotection holds the admission plugin NamespaceRecordProtection. It refuses to delete
+// the NamespaceLifecycle of a live namespace: a client deletes the namespace, and the controller then
+// deletes the lifecycle. The lifecycle of an immortal namespace cannot be deleted while it has a plan
+// or participants.
 package recordprotection
 
 import (
@@ -19,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -30,7 +32,7 @@ import (
 // PluginName is the name of the plugin.
 const PluginName = "NamespaceRecordProtection"
 
-// immortal says whether a namespace is one that kube-apiserver does not delete.
+// immortal says whether kube-apiserver refuses to delete a namespace.
 func immortal(name string) bool {
 	return name == metav1.NamespaceDefault || name == metav1.NamespaceSystem || name == metav1.NamespacePublic
 }
@@ -40,7 +42,7 @@ func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
 }
 
-// Plugin refuses the deletion of records of live namespaces.
+// Plugin refuses to delete the lifecycles of live namespaces.
 type Plugin struct {
 	*admission.Handler
 	checker    *authorization.Checker
@@ -49,17 +51,19 @@ type Plugin struct {
 
 var _ interface {
 	admission.ValidationInterface
-	wants.WantsAuthorizationChecker
+	initializer.WantsUnconditionalAuthorizer
 	wants.WantsNamespaceReader
 } = (*Plugin)(nil)
 
-// New returns a plugin that waits for its dependencies.
+// New returns a plugin without its dependencies.
 func New() *Plugin {
 	return &Plugin{Handler: admission.NewHandler(admission.Delete)}
 }
 
-// SetAuthorizationChecker implements WantsAuthorizationChecker.
-func (p *Plugin) SetAuthorizationChecker(checker *authorization.Checker) { p.checker = checker }
+// SetUnconditionalAuthorizer implements WantsUnconditionalAuthorizer.
+func (p *Plugin) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
+	p.checker = authorization.New(a)
+}
 
 // SetNamespaceReader implements WantsNamespaceReader.
 func (p *Plugin) SetNamespaceReader(namespaces wants.NamespaceReader) {
@@ -70,47 +74,45 @@ func (p *Plugin) SetNamespaceReader(namespaces wants.NamespaceReader) {
 func (p *Plugin) ValidateInitialization() error {
 	switch {
 	case p.checker == nil:
-		return errors.New("missing the authorization checker")
+		return errors.New("missing the authorizer")
 	case p.namespaces == nil:
-		return errors.New("missing the reader of namespaces")
+		return errors.New("missing the namespace reader")
 	}
 	return nil
 }
 
-// Validate refuses to delete the record of a namespace that lives, unless the caller
-// has the privilege to do so. The record is then built anew from the namespace.
+// Validate refuses to delete the lifecycle of a live namespace, unless the user has the verb open.
 func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	if attributes.GetResource().GroupResource() != nsinit.Resource("namespacelifecycles") || attributes.GetSubresource() != "" {
 		return nil
 	}
 	if name := attributes.GetName(); immortal(name) && hasSomethingToLose(attributes) {
-		return admission.NewForbidden(attributes, fmt.Errorf("namespace %q is immortal, and its record has a plan or participants, so it cannot be deleted", name))
+		return admission.NewForbidden(attributes, fmt.Errorf("the NamespaceLifecycle of namespace %q cannot be deleted: Kubernetes does not delete the namespace, and the plan or participants would be lost", name))
 	}
-	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
-	if !ok || record.DeletionTimestamp != nil {
+	lifecycle, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
+	if !ok || lifecycle.DeletionTimestamp != nil {
 		return nil
 	}
-	namespace, err := p.namespaces(ctx, record.Name)
+	namespace, err := p.namespaces(ctx, lifecycle.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
-	case err == nil && (namespace.UID != record.Spec.NamespaceUID || namespace.DeletionTimestamp != nil):
+	case err == nil && (namespace.UID != lifecycle.Spec.NamespaceUID || namespace.DeletionTimestamp != nil):
 		return nil
 	}
-	denied := p.checker.MayOpen(ctx, record.Name)
+	denied := p.checker.MayOpen(ctx, lifecycle.Name)
 	switch {
 	case denied == nil:
 		return nil
 	case err != nil:
-		return utilapierrors.NewUnavailable(fmt.Errorf("cannot tell whether namespace %q lives: %w", record.Name, err))
+		return utilapierrors.NewUnavailable(fmt.Errorf("cannot check whether namespace %q exists: %w", lifecycle.Name, err))
 	}
-	return authorization.Refusal(attributes.GetResource().GroupResource(), record.Name, fmt.Errorf("namespace %q lives, and its record with it: delete the namespace instead (%w)", record.Name, denied))
+	return authorization.Refusal(attributes.GetResource().GroupResource(), lifecycle.Name, fmt.Errorf("namespace %q exists: delete the namespace, and its NamespaceLifecycle is deleted with it (%w)", lifecycle.Name, denied))
 }
 
-// hasSomethingToLose says whether something would be lost with a record: initializers that have acted or
-// have to act, or participants, which would clean up after a namespace that stays. Of a record that is not
-// known, this is assumed.
+// hasSomethingToLose says whether a lifecycle has a plan or participants. Participants would clean up
+// a namespace that stays. It returns true if the lifecycle is not known.
 func hasSomethingToLose(attributes admission.Attributes) bool {
-	record, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
-	return !ok || len(record.Spec.Plan) > 0 || len(helper.Participants(record)) > 0
+	lifecycle, ok := attributes.GetOldObject().(*nsinit.NamespaceLifecycle)
+	return !ok || len(lifecycle.Spec.Plan) > 0 || len(helper.Participants(lifecycle)) > 0
 }

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -19,16 +20,16 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
-// TestImmortal: the record of an immortal namespace cannot be deleted, even if the namespace is gone,
-// unless it has neither a plan nor participants.
+// TestImmortal: the lifecycle of an immortal namespace cannot be deleted, even if the namespace does
+// not exist, unless it has neither a plan nor participants.
 func TestImmortal(t *testing.T) {
 	p := New()
-	p.SetNamespaceReader(func(_ context.Context, name string) (*corev1.Namespace, error) {
+	p.SetNamespaceReader(func(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
 		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 	})
 	tests := map[string]struct {
 		name      string
-		record    runtime.Object
+		lifecycle runtime.Object
 		forbidden bool
 	}{
 		"of another":    {"ns", &nsinit.NamespaceLifecycle{Spec: nsinit.NamespaceLifecycleSpec{Plan: []nsinit.PlannedInitializer{{RegisteredInitializer: nsinit.RegisteredInitializer{Name: "a.example.com"}}}}}, false},
@@ -40,7 +41,7 @@ func TestImmortal(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			attributes := admission.NewAttributesRecord(nil, test.record, schema.GroupVersionKind{}, "", test.name,
+			attributes := admission.NewAttributesRecord(nil, test.lifecycle, schema.GroupVersionKind{}, "", test.name,
 				nsinit.Resource("namespacelifecycles").WithVersion("v1alpha1"), "", admission.Delete, nil, false, nil)
 			if err := p.Validate(t.Context(), attributes, nil); apierrors.IsForbidden(err) != test.forbidden || !test.forbidden && err != nil {
 				t.Errorf("%v", err)

@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 */
 
 // Package storagespace holds the admission plugin StorageSpace. It refuses new objects while the
-// storage is full, so that there is space left for updates and deletions.
+// storage is full, to keep space for updates and deletions.
 package storagespace
 
 import (
@@ -26,7 +26,7 @@ import (
 // PluginName is the name of the plugin.
 const PluginName = "StorageSpace"
 
-// ReasonInsufficientStorage is the reason of a refusal. Its code is 507.
+// ReasonInsufficientStorage is the reason of a refusal. The HTTP code is 507.
 const ReasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
 
 // Register registers the plugin.
@@ -45,7 +45,7 @@ var _ interface {
 	wants.WantsStorageSpace
 } = (*Plugin)(nil)
 
-// New returns a plugin that waits for its dependencies.
+// New returns a plugin without its dependencies.
 func New() *Plugin {
 	return &Plugin{Handler: admission.NewHandler(admission.Create)}
 }
@@ -61,8 +61,8 @@ func (p *Plugin) ValidateInitialization() error {
 	return nil
 }
 
-// Validate refuses a new object while the storage is full. A POST on a subresource, and a resource
-// without objects, create nothing.
+// Validate refuses a new object while the storage is full. A POST to a subresource, or to a resource
+// without objects, creates none.
 func (p *Plugin) Validate(_ context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	resource := attributes.GetResource().GroupResource()
 	if attributes.GetSubresource() != "" || resource == nsinit.Resource(v1alpha1.ResourceAdmissionReviews) || resource == nsinit.Resource(v1alpha1.ResourceInitializers) {
