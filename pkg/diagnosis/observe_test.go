@@ -188,11 +188,20 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestNoNamespace: of a namespace that does not exist, and of which nothing does, there is
-// nothing to say.
+// TestNoNamespace: the error is NotFound for a namespace that does not exist, also while an API of the cluster is
+// unavailable or cannot be discovered.
 func TestNoNamespace(t *testing.T) {
-	if found, err := (world{}).diagnose(t); !apierrors.IsNotFound(err) {
-		t.Errorf("found %v %v", found, err)
+	for name, w := range map[string]world{
+		"nothing exists": {},
+		"an unavailable API": {apis: []runtime.Object{&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.metrics.k8s.io"},
+			Spec: apiregistrationv1.APIServiceSpec{Group: "metrics.k8s.io", Version: "v1", Service: &apiregistrationv1.ServiceReference{}}}}},
+		"a failed discovery": {discovery: errors.New("it never answers")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found, err := w.diagnose(t); !apierrors.IsNotFound(err) {
+				t.Errorf("found %v %v", found, err)
+			}
+		})
 	}
 }
 

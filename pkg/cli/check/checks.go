@@ -16,18 +16,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
-	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
@@ -61,19 +56,9 @@ type Result struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// clients are the clients of the cluster.
-type clients struct {
-	core    kubernetes.Interface
-	nsinit  versioned.Interface
-	rest    rest.Interface
-	apis    aggregator.Interface
-	dynamic dynamic.Interface
-	mapper  meta.RESTMapper
-}
-
 // inspection is one check of an installation.
 type inspection struct {
-	clients
+	*cmdutil.Clients
 	now     time.Time
 	results []Result
 	// webhookStamps says that a webhook takes the place of the policy that stamps.
@@ -81,17 +66,14 @@ type inspection struct {
 }
 
 // inspect checks everything.
-func inspect(ctx context.Context, clients clients, now time.Time) []Result {
-	i := &inspection{clients: clients, now: now}
+func inspect(ctx context.Context, clients *cmdutil.Clients) []Result {
+	i := &inspection{Clients: clients, now: clients.Clock.Now()}
 	i.kubernetes()
-	i.installation(ctx)
-	i.storageSpace(ctx)
-	i.objects(ctx)
-	i.configMaps(ctx)
-	i.delivered(ctx)
-	i.nameReuse(ctx)
-	i.stamp(ctx)
-	i.servingCertificate(ctx)
+	for _, check := range []func(context.Context){
+		i.installation, i.storageSpace, i.objects, i.configMaps, i.delivered, i.nameReuse, i.stamp, i.servingCertificate,
+	} {
+		check(ctx)
+	}
 	return i.results
 }
 
@@ -110,7 +92,7 @@ const installAgain = "kubectl apply --server-side -k artifacts/deploy/overlays/e
 // kubernetes checks the version of the cluster.
 func (i *inspection) kubernetes() {
 	const check = "Kubernetes"
-	info, err := i.core.Discovery().ServerVersion()
+	info, err := i.Core.Discovery().ServerVersion()
 	if err != nil {
 		i.unknown(check, err)
 		return
@@ -129,8 +111,7 @@ func (i *inspection) kubernetes() {
 
 // installation checks what kubectl nsinit why checks, too.
 func (i *inspection) installation(ctx context.Context) {
-	clients := diagnosis.Clients{Core: i.core, Nsinit: i.nsinit, APIs: i.apis}
-	installed := diagnosis.ObserveInstallation(ctx, clients, "no-namespace-has-this-name", i.now)
+	installed := diagnosis.ObserveInstallation(ctx, i.Clients.Clients, "no-namespace-has-this-name", i.now)
 	for _, fact := range []struct {
 		check string
 		judge func() (diagnosis.Finding, error)
@@ -180,7 +161,7 @@ func (i *inspection) configMaps(ctx context.Context) {
 		{"Exemptions", "nsinit-exemptions", "no namespace can be created"},
 		{"Storage", "nsinit-storage", "nsinit-apiserver cannot distinguish a lost storage from a new one"},
 	} {
-		found, err := i.core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, configMap.name, metav1.GetOptions{})
+		found, err := i.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, configMap.name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			i.add(configMap.check, Problem, installAgain, "ConfigMap %s/%s is missing: without it, %s", installation.Namespace, configMap.name, configMap.without)
@@ -195,7 +176,7 @@ func (i *inspection) configMaps(ctx context.Context) {
 // stamp checks whether a new namespace would be closed, by creating one in a dry run.
 func (i *inspection) stamp(ctx context.Context) {
 	const check = "Gate"
-	namespace, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-check-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-check-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if apierrors.IsForbidden(err) {
 		i.unknown(check, err)
 		return
@@ -214,7 +195,7 @@ func (i *inspection) stamp(ctx context.Context) {
 // servingCertificate checks the certificate in the Secret of the manifests, if it is used.
 func (i *inspection) servingCertificate(ctx context.Context) {
 	const check = "Certificate"
-	secret, err := i.core.CoreV1().Secrets(installation.Namespace).Get(ctx, installation.ServingSecret, metav1.GetOptions{})
+	secret, err := i.Core.CoreV1().Secrets(installation.Namespace).Get(ctx, installation.ServingSecret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		i.add(check, Warning, "check the certificate that nsinit-apiserver serves", "Secret %s/%s does not exist: the certificate is stored elsewhere", installation.Namespace, installation.ServingSecret)

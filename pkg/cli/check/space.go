@@ -19,7 +19,7 @@ import (
 // nsinit-apiserver refuses dry runs, too, while its storage is full.
 func (i *inspection) storageSpace(ctx context.Context) {
 	const check = "StorageSpace"
-	_, err := i.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
+	_, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta:   metav1.ObjectMeta{GenerateName: "nsinit-check-"},
 		Initializers: []v1alpha1.RegisteredInitializer{{Name: "check.nsinit.example.com"}},
 	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -83,8 +83,8 @@ subjects:
 		"two":                       {Args: []string{"a.example.com", "--user=jane", "--service-account=hooks:hook"}, Err: "give one of --service-account=NAMESPACE:NAME and --user=NAME"},
 		"no namespace":              {Args: []string{"a.example.com", "--service-account=hook"}, Err: "--service-account=hook: give NAMESPACE:NAME"},
 		"no name of one":            {Args: []string{"one", "--user=jane"}, Err: `initializer "one": `},
-		"no initializer":            {Args: []string{"--user=jane"}, Err: "accepts 1 arg(s), received 0"},
-		"an initializer that views": {Args: []string{"a.example.com", "--view", "--user=jane"}, Err: "unknown command"},
+		"no initializer":            {Args: []string{"--user=jane"}, Err: "the argument INITIALIZER is missing; for example:"},
+		"an initializer that views": {Args: []string{"a.example.com", "--view", "--user=jane"}, Err: `unexpected argument "a.example.com": --view is for no initializer`},
 		"a finalizer that views":    {Args: []string{"--view", "--finalizer", "--user=jane"}, Err: "[view finalizer]"},
 		"no such format":            {Args: []string{"--view", "--user=jane", "-o", "xml"}, Err: `output format "xml", allowed formats are:`},
 	} {

@@ -60,16 +60,12 @@ type ServerVersion struct {
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
-	command := &cobra.Command{
-		Use:               "version",
-		Short:             "Print the versions of the plugin and of nsinit-apiserver",
-		Long:              long,
-		Example:           example,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              cmdutil.RunE(f, o),
-	}
-	o.PrintFlags.AddFlags(command)
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
+		Use:     "version",
+		Short:   "Print the versions of the plugin and of nsinit-apiserver",
+		Long:    long,
+		Example: example,
+	})
 	command.Flags().BoolVar(&o.Client, "client", o.Client, "Print the version of the plugin only. This needs no cluster.")
 	return command
 }
