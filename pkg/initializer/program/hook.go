@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package program holds what the commands of nsinit's initializers have in common: their flags, their clients,
-// and how they run.
+// Package program holds what the commands of nsinit's initializers share: flags, clients, and how they run.
 package program
 
 import (
@@ -81,8 +80,7 @@ type Clients struct {
 	Nsinit versioned.Interface
 }
 
-// Clients returns clients that are not throttled on this side: the servers share their capacity
-// by priority and fairness.
+// Clients returns clients without a client-side rate limit: the servers apply priority and fairness.
 func (o *Options) Clients() (*Clients, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
@@ -101,8 +99,7 @@ func (o *Options) Clients() (*Clients, error) {
 	return &Clients{Config: config, Core: core, Nsinit: nsinit}, nil
 }
 
-// Runner returns the runner of an initializer, to whose options it adds what the flags and the
-// clients say.
+// Runner returns the runner of an initializer, with the clients and the options from flags.
 func (o *Options) Runner(options initializer.Options, clients *Clients) (*initializer.Runner, error) {
 	options.Core, options.Nsinit, options.Workers = clients.Core, clients.Nsinit, o.workers
 	if o.elect {
@@ -115,7 +112,7 @@ func (o *Options) Runner(options initializer.Options, clients *Clients) (*initia
 	return initializer.New(options)
 }
 
-// Run runs a runner, and what probes and monitoring ask.
+// Run runs a runner, and serves probes and metrics if --health-bind-address is set.
 func (o *Options) Run(ctx context.Context, runner *initializer.Runner) error {
 	if o.health != "" {
 		if err := runner.Serve(ctx, o.health); err != nil {
