@@ -75,11 +75,7 @@ func ObserveInstallation(ctx context.Context, clients Clients, name string, now 
 func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 	lists, err := d.Discover()
 	resources, unparsable := utilnamespaces.Resources(lists)
-	for _, err := range []error{err, unparsable} {
-		if err != nil {
-			o.DiscoveryErrs = append(o.DiscoveryErrs, err)
-		}
-	}
+	o.DiscoveryErrs = slices.DeleteFunc([]error{err, unparsable}, func(err error) bool { return err == nil })
 	if o.Content = d.list(ctx, o.Name, resources); o.phase() == Gone {
 		return
 	}

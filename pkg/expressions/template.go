@@ -75,9 +75,6 @@ func (e *Environment) Text(source string, path *field.Path) (*Text, field.ErrorL
 // Render returns the text with the results of its expressions, which must be strings, numbers or booleans. escape, if
 // it is not nil, is applied to each result and not to the literal parts.
 func (t *Text) Render(variables map[string]any, escape func(string) string) (string, error) {
-	if escape == nil {
-		escape = func(s string) string { return s }
-	}
 	rendered, err := t.text.join(variables, escape)
 	if err != nil {
 		return "", field.Invalid(t.path, t.text.source, err.Error())

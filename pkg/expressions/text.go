@@ -100,10 +100,10 @@ func (t *text) render(values map[string]any) (any, error) {
 	if len(t.parts) == 1 && t.parts[0].program != nil {
 		return t.parts[0].evaluate(values)
 	}
-	return t.join(values, func(s string) string { return s })
+	return t.join(values, nil)
 }
 
-// join evaluates a string as a text, and escapes the results of expressions.
+// join evaluates a string as a text, and escapes the results of expressions. escape can be nil.
 func (t *text) join(values map[string]any, escape func(string) string) (string, error) {
 	var result strings.Builder
 	for _, p := range t.parts {
@@ -117,7 +117,11 @@ func (t *text) join(values map[string]any, escape func(string) string) (string, 
 		}
 		switch value.(type) {
 		case string, bool, int64, uint64, float64:
-			result.WriteString(escape(fmt.Sprint(value)))
+			text := fmt.Sprint(value)
+			if escape != nil {
+				text = escape(text)
+			}
+			result.WriteString(text)
 		default:
 			return "", fmt.Errorf("expression %q yields a %T, which cannot be part of a text: it must yield a string", p.source, value)
 		}

@@ -28,9 +28,6 @@ type call struct {
 	operation operation
 }
 
-// errNoCall is for contexts that do not come from a Runner.
-var errNoCall = errors.New("the context does not come from a call of an initializer")
-
 // entry returns the initializer's entry in the status, or nil.
 func (c *call) entry() *v1alpha1.InitializerStatus {
 	return helper.Entry(c.lifecycle, c.runner.options.Name)
@@ -46,7 +43,7 @@ func callOf(ctx context.Context) *call {
 func Progress(ctx context.Context, message string) error {
 	c := callOf(ctx)
 	if c == nil {
-		return errNoCall
+		return errors.New("the context does not come from a call of an initializer")
 	}
 	if c.runner.options.DryRun {
 		return nil

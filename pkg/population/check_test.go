@@ -88,7 +88,7 @@ func TestReadiness(t *testing.T) {
 			metav1.ConditionFalse, reasonNotPermitted, "get on clusterroles.rbac.authorization.k8s.io"},
 		"outside of namespaces": {[]string{"create clusterroles", "patch clusterroles", "get clusterroles"}, []v1alpha1.PopulationManifest{role}, []schema.GroupResource{roles},
 			metav1.ConditionTrue, reasonApplicable, ""},
-		"no answer": {nil, []v1alpha1.PopulationManifest{secret}, nil, metav1.ConditionUnknown, reasonCheckFailed, "manifest secret: cannot check the permission to create secrets: no answer"},
+		"no answer": {nil, []v1alpha1.PopulationManifest{secret}, nil, metav1.ConditionUnknown, reasonCheckFailed, "manifest secret: cannot apply Secret \"s\": cannot check the permission to create secrets: no answer"},
 		"several": {nil, []v1alpha1.PopulationManifest{secret, unknown, configMap}, nil, metav1.ConditionFalse, reasonKindNotFound,
 			"(and 2 more, see kubectl nsinit preview)"},
 		"invalid": {nil, []v1alpha1.PopulationManifest{invalid}, nil, metav1.ConditionFalse, reasonInvalid, "spec.manifests[0].when"},

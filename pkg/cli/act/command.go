@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package act
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -101,7 +102,7 @@ clean up stays behind, perhaps outside the cluster.`,
 			}
 			i := slices.Index(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(name))
 			if i < 0 {
-				return fmt.Errorf("namespace %q does not wait for participant %q, but for %s", lifecycle.Name, name, list(helper.Participants(lifecycle)))
+				return fmt.Errorf("namespace %q does not wait for participant %q, but for %s", lifecycle.Name, name, cmp.Or(strings.Join(helper.Participants(lifecycle), ", "), "none"))
 			}
 			lifecycle.Spec.Finalizers = slices.Delete(lifecycle.Spec.Finalizers, i, i+1)
 			return nil
@@ -133,19 +134,12 @@ func removeFirst(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 	case len(names) == 0:
 		return fmt.Errorf("namespace %q waits for no initializer", lifecycle.Name)
 	case !slices.Contains(names, name):
-		return fmt.Errorf("namespace %q does not wait for initializer %q, but for %s", lifecycle.Name, name, list(names))
+		return fmt.Errorf("namespace %q does not wait for initializer %q, but for %s", lifecycle.Name, name, strings.Join(names, ", "))
 	case names[0] != name:
-		return fmt.Errorf("it is not the turn of initializer %q in namespace %q, but of %q; they act in the order %s", name, lifecycle.Name, names[0], list(names))
+		return fmt.Errorf("it is not the turn of initializer %q in namespace %q, but of %q; they act in the order %s", name, lifecycle.Name, names[0], strings.Join(names, ", "))
 	}
 	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
 	return nil
-}
-
-func list(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
 }
 
 // Options are the options of the commands.

@@ -20,6 +20,7 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
@@ -31,17 +32,17 @@ const (
 	// first one that stamps by a policy; before, a webhook does.
 	oldestKubernetes   = "1.34"
 	stampingKubernetes = "1.36"
-	// expiresSoon is how long a certificate should be valid at least.
+	// expiresSoon is the remaining validity below which a certificate is a warning.
 	expiresSoon = 14 * 24 * time.Hour
 )
 
-// State is what a check found.
+// State is the result of a check.
 type State string
 
 const (
-	// OK: it is as it should be.
+	// OK: nothing is wrong.
 	OK State = "OK"
-	// Warning: it works, and will not indefinitely, or could not be checked.
+	// Warning: it works, but not indefinitely, or it could not be checked.
 	Warning State = "Warning"
 	// Problem: nsinit does not work.
 	Problem State = "Problem"
@@ -52,7 +53,7 @@ type Result struct {
 	Check   string `json:"check"`
 	State   State  `json:"state"`
 	Message string `json:"message"`
-	// Remedy is what helps, where something is wrong.
+	// Remedy is the next step, except for OK.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -135,9 +136,9 @@ func (i *inspection) installation(ctx context.Context) {
 	}
 }
 
-// certificate checks how long certificates are valid. The first one that expires counts.
+// certificate checks how long certificates are valid. The one that expires first counts.
 func (i *inspection) certificate(check, where string, data []byte) {
-	const remedy = "read what the log of nsinit-controller-manager says of certificates or, if cert-manager issues them, the status of its Certificate"
+	const remedy = "read the log of nsinit-controller-manager about certificates or, if cert-manager issues them, the status of its Certificate"
 	certificates, err := cert.ParseCertsPEM(data)
 	if err != nil {
 		i.add(check, Problem, remedy, "%s: %v", where, err)
@@ -155,7 +156,7 @@ func (i *inspection) certificate(check, where string, data []byte) {
 	}
 }
 
-// configMaps checks for the ConfigMaps that the policies and nsinit-apiserver need.
+// configMaps checks the ConfigMaps that the policies and nsinit-apiserver need.
 func (i *inspection) configMaps(ctx context.Context) {
 	for _, configMap := range []struct{ check, name, without string }{
 		{"Exemptions", "nsinit-exemptions", "no namespace can be created"},
@@ -173,23 +174,39 @@ func (i *inspection) configMaps(ctx context.Context) {
 	}
 }
 
-// stamp checks whether a new namespace would be closed, by creating one in a dry run.
+// storageSpace checks whether the storage accepts new objects. nsinit-apiserver also refuses dry runs while its storage is full.
+func (i *inspection) storageSpace(ctx context.Context) {
+	_, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta:   metav1.ObjectMeta{GenerateName: "nsinit-check-"},
+		Initializers: []v1alpha1.RegisteredInitializer{{Name: "check.nsinit.example.com"}},
+	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if i.accepted("StorageSpace", err, `see "When the storage is full" in docs/operate.md`, "object") {
+		i.add("StorageSpace", OK, "", "the storage accepts new objects")
+	}
+}
+
+// stamp checks whether a new namespace would be closed.
 func (i *inspection) stamp(ctx context.Context) {
 	const check = "Gate"
 	namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-check-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if apierrors.IsForbidden(err) {
-		i.unknown(check, err)
-		return
-	}
-	if err != nil {
-		i.add(check, Problem, "fix the cause in the message", "no namespace can be created: %v", err)
-		return
-	}
-	if !helper.IsClosed(namespace) {
+	switch {
+	case !i.accepted(check, err, "fix the cause in the message", "namespace"):
+	case !helper.IsClosed(namespace):
 		i.add(check, Problem, "kubectl apply --server-side -k artifacts/policies", "a new namespace is not closed")
-		return
+	default:
+		i.add(check, OK, "", "a new namespace is closed until it is initialized")
 	}
-	i.add(check, OK, "", "a new namespace is closed until it is initialized")
+}
+
+// accepted reports whether the server accepted an object in a dry run, and adds the error.
+func (i *inspection) accepted(check string, err error, remedy, what string) bool {
+	switch {
+	case apierrors.IsForbidden(err):
+		i.unknown(check, err)
+	case err != nil:
+		i.add(check, Problem, remedy, "no %s can be created: %v", what, err)
+	}
+	return err == nil
 }
 
 // servingCertificate checks the certificate in the Secret of the manifests, if it is used.

@@ -47,7 +47,7 @@ func (i *inspection) nameReuse(ctx context.Context) {
 		if strings.HasPrefix(name, "_") {
 			name = "every namespace"
 		}
-		i.add(check, Problem, "read what the log of nsinit-controller-manager says of "+installation.RemovedNamespaces, "%s is still refused, although its period ended at %s: no controller updates the list", name, value)
+		i.add(check, Problem, "read the log of nsinit-controller-manager about "+installation.RemovedNamespaces, "%s is still refused, although its period ended at %s: no controller updates the list", name, value)
 		return
 	}
 }

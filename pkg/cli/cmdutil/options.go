@@ -47,8 +47,8 @@ func (b *Base) Complete(f Factory, args []string) (err error) {
 // Validate implements Options.
 func (b *Base) Validate() error { return b.PrintFlags.Validate() }
 
-// NewCommand makes a command complete, validate and run options, and adds the flags for the output. Without a function
-// of its own, the command accepts the arguments of its usage line.
+// NewCommand makes a command complete, validate and run options, and adds the flags for the output. By default, the
+// command accepts the arguments of its usage line.
 func NewCommand(f Factory, o Options, command *cobra.Command) *cobra.Command {
 	if command.Args == nil {
 		command.Args = Args

@@ -111,11 +111,7 @@ func (o *Options) server(ctx context.Context) (*ServerVersion, error) {
 	if err != nil {
 		return nil, err
 	}
-	var document struct {
-		Info struct {
-			Version string `json:"version"`
-		} `json:"info"`
-	}
+	var document struct{ Info struct{ Version string } }
 	if err := json.Unmarshal(data, &document); err != nil {
 		return nil, err
 	}

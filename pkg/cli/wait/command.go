@@ -25,10 +25,10 @@ import (
 
 const long = `Wait until you can write to namespaces, or until they are removed from storage.
 
-You need the permission to get the namespaces. kubectl wait also needs list and watch. A namespace whose initialization fails is an
-error at once.
+You need the permission to get the namespaces. kubectl wait also needs list and watch. The command does not wait for a namespace
+whose initialization failed.
 
-The exit code is 0 if all namespaces are in the state, and 1 if one is not within the timeout, or never will be.`
+The exit code is 0 if all namespaces reach the state, and 1 if one does not reach it within the timeout or cannot reach it.`
 
 const example = `  # Wait until you can write to the namespace shop
   kubectl nsinit wait shop

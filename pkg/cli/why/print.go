@@ -28,7 +28,10 @@ const objectsShown = 10
 func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	var out strings.Builder
 	now := o.Clients.Clock.Now()
-	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict(d.State))
+	verdict := map[diagnosis.State]string{
+		diagnosis.Stuck: "stuck: a user has to act", diagnosis.Waiting: "waiting: something is in progress", diagnosis.Healthy: "healthy: it waits for nothing",
+	}[d.State]
+	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict)
 	for i, finding := range d.Findings {
 		writeFinding(&out, now, i+1, finding)
 	}
@@ -57,16 +60,6 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	}
 	_, err := io.WriteString(to, out.String())
 	return err
-}
-
-func verdict(state diagnosis.State) string {
-	switch state {
-	case diagnosis.Stuck:
-		return "stuck: a user has to act"
-	case diagnosis.Waiting:
-		return "waiting: something is in progress"
-	}
-	return "healthy: it waits for nothing"
 }
 
 func age(now time.Time, since *metav1.Time, prefix string) string {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,19 +88,12 @@ func Run(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	at := &suite{Suite: s, core: core, nsinit: nsinit}
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"Order", at.testOrder},
-		{"Retry", at.testRetry},
-		{"Crash", at.testCrash},
-		{"DeletionWhileInitializing", at.testDeletionWhileInitializing},
-		{"DeletionBeforeItsTurn", at.testDeletionBeforeItsTurn},
-		{"SameNameAgain", at.testSameNameAgain},
-	} {
-		t.Run(test.name, test.run)
-	}
+	t.Run("Order", at.testOrder)
+	t.Run("Retry", at.testRetry)
+	t.Run("Crash", at.testCrash)
+	t.Run("DeletionWhileInitializing", at.testDeletionWhileInitializing)
+	t.Run("DeletionBeforeItsTurn", at.testDeletionBeforeItsTurn)
+	t.Run("SameNameAgain", at.testSameNameAgain)
 }
 
 // until waits for a condition, which returns nil when it holds. It also works in a Cleanup.
@@ -120,13 +114,7 @@ func (s *suite) until(t *testing.T, what string, holds func(ctx context.Context)
 // start starts the initializer until the test ends, and returns what kills it before.
 func (s *suite) start(t *testing.T) (kill func()) {
 	t.Helper()
-	end, ended := s.Start(t), false
-	kill = func() {
-		if !ended {
-			ended = true
-			end()
-		}
-	}
+	kill = sync.OnceFunc(s.Start(t))
 	t.Cleanup(kill)
 	return kill
 }

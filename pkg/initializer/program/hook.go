@@ -9,6 +9,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -88,15 +89,9 @@ func (o *Options) Clients() (*Clients, error) {
 	}
 	config = rest.AddUserAgent(config, o.name)
 	config.QPS = -1
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	nsinit, err := versioned.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return &Clients{Config: config, Core: core, Nsinit: nsinit}, nil
+	core, coreErr := kubernetes.NewForConfig(config)
+	nsinit, nsinitErr := versioned.NewForConfig(config)
+	return &Clients{Config: config, Core: core, Nsinit: nsinit}, errors.Join(coreErr, nsinitErr)
 }
 
 // Runner returns the runner of an initializer, with the clients and the options from flags.

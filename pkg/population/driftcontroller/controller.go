@@ -44,9 +44,6 @@ const (
 	workersMax = 2
 )
 
-// PopulateFunc applies the populations to a namespace.
-type PopulateFunc func(ctx context.Context, namespace *corev1.Namespace, closed bool) error
-
 // Config is what a Controller needs.
 type Config struct {
 	Core     kubernetes.Interface
@@ -54,7 +51,7 @@ type Config struct {
 	Metadata metadata.Interface
 	Followed *Followed
 	// Populate reconciles a namespace, and Forget deletes the inventory of a namespace that does not exist.
-	Populate PopulateFunc
+	Populate func(ctx context.Context, namespace *corev1.Namespace, closed bool) error
 	Forget   func(context.Context, *v1alpha1.PopulatedNamespace) error
 	// Readiness returns the condition Ready of a population.
 	Readiness func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition

@@ -48,7 +48,7 @@ func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifest
 		entries := before[object.Key]
 		delete(before, object.Key)
 		if !closed && object.DriftPolicy != v1alpha1.DriftRepair {
-			tasks = append(tasks, kept(entries)...)
+			tasks = append(tasks, tasksFor(keep, entries)...)
 			continue
 		}
 		if object.Err != nil {
@@ -64,7 +64,7 @@ func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifest
 		delete(before, keyOf(entry))
 		// If the manifest exists, the labels of the namespace changed. Tenants may rely on the objects.
 		if _, exists := manifests[keyOf(entry)]; exists {
-			tasks = append(tasks, kept(entries)...)
+			tasks = append(tasks, tasksFor(keep, entries)...)
 		} else {
 			obsolete = append(obsolete, pruned(entries)...)
 		}
@@ -76,10 +76,11 @@ func keyOf(entry v1alpha1.PopulatedObject) population.Key {
 	return population.Key{Population: entry.Population, Manifest: entry.Manifest}
 }
 
-func kept(entries []v1alpha1.PopulatedObject) []task {
+// tasksFor returns the same task for each entry.
+func tasksFor(action action, entries []v1alpha1.PopulatedObject) []task {
 	var tasks []task
 	for _, entry := range entries {
-		tasks = append(tasks, task{action: keep, entry: entry})
+		tasks = append(tasks, task{action: action, entry: entry})
 	}
 	return tasks
 }
@@ -90,7 +91,7 @@ func reported(object population.Object, entries []v1alpha1.PopulatedObject) []ta
 	if len(entries) > 0 {
 		first, entries = entries[0], entries[1:]
 	}
-	return append([]task{{report, first, object}}, kept(entries)...)
+	return append([]task{{report, first, object}}, tasksFor(keep, entries)...)
 }
 
 // split returns the entry of an object, and those of former objects of its manifest.
@@ -114,13 +115,9 @@ func split(object population.Object, entries []v1alpha1.PopulatedObject) (v1alph
 
 // pruned returns the tasks to delete objects whose PrunePolicy is Delete.
 func pruned(entries []v1alpha1.PopulatedObject) []task {
-	var tasks []task
-	for _, entry := range entries {
-		if entry.Kind != "" && entry.PrunePolicy == v1alpha1.PruneDelete {
-			tasks = append(tasks, task{action: prune, entry: entry})
-		}
-	}
-	return tasks
+	return tasksFor(prune, slices.DeleteFunc(slices.Clone(entries), func(entry v1alpha1.PopulatedObject) bool {
+		return entry.Kind == "" || entry.PrunePolicy != v1alpha1.PruneDelete
+	}))
 }
 
 // unclaimed removes the objects that another manifest has now.

@@ -224,10 +224,10 @@ func TestClusterScoped(t *testing.T) {
 		allowed bool
 		says    string
 	}{
-		"it may not":                      {nil, false, "let an administrator add clusterroles.rbac.authorization.k8s.io to --cluster-scoped-resources"},
+		"it may not":                      {nil, false, "ask an administrator to add clusterroles.rbac.authorization.k8s.io to --cluster-scoped-resources"},
 		"there is none":                   {nil, true, ""},
 		"its own":                         {owned("shop", "u"), true, ""},
-		"of the former namespace":         {owned("shop", "former"), true, "has not been collected yet"},
+		"of the former namespace":         {owned("shop", "former"), true, "has not been garbage collected yet"},
 		"of another namespace":            {owned("depot", "d"), true, "it exists and does not belong to this namespace"},
 		"no owner, such as cluster-admin": {map[string]any{"metadata": map[string]any{"name": "r"}}, true, "it exists and does not belong to this namespace"},
 	} {
