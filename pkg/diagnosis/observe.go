@@ -152,7 +152,7 @@ func dryRun(uid types.UID) metav1.DeleteOptions {
 	return metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{UID: &uid}}
 }
 
-// isGone says whether the object of a deletion does not exist any more.
+// isGone reports whether the object of a deletion does not exist any more.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // webhooks returns the configurations of admission webhooks, as far as they can be read.

@@ -37,12 +37,12 @@ import (
 
 // world is a cluster with one namespace, ns, in it.
 type world struct {
-	namespace *corev1.Namespace
-	core      []runtime.Object
-	content   []runtime.Object
-	apis      []runtime.Object
-	records   []runtime.Object
-	// refuses returns why a request of the metadata client or for a record is refused.
+	namespace  *corev1.Namespace
+	core       []runtime.Object
+	content    []runtime.Object
+	apis       []runtime.Object
+	lifecycles []runtime.Object
+	// refuses returns why a request of the metadata client or for a lifecycle is refused.
 	refuses   func(verb, resource, name string) error
 	discovery error
 	lists     []*metav1.APIResourceList
@@ -73,7 +73,7 @@ func (w world) diagnoser(t *testing.T) Diagnoser {
 		t.Fatal(err)
 	}
 	content := metadatafake.NewSimpleMetadataClient(scheme, w.content...)
-	records := nsinitfake.NewClientset(w.records...)
+	lifecycles := nsinitfake.NewClientset(w.lifecycles...)
 	core := fake.NewClientset(objects...)
 	refuse := func(action clienttesting.Action) (bool, runtime.Object, error) {
 		name := ""
@@ -91,7 +91,7 @@ func (w world) diagnoser(t *testing.T) Diagnoser {
 		return action.GetVerb() == "delete", nil, nil
 	}
 	content.PrependReactor("*", "*", refuse)
-	records.PrependReactor("*", "*", refuse)
+	lifecycles.PrependReactor("*", "*", refuse)
 	core.PrependReactor("*", "*", refuse)
 	lists := w.lists
 	if lists == nil {
@@ -99,7 +99,7 @@ func (w world) diagnoser(t *testing.T) Diagnoser {
 	}
 	calls := 0
 	return Diagnoser{
-		Clients: Clients{Core: core, Nsinit: records, APIs: aggregatorfake.NewClientset(w.apis...), Metadata: content,
+		Clients: Clients{Core: core, Nsinit: lifecycles, APIs: aggregatorfake.NewClientset(w.apis...), Metadata: content,
 			Discover: func() ([]*metav1.APIResourceList, error) { return lists, w.discovery }},
 		Clock: testingclock.NewFakePassiveClock(now()), Patience: DefaultPatience,
 		Progress: func(done, total int) {
@@ -134,7 +134,7 @@ func TestObserve(t *testing.T) {
 	}{
 		"an open namespace": {world{namespace: terminating(closed, open)}, nil, nil},
 		"protected":         {world{namespace: terminating(closed, open), refuses: refuseOnly("delete", "namespaces", forbidden("protected"))}, []string{"Healthy DeletionProtected"}, nil},
-		"failed and protected": {world{namespace: terminating(closed), apis: api, core: leases, records: []runtime.Object{record(failed)}, refuses: refuseOnly("delete", "namespaces", forbidden("protected"))},
+		"failed and protected": {world{namespace: terminating(closed), apis: api, core: leases, lifecycles: []runtime.Object{lifecycle(failed)}, refuses: refuseOnly("delete", "namespaces", forbidden("protected"))},
 			[]string{"Stuck InitializationFailed", "Stuck DeletionProtected"}, nil},
 		"a tenant": {world{namespace: terminating(closed, conditions(is(v1alpha1.ConditionInitializing, "waiting for b"))), apis: api, refuses: refuseOnly("get", "namespacelifecycles", forbidden("no"))},
 			[]string{"Waiting InitializerPending", "NotExamined NamespaceLifecycle"}, nil},
@@ -144,7 +144,7 @@ func TestObserve(t *testing.T) {
 			}
 			return nil
 		}}, []string{"Stuck NamespaceControllerSilent", "NotExamined configmaps", "NotExamined pods", "NotExamined Lease kube-system/kube-controller-manager"}, nil},
-		"a participant": {world{namespace: terminating(lifecycleHeld), apis: api, records: []runtime.Object{record(deleting)}, refuses: refuseOnly("get", "leases", forbidden("no"))},
+		"a participant": {world{namespace: terminating(lifecycleHeld), apis: api, lifecycles: []runtime.Object{lifecycle(deleting)}, refuses: refuseOnly("get", "leases", forbidden("no"))},
 			[]string{"Stuck ParticipantPending", "NotExamined Lease nsinit-system/nsinit-controller-manager"}, nil},
 		"discovery that fails for a group": {world{namespace: terminating(), core: leases, discovery: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1"}: silent}}}, []string{"Stuck DiscoveryFailed"}, nil},
 		"a version that cannot be parsed":  {world{namespace: terminating(), core: leases, lists: append(coreResources(), &metav1.APIResourceList{GroupVersion: "a/b/c"})}, []string{"Stuck DiscoveryFailed"}, []string{"unexpected GroupVersion string: a/b/c"}},

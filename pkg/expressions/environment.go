@@ -45,10 +45,6 @@ func NewEnvironment(more ...string) (*Environment, error) {
 
 // Variables returns the values of the variables for one namespace.
 func Variables(namespace *corev1.Namespace) map[string]any {
-	groups := []string{}
-	if joined := namespace.Annotations[v1alpha1.AnnotationCreatedByGroups]; joined != "" {
-		groups = strings.Split(joined, "\n")
-	}
 	return map[string]any{
 		"namespaceObject": map[string]any{
 			"metadata": map[string]any{
@@ -59,7 +55,7 @@ func Variables(namespace *corev1.Namespace) map[string]any {
 			},
 		},
 		"creator":       namespace.Annotations[v1alpha1.AnnotationCreatedBy],
-		"creatorGroups": groups,
+		"creatorGroups": strings.FieldsFunc(namespace.Annotations[v1alpha1.AnnotationCreatedByGroups], func(r rune) bool { return r == '\n' }),
 	}
 }
 

@@ -165,7 +165,7 @@ func TestFail(t *testing.T) {
 		return fmt.Errorf("giving up: %w", initializer.Fail(errors.New("the team has no quota left")))
 	})
 	server.MustRecord(t, "ns")
-	lifecycle := until(t, server, "ns", "the failure is recorded", func(r *v1alpha1.NamespaceLifecycle) bool {
+	lifecycle := until(t, server, "ns", "the failure is reported", func(r *v1alpha1.NamespaceLifecycle) bool {
 		return r.Spec.Initializers != nil && r.Spec.Initializers.Result != nil
 	})
 	if result := lifecycle.Spec.Initializers.Result; result.Status != metav1.StatusFailure || result.Message != "the team has no quota left" {

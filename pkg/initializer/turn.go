@@ -82,7 +82,8 @@ func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (str
 	if updateErr := ignoreOver(r.updateMessage(ctx, c.lifecycle, err.Error())); updateErr != nil {
 		logger.Error(updateErr, "Cannot write the message to the NamespaceLifecycle")
 	}
-	r.options.Events.Eventf(c.namespace, corev1.EventTypeWarning, c.eventReason(), "Initializer %q: %s", r.options.Name, shorten(err.Error()))
+	reason := map[operation]string{initialize: "InitializerError", finalize: "FinalizerError"}[c.operation]
+	r.options.Events.Eventf(c.namespace, corev1.EventTypeWarning, reason, "Initializer %q: %s", r.options.Name, shorten(err.Error()))
 	return resultError, err
 }
 
@@ -133,13 +134,6 @@ func (r *Runner) mayInitialize(lifecycle *v1alpha1.NamespaceLifecycle) bool {
 // mayFinalize reports whether the deletion of a namespace waits for this participant.
 func (r *Runner) mayFinalize(lifecycle *v1alpha1.NamespaceLifecycle) bool {
 	return r.options.Finalize != nil && lifecycle.DeletionTimestamp != nil && r.takesPart(lifecycle)
-}
-
-func (c *call) eventReason() string {
-	if c.operation == finalize {
-		return "FinalizerError"
-	}
-	return "InitializerError"
 }
 
 // call calls the author's function. A panic is an error.

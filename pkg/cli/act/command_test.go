@@ -23,7 +23,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
 )
 
-const records = "namespacelifecycles"
+const lifecycles = "namespacelifecycles"
 
 // lifecycle waits for some initializers.
 func lifecycle(name string, pending ...string) *v1alpha1.NamespaceLifecycle {
@@ -45,7 +45,7 @@ func terminating(name string, participants ...v1alpha1.FinalizerName) *v1alpha1.
 // failing answers requests for NamespaceLifecycles with errors, as long as there are any.
 func failing(verb string, errs ...error) *cmdtesting.Cluster {
 	cluster := cmdtesting.New(lifecycle("shop", "a.example.com", "b.example.com"))
-	cluster.Nsinit.PrependReactor(verb, records, func(clienttesting.Action) (bool, runtime.Object, error) {
+	cluster.Nsinit.PrependReactor(verb, lifecycles, func(clienttesting.Action) (bool, runtime.Object, error) {
 		if len(errs) == 0 {
 			return false, nil, nil
 		}
@@ -57,7 +57,7 @@ func failing(verb string, errs ...error) *cmdtesting.Cluster {
 }
 
 func TestAct(t *testing.T) {
-	resource := v1alpha1.SchemeGroupVersion.WithResource(records).GroupResource()
+	resource := v1alpha1.SchemeGroupVersion.WithResource(lifecycles).GroupResource()
 	forbidden := apierrors.NewForbidden(resource, "shop", errors.New(`User "jane" cannot get`))
 	conflict := apierrors.NewConflict(resource, "shop", errors.New("changed"))
 	grant := "an administrator can grant this: kubectl nsinit rbac a.example.com"

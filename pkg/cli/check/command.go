@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -60,16 +61,13 @@ func (o *Options) Run(ctx context.Context) error {
 	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("InstallationCheck", results), func(out io.Writer) error { return printText(out, results) }); err != nil {
 		return err
 	}
-	worst := OK
-	for _, result := range results {
-		if result.State == Problem || worst == OK {
-			worst = result.State
-		}
+	has := func(state State) bool {
+		return slices.ContainsFunc(results, func(result Result) bool { return result.State == state })
 	}
-	switch worst {
-	case Problem:
+	switch {
+	case has(Problem):
 		return exitProblem
-	case Warning:
+	case has(Warning):
 		return exitWarning
 	}
 	return nil

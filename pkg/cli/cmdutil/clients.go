@@ -35,7 +35,7 @@ const (
 // Clients are the clients of one cluster, and the clock that waits are measured by.
 type Clients struct {
 	diagnosis.Clients
-	// REST reads from nsinit-apiserver what is no typed object, such as tables.
+	// REST reads untyped responses of nsinit-apiserver, such as tables.
 	REST    rest.Interface
 	Dynamic dynamic.Interface
 	Mapper  meta.ResettableRESTMapper
@@ -45,9 +45,8 @@ type Clients struct {
 // Factory returns the clients of the cluster that the flags name. The options change their configuration.
 type Factory func(options ...func(*rest.Config)) (*Clients, error)
 
-// NewFactory adds kubectl's connection flags to flags, and returns the Factory that reads them. The flag for the
-// namespace is left out, because it is an argument, and the one for the cache, because nothing is cached. Clients
-// write the API server's warnings to warnings.
+// NewFactory adds kubectl's connection flags to flags, except --namespace and --cache-dir, and returns the Factory that
+// reads them. Clients write the API server's warnings to warnings.
 func NewFactory(flags *pflag.FlagSet, warnings io.Writer) Factory {
 	connection := genericclioptions.NewConfigFlags(true)
 	connection.Namespace, connection.CacheDir = nil, nil

@@ -46,7 +46,7 @@ type Follower struct {
 	reported sets.Set[string]
 	// message is what the namespace reported last, where its NamespaceLifecycle cannot be read.
 	message string
-	// blind says that the NamespaceLifecycle cannot be read: the conditions of the namespace are used instead.
+	// blind is set if the NamespaceLifecycle cannot be read: the conditions of the namespace are used instead.
 	blind bool
 }
 

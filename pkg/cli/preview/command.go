@@ -196,22 +196,18 @@ func (o *Options) namespace(ctx context.Context, core kubernetes.Interface, name
 }
 
 // populations returns the populations of the file, or of the cluster, in order.
-func (o *Options) populations(ctx context.Context, nsinit versioned.Interface) ([]*population.Population, error) {
+func (o *Options) populations(ctx context.Context, nsinit versioned.Interface) (populations []*population.Population, err error) {
 	var items []v1alpha1.NamespacePopulation
-	if o.Filename != "" {
-		var err error
-		if items, err = o.read(); err != nil {
-			return nil, fmt.Errorf("--filename=%s: %w", o.Filename, err)
-		}
-	} else {
+	if o.Filename == "" {
 		list, err := nsinit.NsinitV1alpha1().NamespacePopulations().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, err
 		}
 		items = list.Items
+	} else if items, err = o.read(); err != nil {
+		return nil, fmt.Errorf("--filename=%s: %w", o.Filename, err)
 	}
 	population.Sort(items)
-	var populations []*population.Population
 	for _, item := range items {
 		compiled, errs := population.Compile(item.Name, &item.Spec)
 		if len(errs) > 0 {

@@ -133,7 +133,7 @@ func (o *Options) parseSubject() (rbacv1.Subject, error) {
 // objects returns the role of the initializer, its binding, and the binding of the role that all initializers have.
 func (o *Options) objects() []runtime.Object {
 	if o.View {
-		// A name of an object has no slash, and names of users may have.
+		// Names of objects cannot contain a slash, but names of users can.
 		name := strings.NewReplacer("/", "-", "%", "-").Replace(strings.TrimPrefix(o.subject.Namespace+":"+o.subject.Name, ":"))
 		return []runtime.Object{bind("nsinit:view:"+name, "nsinit:view", o.subject)}
 	}

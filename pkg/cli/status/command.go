@@ -178,7 +178,7 @@ func (o *Options) initializers(lifecycle *v1alpha1.NamespaceLifecycle) error {
 	return table.Flush()
 }
 
-// cleansUp says whether an initializer takes part in the deletion of the namespace.
+// cleansUp reports whether an initializer takes part in the deletion of the namespace.
 func cleansUp(lifecycle *v1alpha1.NamespaceLifecycle, name string) string {
 	if slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(name)) {
 		return "yes"

@@ -126,7 +126,7 @@ func (v *Versions) text(out io.Writer) error {
 	return err
 }
 
-// differ says whether both versions are known, and one of their first two numbers differs.
+// differ reports whether both versions are known, and their major or minor versions differ.
 func (v *Versions) differ() bool {
 	if v.ServerVersion == nil {
 		return false

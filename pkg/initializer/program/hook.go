@@ -13,7 +13,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -44,16 +43,6 @@ func New(name string, workers int) *Options {
 	return &Options{name: name, workers: workers, lease: installation.Namespace + "/" + name, logs: logs.NewOptions()}
 }
 
-// AddFlags adds the flags.
-func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	logsapi.AddFlags(o.logs, flags)
-	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without it, the service account of the pod is used.")
-	flags.IntVar(&o.workers, "workers", o.workers, "Number of namespaces that are worked on at the same time.")
-	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Let one of several replicas act, which they agree on by a Lease.")
-	flags.StringVar(&o.lease, "leader-elect-lease", o.lease, "NAMESPACE/NAME of the Lease.")
-	flags.StringVar(&o.health, "health-bind-address", o.health, "Address such as :8081 on which /livez, /readyz and /metrics are served over HTTP. Empty: not at all.")
-}
-
 // Command returns a command that runs until its context ends.
 func (o *Options) Command(short string, run func(context.Context) error) *cobra.Command {
 	command := &cobra.Command{
@@ -70,7 +59,13 @@ func (o *Options) Command(short string, run func(context.Context) error) *cobra.
 			return run(command.Context())
 		},
 	}
-	o.AddFlags(command.Flags())
+	flags := command.Flags()
+	logsapi.AddFlags(o.logs, flags)
+	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without it, the service account of the pod is used.")
+	flags.IntVar(&o.workers, "workers", o.workers, "Maximum number of namespaces that are processed at the same time.")
+	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Elect one of several replicas to act, with a Lease.")
+	flags.StringVar(&o.lease, "leader-elect-lease", o.lease, "NAMESPACE/NAME of the Lease.")
+	flags.StringVar(&o.health, "health-bind-address", o.health, "Address, such as :8081, that serves /livez, /readyz and /metrics over HTTP. Empty: none.")
 	return command
 }
 

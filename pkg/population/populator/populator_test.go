@@ -117,7 +117,7 @@ func TestInventoryFirst(t *testing.T) {
 	core.applying = func(path string) {
 		inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
 		if err != nil || !slices.ContainsFunc(inventory.Status.Objects, func(o v1alpha1.PopulatedObject) bool { return strings.HasSuffix(path, "/"+o.Name) }) {
-			t.Errorf("%s is applied, and recorded is %+v, %v", path, inventory, err)
+			t.Errorf("%s is applied, and the inventory is %+v, %v", path, inventory, err)
 		}
 	}
 	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
@@ -125,7 +125,7 @@ func TestInventoryFirst(t *testing.T) {
 	}
 	inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
 	if err != nil || len(inventory.Status.Objects) != 2 || inventory.Status.Objects[1].UID != "uid-/api/v1/namespaces/shop/configmaps/b" {
-		t.Errorf("recorded: %+v, %v", inventory, err)
+		t.Errorf("the inventory is %+v, %v", inventory, err)
 	}
 	// Nothing changes the second time, so nothing is written.
 	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
@@ -154,7 +154,7 @@ func TestFormerNamespace(t *testing.T) {
 	}
 	inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
 	if err != nil || inventory.Spec.NamespaceUID != "new" || len(inventory.Status.Objects) != 0 || inventory.OwnerReferences[0].UID != "new" {
-		t.Errorf("recorded: %+v, %v", inventory, err)
+		t.Errorf("the inventory is %+v, %v", inventory, err)
 	}
 	if len(core.objects) != 1 {
 		t.Errorf("there are %v", core.objects)
@@ -170,9 +170,9 @@ func TestPruneOwn(t *testing.T) {
 	}
 	p, core, _ := setUp(t)
 	for name, test := range map[string]struct {
-		live     map[string]any
-		recorded types.UID
-		pruned   bool
+		live   map[string]any
+		known  types.UID
+		pruned bool
 	}{
 		"what was applied":                      {labelled("u", "p"), "u", true},
 		"what lost its label":                   {labelled("u", ""), "u", true},
@@ -183,7 +183,7 @@ func TestPruneOwn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			core.objects = map[string]map[string]any{path: test.live}
-			err := p.applier.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: test.recorded})
+			err := p.applier.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: test.known})
 			if err != nil || (len(core.objects) == 0) != test.pruned {
 				t.Errorf("left: %v, %v", core.objects, err)
 			}
@@ -191,7 +191,7 @@ func TestPruneOwn(t *testing.T) {
 	}
 }
 
-// TestPruneClusterScoped: whatever is recorded, an object outside of namespaces is pruned if it
+// TestPruneClusterScoped: whatever the inventory contains, an object outside of namespaces is pruned if it
 // belongs to the namespace.
 func TestPruneClusterScoped(t *testing.T) {
 	t.Parallel()
