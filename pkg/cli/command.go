@@ -51,35 +51,15 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		create.NewCommand, wait.NewCommand, status.NewCommand, why.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
 		version.NewCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFinalizeCommand,
 	} {
-		subcommand := newCommand(f, streams)
-		subcommand.Args = named(subcommand.Args)
-		command.AddCommand(subcommand)
+		command.AddCommand(newCommand(f, streams))
 	}
 	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
-		return fmt.Errorf("%w; for the flags, run: %s --help", err, command.CommandPath())
+		return fmt.Errorf("%w; see '%s --help'", err, command.CommandPath())
 	})
-	// The flags of a command come first, and those that all commands share under a name of their own.
+	// The flags of a command come first, then those that all commands share.
 	command.SetUsageTemplate(strings.NewReplacer("Global Flags:", "Connection flags:",
 		".HasAvailableLocalFlags", ".LocalNonPersistentFlags.HasAvailableFlags", ".LocalFlags.", ".LocalNonPersistentFlags.").Replace(command.UsageTemplate()))
 	return command
-}
-
-// named makes an error about arguments name the argument as the usage line does, with an example.
-func named(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(command *cobra.Command, args []string) error {
-		if check(command, args) == nil {
-			return nil
-		}
-		names := strings.Fields(command.Use)[1:]
-		problem := "too many arguments"
-		switch {
-		case len(args) < len(names):
-			problem = fmt.Sprintf("the argument %s is missing", strings.TrimSuffix(names[len(args)], "..."))
-		case len(args) > len(names):
-			problem = fmt.Sprintf("unexpected argument %q", args[len(names)])
-		}
-		return fmt.Errorf("%s; for example:\n%s", problem, command.Example)
-	}
 }
 
 // Run runs a command, writes an error to the error stream, and returns the exit code.

@@ -8,16 +8,23 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
 )
 
-// TestMistakes: a mistake is told on the error stream, with exit code 1, and nothing is printed.
+// TestMistakes: a mistake is reported on the error stream, with exit code 1, and nothing is printed.
 func TestMistakes(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(kubeconfig, []byte("apiVersion: v1\nkind: Config\ncurrent-context: none\n"), 0o600); err != nil {
@@ -33,12 +40,12 @@ func TestMistakes(t *testing.T) {
 		"no initializer":    {[]string{"skip", "ns"}, "the argument INITIALIZER is missing; for example:"},
 		"two namespaces":    {[]string{"why", "a", "b"}, `unexpected argument "b"; for example:`},
 		"no such format":    {[]string{"why", "ns", "--output=xml"}, `unable to match a printer suitable for the output format "xml", allowed formats are: go-template`},
-		"negative patience": {[]string{"why", "ns", "--patience=-1s"}, "--patience=-1s: give a duration that is not negative"},
+		"negative patience": {[]string{"why", "ns", "--patience=-1s"}, "invalid argument \"-1s\" for \"--patience\" flag: give a duration that is not negative; see 'kubectl nsinit why --help'"},
 		"no cluster":        {[]string{"why", "ns", "--kubeconfig=" + kubeconfig}, `context was not found`},
 		"no server":         {[]string{"status", "--server=http://127.0.0.1:1"}, "error: the connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?"},
 		"no name of a role": {[]string{"rbac", "--user=jane"}, "the argument INITIALIZER is missing; for example:"},
-		"a role too many":   {[]string{"rbac", "a.example.com", "--view", "--user=jane"}, "too many arguments; for example:"},
-		"no such flag":      {[]string{"why", "ns", "--no"}, "unknown flag: --no; for the flags, run: kubectl nsinit why --help"},
+		"a role too many":   {[]string{"rbac", "a.example.com", "--view", "--user=jane"}, `unexpected argument "a.example.com": --view is for no initializer`},
+		"no such flag":      {[]string{"why", "ns", "--no"}, "unknown flag: --no; see 'kubectl nsinit why --help'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs bytes.Buffer
@@ -78,7 +85,52 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestFlags: connection flags are accepted before and after the command, and rbac has a --user of its own.
+// TestArguments: every command names an argument that is missing or unexpected, and shows an example. Cobra's own
+// message does neither.
+func TestArguments(t *testing.T) {
+	for _, command := range NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands() {
+		required := len(strings.Fields(command.Use)) - 1
+		if strings.Contains(command.Use, "[") {
+			required = 0
+		}
+		for n := range 4 {
+			args := append([]string{command.Name()}, []string{"a", "b", "c"}[:n]...)
+			var out bytes.Buffer
+			code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &out}, append(args, "--server=http://127.0.0.1:1")...)
+			named := strings.Contains(out.String(), "; for example:\n  # ")
+			if n < required {
+				named = named && strings.Contains(out.String(), "the argument "+strings.TrimSuffix(strings.Fields(command.Use)[n+1], "...")+" is missing")
+			}
+			if strings.Contains(out.String(), "arg(s)") || n < required && (code != 1 || !named) {
+				t.Errorf("%v: exit code %d, prints %q", args, code, out.String())
+			}
+		}
+	}
+}
+
+// TestNoNamespace: commands about a namespace that does not exist report that, with exit code 1.
+func TestNoNamespace(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		resource, name := path.Split(request.URL.Path)
+		status := apierrors.NewNotFound(schema.GroupResource{Resource: path.Base(resource)}, name).ErrStatus
+		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_ = json.NewEncoder(w).Encode(status)
+	}))
+	defer server.Close()
+	for _, args := range [][]string{{"why", "x"}, {"status", "x"}, {"status", "x", "--output=json"}, {"wait", "x"}, {"skip", "x", "a.example.com"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			var out, errs bytes.Buffer
+			code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, append(args, "--server="+server.URL)...)
+			if code != 1 || out.Len() > 0 || errs.String() != "error: namespace \"x\" does not exist\n" {
+				t.Errorf("exit code %d, prints %q and %q", code, out.String(), errs.String())
+			}
+		})
+	}
+}
+
+// TestFlags: connection flags are accepted before and after the command, and the --user of rbac is not the one of the connection.
 func TestFlags(t *testing.T) {
 	const refused = "the connection to the server 127.0.0.1:1 was refused"
 	for name, args := range map[string][]string{
@@ -98,7 +150,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestVersion: the plugin tells its own version, as a user of kubectl knows it.
+// TestVersion: the plugin prints its version in the form of kubectl.
 func TestVersion(t *testing.T) {
 	var out bytes.Buffer
 	if code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &out}, "--version"); code != 0 || out.String() != "kubectl nsinit version "+version.Get().String()+"\n" {

@@ -164,7 +164,7 @@ func earlier(a, b *metav1.Time) *metav1.Time {
 	return a
 }
 
-// isOver says whether only the confirmation is missing that an object has ended.
+// isOver reports whether the grace period of an object is over and nothing else holds the object.
 func (o Observation) isOver(object metav1.Object) bool {
 	deleted := object.GetDeletionTimestamp()
 	return deleted != nil && !deleted.After(o.Time) && len(object.GetFinalizers()) == 0
@@ -218,10 +218,10 @@ func nodeState(node Answer[*corev1.Node]) string {
 	if node.Object == nil {
 		return ""
 	}
-	for _, condition := range node.Object.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-			return ", which is Ready"
-		}
+	if slices.ContainsFunc(node.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}) {
+		return ", which is Ready"
 	}
 	return ", which is not Ready"
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -37,6 +38,13 @@ type Clients struct {
 	Discover func() ([]*metav1.APIResourceList, error)
 }
 
+// NewClients returns clients that discover resources with core.
+func NewClients(core kubernetes.Interface, nsinit versioned.Interface, apis aggregator.Interface, metadata metadata.Interface) Clients {
+	return Clients{Core: core, Nsinit: nsinit, APIs: apis, Metadata: metadata, Discover: func() ([]*metav1.APIResourceList, error) {
+		return discovery.ServerPreferredNamespacedResources(core.Discovery())
+	}}
+}
+
 // Diagnoser diagnoses namespaces.
 type Diagnoser struct {
 	Clients
@@ -48,15 +56,15 @@ type Diagnoser struct {
 	Progress func(done, total int)
 }
 
-// Diagnose returns the state of a namespace. An error means that it cannot be determined: the
-// namespace and its content do not exist, or the namespace cannot be read.
+// Diagnose returns the state of a namespace. The error is NotFound if neither the namespace nor content of it nor a
+// NamespaceLifecycle of its name exists, whatever else cannot be read; another error means that the namespace cannot be read.
 func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error) {
 	o, err := d.observe(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	findings := judge(o, rules()...)
-	if o.phase() == Gone && worst(findings) == Healthy {
+	if o.phase() == Gone && (worst(findings) == Healthy || len(o.remaining()) == 0 && o.Lifecycle.Object == nil) {
 		return nil, o.Namespace.Err
 	}
 	diagnosis := &Diagnosis{

@@ -165,14 +165,14 @@ func isNsinit(service apiregistrationv1.APIService) bool {
 	return groupVersion(service) == v1alpha1.SchemeGroupVersion
 }
 
-// isUnavailable says whether an API is known to be unavailable.
+// isUnavailable reports whether an API is known to be unavailable.
 func (o Observation) isUnavailable(version schema.GroupVersion) bool {
 	return slices.ContainsFunc(o.APIServices.Object, func(service apiregistrationv1.APIService) bool {
 		return groupVersion(service) == version && judgeAPI(service).State != Healthy
 	})
 }
 
-// isBroken says whether another finding explains why objects of an API cannot be listed.
+// isBroken reports whether another finding explains why objects of an API cannot be listed.
 func (o Observation) isBroken(version schema.GroupVersion) bool {
 	return o.isUnavailable(version) || slices.ContainsFunc(o.DiscoveryErrs, func(err error) bool {
 		groups, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err)

@@ -60,7 +60,7 @@ func (o Observation) lifecycle() lifecycleState {
 	return lifecycleCurrent
 }
 
-// waits says whether the namespace waits for nsinit: to open it, to release it or, if a user
+// waits reports whether the namespace waits for nsinit: to open it, to release it or, if a user
 // opened it, to skip its initializers.
 func (o Observation) waits() bool {
 	switch o.phase() {
@@ -72,10 +72,10 @@ func (o Observation) waits() bool {
 	return o.held()
 }
 
-// needsController says whether the namespace waits for nsinit-controller-manager.
+// needsController reports whether the namespace waits for nsinit-controller-manager.
 func (o Observation) needsController() bool { return o.waits() && o.lifecycle() >= lifecycleAbsent }
 
-// failed says whether the initialization of the namespace failed.
+// failed reports whether the initialization of the namespace failed.
 func (o Observation) failed() bool {
 	return o.lifecycle() == lifecycleCurrent && helper.Failure(o.Lifecycle.Object) != nil
 }

@@ -128,12 +128,12 @@ func (o Observation) conditions() []corev1.NamespaceCondition {
 	return o.Namespace.Object.Status.Conditions
 }
 
-// held says whether nsinit's finalizer holds the namespace.
+// held reports whether nsinit's finalizer holds the namespace.
 func (o Observation) held() bool {
 	return o.Namespace.Object != nil && slices.Contains(o.Namespace.Object.Finalizers, v1alpha1.NamespaceFinalizer)
 }
 
-// emptying says whether the namespace controller has to delete the content of the namespace.
+// emptying reports whether the namespace controller has to delete the content of the namespace.
 func (o Observation) emptying() bool {
 	return o.phase() == Terminating && slices.Contains(o.Namespace.Object.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
@@ -188,7 +188,7 @@ func (o Observation) notExamined() []string {
 	return all
 }
 
-// isUnexamined says whether an error says nothing about the server: the user may not read, or the time was over.
+// isUnexamined reports whether an error does not concern the server: a permission is missing, or the time is over.
 func isUnexamined(err error) bool {
 	return apierrors.IsForbidden(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -76,11 +76,7 @@ func ObserveInstallation(ctx context.Context, clients Clients, name string, now 
 func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 	lists, err := d.Discover()
 	resources, unparsable := utilnamespaces.Resources(lists)
-	for _, err := range []error{err, unparsable} {
-		if err != nil {
-			o.DiscoveryErrs = append(o.DiscoveryErrs, err)
-		}
-	}
+	o.DiscoveryErrs = slices.DeleteFunc([]error{err, unparsable}, func(err error) bool { return err == nil })
 	if o.Content = d.list(ctx, o.Name, resources); o.phase() == Gone {
 		return
 	}
@@ -157,7 +153,7 @@ func dryRun(uid types.UID) metav1.DeleteOptions {
 	return metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{UID: &uid}}
 }
 
-// isGone says whether the object of a deletion does not exist any more.
+// isGone reports whether the object of a deletion does not exist any more.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // webhooks returns the configurations of admission webhooks that select a namespace, by the name of the webhook. It

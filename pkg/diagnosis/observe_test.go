@@ -37,12 +37,12 @@ import (
 
 // world is a cluster with one namespace, ns, in it.
 type world struct {
-	namespace *corev1.Namespace
-	core      []runtime.Object
-	content   []runtime.Object
-	apis      []runtime.Object
-	records   []runtime.Object
-	// refuses returns why a request of the metadata client or for a record is refused.
+	namespace  *corev1.Namespace
+	core       []runtime.Object
+	content    []runtime.Object
+	apis       []runtime.Object
+	lifecycles []runtime.Object
+	// refuses returns why a request of the metadata client or for a lifecycle is refused.
 	refuses   func(verb, resource, name string) error
 	discovery error
 	lists     []*metav1.APIResourceList
@@ -73,7 +73,7 @@ func (w world) diagnoser(t *testing.T) Diagnoser {
 		t.Fatal(err)
 	}
 	content := metadatafake.NewSimpleMetadataClient(scheme, w.content...)
-	records := nsinitfake.NewClientset(w.records...)
+	lifecycles := nsinitfake.NewClientset(w.lifecycles...)
 	core := fake.NewClientset(objects...)
 	refuse := func(action clienttesting.Action) (bool, runtime.Object, error) {
 		name := ""
@@ -91,7 +91,7 @@ func (w world) diagnoser(t *testing.T) Diagnoser {
 		return action.GetVerb() == "delete", nil, nil
 	}
 	content.PrependReactor("*", "*", refuse)
-	records.PrependReactor("*", "*", refuse)
+	lifecycles.PrependReactor("*", "*", refuse)
 	core.PrependReactor("*", "*", refuse)
 	lists := w.lists
 	if lists == nil {
@@ -99,7 +99,7 @@ func (w world) diagnoser(t *testing.T) Diagnoser {
 	}
 	calls := 0
 	return Diagnoser{
-		Clients: Clients{Core: core, Nsinit: records, APIs: aggregatorfake.NewClientset(w.apis...), Metadata: content,
+		Clients: Clients{Core: core, Nsinit: lifecycles, APIs: aggregatorfake.NewClientset(w.apis...), Metadata: content,
 			Discover: func() ([]*metav1.APIResourceList, error) { return lists, w.discovery }},
 		Clock: testingclock.NewFakePassiveClock(now()), Patience: DefaultPatience,
 		Progress: func(done, total int) {
@@ -135,7 +135,7 @@ func TestObserve(t *testing.T) {
 	}{
 		"an open namespace": {world{namespace: terminating(closed, open)}, nil, nil},
 		"protected":         {world{namespace: terminating(closed, open), refuses: refuseOnly("delete", "namespaces", forbidden("protected"))}, []string{"Healthy DeletionProtected"}, nil},
-		"failed and protected": {world{namespace: terminating(closed), apis: api, core: leases, records: []runtime.Object{record(failed)}, refuses: refuseOnly("delete", "namespaces", forbidden("protected"))},
+		"failed and protected": {world{namespace: terminating(closed), apis: api, core: leases, lifecycles: []runtime.Object{lifecycle(failed)}, refuses: refuseOnly("delete", "namespaces", forbidden("protected"))},
 			[]string{"Stuck InitializationFailed", "Stuck DeletionProtected"}, nil},
 		"a tenant": {world{namespace: terminating(closed, conditions(is(v1alpha1.ConditionInitializing, "waiting for b"))), apis: api, refuses: refuseOnly("get", "namespacelifecycles", forbidden("no"))},
 			[]string{"Waiting InitializerPending", "NotExamined NamespaceLifecycle"}, nil},
@@ -145,7 +145,7 @@ func TestObserve(t *testing.T) {
 			}
 			return nil
 		}}, []string{"Stuck NamespaceControllerSilent", "NotExamined configmaps", "NotExamined pods", "NotExamined Lease kube-system/kube-controller-manager"}, nil},
-		"a participant": {world{namespace: terminating(lifecycleHeld), apis: api, records: []runtime.Object{record(deleting)}, refuses: refuseOnly("get", "leases", forbidden("no"))},
+		"a participant": {world{namespace: terminating(lifecycleHeld), apis: api, lifecycles: []runtime.Object{lifecycle(deleting)}, refuses: refuseOnly("get", "leases", forbidden("no"))},
 			[]string{"Stuck ParticipantPending", "NotExamined Lease nsinit-system/nsinit-controller-manager"}, nil},
 		"discovery that fails for a group": {world{namespace: terminating(), core: leases, discovery: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1"}: silent}}}, []string{"Stuck DiscoveryFailed"}, nil},
 		"a version that cannot be parsed":  {world{namespace: terminating(), core: leases, lists: append(coreResources(), &metav1.APIResourceList{GroupVersion: "a/b/c"})}, []string{"Stuck DiscoveryFailed"}, []string{"unexpected GroupVersion string: a/b/c"}},
@@ -196,11 +196,20 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestNoNamespace: of a namespace that does not exist, and of which nothing does, there is
-// nothing to say.
+// TestNoNamespace: the error is NotFound for a namespace that does not exist, also while an API of the cluster is
+// unavailable or cannot be discovered.
 func TestNoNamespace(t *testing.T) {
-	if found, err := (world{}).diagnose(t); !apierrors.IsNotFound(err) {
-		t.Errorf("found %v %v", found, err)
+	for name, w := range map[string]world{
+		"nothing exists": {},
+		"an unavailable API": {apis: []runtime.Object{&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1.metrics.k8s.io"},
+			Spec: apiregistrationv1.APIServiceSpec{Group: "metrics.k8s.io", Version: "v1", Service: &apiregistrationv1.ServiceReference{}}}}},
+		"a failed discovery": {discovery: errors.New("it never answers")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found, err := w.diagnose(t); !apierrors.IsNotFound(err) {
+				t.Errorf("found %v %v", found, err)
+			}
+		})
 	}
 }
 

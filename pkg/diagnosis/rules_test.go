@@ -101,7 +101,7 @@ func lease(namespace, name, holder string, renewed time.Duration) *coordinationv
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &valid, RenewTime: &metav1.MicroTime{Time: now().Add(-renewed)}}}
 }
 
-func record(changes ...func(*v1alpha1.NamespaceLifecycle)) *v1alpha1.NamespaceLifecycle {
+func lifecycle(changes ...func(*v1alpha1.NamespaceLifecycle)) *v1alpha1.NamespaceLifecycle {
 	r := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "r"}, Spec: v1alpha1.NamespaceLifecycleSpec{
 		NamespaceUID: "u", Plan: []v1alpha1.PlannedInitializer{
 			{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}}, {RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "b.example.com"}},
@@ -205,8 +205,8 @@ func TestRules(t *testing.T) {
 		says, helps []string
 	}{
 		"open":                        {Observation{Installation: none, Namespace: named(closed, open)}, nil, nil, nil},
-		"a former state":              {Observation{Installation: installed(record(former), nil), Namespace: named(closed, open)}, nil, nil, nil},
-		"opened by hand, and settled": {Observation{Installation: installed(record(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers = nil }), nil), Namespace: named(closed, open)}, nil, nil, nil},
+		"a former state":              {Observation{Installation: installed(lifecycle(former), nil), Namespace: named(closed, open)}, nil, nil, nil},
+		"opened by hand, and settled": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers = nil }), nil), Namespace: named(closed, open)}, nil, nil, nil},
 		"an API that is down does not block an open namespace": {Observation{Installation: bare(apiService("metrics.k8s.io", "v1")), Namespace: named(closed, open)},
 			[]string{"Healthy APIUnavailable"}, []string{"kube-apiserver has not tried it yet"}, nil},
 		"an API that is down does not block an initialization": {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionTrue), apiService("metrics.k8s.io", "v1")), Namespace: named(closed)},
@@ -216,7 +216,7 @@ func TestRules(t *testing.T) {
 
 		// The namespace controller.
 		"in progress":          {Observation{Installation: none, Namespace: named(young), Content: listsConfigMap, Deletions: tried(nil, "configmaps/a")}, []string{"Waiting NamespaceControllerAtWork"}, nil, nil},
-		"about to be removed":  {Observation{Installation: installed(record(deleting, func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = nil }), nil), Namespace: named(lifecycleHeld, young)}, []string{"Waiting NamespaceControllerAtWork"}, []string{"about to be removed"}, nil},
+		"about to be removed":  {Observation{Installation: installed(lifecycle(deleting, func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = nil }), nil), Namespace: named(lifecycleHeld, young)}, []string{"Waiting NamespaceControllerAtWork"}, []string{"about to be removed"}, nil},
 		"about to be released": {Observation{Installation: none, Namespace: named(lifecycleHeld, young)}, []string{"Waiting RecordMissing"}, []string{"every participant has cleaned up"}, nil},
 		"no controller":        {Observation{Installation: none, Namespace: named(), Content: listsConfigMap, Deletions: tried(nil, "configmaps/a"), NamespaceController: Answer[*coordinationv1.Lease]{Err: absent("leases")}}, []string{"Stuck NamespaceControllerSilent"}, []string{"Lease kube-system/kube-controller-manager does not exist"}, nil},
 		"the Lease lapsed":     {Observation{Installation: none, Namespace: named(young), NamespaceController: answer(lease("kube-system", "kube-controller-manager", "cp-1", time.Minute), nil)}, []string{"Stuck NamespaceControllerSilent"}, []string{"cp-1 has not renewed Lease kube-system/kube-controller-manager since 2026-11-21T11:59:00Z"}, nil},
@@ -294,28 +294,28 @@ func TestRules(t *testing.T) {
 		"nsinit's controller is down": {Observation{Installation: stopped(none), Namespace: named(closed)}, []string{"Stuck NsinitControllerDown", "Stuck RecordMissing"}, []string{"Lease nsinit-system/nsinit-controller-manager has no holder"}, nil},
 		"nsinit's controller never ran": {Observation{Installation: Installation{Time: now(), APIServices: none.APIServices, Lifecycle: none.Lifecycle, Controller: Answer[*coordinationv1.Lease]{Err: absent("leases")}}, Namespace: named(closed, conditions(is(v1alpha1.ConditionInitializing, "no quota")))},
 			[]string{"Stuck NsinitControllerDown", "Stuck RecordMissing"}, []string{"does not exist", "has not created the NamespaceLifecycle yet: no quota"}, nil},
-		"nsinit fails": {Observation{Installation: installed(record(), nil), Namespace: named(closed, conditions(is(v1alpha1.ConditionFailing, "cannot create: no quota")))}, []string{"Stuck NsinitFailing", "Waiting InitializerPending"}, []string{"cannot create: no quota"}, []string{"kubectl nsinit check"}},
-		"nsinit does not delete its NamespaceLifecycle": {Observation{Installation: installed(record(), nil), Namespace: named(lifecycleHeld)}, []string{"Stuck NsinitFailing"}, []string{"has not deleted the NamespaceLifecycle yet"}, nil},
+		"nsinit fails": {Observation{Installation: installed(lifecycle(), nil), Namespace: named(closed, conditions(is(v1alpha1.ConditionFailing, "cannot create: no quota")))}, []string{"Stuck NsinitFailing", "Waiting InitializerPending"}, []string{"cannot create: no quota"}, []string{"kubectl nsinit check"}},
+		"nsinit does not delete its NamespaceLifecycle": {Observation{Installation: installed(lifecycle(), nil), Namespace: named(lifecycleHeld)}, []string{"Stuck NsinitFailing"}, []string{"has not deleted the NamespaceLifecycle yet"}, nil},
 
 		// Initializers and participants.
-		"an initializer": {Observation{Installation: installed(record(), nil), Namespace: named(closed)}, []string{"Waiting InitializerPending"}, []string{`waiting for initializer "b.example.com" (2 of 2)`}, []string{"kubectl nsinit skip ns b.example.com"}},
-		"an initializer that has stalled": {Observation{Installation: installed(record(stalled, func(r *v1alpha1.NamespaceLifecycle) {
+		"an initializer": {Observation{Installation: installed(lifecycle(), nil), Namespace: named(closed)}, []string{"Waiting InitializerPending"}, []string{`waiting for initializer "b.example.com" (2 of 2)`}, []string{"kubectl nsinit skip ns b.example.com"}},
+		"an initializer that has stalled": {Observation{Installation: installed(lifecycle(stalled, func(r *v1alpha1.NamespaceLifecycle) {
 			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: "c.example.com"})
 			r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "b.example.com", LastActor: "system:serviceaccount:quota:server"}}
 		}), nil), Namespace: named(closed)}, []string{"Stuck InitializerPending"}, []string{"(2 of 2); after it: c.example.com"}, []string{"kubectl --namespace quota get pods"}},
-		"nsinit's own initializer": {Observation{Installation: installed(record(func(r *v1alpha1.NamespaceLifecycle) {
+		"nsinit's own initializer": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 			r.Spec.Initializers.Pending[0].Name = v1alpha1.InitializerLifecycle
 		}), nil), Namespace: named(closed)}, []string{"Waiting InitializerPending"}, nil, nil},
-		"every initializer is done": {Observation{Installation: installed(record(func(r *v1alpha1.NamespaceLifecycle) {
+		"every initializer is done": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 			r.Spec.Initializers, r.Status.Conditions[0].Message = nil, "every initializer is done"
 		}), nil), Namespace: named(closed)}, []string{"Stuck InitializerPending"}, []string{"every initializer is done, and nsinit-controller-manager has not opened the namespace yet"}, nil},
-		"opened by hand":                 {Observation{Installation: stopped(installed(record(), nil)), Namespace: named(closed, open)}, []string{"Stuck NsinitControllerDown", "Waiting InitializerPending"}, []string{"a user opened the namespace", "b.example.com"}, nil},
+		"opened by hand":                 {Observation{Installation: stopped(installed(lifecycle(), nil)), Namespace: named(closed, open)}, []string{"Stuck NsinitControllerDown", "Waiting InitializerPending"}, []string{"a user opened the namespace", "b.example.com"}, nil},
 		"a tenant reads conditions":      {Observation{Installation: installed(nil, forbidden("no")), Namespace: named(closed, conditions(is(v1alpha1.ConditionInitializing, "waiting for b")))}, []string{"Waiting InitializerPending"}, []string{"waiting for b"}, nil},
 		"a tenant reads that it stalled": {Observation{Installation: installed(nil, forbidden("no")), Namespace: named(closed, conditions(is(v1alpha1.ConditionInitializing, "waiting for b"), is(v1alpha1.ConditionStalled, "b is slow")))}, []string{"Stuck InitializerPending"}, []string{"b is slow"}, nil},
-		"failed":                         {Observation{Installation: installed(record(failed), nil), Namespace: named(closed), DeletionErr: forbidden("protected")}, []string{"Stuck InitializationFailed", "Stuck DeletionProtected"}, []string{`initializer "b.example.com" failed: no such cost centre`}, []string{"kubectl describe namespacelifecycle ns"}},
-		"a participant":                  {Observation{Installation: installed(record(deleting), nil), Namespace: named(lifecycleHeld)}, []string{"Stuck ParticipantPending"}, []string{`participant "a.example.com" has not cleaned up yet: no access (system:serviceaccount:quota:server)`}, []string{"kubectl nsinit finalize ns a.example.com", "kubectl --namespace quota get pods"}},
-		"a participant of no namespace":  {Observation{Installation: installed(record(deleting), nil), Namespace: gone}, []string{"Stuck ParticipantPending"}, []string{"the namespace does not exist any more, and participant"}, nil},
-		"a former namespace":             {Observation{Installation: installed(record(deleting, former), nil), Namespace: named(closed)}, []string{"Stuck FormerIncarnation"}, []string{`the former namespace of its name is cleaned up: participant "a.example.com"`}, nil},
+		"failed":                         {Observation{Installation: installed(lifecycle(failed), nil), Namespace: named(closed), DeletionErr: forbidden("protected")}, []string{"Stuck InitializationFailed", "Stuck DeletionProtected"}, []string{`initializer "b.example.com" failed: no such cost centre`}, []string{"kubectl describe namespacelifecycle ns"}},
+		"a participant":                  {Observation{Installation: installed(lifecycle(deleting), nil), Namespace: named(lifecycleHeld)}, []string{"Stuck ParticipantPending"}, []string{`participant "a.example.com" has not cleaned up yet: no access (system:serviceaccount:quota:server)`}, []string{"kubectl nsinit finalize ns a.example.com", "kubectl --namespace quota get pods"}},
+		"a participant of no namespace":  {Observation{Installation: installed(lifecycle(deleting), nil), Namespace: gone}, []string{"Stuck ParticipantPending"}, []string{"the namespace does not exist any more, and participant"}, nil},
+		"a former namespace":             {Observation{Installation: installed(lifecycle(deleting, former), nil), Namespace: named(closed)}, []string{"Stuck FormerIncarnation"}, []string{`the former namespace of its name is cleaned up: participant "a.example.com"`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := test.observation

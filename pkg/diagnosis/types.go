@@ -72,7 +72,7 @@ type Diagnosis struct {
 // Finding is one cause.
 type Finding struct {
 	Cause Cause `json:"cause"`
-	// State says whether a user has to act. Healthy findings are notes.
+	// State reports whether a user has to act. Healthy findings are notes.
 	State   State  `json:"state"`
 	Message string `json:"message"`
 	// Since is when it began, if that is known.

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package expressions fills in templates: JSON values whose strings may hold CEL expressions in
-// ${...}, which see the namespace and its creator. What an expression yields is data: it is
-// never looked at for expressions again, and cannot change the structure of the template.
+// Package expressions renders templates: JSON values whose strings can contain CEL expressions in ${...}. Expressions
+// read the namespace and its creator. Their results are data: they are not searched for expressions, and cannot change
+// the structure of the template.
 package expressions

@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package expressions
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -21,11 +20,10 @@ import (
 // costLimit bounds what one expression may cost to evaluate, in CEL's units.
 const costLimit = 100_000
 
-// Environment knows the variables of expressions.
+// Environment compiles expressions.
 type Environment struct{ cel *cel.Env }
 
-// NewEnvironment returns the environment that has the variables of a namespace, and more of
-// type dyn by their names.
+// NewEnvironment returns an environment with the variables of a namespace, and more variables of type dyn.
 func NewEnvironment(more ...string) (*Environment, error) {
 	options := []cel.EnvOption{
 		ext.Strings(),
@@ -47,29 +45,18 @@ func NewEnvironment(more ...string) (*Environment, error) {
 
 // Variables returns the values of the variables for one namespace.
 func Variables(namespace *corev1.Namespace) map[string]any {
-	groups := []string{}
-	if joined := namespace.Annotations[v1alpha1.AnnotationCreatedByGroups]; joined != "" {
-		groups = strings.Split(joined, "\n")
-	}
 	return map[string]any{
 		"namespaceObject": map[string]any{
 			"metadata": map[string]any{
 				"name":        namespace.Name,
 				"uid":         string(namespace.UID),
-				"labels":      orEmpty(namespace.Labels),
-				"annotations": orEmpty(namespace.Annotations),
+				"labels":      namespace.Labels,
+				"annotations": namespace.Annotations,
 			},
 		},
 		"creator":       namespace.Annotations[v1alpha1.AnnotationCreatedBy],
-		"creatorGroups": groups,
+		"creatorGroups": strings.FieldsFunc(namespace.Annotations[v1alpha1.AnnotationCreatedByGroups], func(r rune) bool { return r == '\n' }),
 	}
-}
-
-func orEmpty(m map[string]string) map[string]string {
-	if m == nil {
-		return map[string]string{}
-	}
-	return m
 }
 
 func (e *Environment) program(expression string) (cel.Program, *cel.Type, error) {
@@ -87,14 +74,14 @@ type Condition struct {
 	source  string
 }
 
-// Condition compiles an expression, which stands without ${}.
+// Condition compiles an expression without ${}.
 func (e *Environment) Condition(source string) (*Condition, error) {
 	program, kind, err := e.program(source)
 	if err != nil {
 		return nil, err
 	}
 	if !kind.IsExactType(cel.BoolType) && !kind.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("it yields a value of type %s, let it yield true or false", kind)
+		return nil, fmt.Errorf("it yields a value of type %s: it must yield true or false", kind)
 	}
 	return &Condition{program, source}, nil
 }
@@ -107,7 +94,7 @@ func (c *Condition) Holds(variables map[string]any) (bool, error) {
 	}
 	holds, ok := value.Value().(bool)
 	if !ok {
-		return false, fmt.Errorf("expression %q: %w", c.source, errors.New("it yields neither true nor false"))
+		return false, fmt.Errorf("expression %q: it yields neither true nor false", c.source)
 	}
 	return holds, nil
 }

@@ -79,9 +79,9 @@ func TestRender(t *testing.T) {
 }
 
 func TestTemplateErrors(t *testing.T) {
-	_, errs := environment(t).Template(map[string]any{"a": []any{"${creator +}", "fine"}, "b": "${nobody}", "c": "${creator"}, field.NewPath("it"))
+	_, errs := environment(t).Template(map[string]any{"a": []any{"${creator +}", "fine"}, "b": "${unknown}", "c": "${creator"}, field.NewPath("it"))
 	said := errs.ToAggregate().Error()
-	for _, want := range []string{`it.a[0]: Invalid value: "${creator +}": expression "creator +"`, "it.b: ", "undeclared reference to 'nobody'", "it.c: ", "the expression has no end"} {
+	for _, want := range []string{`it.a[0]: Invalid value: "${creator +}": expression "creator +"`, "it.b: ", "undeclared reference to 'unknown'", "it.c: ", "the expression has no end"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in: %s", want, said)
 		}
@@ -94,7 +94,7 @@ func TestTemplateErrors(t *testing.T) {
 func TestRenderErrors(t *testing.T) {
 	for name, test := range map[string]struct{ value, want string }{
 		"a key that is not there": {"${namespaceObject.metadata.labels[\"x\"]}", "it.a: Invalid value"},
-		"a list within a text":    {"x ${creatorGroups}", "let it yield a string"},
+		"a list within a text":    {"x ${creatorGroups}", "it must yield a string"},
 		"too costly":              {"${[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, true)))))}", "cost limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +124,13 @@ func TestCondition(t *testing.T) {
 		if got, err := condition.Holds(Variables(namespaceOf("alice"))); err != nil || got != want {
 			t.Errorf("%s: %v, %v", source, got, err)
 		}
+	}
+	bare, err := environment(t).Condition(`namespaceObject.metadata.labels.size() + namespaceObject.metadata.annotations.size() == 0 && !("x" in namespaceObject.metadata.labels)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if holds, err := bare.Holds(Variables(&corev1.Namespace{})); err != nil || !holds {
+		t.Errorf("a namespace without labels and annotations: %t, %v", holds, err)
 	}
 	for _, source := range []string{"creator", "1", "creator ==", `"a"`} {
 		if _, err := environment(t).Condition(source); err == nil {

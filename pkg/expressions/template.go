@@ -7,6 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 package expressions
 
 import (
+	"maps"
+	"math"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -16,47 +20,39 @@ type Template struct {
 	path  *field.Path
 }
 
-// Template compiles a JSON value: strings, numbers, booleans, nil, []any and map[string]any. The
-// path says where it stands, for errors, of which there is one for each expression that is
-// wrong. Keys are literal.
+// Template compiles a JSON value: strings, numbers, booleans, nil, []any and map[string]any. Keys are literal. The path
+// is that of the value. Each invalid expression is one error.
 func (e *Environment) Template(value any, path *field.Path) (*Template, field.ErrorList) {
-	compiled, errs := e.compile(value, path)
-	return &Template{compiled, path}, errs
-}
-
-func (e *Environment) compile(value any, path *field.Path) (any, field.ErrorList) {
-	var errs field.ErrorList
-	switch typed := value.(type) {
-	case string:
-		text, err := e.text(typed)
+	compiled, errs := walk(value, path, func(leaf any, path *field.Path) (any, *field.Error) {
+		source, ok := leaf.(string)
+		if !ok {
+			return wholeNumber(leaf, path)
+		}
+		compiled, err := e.text(source)
 		if err != nil {
-			return nil, field.ErrorList{field.Invalid(path, typed, err.Error())}
+			return nil, field.Invalid(path, source, err.Error())
 		}
-		return text, nil
-	case []any:
-		result := make([]any, len(typed))
-		for i := range typed {
-			inner, innerErrs := e.compile(typed[i], path.Index(i))
-			result[i], errs = inner, append(errs, innerErrs...)
-		}
-		return result, errs
-	case map[string]any:
-		result := make(map[string]any, len(typed))
-		for key := range typed {
-			inner, innerErrs := e.compile(typed[key], path.Child(key))
-			result[key], errs = inner, append(errs, innerErrs...)
-		}
-		return result, errs
-	}
-	return fromJSON(value), nil
+		return compiled, nil
+	})
+	return &Template{compiled, path}, errs
 }
 
 // Render returns the value with the expressions evaluated. Whole numbers are int64. The error
 // names the field.
 func (t *Template) Render(variables map[string]any) (any, error) {
-	value, err := render(t.value, variables, t.path)
-	if err != nil {
-		return nil, err
+	value, errs := walk(t.value, t.path, func(leaf any, path *field.Path) (any, *field.Error) {
+		compiled, ok := leaf.(*text)
+		if !ok {
+			return leaf, nil
+		}
+		rendered, err := compiled.render(variables)
+		if err != nil {
+			return nil, field.Invalid(path, compiled.source, err.Error())
+		}
+		return rendered, nil
+	})
+	if len(errs) > 0 {
+		return nil, errs[0]
 	}
 	return value, nil
 }
@@ -76,12 +72,9 @@ func (e *Environment) Text(source string, path *field.Path) (*Text, field.ErrorL
 	return &Text{compiled, path}, nil
 }
 
-// Render returns the text with what its expressions yield, which are strings, numbers or
-// booleans. The function escapes what they yield, and nothing else; nil leaves it as it is.
+// Render returns the text with the results of its expressions, which must be strings, numbers or booleans. escape, if
+// it is not nil, is applied to each result and not to the literal parts.
 func (t *Text) Render(variables map[string]any, escape func(string) string) (string, error) {
-	if escape == nil {
-		escape = func(s string) string { return s }
-	}
 	rendered, err := t.text.join(variables, escape)
 	if err != nil {
 		return "", field.Invalid(t.path, t.text.source, err.Error())
@@ -89,32 +82,39 @@ func (t *Text) Render(variables map[string]any, escape func(string) string) (str
 	return rendered, nil
 }
 
-func render(value any, variables map[string]any, path *field.Path) (any, *field.Error) {
+// walk returns a JSON value in which f has replaced everything but lists and objects.
+func walk(value any, path *field.Path, f func(leaf any, path *field.Path) (any, *field.Error)) (any, field.ErrorList) {
+	var errs field.ErrorList
+	child := func(value any, path *field.Path) any {
+		result, childErrs := walk(value, path, f)
+		errs = append(errs, childErrs...)
+		return result
+	}
 	switch typed := value.(type) {
-	case *text:
-		rendered, err := typed.render(variables)
-		if err != nil {
-			return nil, field.Invalid(path, typed.source, err.Error())
-		}
-		return rendered, nil
 	case []any:
 		result := make([]any, len(typed))
 		for i := range typed {
-			var err *field.Error
-			if result[i], err = render(typed[i], variables, path.Index(i)); err != nil {
-				return nil, err
-			}
+			result[i] = child(typed[i], path.Index(i))
 		}
-		return result, nil
+		return result, errs
 	case map[string]any:
 		result := make(map[string]any, len(typed))
-		for key := range typed {
-			var err *field.Error
-			if result[key], err = render(typed[key], variables, path.Child(key)); err != nil {
-				return nil, err
-			}
+		for _, key := range slices.Sorted(maps.Keys(typed)) {
+			result[key] = child(typed[key], path.Child(key))
 		}
-		return result, nil
+		return result, errs
+	}
+	result, err := f(value, path)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	return result, errs
+}
+
+// wholeNumber returns a whole number as int64: JSON does not distinguish it from a float64, unstructured objects do.
+func wholeNumber(value any, _ *field.Path) (any, *field.Error) {
+	if number, ok := value.(float64); ok && number == math.Trunc(number) && math.Abs(number) < 1<<53 {
+		return int64(number), nil
 	}
 	return value, nil
 }

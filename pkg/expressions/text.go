@@ -8,7 +8,6 @@ package expressions
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -16,8 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// text is a string of a template: literal parts and expressions in turn. What an
-// expression yields is data, and is never looked at for expressions again.
+// text is a string of a template: literal parts and expressions in turn.
 type text struct {
 	source string
 	parts  []part
@@ -29,8 +27,7 @@ type part struct {
 	source  string
 }
 
-// text reads a string of a template. Expressions stand in ${...}; $${ stands for a
-// literal ${.
+// text parses a string of a template. An expression is in ${...}; $${ is a literal ${.
 func (e *Environment) text(source string) (*text, error) {
 	t := &text{source: source}
 	literal := ""
@@ -48,7 +45,7 @@ func (e *Environment) text(source string) (*text, error) {
 		literal += source[:start]
 		length := expressionLength(source[start+2:])
 		if length < 0 {
-			return nil, fmt.Errorf("%q: the expression has no end, close it with }", source)
+			return nil, fmt.Errorf("%q: the expression has no end: close it with }", source)
 		}
 		expression := source[start+2 : start+2+length]
 		program, _, err := e.program(expression)
@@ -68,8 +65,8 @@ func (e *Environment) text(source string) (*text, error) {
 	return t, nil
 }
 
-// expressionLength returns where the brace is that ends an expression. Braces inside the
-// expression and inside its strings do not end it.
+// expressionLength returns the index of the brace that ends an expression, or -1. Braces inside the expression and
+// inside its strings do not end it.
 func expressionLength(source string) int {
 	depth := 0
 	var quote rune
@@ -97,20 +94,16 @@ func expressionLength(source string) int {
 	return -1
 }
 
-// render evaluates a string. A single expression may yield any JSON value, and expressions
-// within a text strings, numbers and booleans.
+// render evaluates a string. A string that is one expression can yield any JSON value. Expressions within a text must
+// yield strings, numbers or booleans.
 func (t *text) render(values map[string]any) (any, error) {
 	if len(t.parts) == 1 && t.parts[0].program != nil {
-		value, err := t.parts[0].evaluate(values)
-		if err != nil {
-			return nil, err
-		}
-		return value, nil
+		return t.parts[0].evaluate(values)
 	}
-	return t.join(values, func(s string) string { return s })
+	return t.join(values, nil)
 }
 
-// join evaluates a string as a text, in which what expressions yield is escaped.
+// join evaluates a string as a text, and escapes the results of expressions. escape can be nil.
 func (t *text) join(values map[string]any, escape func(string) string) (string, error) {
 	var result strings.Builder
 	for _, p := range t.parts {
@@ -124,9 +117,13 @@ func (t *text) join(values map[string]any, escape func(string) string) (string, 
 		}
 		switch value.(type) {
 		case string, bool, int64, uint64, float64:
-			result.WriteString(escape(fmt.Sprint(value)))
+			text := fmt.Sprint(value)
+			if escape != nil {
+				text = escape(text)
+			}
+			result.WriteString(text)
 		default:
-			return "", fmt.Errorf("expression %q yields a %T, which cannot be put into a text: let it yield a string", p.source, value)
+			return "", fmt.Errorf("expression %q yields a %T, which cannot be part of a text: it must yield a string", p.source, value)
 		}
 	}
 	return result.String(), nil
@@ -139,27 +136,8 @@ func (p part) evaluate(values map[string]any) (any, error) {
 	}
 	native, err := value.ConvertToNative(types.JSONValueType)
 	if err != nil {
-		return nil, fmt.Errorf("expression %q: its result is no JSON value: %w", p.source, err)
+		return nil, fmt.Errorf("expression %q: its result is not a JSON value: %w", p.source, err)
 	}
-	return fromJSON(native.(*structpb.Value).AsInterface()), nil
-}
-
-// fromJSON makes whole numbers of what JSON knows as numbers alone: the content of
-// unstructured objects tells the two apart.
-func fromJSON(value any) any {
-	switch typed := value.(type) {
-	case float64:
-		if typed == math.Trunc(typed) && math.Abs(typed) < 1<<53 {
-			return int64(typed)
-		}
-	case []any:
-		for i := range typed {
-			typed[i] = fromJSON(typed[i])
-		}
-	case map[string]any:
-		for key := range typed {
-			typed[key] = fromJSON(typed[key])
-		}
-	}
-	return value
+	result, _ := walk(native.(*structpb.Value).AsInterface(), nil, wholeNumber)
+	return result, nil
 }

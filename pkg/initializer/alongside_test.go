@@ -23,24 +23,23 @@ import (
 	"github.com/nsinit/nsinit/pkg/initializer"
 )
 
-// TestRetryAfter: an error that names a delay is tried again then, and not earlier; Retry tries
-// again at once.
+// TestRetryAfter: after an error that names a delay, the retry is not earlier; Retry retries immediately.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 	var calls atomic.Int32
-	var mended atomic.Bool
+	var fixed atomic.Bool
 	runner, _ := startWith(t, server, initializer.Options{Name: "a.example.com", Initialize: func(_ context.Context, namespace *corev1.Namespace) error {
-		if namespace.Name != "late" || mended.Load() {
+		if namespace.Name != "late" || fixed.Load() {
 			return nil
 		}
 		calls.Add(1)
-		return initializer.RetryAfter(errors.New("come back in an hour"), time.Hour)
+		return initializer.RetryAfter(errors.New("retry in an hour"), time.Hour)
 	}})
 	server.MustRecord(t, "late")
 	until(t, server, "late", "it says so", func(r *v1alpha1.NamespaceLifecycle) bool {
-		return len(r.Status.Initializers) == 1 && r.Status.Initializers[0].Message == "come back in an hour"
+		return len(r.Status.Initializers) == 1 && r.Status.Initializers[0].Message == "retry in an hour"
 	})
 	for i := range 10 { // in the time of which it would have been tried again
 		name := fmt.Sprintf("other-%d", i)
@@ -50,7 +49,7 @@ func TestRetryAfter(t *testing.T) {
 	if calls.Load() != 1 {
 		t.Errorf("it was called %d times", calls.Load())
 	}
-	mended.Store(true)
+	fixed.Store(true)
 	runner.Retry()
 	until(t, server, "late", "it is done", isActive)
 	if initializer.RetryAfter(nil, time.Hour) != nil {

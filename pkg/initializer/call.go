@@ -20,46 +20,47 @@ import (
 
 type callKey struct{}
 
-// call is what the context of a call of an author's function knows.
+// call is a call of an author's function. Its context has it as a value.
 type call struct {
 	runner    *Runner
-	record    *v1alpha1.NamespaceLifecycle
+	lifecycle *v1alpha1.NamespaceLifecycle
 	namespace *corev1.Namespace
 	operation operation
 }
 
-// errNoCall is for contexts that do not come from a Runner.
-var errNoCall = errors.New("the context does not come from a call of an initializer")
+// entry returns the initializer's entry in the status, or nil.
+func (c *call) entry() *v1alpha1.InitializerStatus {
+	return helper.Entry(c.lifecycle, c.runner.options.Name)
+}
 
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// Progress reports how far the initializer is, in words for people, without losing its
-// turn. It takes the context that the initializer's function was called with.
+// Progress writes a message about the progress to the NamespaceLifecycle; the initializer keeps its turn. ctx is the
+// context of the call.
 func Progress(ctx context.Context, message string) error {
 	c := callOf(ctx)
 	if c == nil {
-		return errNoCall
+		return errors.New("the context does not come from a call of an initializer")
 	}
 	if c.runner.options.DryRun {
 		return nil
 	}
-	record, err := c.runner.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, c.namespace.Name, metav1.GetOptions{})
+	lifecycle, err := c.runner.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, c.namespace.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if record.Spec.NamespaceUID != c.namespace.UID {
+	if lifecycle.Spec.NamespaceUID != c.namespace.UID {
 		return errOver
 	}
-	return c.runner.say(ctx, record, message)
+	return c.runner.updateMessage(ctx, lifecycle, message)
 }
 
-// IdempotencyKey returns a key that is the same for each call of the function for the same
-// namespace, and another one for each other namespace, also of the same name, and for the
-// initializer's other function: "UID of the namespace/name of the initializer/initialize" or
-// ".../finalize". It is "" for a context that does not come from a call.
+// IdempotencyKey returns a key that is the same for each call of the function for the same namespace:
+// "UID of the namespace/name of the initializer/initialize" or ".../finalize". It is different for another namespace of
+// the same name, and "" for a context that does not come from a call.
 func IdempotencyKey(ctx context.Context) string {
 	c := callOf(ctx)
 	if c == nil {
@@ -68,18 +69,14 @@ func IdempotencyKey(ctx context.Context) string {
 	return fmt.Sprintf("%s/%s/%s", c.namespace.UID, c.runner.options.Name, c.operation)
 }
 
-// NeverInitialized says, in a call of Finalize, that the initializer never had its turn for
-// this namespace, so that it made nothing that could be left.
+// NeverInitialized reports, in a call of Finalize, that the initializer never had its turn for this namespace, and so
+// has nothing to clean up.
 func NeverInitialized(ctx context.Context) bool {
 	c := callOf(ctx)
-	if c == nil {
-		return false
-	}
-	entry := helper.Entry(c.record, c.runner.options.Name)
-	return entry != nil && entry.StartTime == nil
+	return c != nil && c.entry() != nil && c.entry().StartTime == nil
 }
 
-// IsDryRun says that the call is to change nothing.
+// IsDryRun reports that the call must change nothing.
 func IsDryRun(ctx context.Context) bool {
 	c := callOf(ctx)
 	return c != nil && c.runner.options.DryRun

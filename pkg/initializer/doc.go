@@ -4,31 +4,27 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package initializer is the SDK for authors of initializers: processes that must act on
-// every new namespace before tenants may write into it, and, if they want, once more when
-// it is deleted, before it may disappear.
+// Package initializer is the SDK for authors of initializers: programs that act on every new namespace before tenants
+// can write to it and, optionally, when it is deleted, before it is removed.
 //
-// An author gives a name and a function, or two. Initialize is called when it is the
-// initializer's turn for a namespace, Finalize when the namespace is being deleted. When
-// the function returns nil, the SDK removes the initializer from the namespace's record,
-// and the next one has its turn, or the namespace goes. When it returns an error, the error
-// becomes the message that people read in the record's status, on the namespace and in an
-// event, and the function is called again, later and later. An error of Initialize that is
-// wrapped by Fail ends the initialization for good, and with it the namespace.
+// An author gives a name and one or two functions. The SDK calls Initialize when it is the initializer's turn for a
+// namespace, and Finalize when the namespace is deleted. When the function returns nil, the SDK removes the initializer
+// from the NamespaceLifecycle, and the next initializer has its turn, or the namespace is removed. When the function
+// returns an error, the SDK writes it as a message to the NamespaceLifecycle and to an event of the namespace, and calls
+// the function again with exponential back-off. An error of Initialize that is wrapped by Fail is permanent: the
+// initialization fails, and nsinit deletes the namespace.
 //
-// A function may be called more than once for one namespace: after an error, after a crash,
-// or by another replica. So it has to be idempotent, for which IdempotencyKey gives the key.
-// It is never called twice at a time for one namespace, in one process; give
-// Options.Election for several.
+// A function can be called more than once for one namespace: after an error, after a crash, or by another replica. It
+// must be idempotent; IdempotencyKey gives the key. One process never calls it twice at the same time for one namespace.
+// For several replicas, set Options.Election.
 //
-// The context of a call ends when the turn is over: at the initializer's deadline, when the
-// namespace is deleted, when somebody else removed the initializer, when the lease is lost,
-// or when the process stops.
+// The context of a call ends when the turn is over: at the initializer's deadline, when the namespace is deleted, when
+// another client removed the initializer, when the lease is lost, or when the process stops.
 //
-// With Options.Registration the initializer registers itself. Otherwise somebody names it in
-// a NamespaceInitializerConfiguration, with finalizer: true if it has a function Finalize.
+// With Options.Registration the initializer registers itself. Otherwise an administrator adds it to a
+// NamespaceInitializerConfiguration, with finalizer: true if it has a function Finalize.
 //
-// The service account needs the ClusterRole nsinit:initializer, the verb initialize (and
-// finalize) on initializers.nsinit.dev with the initializer's name, the ClusterRole
-// nsinit:configure to register itself, and whatever its functions do.
+// The service account needs the ClusterRole nsinit:initializer, the verb initialize (and finalize) on
+// initializers.nsinit.dev with the initializer's name, the ClusterRole nsinit:configure to register itself, and the
+// permissions of its functions.
 package initializer

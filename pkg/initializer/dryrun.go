@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// DryRunConfig returns a configuration whose clients store nothing: each request that would
-// change something carries dryRun=All, so that the server checks it, and answers as if.
+// DryRunConfig returns a configuration whose clients store nothing: each write has dryRun=All, so the server checks and
+// answers it, and does not store it.
 func DryRunConfig(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dryRun{next} })
@@ -36,5 +36,5 @@ func (d dryRun) RoundTrip(request *http.Request) (*http.Response, error) {
 	return d.next.RoundTrip(request)
 }
 
-// WrappedRoundTripper lets client-go see what is below.
+// WrappedRoundTripper implements net.RoundTripperWrapper.
 func (d dryRun) WrappedRoundTripper() http.RoundTripper { return d.next }

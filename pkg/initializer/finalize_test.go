@@ -62,8 +62,7 @@ func released(r *v1alpha1.NamespaceLifecycle) bool {
 	return !slices.Contains(r.Spec.Finalizers, participant)
 }
 
-// TestFinalize: the participant acts once more when the namespace is deleted, and lets go of
-// it by its own name alone.
+// TestFinalize: the participant cleans up when the namespace is deleted, and removes only its own finalizer.
 func TestFinalize(t *testing.T) {
 	t.Parallel()
 	server := participating(t)
@@ -151,18 +150,17 @@ func TestNeverInitialized(t *testing.T) {
 	}
 }
 
-// TestFinalizeError is reported in the record and in an event, and tried again, also where it
-// says that it is for good.
+// TestFinalizeError: an error is reported in the lifecycle and in an event, and retried, even if it is permanent.
 func TestFinalizeError(t *testing.T) {
 	t.Parallel()
 	server := participating(t)
-	var mended atomic.Bool
+	var fixed atomic.Bool
 	events := record.NewFakeRecorder(1000)
 	startWith(t, server, initializer.Options{
 		Name: participant, Events: events,
 		Initialize: func(context.Context, *corev1.Namespace) error { return nil },
 		Finalize: func(context.Context, *corev1.Namespace) error {
-			if mended.Load() {
+			if fixed.Load() {
 				return nil
 			}
 			return initializer.Fail(errors.New("the log store does not answer"))
@@ -180,7 +178,7 @@ func TestFinalizeError(t *testing.T) {
 	if event := <-events.Events; event != `Warning FinalizerError Initializer "a.example.com": the log store does not answer` {
 		t.Errorf("the event says %q", event)
 	}
-	mended.Store(true)
+	fixed.Store(true)
 	until(t, server, "ns", "the retry succeeds", released)
 }
 
@@ -198,12 +196,12 @@ func TestNoPart(t *testing.T) {
 	if stored := until(t, server, "other", "another one is initialized", isActive); stored == nil {
 		t.Fatal("there is none")
 	}
-	if stored := until(t, server, "ns", "it is there", func(*v1alpha1.NamespaceLifecycle) bool { return true }); released(stored) {
+	if stored := until(t, server, "ns", "it exists", func(*v1alpha1.NamespaceLifecycle) bool { return true }); released(stored) {
 		t.Errorf("it was released: %v", stored.Spec.Finalizers)
 	}
 }
 
-// TestErrorIsAnEvent: what went wrong is told on the namespace.
+// TestErrorIsAnEvent: an error is reported in an event of the namespace.
 func TestErrorIsAnEvent(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)

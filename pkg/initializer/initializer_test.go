@@ -87,19 +87,19 @@ func startWith(t *testing.T, server *testserver.Server, options initializer.Opti
 	return runner, stop
 }
 
-// until waits until a record holds what a test expects, and returns it.
+// until waits until a lifecycle holds what a test expects, and returns it.
 func until(t *testing.T, server *testserver.Server, name, what string, holds func(*v1alpha1.NamespaceLifecycle) bool) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
-	var record *v1alpha1.NamespaceLifecycle
+	var lifecycle *v1alpha1.NamespaceLifecycle
 	err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		var err error
-		record, err = server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
-		return err == nil && holds(record), err
+		lifecycle, err = server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
+		return err == nil && holds(lifecycle), err
 	})
 	if err != nil {
-		t.Fatalf("%s: %v; the record is %+v", what, err, record)
+		t.Fatalf("%s: %v; the lifecycle is %+v", what, err, lifecycle)
 	}
-	return record
+	return lifecycle
 }
 
 func isActive(r *v1alpha1.NamespaceLifecycle) bool { return r.Status.Phase == v1alpha1.LifecycleActive }
@@ -135,22 +135,22 @@ func TestErrorIsReportedAndRetried(t *testing.T) {
 			t.Parallel()
 			server := testserver.Start(t)
 			server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
-			var mended atomic.Bool
+			var fixed atomic.Bool
 			start(t, server, "a.example.com", func(context.Context, *corev1.Namespace) error {
-				if mended.Load() {
+				if fixed.Load() {
 					return nil
 				}
 				return fail()
 			})
 			server.MustRecord(t, "ns")
-			record := until(t, server, "ns", "the error is reported", func(r *v1alpha1.NamespaceLifecycle) bool { return r.Status.Initializers[0].Message != "" })
-			if got := record.Status.Initializers[0].Message; got != name {
+			lifecycle := until(t, server, "ns", "the error is reported", func(r *v1alpha1.NamespaceLifecycle) bool { return r.Status.Initializers[0].Message != "" })
+			if got := lifecycle.Status.Initializers[0].Message; got != name {
 				t.Errorf("the message is %q", got)
 			}
-			if record.Status.CurrentInitializer != "a.example.com" {
-				t.Errorf("it lost its turn to %q", record.Status.CurrentInitializer)
+			if lifecycle.Status.CurrentInitializer != "a.example.com" {
+				t.Errorf("it lost its turn to %q", lifecycle.Status.CurrentInitializer)
 			}
-			mended.Store(true)
+			fixed.Store(true)
 			until(t, server, "ns", "the retry succeeds", isActive)
 		})
 	}
@@ -165,15 +165,15 @@ func TestFail(t *testing.T) {
 		return fmt.Errorf("giving up: %w", initializer.Fail(errors.New("the team has no quota left")))
 	})
 	server.MustRecord(t, "ns")
-	record := until(t, server, "ns", "the failure is recorded", func(r *v1alpha1.NamespaceLifecycle) bool {
+	lifecycle := until(t, server, "ns", "the failure is reported", func(r *v1alpha1.NamespaceLifecycle) bool {
 		return r.Spec.Initializers != nil && r.Spec.Initializers.Result != nil
 	})
-	if result := record.Spec.Initializers.Result; result.Status != metav1.StatusFailure || result.Message != "the team has no quota left" {
+	if result := lifecycle.Spec.Initializers.Result; result.Status != metav1.StatusFailure || result.Message != "the team has no quota left" {
 		t.Errorf("the result is %+v", result)
 	}
 }
 
-// TestTurnEnds: the context of a call ends when the record is deleted, and when the
+// TestTurnEnds: the context of a call ends when the lifecycle is deleted, and when the
 // process stops.
 func TestTurnEnds(t *testing.T) {
 	t.Parallel()
@@ -204,16 +204,15 @@ func TestTurnEnds(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Error("the call was not ended")
 			}
-			record := until(t, server, "ns", "it is still pending", func(r *v1alpha1.NamespaceLifecycle) bool { return r.Spec.Initializers != nil })
-			if message := record.Status.Initializers[0].Message; message != "" {
+			lifecycle := until(t, server, "ns", "it is still pending", func(r *v1alpha1.NamespaceLifecycle) bool { return r.Spec.Initializers != nil })
+			if message := lifecycle.Status.Initializers[0].Message; message != "" {
 				t.Errorf("the end of the turn was reported: %q", message)
 			}
 		})
 	}
 }
 
-// TestOtherIncarnation: a record that describes another namespace than the live one is
-// none of the initializer's business.
+// TestOtherIncarnation: the initializer ignores a lifecycle of another namespace than the live one.
 func TestOtherIncarnation(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
@@ -232,8 +231,7 @@ func TestOtherIncarnation(t *testing.T) {
 	}
 }
 
-// TestRemovalAfterConflict: somebody else writes into the record during the call, and the
-// initializer removes itself all the same.
+// TestRemovalAfterConflict: another client updates the lifecycle during the call, and the initializer removes itself.
 func TestRemovalAfterConflict(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
@@ -244,18 +242,17 @@ func TestRemovalAfterConflict(t *testing.T) {
 		return initializer.Progress(ctx, "half way") // changes the resourceVersion
 	})
 	server.MustRecord(t, "ns")
-	record := until(t, server, "ns", "it is done", isActive)
+	lifecycle := until(t, server, "ns", "it is done", isActive)
 	if calls != 1 {
 		t.Errorf("called %d times", calls)
 	}
-	if got := record.Status.Initializers[0].Message; got != "" {
+	if got := lifecycle.Status.Initializers[0].Message; got != "" {
 		t.Errorf("the message of a finished initializer is %q", got)
 	}
 }
 
-// TestRetryMeetsNextIncarnation: the record is replaced by that of the next namespace of its name just
-// before the initializer removes itself. The retry leaves the new record alone, and the initializer acts
-// for the new namespace.
+// TestRetryMeetsNextIncarnation: the lifecycle is replaced by that of the next namespace of its name just before the
+// initializer removes itself. The retry does not change the new lifecycle, and the initializer acts for the new namespace.
 func TestRetryMeetsNextIncarnation(t *testing.T) {
 	t.Parallel()
 	const name = "a.example.com"
@@ -268,7 +265,7 @@ func TestRetryMeetsNextIncarnation(t *testing.T) {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			if request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/ns/initialize") {
 				once.Do(func() {
-					replaceRecord(t, server, "ns", "next")
+					replaceLifecycle(t, server, "ns", "next")
 					close(replaced)
 				})
 			}
@@ -291,20 +288,20 @@ func TestRetryMeetsNextIncarnation(t *testing.T) {
 	}
 }
 
-// replaceRecord removes a namespace and its record, and creates both again.
-func replaceRecord(t *testing.T, server *testserver.Server, name string, uid types.UID) {
+// replaceLifecycle removes a namespace and its lifecycle, and creates both again.
+func replaceLifecycle(t *testing.T, server *testserver.Server, name string, uid types.UID) {
 	t.Helper()
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	if err := client.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
-	record, err := client.Get(t.Context(), name, metav1.GetOptions{})
+	lifecycle, err := client.Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	record.Spec.Finalizers = nil
-	if _, err := client.Finalize(t.Context(), name, record, metav1.UpdateOptions{}); err != nil {
+	lifecycle.Spec.Finalizers = nil
+	if _, err := client.Finalize(t.Context(), name, lifecycle, metav1.UpdateOptions{}); err != nil {
 		t.Error(err)
 	}
 	server.Core.SetNamespace(testserver.Namespace(name, uid, true))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// What came of a call, as the label result tells.
+// The values of the label result.
 const (
 	resultDone   = "done"
 	resultError  = "error"
@@ -57,7 +57,7 @@ func (m *runnerMetrics) register(registry metrics.KubeRegistry) error {
 	}
 	for _, o := range []operation{initialize, finalize} {
 		for _, result := range []string{resultDone, resultError, resultFailed, resultOver} {
-			m.calls.WithLabelValues(m.name, string(o), result) // at 0: what begins at 1 has not increased, to Prometheus
+			m.calls.WithLabelValues(m.name, string(o), result) // Prometheus sees no increase in a counter that begins at 1
 		}
 	}
 	return nil

@@ -7,8 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 package initializer
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -27,11 +27,10 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
 
-// Func acts on one namespace. It must be idempotent for one IdempotencyKey.
+// Func acts on one namespace. It must be idempotent for each IdempotencyKey.
 type Func func(ctx context.Context, namespace *corev1.Namespace) error
 
-// DefaultWorkers is the number of namespaces that are worked on at the same time unless
-// Options say otherwise.
+// DefaultWorkers is the default of Options.Workers.
 const DefaultWorkers = 4
 
 // Options describe an initializer.
@@ -40,11 +39,10 @@ type Options struct {
 	Name string
 	// Initialize populates a namespace. Required.
 	Initialize Func
-	// Finalize cleans up after a namespace that is being deleted. It is called after
-	// every call of Initialize for the namespace has ended, also where Initialize never
-	// was called, which NeverInitialized tells. If somebody removed the namespace by
-	// force, the function gets one that has nothing but its name, its UID and the time of
-	// its deletion. Without the function, the initializer takes no part in deletions.
+	// Finalize cleans up after a namespace that is being deleted. It is called after every call of Initialize for the
+	// namespace has ended, also if there was none (see NeverInitialized). If a client removed the namespace from storage
+	// by force, only the name, the UID and the deletion time of the namespace are set. Nil: the initializer does not
+	// take part in deletions.
 	Finalize Func
 	// Core is a client of the cluster. Required.
 	Core kubernetes.Interface
@@ -54,51 +52,51 @@ type Options struct {
 	Registration *Registration
 	// Election lets one of several replicas act at a time. Nil: this one acts.
 	Election *leader.Election
-	// Workers is the number of namespaces that are worked on at the same time,
-	// DefaultWorkers if it is zero.
+	// Workers is the maximum number of concurrent calls. Zero means DefaultWorkers.
 	Workers int
-	// Alongside runs while this replica acts, and until its context ends. Its error ends the
-	// Runner. Nil: nothing does.
+	// Alongside, if it is not nil, runs while this replica acts. Its error ends the Runner.
 	Alongside func(ctx context.Context, runner *Runner) error
-	// DryRun calls Initialize once for each namespace whose turn it is, with a context of
-	// which IsDryRun is true, logs what comes of it, and changes nothing in nsinit. Make
-	// the clients of the function with DryRunConfig.
+	// DryRun calls Initialize once for each namespace in which the initializer has its turn, with a context for which
+	// IsDryRun is true, logs the result, and changes nothing in nsinit. Make the clients of the function with DryRunConfig.
 	DryRun bool
-	// Events records what went wrong on the namespaces. Nil: events are sent to the cluster.
+	// Events records errors as events of the namespaces. Nil: events are sent to the cluster.
 	Events record.EventRecorder
-	// Metrics is where the metrics are registered. Nil: with the Runner's Handler alone.
+	// Metrics is where the metrics are registered. Nil: only the Runner's Handler serves them.
 	Metrics metrics.KubeRegistry
-	// Clock is the time, the real one if it is nil. Tests set it.
+	// Clock is the clock, for tests. Nil: the real one.
 	Clock clock.WithTicker
 }
 
-// Registration says how an initializer is registered.
+// Registration describes how an initializer is registered.
 type Registration struct {
-	// Configuration is the name of the NamespaceInitializerConfiguration. Configurations
-	// act in the order of their names. It is created if it does not exist; if it does, the
-	// initializer is added at its end, or kept where it is. What somebody else registered
-	// in it stays. Required.
+	// Configuration is the name of the NamespaceInitializerConfiguration. Configurations act in the order of their names.
+	// It is created if it does not exist; otherwise the initializer is added at its end, or stays where it is. Other
+	// entries are not changed. Required.
 	Configuration string
-	// Initializer is the entry when it is created, for example with a FailurePolicy. An entry
-	// that exists keeps its own settings. The Runner sets Name and Finalizer.
+	// Initializer is the entry when it is created, for example with a FailurePolicy. An entry that exists keeps its
+	// settings, except Finalizer. The Runner sets Name and Finalizer.
 	Initializer v1alpha1.RegisteredInitializer
 }
 
-// complete fills in defaults and returns everything that is wrong.
+// complete sets defaults and returns every error.
 func (o *Options) complete() error {
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
+	if o.Clock == nil {
+		o.Clock = systemclock.New()
+	}
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if problems := validation.ValidateInitializerName(o.Name); len(problems) > 0 {
 		wrong("Name %q: %s", o.Name, strings.Join(problems, "; "))
 	}
 	if o.Initialize == nil {
-		errs = append(errs, errors.New("Initialize is missing: give the function that populates a namespace")) //nolint:staticcheck // the field's name
+		wrong("Initialize is missing: give the function that populates a namespace")
 	}
 	if o.Core == nil {
-		errs = append(errs, errors.New("Core is missing: give a client of the cluster")) //nolint:staticcheck // as above
+		wrong("Core is missing: give a client of the cluster")
 	}
 	if o.Nsinit == nil {
-		errs = append(errs, errors.New("Nsinit is missing: give a client of the group nsinit.dev")) //nolint:staticcheck // as above
+		wrong("Nsinit is missing: give a client of the group nsinit.dev")
 	}
 	if o.Workers < 0 {
 		wrong("Workers is %d: give a positive number, or 0 for the default", o.Workers)
@@ -114,12 +112,6 @@ func (o *Options) complete() error {
 	if o.DryRun && (o.Registration != nil || o.Election != nil) {
 		wrong("DryRun excludes Registration and Election: it changes nothing")
 	}
-	if o.Workers == 0 {
-		o.Workers = DefaultWorkers
-	}
-	if o.Clock == nil {
-		o.Clock = systemclock.New()
-	}
 	return utilerrors.NewAggregate(errs)
 }
 
@@ -132,8 +124,7 @@ func Fail(err error) error {
 	return &failure{err}
 }
 
-// RetryAfter makes of an error one after which the function is called again when a delay is over,
-// which somebody else asked for, instead of the Runner's own.
+// RetryAfter makes the Runner call the function again after a delay that a server asked for, not after the back-off.
 func RetryAfter(err error, delay time.Duration) error {
 	if err == nil {
 		return nil
@@ -142,15 +133,13 @@ func RetryAfter(err error, delay time.Duration) error {
 }
 
 type delayed struct {
-	err   error
+	error
 	delay time.Duration
 }
 
-func (d *delayed) Error() string             { return d.err.Error() }
-func (d *delayed) Unwrap() error             { return d.err }
+func (d *delayed) Unwrap() error             { return d.error }
 func (d *delayed) RetryAfter() time.Duration { return d.delay }
 
-type failure struct{ err error }
+type failure struct{ error }
 
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
+func (f *failure) Unwrap() error { return f.error }

@@ -20,28 +20,29 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// register sees to it that the initializer is registered, and tries until it is: nsinit may
-// start later than the initializer. A refusal that no retry mends is an error.
+// register registers the initializer, and retries: nsinit may start later than the initializer. A refusal that a retry
+// cannot fix is an error.
 func (r *Runner) register(ctx context.Context) error {
+	logger, configuration := klog.FromContext(ctx), r.options.Registration.Configuration
 	backoff := wait.Backoff{Duration: minRetryDelay, Factor: 2, Steps: 20, Cap: maxRetryDelay}
-	for {
+	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := r.tryToRegister(ctx)
 		switch {
-		case err == nil, ctx.Err() != nil:
-			return nil
+		case err == nil:
+			return true, nil
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-			return fmt.Errorf("cannot register the initializer in configuration %q: %w", r.options.Registration.Configuration, err)
+			return false, fmt.Errorf("cannot register the initializer in configuration %q: %w", configuration, err)
 		}
-		delay := backoff.Step()
-		klog.FromContext(ctx).Info("Cannot register yet, trying again", "configuration", r.options.Registration.Configuration, "err", err, "delay", delay)
-		select {
-		case <-ctx.Done():
-		case <-r.options.Clock.After(delay):
-		}
+		logger.Info("Cannot register yet, retrying", "configuration", configuration, "err", err)
+		return false, nil
+	})
+	if ctx.Err() != nil {
+		return nil
 	}
+	return err
 }
 
-// tryToRegister creates the configuration, or puts the initializer into the one that exists.
+// tryToRegister creates the configuration, or adds the initializer to the existing one.
 func (r *Runner) tryToRegister(ctx context.Context) error {
 	client, want := r.options.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations(), r.options.Registration
 	entry := want.Initializer
@@ -66,8 +67,7 @@ func (r *Runner) tryToRegister(ctx context.Context) error {
 	case stored.Initializers[i].Finalizer == entry.Finalizer:
 		return nil
 	default:
-		// Whether it takes part in deletions is decided by the code: without a function,
-		// nobody would let the namespaces go.
+		// The code decides: without a function Finalize, no client would release the namespaces.
 		stored.Initializers[i].Finalizer = entry.Finalizer
 	}
 	_, err = client.Update(ctx, stored, metav1.UpdateOptions{})

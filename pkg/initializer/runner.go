@@ -8,13 +8,13 @@ package initializer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -39,7 +39,7 @@ const (
 	maxRetryDelay = time.Minute
 )
 
-// operation is one of the two things that an initializer does with a namespace.
+// operation is what an initializer does with a namespace.
 type operation string
 
 const (
@@ -47,22 +47,22 @@ const (
 	finalize   operation = "finalize"
 )
 
-// Runner calls an initializer's functions whenever it is its turn.
+// Runner calls an initializer's functions when the initializer has its turn.
 type Runner struct {
 	options  Options
 	metrics  *runnerMetrics
 	registry metrics.KubeRegistry
 	watchdog *leaderelection.HealthzAdaptor
 	queue    workqueue.TypedRateLimitingInterface[string]
-	// watches tell of namespaces that may need something, one for each operation.
+	// watches are the informers of NamespaceLifecycles that may need the operation.
 	watches map[operation]cache.SharedIndexInformer
 	// waiting says that another replica acts.
 	waiting atomic.Bool
 
 	mu sync.Mutex
-	// turns holds, for each namespace whose turn is being taken, how to end it.
+	// turns are the calls in progress, by the name of the namespace.
 	turns map[string]turn
-	// rehearsed are the records for which a dry run was made.
+	// rehearsed are the UIDs of the lifecycles for which a dry run was made.
 	rehearsed map[types.UID]bool
 }
 
@@ -95,8 +95,7 @@ func New(options Options) (*Runner, error) {
 	if err := r.metrics.register(r.registry); err != nil {
 		return nil, fmt.Errorf("cannot register the metrics: %w", err)
 	}
-	// The server sends the records alone whose turn it is. That a record is DELETED from
-	// this watch means that the turn is over, no more.
+	// The server only sends lifecycles in which the initializer has its turn. DELETED means that the turn is over.
 	if err := r.watch(initialize, fields.OneTermEqualSelector("status.currentInitializer", options.Name)); err != nil {
 		return nil, err
 	}
@@ -108,7 +107,7 @@ func New(options Options) (*Runner, error) {
 	return r, nil
 }
 
-// watch makes the informer of one operation.
+// watch creates the informer of an operation.
 func (r *Runner) watch(o operation, selector fields.Selector) error {
 	informer := informers.NewFilteredNamespaceLifecycleInformer(r.options.Nsinit, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
 		list.FieldSelector = selector.String()
@@ -125,15 +124,14 @@ func (r *Runner) watch(o operation, selector fields.Selector) error {
 	return err
 }
 
-// takesPart says whether a record waits for this participant.
+// takesPart reports whether a lifecycle waits for this participant.
 func (r *Runner) takesPart(object any) bool {
-	record, ok := object.(*v1alpha1.NamespaceLifecycle)
-	return !ok || slices.Contains(record.Spec.Finalizers, v1alpha1.FinalizerName(r.options.Name))
+	lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle)
+	return !ok || slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(r.options.Name))
 }
 
-// Run works until the context ends. It returns when every call of the initializer's
-// functions has. With an Election, a lease that was lost is an error, after which the
-// process is to start again.
+// Run runs until the context ends, and returns after every call of the initializer's functions has returned. With an
+// Election, a lost lease is an error; the process must restart then.
 func (r *Runner) Run(ctx context.Context) error {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "initializer", r.options.Name)
 	ctx = klog.NewContext(ctx, logger)
@@ -159,44 +157,28 @@ func (r *Runner) Run(ctx context.Context) error {
 	})
 }
 
-// act takes turns until the context ends.
+// act takes turns until the context ends or Alongside returns an error.
 func (r *Runner) act(ctx context.Context) error {
-	var group sync.WaitGroup
-	defer group.Wait()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var synced []cache.InformerSynced
+	group, ctx := errgroup.WithContext(ctx)
 	for _, informer := range r.watches {
-		group.Go(func() { informer.RunWithContext(ctx) })
-		synced = append(synced, informer.HasSynced)
+		group.Go(func() error { informer.RunWithContext(ctx); return nil })
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		if ctx.Err() == nil {
-			return errors.New("the records could not be read")
+	if cache.WaitForCacheSync(ctx.Done(), r.HasSynced) {
+		if r.options.Alongside != nil {
+			group.Go(func() error {
+				if err := r.options.Alongside(ctx, r); ctx.Err() == nil {
+					return err
+				}
+				return nil
+			})
 		}
-		return nil
+		klog.FromContext(ctx).Info("Waiting for namespaces", "workers", r.options.Workers)
+		workers.Run(ctx, r.queue, r.options.Workers, r.take)
 	}
-	if r.options.Alongside != nil {
-		group.Go(func() {
-			if err := r.options.Alongside(ctx, r); err != nil && ctx.Err() == nil {
-				cancel(&alongsideError{err})
-			}
-		})
-	}
-	klog.FromContext(ctx).Info("Waiting for namespaces", "workers", r.options.Workers)
-	workers.Run(ctx, r.queue, r.options.Workers, r.take)
-	if failed, ok := errors.AsType[*alongsideError](context.Cause(ctx)); ok {
-		return failed.err
-	}
-	return nil
+	return group.Wait()
 }
 
-// alongsideError is why what runs alongside has ended.
-type alongsideError struct{ err error }
-
-func (e *alongsideError) Error() string { return e.err.Error() }
-
-// HasSynced says whether the initializer sees the namespaces whose turn it is.
+// HasSynced reports whether the Runner has listed the namespaces in which the initializer has its turn.
 func (r *Runner) HasSynced() bool {
 	for _, informer := range r.watches {
 		if !informer.HasSynced() {
@@ -206,11 +188,8 @@ func (r *Runner) HasSynced() bool {
 	return true
 }
 
-// following says whether another replica acts.
-func (r *Runner) following() bool { return r.waiting.Load() }
-
-// Retry calls the functions at once for every namespace whose last call failed, instead of when
-// its delay is over. It is for initializers that see that what was in the way has changed.
+// Retry immediately calls the functions for every namespace whose last call failed. It is for initializers that observe
+// that the cause of the failures has changed.
 func (r *Runner) Retry() {
 	for _, informer := range r.watches {
 		for _, name := range informer.GetStore().ListKeys() {
@@ -221,23 +200,22 @@ func (r *Runner) Retry() {
 }
 
 func (r *Runner) mayStart(object any) {
-	if record, ok := object.(*v1alpha1.NamespaceLifecycle); ok {
-		r.endTurnOfOther(record)
-		r.queue.Add(record.Name)
+	if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok {
+		r.endTurnOfOther(lifecycle)
+		r.queue.Add(lifecycle.Name)
 	}
 }
 
-// changed ignores everything but another incarnation: the turn goes on, and the retry of
-// one that failed has its own time.
-func (r *Runner) changed(old, updated any) {
-	before, ok := old.(*v1alpha1.NamespaceLifecycle)
-	after, stillOK := updated.(*v1alpha1.NamespaceLifecycle)
-	if ok && stillOK && before.UID != after.UID {
-		r.mayStart(after)
+// changed ignores all updates except another incarnation: a call goes on, and a failed one is retried after its delay.
+func (r *Runner) changed(oldObj, newObj any) {
+	oldLifecycle, ok := oldObj.(*v1alpha1.NamespaceLifecycle)
+	newLifecycle, stillOK := newObj.(*v1alpha1.NamespaceLifecycle)
+	if ok && stillOK && oldLifecycle.UID != newLifecycle.UID {
+		r.mayStart(newLifecycle)
 	}
 }
 
-// over ends the turn of one operation. The other one may have begun already.
+// over ends the turn of an operation. The turn of the other operation may have begun already.
 func (r *Runner) over(o operation, object any) {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
@@ -251,11 +229,11 @@ func (r *Runner) over(o operation, object any) {
 	r.queue.Forget(key)
 }
 
-// endTurnOfOther ends a turn that was taken for a former namespace of the same name.
-func (r *Runner) endTurnOfOther(record *v1alpha1.NamespaceLifecycle) {
+// endTurnOfOther ends the turn in a former namespace of the same name.
+func (r *Runner) endTurnOfOther(lifecycle *v1alpha1.NamespaceLifecycle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if turn, taken := r.turns[record.Name]; taken && turn.uid != record.Spec.NamespaceUID {
+	if turn, taken := r.turns[lifecycle.Name]; taken && turn.uid != lifecycle.Spec.NamespaceUID {
 		turn.end()
 	}
 }

@@ -55,7 +55,7 @@ func TestRegistration(t *testing.T) {
 		exists, want []v1alpha1.RegisteredInitializer
 	}{
 		"there is none":          {nil, []v1alpha1.RegisteredInitializer{mine}},
-		"of somebody else":       {[]v1alpha1.RegisteredInitializer{other}, []v1alpha1.RegisteredInitializer{other, mine}},
+		"of another client":      {[]v1alpha1.RegisteredInitializer{other}, []v1alpha1.RegisteredInitializer{other, mine}},
 		"registered already":     {[]v1alpha1.RegisteredInitializer{mine, other}, []v1alpha1.RegisteredInitializer{mine, other}},
 		"it takes part now":      {[]v1alpha1.RegisteredInitializer{{Name: participant}, other}, []v1alpha1.RegisteredInitializer{{Name: participant, Finalizer: true}, other}},
 		"with another deadline,": {[]v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true}}, []v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true}}},
@@ -92,7 +92,7 @@ func TestRegistration(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 	})
-	t.Run("when nsinit is there", func(t *testing.T) {
+	t.Run("when nsinit is available", func(t *testing.T) {
 		t.Parallel()
 		server := testserver.Start(t)
 		server.Core.Allow(participant, testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespaceinitializerconfigurations", Name: "*"})
@@ -204,9 +204,9 @@ func TestDryRun(t *testing.T) {
 		t.Error("it is not told that it is a dry run")
 	}
 	stop()
-	after := until(t, server, "ns", "it is there", func(*v1alpha1.NamespaceLifecycle) bool { return true })
+	after := until(t, server, "ns", "it exists", func(*v1alpha1.NamespaceLifecycle) bool { return true })
 	if before.ResourceVersion != after.ResourceVersion {
-		t.Errorf("the record has changed: %+v", after)
+		t.Errorf("the lifecycle has changed: %+v", after)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestDryRunConfig(t *testing.T) {
 	}
 }
 
-// TestHandler answers probes, and tells what came of the calls.
+// TestHandler: the handler answers probes, and its metrics count the results of calls.
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)

@@ -19,14 +19,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Handler answers /healthz and /livez (this process is well, and so is its lease), /readyz
-// (it also sees the namespaces whose turn it is, or another replica does), and /metrics.
-// Nobody is authenticated: bind it where only probes and monitoring reach it.
+// Handler serves /healthz and /livez (the process and its lease are healthy), /readyz (also, HasSynced or another replica
+// acts), and /metrics. It authenticates no client: bind it where only probes and monitoring reach it.
 func (r *Runner) Handler() http.Handler {
 	paths := http.NewServeMux()
-	synced := healthz.NamedCheck("records", func(*http.Request) error {
-		if !r.following() && !r.HasSynced() {
-			return errors.New("the records were not read yet")
+	synced := healthz.NamedCheck("lifecycles", func(*http.Request) error {
+		if !r.waiting.Load() && !r.HasSynced() {
+			return errors.New("the NamespaceLifecycles have not been listed yet")
 		}
 		return nil
 	})
@@ -37,7 +36,7 @@ func (r *Runner) Handler() http.Handler {
 	return paths
 }
 
-// MetricsHandler answers with the metrics alone.
+// MetricsHandler serves only the metrics.
 func (r *Runner) MetricsHandler() http.Handler {
 	return metrics.HandlerFor(r.registry, metrics.HandlerOpts{})
 }

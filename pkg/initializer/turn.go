@@ -28,27 +28,26 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// errOver says that a namespace needs nothing from this initializer now.
+// errOver means that a namespace needs nothing from this initializer now.
 var errOver = errors.New("it is not this initializer's turn")
 
-// take takes the turn for a namespace, if it is ours. A turn that is over is no error.
+// take calls the function that a namespace waits for, if any. A turn that is over is not an error.
 func (r *Runner) take(ctx context.Context, name string) error {
 	c, err := r.due(ctx, name)
 	if err != nil {
 		return ignoreOver(err)
 	}
-	if r.options.DryRun && r.rehearsedBefore(c.record.UID) {
+	if r.options.DryRun && r.rehearsedBefore(c.lifecycle.UID) {
 		return nil
 	}
 	turnCtx, end := context.WithCancel(ctx)
 	defer end()
-	if deadline := c.deadline(); deadline != nil {
+	if entry := c.entry(); c.operation == initialize && entry != nil && entry.Deadline != nil {
 		var cancel context.CancelFunc
-		turnCtx, cancel = context.WithDeadline(turnCtx, deadline.Time)
+		turnCtx, cancel = context.WithDeadline(turnCtx, entry.Deadline.Time)
 		defer cancel()
 	}
-	r.begin(name, turn{uid: c.namespace.UID, operation: c.operation, end: end})
-	defer r.finish(name)
+	defer r.begin(name, turn{uid: c.namespace.UID, operation: c.operation, end: end})()
 
 	// gofail: var initializerBeforeCall struct{}
 	ended := r.metrics.began(c.operation, r.options.Clock.Now)
@@ -59,14 +58,14 @@ func (r *Runner) take(ctx context.Context, name string) error {
 	return ignoreOver(err)
 }
 
-// conclude does what follows from the end of a call, and says what came of it.
+// conclude writes the result of a call, and returns the value of the label result.
 func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (string, error) {
 	logger := klog.FromContext(ctx).WithValues("operation", c.operation, "uid", c.namespace.UID)
 	var permanent *failure
 	final := errors.As(err, &permanent) && c.operation == initialize
 	switch {
 	case r.options.DryRun:
-		logger.Info("Dry run: the function was called, and nothing was changed", "err", err)
+		logger.Info("Dry run: called the function, and changed nothing", "err", err)
 		return resultOver, nil
 	case err == nil:
 		if err := r.remove(ctx, c); err != nil {
@@ -75,30 +74,30 @@ func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (str
 		logger.Info("Done with the namespace")
 		return resultDone, nil
 	case final:
-		logger.Error(err, "The initialization of the namespace has failed for good")
+		logger.Error(err, "The initialization of the namespace failed")
 		return resultFailed, r.fail(ctx, c, permanent)
 	case turnCtx.Err() != nil && !errors.Is(turnCtx.Err(), context.DeadlineExceeded):
-		return resultOver, nil // what the function says of the end is of no interest
+		return resultOver, nil // the error is a consequence of the end of the turn
 	}
-	if sayErr := r.say(ctx, c.record, err.Error()); sayErr != nil && !errors.Is(sayErr, errOver) {
-		logger.Error(sayErr, "Cannot write the message into the record")
+	if updateErr := ignoreOver(r.updateMessage(ctx, c.lifecycle, err.Error())); updateErr != nil {
+		logger.Error(updateErr, "Cannot write the message to the NamespaceLifecycle")
 	}
-	r.options.Events.Eventf(c.namespace, corev1.EventTypeWarning, c.eventReason(), "Initializer %q: %s", r.options.Name, shorten(err.Error()))
+	reason := map[operation]string{initialize: "InitializerError", finalize: "FinalizerError"}[c.operation]
+	r.options.Events.Eventf(c.namespace, corev1.EventTypeWarning, reason, "Initializer %q: %s", r.options.Name, shorten(err.Error()))
 	return resultError, err
 }
 
-// due returns what a namespace needs of this initializer as things are now. The spec says
-// so, never the status and never a cache.
+// due returns the call that a namespace needs now. It reads the spec from the server, never the status or a cache.
 func (r *Runner) due(ctx context.Context, name string) (*call, error) {
-	record, err := r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
+	lifecycle, err := r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, notFoundIsOver(fmt.Errorf("cannot read the record: %w", err))
+		return nil, notFoundIsOver(fmt.Errorf("cannot read the NamespaceLifecycle: %w", err))
 	}
-	c := &call{runner: r, record: record}
+	c := &call{runner: r, lifecycle: lifecycle}
 	switch {
-	case r.mayInitialize(record):
+	case r.mayInitialize(lifecycle):
 		c.operation = initialize
-	case r.mayFinalize(record):
+	case r.mayFinalize(lifecycle):
 		c.operation = finalize
 	default:
 		return nil, errOver
@@ -107,55 +106,37 @@ func (r *Runner) due(ctx context.Context, name string) (*call, error) {
 	c.namespace, err = r.options.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case utilapierrors.IsAbsent(err) && c.operation == finalize:
-		c.namespace = gone(record)
+		c.namespace = gone(lifecycle)
 	case err != nil:
 		return nil, notFoundIsOver(fmt.Errorf("cannot read the namespace: %w", err))
-	case c.namespace.UID != record.Spec.NamespaceUID && c.operation == finalize:
-		c.namespace = gone(record)
-	case c.namespace.UID != record.Spec.NamespaceUID || c.operation == initialize && c.namespace.DeletionTimestamp != nil:
+	case c.namespace.UID != lifecycle.Spec.NamespaceUID && c.operation == finalize:
+		c.namespace = gone(lifecycle)
+	case c.namespace.UID != lifecycle.Spec.NamespaceUID || c.operation == initialize && c.namespace.DeletionTimestamp != nil:
 		return nil, errOver
 	}
 	return c, nil
 }
 
-// gone is what is known of a namespace that somebody removed by force.
-func gone(record *v1alpha1.NamespaceLifecycle) *corev1.Namespace {
+// gone returns what is known of a namespace that a client removed from storage by force.
+func gone(lifecycle *v1alpha1.NamespaceLifecycle) *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: record.Name, UID: record.Spec.NamespaceUID, DeletionTimestamp: record.DeletionTimestamp},
+		ObjectMeta: metav1.ObjectMeta{Name: lifecycle.Name, UID: lifecycle.Spec.NamespaceUID, DeletionTimestamp: lifecycle.DeletionTimestamp},
 		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
 	}
 }
 
-// mayInitialize says whether it is this initializer's turn.
-func (r *Runner) mayInitialize(record *v1alpha1.NamespaceLifecycle) bool {
-	return record.DeletionTimestamp == nil && helper.Failure(record) == nil && helper.Current(record) == r.options.Name
+// mayInitialize reports whether it is this initializer's turn.
+func (r *Runner) mayInitialize(lifecycle *v1alpha1.NamespaceLifecycle) bool {
+	return lifecycle.DeletionTimestamp == nil && helper.Failure(lifecycle) == nil && helper.Current(lifecycle) == r.options.Name
 }
 
-// mayFinalize says whether the end of a namespace waits for this participant.
-func (r *Runner) mayFinalize(record *v1alpha1.NamespaceLifecycle) bool {
-	return r.options.Finalize != nil && record.DeletionTimestamp != nil && r.takesPart(record)
+// mayFinalize reports whether the deletion of a namespace waits for this participant.
+func (r *Runner) mayFinalize(lifecycle *v1alpha1.NamespaceLifecycle) bool {
+	return r.options.Finalize != nil && lifecycle.DeletionTimestamp != nil && r.takesPart(lifecycle)
 }
 
-// deadline is when the turn ends at the latest, or nil.
-func (c *call) deadline() *metav1.MicroTime {
-	if c.operation != initialize {
-		return nil
-	}
-	if entry := helper.Entry(c.record, c.runner.options.Name); entry != nil {
-		return entry.Deadline
-	}
-	return nil
-}
-
-func (c *call) eventReason() string {
-	if c.operation == finalize {
-		return "FinalizerError"
-	}
-	return "InitializerError"
-}
-
-// call calls the author's function. A panic is an error like any other.
+// call calls the author's function. A panic is an error.
 func (r *Runner) call(ctx context.Context, c *call) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -170,22 +151,21 @@ func (r *Runner) call(ctx context.Context, c *call) (err error) {
 	return function(context.WithValue(ctx, callKey{}, c), c.namespace.DeepCopy())
 }
 
-// remove removes this initializer from the record, by the subresource of the operation.
+// remove removes this initializer from the lifecycle.
 func (r *Runner) remove(ctx context.Context, c *call) error {
-	if c.operation == initialize {
-		return r.write(ctx, c, func(record *v1alpha1.NamespaceLifecycle) {
-			record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
-		})
-	}
-	return r.write(ctx, c, func(record *v1alpha1.NamespaceLifecycle) {
-		record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerName(r.options.Name) })
+	return r.write(ctx, c, func(lifecycle *v1alpha1.NamespaceLifecycle) {
+		if c.operation == initialize {
+			lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+			return
+		}
+		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerName(r.options.Name) })
 	})
 }
 
-// fail ends the initialization without success.
+// fail makes the initialization fail.
 func (r *Runner) fail(ctx context.Context, c *call, reason error) error {
-	return r.write(ctx, c, func(record *v1alpha1.NamespaceLifecycle) {
-		record.Spec.Initializers.Result = &metav1.Status{
+	return r.write(ctx, c, func(lifecycle *v1alpha1.NamespaceLifecycle) {
+		lifecycle.Spec.Initializers.Result = &metav1.Status{
 			Status:  metav1.StatusFailure,
 			Reason:  metav1.StatusReasonInternalError,
 			Message: shorten(reason.Error()),
@@ -193,41 +173,40 @@ func (r *Runner) fail(ctx context.Context, c *call, reason error) error {
 	})
 }
 
-// write writes through the subresource of the operation. Each try after a conflict reads the
-// record again and acts on the same incarnation only, while it is still this initializer's
-// turn.
+// write updates the subresource of the operation. After a conflict it reads the lifecycle again, and continues only if it
+// is the same incarnation and still this initializer's turn.
 func (r *Runner) write(ctx context.Context, c *call, change func(*v1alpha1.NamespaceLifecycle)) error {
 	client := r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	update, ours := client.Initialize, r.mayInitialize
 	if c.operation == finalize {
 		update, ours = client.Finalize, r.mayFinalize
 	}
-	record := c.record.DeepCopy()
+	lifecycle := c.lifecycle.DeepCopy()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		if record == nil {
-			current, err := client.Get(ctx, c.record.Name, metav1.GetOptions{})
+		if lifecycle == nil {
+			current, err := client.Get(ctx, c.lifecycle.Name, metav1.GetOptions{})
 			if err != nil {
-				return notFoundIsOver(fmt.Errorf("cannot read the record: %w", err))
+				return notFoundIsOver(fmt.Errorf("cannot read the NamespaceLifecycle: %w", err))
 			}
-			if current.UID != c.record.UID || !ours(current) {
+			if current.UID != c.lifecycle.UID || !ours(current) {
 				return errOver
 			}
-			record = current
+			lifecycle = current
 		}
-		change(record)
+		change(lifecycle)
 		// gofail: var initializerBeforeWrite struct{}
-		_, err := update(ctx, record.Name, record, metav1.UpdateOptions{})
+		_, err := update(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
 		// gofail: var initializerAfterWrite struct{}
-		record = nil
+		lifecycle = nil
 		return notFoundIsOver(err)
 	})
 }
 
-// say writes a message into this initializer's entry of the record's status. The UID keeps
-// it from another incarnation.
-func (r *Runner) say(ctx context.Context, record *v1alpha1.NamespaceLifecycle, message string) error {
+// updateMessage writes a message to this initializer's entry in the status. The UID prevents a write to another
+// incarnation.
+func (r *Runner) updateMessage(ctx context.Context, lifecycle *v1alpha1.NamespaceLifecycle, message string) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": record.UID},
+		"metadata": map[string]any{"uid": lifecycle.UID},
 		"status": map[string]any{
 			"initializers": []any{map[string]any{"name": r.options.Name, "message": shorten(message)}},
 		},
@@ -236,23 +215,23 @@ func (r *Runner) say(ctx context.Context, record *v1alpha1.NamespaceLifecycle, m
 		return err
 	}
 	// gofail: var initializerBeforeMessage struct{}
-	_, err = r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Patch(ctx, record.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Patch(ctx, lifecycle.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return notFoundIsOver(err)
 }
 
-func (r *Runner) begin(name string, t turn) {
+// begin adds a turn, and returns the function that removes it.
+func (r *Runner) begin(name string, t turn) (finish func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turns[name] = t
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.turns, name)
+	}
 }
 
-func (r *Runner) finish(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.turns, name)
-}
-
-// rehearsedBefore says whether a dry run was made for a record, and notes that it was.
+// rehearsedBefore reports whether a dry run was made for a lifecycle, and remembers that it was.
 func (r *Runner) rehearsedBefore(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,7 +240,7 @@ func (r *Runner) rehearsedBefore(uid types.UID) bool {
 	return before
 }
 
-// shorten cuts a message to what the server takes, between two characters.
+// shorten cuts a message to the length that the server accepts, between two characters.
 func shorten(message string) string {
 	message = strings.ToValidUTF8(message, "?")
 	if len(message) <= validation.MaxMessageLength {
@@ -275,7 +254,7 @@ func shorten(message string) string {
 	return message[:cut] + mark
 }
 
-// notFoundIsOver makes of an object that is gone a turn that is over.
+// notFoundIsOver adds errOver to the error for an object that does not exist.
 func notFoundIsOver(err error) error {
 	if utilapierrors.IsAbsent(err) {
 		return errors.Join(errOver, err)

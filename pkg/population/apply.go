@@ -24,44 +24,38 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// Applier applies objects to a cluster, and removes them.
+// Applier applies and deletes objects.
 type Applier struct {
-	// Client does it, with its own identity.
 	Client dynamic.Interface
-	// Mapper tells the resource of a kind.
 	Mapper meta.ResettableRESTMapper
-	// FieldManager owns the fields that are applied.
+	// FieldManager owns the applied fields.
 	FieldManager string
-	// ClusterScoped are the resources outside of namespaces that may be applied.
+	// ClusterScoped are the cluster-scoped resources that may be applied.
 	ClusterScoped map[schema.GroupResource]struct{}
 	// DryRun stores nothing.
 	DryRun bool
-	// Reviews answers what the identity may do. Only Check and Readiness use it.
+	// Reviews reviews the permissions of Client. Only Check and Readiness use it.
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
 }
 
 // Apply applies the content of an object for a namespace, and returns what is stored.
-func (a *Applier) Apply(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	what := fmt.Sprintf("%s %q", content.GetKind(), content.GetName())
+func (a *Applier) Apply(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured) (_ *unstructured.Unstructured, err error) {
+	defer explain(&err, "apply", content.GetKind(), content.GetName())
 	client, err := a.resource(content.GroupVersionKind(), namespace.Name)
 	if err != nil {
-		return nil, explain("apply", what, err)
+		return nil, err
 	}
 	content = content.DeepCopy() // which is the caller's
 	if client.namespaced {
 		content.SetNamespace(namespace.Name)
 	} else if err := a.own(ctx, client, namespace, content); err != nil {
-		return nil, explain("apply", what, err)
+		return nil, err
 	}
 	options := metav1.ApplyOptions{FieldManager: a.FieldManager, Force: true}
 	if a.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	applied, err := client.Apply(ctx, content.GetName(), content, options)
-	if err != nil {
-		return nil, explain("apply", what, err)
-	}
-	return applied, nil
+	return client.Apply(ctx, content.GetName(), content, options)
 }
 
 // Get returns the object that is stored under the name of a content.
@@ -73,8 +67,8 @@ func (a *Applier) Get(ctx context.Context, namespace string, content *unstructur
 	return client.Get(ctx, content.GetName(), metav1.GetOptions{})
 }
 
-// own makes an object outside of namespaces leave with its namespace: the garbage collector
-// sees to it. What is there already must be the same namespace's.
+// own makes the namespace the owner of a cluster-scoped object, so that the garbage collector deletes the object after
+// the namespace. An existing object must have the same owner.
 func (a *Applier) own(ctx context.Context, client *resource, namespace *corev1.Namespace, content *unstructured.Unstructured) error {
 	if err := a.allowed(client.name); err != nil {
 		return err
@@ -93,43 +87,43 @@ func (a *Applier) own(ctx context.Context, client *resource, namespace *corev1.N
 			return nil
 		}
 		if owner.Kind == "Namespace" && owner.Name == namespace.Name {
-			return fmt.Errorf("the one of the former namespace %q has not been collected yet", namespace.Name)
+			return fmt.Errorf("the object of the former namespace %q has not been garbage collected yet", namespace.Name)
 		}
 	}
-	return errors.New("it exists, and is not of this namespace: let its name depend on that of the namespace")
+	return errors.New("it exists and does not belong to this namespace: use the name of the namespace in its name")
 }
 
-// allowed returns why a resource outside of namespaces may not be applied, or nil.
+// allowed returns an error if a cluster-scoped resource may not be applied.
 func (a *Applier) allowed(resource schema.GroupResource) error {
 	if _, allowed := a.ClusterScoped[resource]; allowed {
 		return nil
 	}
-	return fmt.Errorf("%s are outside of namespaces, and this initializer may not apply them: take the manifest out, or let an administrator add %s to --cluster-scoped-resources",
+	return fmt.Errorf("%s are cluster-scoped, and this initializer may not apply them: remove the manifest, or ask an administrator to add %s to --cluster-scoped-resources",
 		resource, resource)
 }
 
-// Prune removes an object that a population does not hold any more. One that somebody else made
-// in its place is left alone.
-func (a *Applier) Prune(ctx context.Context, namespace *corev1.Namespace, object v1alpha1.PopulatedObject) error {
-	what := fmt.Sprintf("%s %q", object.Kind, object.Name)
+// Prune deletes an object that a population does not have any more. It does not delete an object that another client
+// created in its place.
+func (a *Applier) Prune(ctx context.Context, namespace *corev1.Namespace, object v1alpha1.PopulatedObject) (err error) {
+	defer explain(&err, "delete", object.Kind, object.Name)
 	client, err := a.resource(schema.FromAPIVersionAndKind(object.APIVersion, object.Kind), namespace.Name)
 	if meta.IsNoMatchError(err) {
-		return nil // the kind is gone, and every object with it
+		return nil // the API server deletes the objects with their kind
 	}
 	if err != nil {
-		return explain("delete", what, err)
+		return err
 	}
 	live, err := client.Get(ctx, object.Name, metav1.GetOptions{})
-	// Who was never let apply it, and may not even read it, has made nothing.
+	// An initializer without the permission to read the object, and without its UID, never applied it.
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && object.UID == "" {
 		return nil
 	}
 	if err != nil {
-		return explain("delete", what, err)
+		return err
 	}
-	// Without a UID, it may have been applied right before the end of this process.
+	// Without a UID, it may have been applied right before a crash.
 	ours := live.GetUID() == object.UID || object.UID == "" && live.GetLabels()[v1alpha1.LabelPopulation] == object.Population
-	// Outside of namespaces, a record alone is not believed.
+	// For cluster-scoped objects, the inventory is not sufficient evidence.
 	if !client.namespaced {
 		ours = ours && slices.ContainsFunc(live.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == namespace.UID })
 	}
@@ -138,10 +132,10 @@ func (a *Applier) Prune(ctx context.Context, namespace *corev1.Namespace, object
 	}
 	uid, background := live.GetUID(), metav1.DeletePropagationBackground
 	err = client.Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background})
-	if err == nil || apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return explain("delete", what, err)
+	return err
 }
 
 // AppliedTime returns when a field manager last changed an object by applying it.
@@ -154,7 +148,7 @@ func AppliedTime(object *unstructured.Unstructured, manager string) *metav1.Time
 	return nil
 }
 
-// resource reaches the objects of a kind, in a namespace if they are in one.
+// resource is the client of a kind, in a namespace if the kind is namespaced.
 type resource struct {
 	dynamic.ResourceInterface
 	name       schema.GroupResource
@@ -174,8 +168,7 @@ func (a *Applier) resource(kind schema.GroupVersionKind, namespace string) (*res
 	return r, nil
 }
 
-// Mapping asks for the resource of a kind, and once more after a reset: the kind may have been
-// added to the cluster since.
+// Mapping returns the resource of a kind. If the kind is not known, it runs discovery again: the kind may be new.
 func (a *Applier) Mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := a.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
@@ -185,21 +178,24 @@ func (a *Applier) Mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, erro
 	return mapping, err
 }
 
-// explain says what could not be done, and what helps.
-func explain(verb, what string, err error) error {
+// explain adds to an error what failed and the next step.
+func explain(err *error, verb, kind, name string) {
+	next := ""
 	switch {
-	case apierrors.IsForbidden(err):
-		return fmt.Errorf("cannot %s %s: give the initializer the rights that are missing: %w", verb, what, err)
-	case meta.IsNoMatchError(err):
-		return fmt.Errorf("cannot %s %s: the cluster does not know the kind, install it or take the manifest out: %w", verb, what, err)
+	case *err == nil:
+		return
+	case apierrors.IsForbidden(*err):
+		next = "grant the initializer the missing permission: "
+	case meta.IsNoMatchError(*err):
+		next = "the cluster does not know the kind, install it or remove the manifest: "
 	}
-	return fmt.Errorf("cannot %s %s: %w", verb, what, err)
+	*err = fmt.Errorf("cannot %s %s %q: %s%w", verb, kind, name, next, *err)
 }
 
-// Identity tells objects of one namespace apart. The version is none of it.
+// Identity identifies an object of a namespace in every version of its kind.
 type Identity struct{ Group, Kind, Name string }
 
-// IdentityOf returns the identity of an object that was recorded.
+// IdentityOf returns the identity of an object in an inventory.
 func IdentityOf(object v1alpha1.PopulatedObject) Identity {
 	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
 	return Identity{kind.Group, kind.Kind, object.Name}

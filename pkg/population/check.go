@@ -31,19 +31,19 @@ const (
 // Check returns why no namespace can get an object, and the reason for the condition Ready: the cluster does not know
 // its kind, or the initializer has no permission to apply it. If the cluster does not answer, the reason is CheckFailed.
 // Check needs no namespace and stores nothing. Without a name, the initializer needs permission for every name.
-func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured) (string, error) {
-	what := fmt.Sprintf("%s %q", content.GetKind(), content.GetName())
+func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured) (_ string, err error) {
+	defer explain(&err, "apply", content.GetKind(), content.GetName())
 	mapping, err := a.Mapping(content.GroupVersionKind())
 	switch {
 	case meta.IsNoMatchError(err):
-		return reasonKindNotFound, explain("apply", what, err)
+		return reasonKindNotFound, err
 	case err != nil:
-		return reasonCheckFailed, explain("apply", what, err)
+		return reasonCheckFailed, err
 	}
 	resource, verbs := mapping.Resource.GroupResource(), []string{"create", "patch"}
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		if err := a.allowed(resource); err != nil {
-			return reasonNotPermitted, explain("apply", what, err)
+			return reasonNotPermitted, err
 		}
 		verbs = append(verbs, "get")
 	}
@@ -60,7 +60,7 @@ func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured)
 		}
 	}
 	if len(missing) > 0 {
-		return reasonNotPermitted, explain("apply", what, fmt.Errorf("grant the initializer the missing permission cluster-wide: %s on %s", strings.Join(missing, " and "), resource))
+		return reasonNotPermitted, fmt.Errorf("grant the initializer the missing permission cluster-wide: %s on %s", strings.Join(missing, " and "), resource)
 	}
 	return "", nil
 }
@@ -94,7 +94,7 @@ func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation
 	return condition
 }
 
-// checkManifest checks what the template says literally.
+// checkManifest checks the literal parts of a template.
 func (a *Applier) checkManifest(ctx context.Context, m v1alpha1.PopulationManifest) (string, error) {
 	literal, err := object(m.Template)
 	if err != nil {

@@ -59,7 +59,7 @@ func manifestOf(name, apiVersion, kind, object string) v1alpha1.PopulationManife
 func TestReadiness(t *testing.T) {
 	configMap, secret := manifestOf("map", "v1", "ConfigMap", "m"), manifestOf("secret", "v1", "Secret", "s")
 	role := manifestOf("role", "rbac.authorization.k8s.io/v1", "ClusterRole", "r")
-	unknown := manifestOf("unknown", "nobody.example.com/v1", "Nothing", "n")
+	unknown := manifestOf("unknown", "unknown.example.com/v1", "Nothing", "n")
 	invalid := configMap
 	invalid.When = "nonsense("
 	roles := schema.ParseGroupResource("clusterroles.rbac.authorization.k8s.io")
@@ -71,8 +71,8 @@ func TestReadiness(t *testing.T) {
 		reason      string
 		message     string
 	}{
-		"nothing to apply":    {status: metav1.ConditionTrue, reason: reasonApplicable},
-		"everything is there": {[]string{"create configmaps", "patch configmaps"}, []v1alpha1.PopulationManifest{configMap}, nil, metav1.ConditionTrue, reasonApplicable, "the initializer can apply every manifest"},
+		"nothing to apply":  {status: metav1.ConditionTrue, reason: reasonApplicable},
+		"everything exists": {[]string{"create configmaps", "patch configmaps"}, []v1alpha1.PopulationManifest{configMap}, nil, metav1.ConditionTrue, reasonApplicable, "the initializer can apply every manifest"},
 		"permission for the name": {[]string{"create configmaps/m", "patch configmaps/m"}, []v1alpha1.PopulationManifest{configMap}, nil,
 			metav1.ConditionTrue, reasonApplicable, ""},
 		"permission for one name, and the name depends on the namespace": {[]string{"create configmaps/m", "patch configmaps/m"},
@@ -88,7 +88,7 @@ func TestReadiness(t *testing.T) {
 			metav1.ConditionFalse, reasonNotPermitted, "get on clusterroles.rbac.authorization.k8s.io"},
 		"outside of namespaces": {[]string{"create clusterroles", "patch clusterroles", "get clusterroles"}, []v1alpha1.PopulationManifest{role}, []schema.GroupResource{roles},
 			metav1.ConditionTrue, reasonApplicable, ""},
-		"no answer": {nil, []v1alpha1.PopulationManifest{secret}, nil, metav1.ConditionUnknown, reasonCheckFailed, "manifest secret: cannot check the permission to create secrets: no answer"},
+		"no answer": {nil, []v1alpha1.PopulationManifest{secret}, nil, metav1.ConditionUnknown, reasonCheckFailed, "manifest secret: cannot apply Secret \"s\": cannot check the permission to create secrets: no answer"},
 		"several": {nil, []v1alpha1.PopulationManifest{secret, unknown, configMap}, nil, metav1.ConditionFalse, reasonKindNotFound,
 			"(and 2 more, see kubectl nsinit preview)"},
 		"invalid": {nil, []v1alpha1.PopulationManifest{invalid}, nil, metav1.ConditionFalse, reasonInvalid, "spec.manifests[0].when"},

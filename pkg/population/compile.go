@@ -9,6 +9,7 @@ package population
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -37,13 +38,12 @@ type manifest struct {
 	template *expressions.Template
 }
 
-// Sort sorts populations into the order in which they are applied: by name.
+// Sort sorts populations by name, the order in which they are applied.
 func Sort(populations []v1alpha1.NamespacePopulation) {
 	slices.SortFunc(populations, func(a, b v1alpha1.NamespacePopulation) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Compile compiles a population, and returns everything that is wrong with its selector, its
-// expressions and its templates.
+// Compile compiles a population, and returns every error in its selector, expressions and templates.
 func Compile(name string, spec *v1alpha1.NamespacePopulationSpec) (*Population, field.ErrorList) {
 	path := field.NewPath("spec")
 	environment, err := expressions.NewEnvironment()
@@ -86,7 +86,7 @@ func compileManifest(environment *expressions.Environment, m v1alpha1.Population
 
 // object returns the JSON object in a template.
 func object(template runtime.RawExtension) (map[string]any, error) {
-	data, err := template.MarshalJSON() // whatever the encoding was
+	data, err := template.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +95,12 @@ func object(template runtime.RawExtension) (map[string]any, error) {
 		return nil, fmt.Errorf("it must be an object: %w", err)
 	}
 	if len(content) == 0 {
-		return nil, fmt.Errorf("it is empty: give an object with apiVersion, kind and metadata.name")
+		return nil, errors.New("it is empty: give an object with apiVersion, kind and metadata.name")
 	}
 	return content, nil
 }
 
-// literals looks at what decides which object it is.
+// literals checks the fields that identify the object, and those that a manifest must not have.
 func literals(content map[string]any, path *field.Path) field.ErrorList {
 	o := unstructured.Unstructured{Object: content}
 	var errs field.ErrorList
@@ -108,7 +108,7 @@ func literals(content map[string]any, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("kind"), "give the kind of the object"))
 	}
 	if o.GetName() == "" {
-		errs = append(errs, field.Required(path.Child("metadata", "name"), "give the name of the object, which generateName does not replace"))
+		errs = append(errs, field.Required(path.Child("metadata", "name"), "give the name of the object; generateName is not supported"))
 	}
 	switch version, err := schema.ParseGroupVersion(o.GetAPIVersion()); {
 	case o.GetAPIVersion() == "":
@@ -119,13 +119,13 @@ func literals(content map[string]any, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("apiVersion"), o.GetAPIVersion(), "it has no version"))
 	}
 	if namespace := o.GetNamespace(); namespace != "" {
-		errs = append(errs, field.Forbidden(path.Child("metadata", "namespace"), fmt.Sprintf("it is %q: leave it out, it is the namespace that is populated", namespace)))
+		errs = append(errs, field.Forbidden(path.Child("metadata", "namespace"), fmt.Sprintf("it is %q: remove it; the object is created in the populated namespace", namespace)))
 	}
 	if refs := o.GetOwnerReferences(); len(refs) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("metadata", "ownerReferences"), "leave them out: nsinit sets them"))
+		errs = append(errs, field.Forbidden(path.Child("metadata", "ownerReferences"), "remove them: nsinit sets them"))
 	}
 	if _, has := content["status"]; has {
-		errs = append(errs, field.Forbidden(path.Child("status"), "leave it out: it is not applied"))
+		errs = append(errs, field.Forbidden(path.Child("status"), "remove it: it is not applied"))
 	}
 	return errs
 }

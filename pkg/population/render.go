@@ -8,7 +8,6 @@ package population
 
 import (
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,21 +17,21 @@ import (
 	"github.com/nsinit/nsinit/pkg/expressions"
 )
 
-// Key names a manifest.
+// Key identifies a manifest.
 type Key struct{ Population, Manifest string }
 
-// Object is what comes of a manifest for one namespace.
+// Object is a manifest rendered for a namespace.
 type Object struct {
 	Key
 	DriftPolicy v1alpha1.DriftPolicyType
 	PrunePolicy v1alpha1.PrunePolicyType
-	// Content is the object as the manifest says, nil if there is an error.
+	// Content is the rendered object, nil after an error.
 	Content *unstructured.Unstructured
-	// Err says why the manifest cannot be rendered, and names the field.
+	// Err is why the manifest cannot be rendered, with the field.
 	Err error
 }
 
-// Keys returns the manifests that there are, whether they concern a namespace or not.
+// Keys returns all manifests, whether a namespace gets them or not.
 func Keys(populations []*Population) map[Key]struct{} {
 	keys := map[Key]struct{}{}
 	for _, p := range populations {
@@ -43,7 +42,7 @@ func Keys(populations []*Population) map[Key]struct{} {
 	return keys
 }
 
-// Render returns the objects that populations, which must be in order, want in a namespace.
+// Render returns the objects of a namespace. The populations must be in order.
 func Render(populations []*Population, namespace *corev1.Namespace) []Object {
 	variables := expressions.Variables(namespace)
 	var objects []Object
@@ -61,8 +60,7 @@ func Render(populations []*Population, namespace *corev1.Namespace) []Object {
 	return objects
 }
 
-// render returns the object, and whether the namespace gets it. An error is for a manifest that
-// it gets, or might.
+// render returns the object, and whether the namespace gets it. After an error, it is true.
 func (m *manifest) render(population string, variables map[string]any) (*unstructured.Unstructured, bool, error) {
 	if m.when != nil {
 		holds, err := m.when.Holds(variables)
@@ -79,11 +77,8 @@ func (m *manifest) render(population string, variables map[string]any) (*unstruc
 	}
 	content := &unstructured.Unstructured{Object: rendered.(map[string]any)} // as compiled
 	if errs := literals(content.Object, m.path.Child("template")); len(errs) > 0 {
-		return nil, true, errs.ToAggregate() // an expression yields nothing
+		return nil, true, errs.ToAggregate() // the result of an expression is empty
 	}
-	with := map[string]string{}
-	maps.Copy(with, content.GetLabels())
-	with[v1alpha1.LabelPopulation] = population
-	content.SetLabels(with)
+	content.SetLabels(labels.Merge(content.GetLabels(), labels.Set{v1alpha1.LabelPopulation: population}))
 	return content, true, nil
 }

@@ -192,7 +192,7 @@ func TestPopulationEscalation(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for i, want := range []string{"attempting to grant RBAC permissions", "give the initializer the rights that are missing", "the cluster does not know the kind", "--cluster-scoped-resources",
+		for i, want := range []string{"attempting to grant RBAC permissions", "grant the initializer the missing permission", "the cluster does not know the kind", "--cluster-scoped-resources",
 			"no such key: cost-centre", ""} {
 			if i >= len(inventory.Status.Objects) || !strings.Contains(inventory.Status.Objects[i].Message, want) || (want == "") != (inventory.Status.Objects[i].State == v1alpha1.PopulatedObjectApplied) {
 				return fmt.Errorf("object %d, want %q: %+v", i, want, inventory.Status.Objects)
@@ -226,7 +226,7 @@ func TestPopulationClusterScoped(t *testing.T) {
 	t.Cleanup(func() { _, _ = c.Kubectl("delete", "clusterrole", foreign) })
 	c.Populate(t, "cluster-scoped", role("own", "e2e:${namespaceObject.metadata.name}"), role("foreign", foreign))
 	namespace := c.CreateNamespace(t, c.Admin)
-	c.WaitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "it exists, and is not of this namespace")
+	c.WaitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "it exists and does not belong to this namespace")
 	got, err := c.Core.RbacV1().ClusterRoles().Get(t.Context(), foreign, metav1.GetOptions{})
 	if err != nil || len(got.Rules) != 1 || len(got.OwnerReferences) != 0 {
 		t.Errorf("the foreign role is %+v, %v", got, err)

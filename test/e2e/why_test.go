@@ -235,7 +235,7 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 	}
 	checkRemedies(t, finding)
 	text, _, code := c.Plugin(t, "why", namespace, "--patience=2s")
-	if code != 3 || !strings.Contains(text, ", stuck: ") || !strings.Contains(text, finding.Message[:20]) {
+	if code != 3 || !strings.Contains(text, "stuck: a user has to act") || !strings.Contains(text, finding.Message[:20]) {
 		t.Errorf("exit code %d:\n%s", code, text)
 	}
 	for _, part := range w.shows {

@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package act
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,7 +30,6 @@ import (
 
 // verb is what differs between the commands.
 type verb struct {
-	use, short, long, example string
 	// past describes the result.
 	past string
 	// rbac are the flags of kubectl nsinit rbac that print the permission.
@@ -44,30 +44,34 @@ type verb struct {
 
 // NewDoneCommand returns the command kubectl nsinit done.
 func NewDoneCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	return newCommand(f, streams, verb{
-		use: "done NAMESPACE INITIALIZER", past: "done",
-		short: "Report that an initializer has done its work in a namespace",
-		long: `Remove an initializer from the pending ones of a namespace, as the initializer itself does when its work is done.
+	return newCommand(f, streams, &cobra.Command{
+		Use:   "done NAMESPACE INITIALIZER",
+		Short: "Report that an initializer has done its work in a namespace",
+		Long: `Remove an initializer from the pending ones of a namespace, as the initializer itself does when its work is done.
 
 The initializer must have its turn. You need the permission of the initializer: the verb initialize on initializers.nsinit.dev with
 its name. For an initializer that will not do its work, use kubectl nsinit skip.`,
-		example: `  # Approve the namespace shop, where the approval is an initializer without a program
+		Example: `  # Approve the namespace shop, where the approval is an initializer without a program
   kubectl nsinit done shop approval.example.com`,
+	}, verb{
+		past:   "done",
 		change: removeFirst, update: client.NamespaceLifecycleInterface.Initialize, names: turn,
 	})
 }
 
 // NewSkipCommand returns the command kubectl nsinit skip.
 func NewSkipCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	return newCommand(f, streams, verb{
-		use: "skip NAMESPACE INITIALIZER", past: "skipped",
-		short: "Skip a broken initializer in a namespace",
-		long: `Remove an initializer that does not do its work from the pending ones of a namespace. The NamespaceLifecycle records who skipped it.
+	return newCommand(f, streams, &cobra.Command{
+		Use:   "skip NAMESPACE INITIALIZER",
+		Short: "Skip a broken initializer in a namespace",
+		Long: `Remove an initializer that does not do its work from the pending ones of a namespace. The NamespaceLifecycle records who skipped it.
 
 The initializer must have its turn. You need the permission of the initializer, or the verb open on namespaces. The namespace opens
 without the contents that the initializer provides.`,
-		example: `  # The log store is down, and the team needs its namespace now
+		Example: `  # The log store is down, and the team needs its namespace now
   kubectl nsinit skip shop log-index.example.com`,
+	}, verb{
+		past: "skipped",
 		change: func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 			if err := removeFirst(lifecycle, name); err != nil {
 				return err
@@ -81,22 +85,24 @@ without the contents that the initializer provides.`,
 
 // NewFinalizeCommand returns the command kubectl nsinit finalize.
 func NewFinalizeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	return newCommand(f, streams, verb{
-		use: "finalize NAMESPACE PARTICIPANT", past: "released", rbac: " --finalizer",
-		short: "Report that a participant has cleaned up after a namespace that is being deleted",
-		long: `Remove a participant from the finalizers of a NamespaceLifecycle, as the participant itself does when it has cleaned up.
+	return newCommand(f, streams, &cobra.Command{
+		Use:   "finalize NAMESPACE PARTICIPANT",
+		Short: "Report that a participant has cleaned up after a namespace that is being deleted",
+		Long: `Remove a participant from the finalizers of a NamespaceLifecycle, as the participant itself does when it has cleaned up.
 
 You need the permission of the participant: the verb finalize on initializers.nsinit.dev with its name. What the participant did not
 clean up stays behind, perhaps outside the cluster.`,
-		example: `  # The participant was uninstalled, and its index was removed by hand
+		Example: `  # The participant was uninstalled, and its index was removed by hand
   kubectl nsinit finalize shop log-index.example.com`,
+	}, verb{
+		past: "released", rbac: " --finalizer",
 		change: func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 			if lifecycle.DeletionTimestamp == nil {
 				return fmt.Errorf("namespace %q is not being deleted: participants clean up after it is", lifecycle.Name)
 			}
 			i := slices.Index(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(name))
 			if i < 0 {
-				return fmt.Errorf("namespace %q does not wait for participant %q, but for %s", lifecycle.Name, name, list(helper.Participants(lifecycle)))
+				return fmt.Errorf("namespace %q does not wait for participant %q, but for %s", lifecycle.Name, name, cmp.Or(strings.Join(helper.Participants(lifecycle), ", "), "none"))
 			}
 			lifecycle.Spec.Finalizers = slices.Delete(lifecycle.Spec.Finalizers, i, i+1)
 			return nil
@@ -128,19 +134,12 @@ func removeFirst(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 	case len(names) == 0:
 		return fmt.Errorf("namespace %q waits for no initializer", lifecycle.Name)
 	case !slices.Contains(names, name):
-		return fmt.Errorf("namespace %q does not wait for initializer %q, but for %s", lifecycle.Name, name, list(names))
+		return fmt.Errorf("namespace %q does not wait for initializer %q, but for %s", lifecycle.Name, name, strings.Join(names, ", "))
 	case names[0] != name:
-		return fmt.Errorf("it is not the turn of initializer %q in namespace %q, but of %q; they act in the order %s", name, lifecycle.Name, names[0], list(names))
+		return fmt.Errorf("it is not the turn of initializer %q in namespace %q, but of %q; they act in the order %s", name, lifecycle.Name, names[0], strings.Join(names, ", "))
 	}
 	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
 	return nil
-}
-
-func list(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
 }
 
 // Options are the options of the commands.
@@ -152,31 +151,13 @@ type Options struct {
 	manager string
 }
 
-func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, v verb) *cobra.Command {
-	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}, verb: v}
-	command := &cobra.Command{
-		Use:     v.use,
-		Short:   v.short,
-		Long:    v.long,
-		Example: v.example,
-		Args:    cobra.ExactArgs(2),
-		ValidArgsFunction: func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return v.complete(command.Context(), f, args), cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: cmdutil.RunE(f, o),
+func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, command *cobra.Command, v verb) *cobra.Command {
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}, verb: v, manager: "kubectl-nsinit-" + command.Name()}
+	command.ValidArgsFunction = func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return v.complete(command.Context(), f, args), cobra.ShellCompDirectiveNoFileComp
 	}
-	o.manager = "kubectl-nsinit-" + command.Name()
-	o.PrintFlags.AddFlags(command)
 	o.DryRun.AddFlag(command)
-	return command
-}
-
-// Validate implements cmdutil.Options.
-func (o *Options) Validate() error {
-	if err := o.DryRun.Validate(); err != nil {
-		return err
-	}
-	return o.Base.Validate()
+	return cmdutil.NewCommand(f, o, command)
 }
 
 // Run implements cmdutil.Options. After a conflict, it reads the NamespaceLifecycle again.

@@ -23,7 +23,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
 )
 
-const records = "namespacelifecycles"
+const lifecycles = "namespacelifecycles"
 
 // lifecycle waits for some initializers.
 func lifecycle(name string, pending ...string) *v1alpha1.NamespaceLifecycle {
@@ -45,7 +45,7 @@ func terminating(name string, participants ...v1alpha1.FinalizerName) *v1alpha1.
 // failing answers requests for NamespaceLifecycles with errors, as long as there are any.
 func failing(verb string, errs ...error) *cmdtesting.Cluster {
 	cluster := cmdtesting.New(lifecycle("shop", "a.example.com", "b.example.com"))
-	cluster.Nsinit.PrependReactor(verb, records, func(clienttesting.Action) (bool, runtime.Object, error) {
+	cluster.Nsinit.PrependReactor(verb, lifecycles, func(clienttesting.Action) (bool, runtime.Object, error) {
 		if len(errs) == 0 {
 			return false, nil, nil
 		}
@@ -57,7 +57,7 @@ func failing(verb string, errs ...error) *cmdtesting.Cluster {
 }
 
 func TestAct(t *testing.T) {
-	resource := v1alpha1.SchemeGroupVersion.WithResource(records).GroupResource()
+	resource := v1alpha1.SchemeGroupVersion.WithResource(lifecycles).GroupResource()
 	forbidden := apierrors.NewForbidden(resource, "shop", errors.New(`User "jane" cannot get`))
 	conflict := apierrors.NewConflict(resource, "shop", errors.New("changed"))
 	grant := "an administrator can grant this: kubectl nsinit rbac a.example.com"
@@ -95,7 +95,7 @@ func TestAct(t *testing.T) {
 		"no participant":       {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"ending", "a.example.com"}, Err: `does not wait for participant "a.example.com", but for p.example.com, q.example.com`}},
 		"no namespace":         {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"none", "a.example.com"}, Err: `namespace "none" does not exist`}},
 		"no lifecycle":         {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"exempt", "a.example.com"}, Err: `namespace "exempt" has no NamespaceLifecycle; run kubectl nsinit why exempt`}},
-		"a dry run of clients": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--dry-run=client"}, Err: `--dry-run=client: give "none" or "server"`}},
+		"a dry run of clients": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--dry-run=client"}, Err: `invalid argument "client" for "--dry-run" flag: give "none" or "server"`}},
 		"no such format":       {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "-o", "xml"}, Err: `output format "xml", allowed formats are: go-template`}},
 		"may not read": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: failing("get", forbidden), Args: []string{"shop", "a.example.com"},
 			Err: `User "jane" cannot get; ` + grant + " --user=USER | kubectl apply -f -"}},

@@ -16,18 +16,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
-	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
@@ -36,17 +32,17 @@ const (
 	// first one that stamps by a policy; before, a webhook does.
 	oldestKubernetes   = "1.34"
 	stampingKubernetes = "1.36"
-	// expiresSoon is how long a certificate should be valid at least.
+	// expiresSoon is the remaining validity below which a certificate is a warning.
 	expiresSoon = 14 * 24 * time.Hour
 )
 
-// State is what a check found.
+// State is the result of a check.
 type State string
 
 const (
-	// OK: it is as it should be.
+	// OK: nothing is wrong.
 	OK State = "OK"
-	// Warning: it works, and will not indefinitely, or could not be checked.
+	// Warning: it works, but not indefinitely, or it could not be checked.
 	Warning State = "Warning"
 	// Problem: nsinit does not work.
 	Problem State = "Problem"
@@ -57,23 +53,13 @@ type Result struct {
 	Check   string `json:"check"`
 	State   State  `json:"state"`
 	Message string `json:"message"`
-	// Remedy is what helps, where something is wrong.
+	// Remedy is the next step, except for OK.
 	Remedy string `json:"remedy,omitempty"`
-}
-
-// clients are the clients of the cluster.
-type clients struct {
-	core    kubernetes.Interface
-	nsinit  versioned.Interface
-	rest    rest.Interface
-	apis    aggregator.Interface
-	dynamic dynamic.Interface
-	mapper  meta.RESTMapper
 }
 
 // inspection is one check of an installation.
 type inspection struct {
-	clients
+	*cmdutil.Clients
 	now     time.Time
 	results []Result
 	// webhookStamps says that a webhook takes the place of the policy that stamps.
@@ -81,17 +67,14 @@ type inspection struct {
 }
 
 // inspect checks everything.
-func inspect(ctx context.Context, clients clients, now time.Time) []Result {
-	i := &inspection{clients: clients, now: now}
+func inspect(ctx context.Context, clients *cmdutil.Clients) []Result {
+	i := &inspection{Clients: clients, now: clients.Clock.Now()}
 	i.kubernetes()
-	i.installation(ctx)
-	i.storageSpace(ctx)
-	i.objects(ctx)
-	i.configMaps(ctx)
-	i.delivered(ctx)
-	i.nameReuse(ctx)
-	i.stamp(ctx)
-	i.servingCertificate(ctx)
+	for _, check := range []func(context.Context){
+		i.installation, i.storageSpace, i.objects, i.configMaps, i.delivered, i.nameReuse, i.stamp, i.servingCertificate,
+	} {
+		check(ctx)
+	}
 	return i.results
 }
 
@@ -110,7 +93,7 @@ const installAgain = "kubectl apply --server-side -k artifacts/deploy/overlays/e
 // kubernetes checks the version of the cluster.
 func (i *inspection) kubernetes() {
 	const check = "Kubernetes"
-	info, err := i.core.Discovery().ServerVersion()
+	info, err := i.Core.Discovery().ServerVersion()
 	if err != nil {
 		i.unknown(check, err)
 		return
@@ -129,8 +112,7 @@ func (i *inspection) kubernetes() {
 
 // installation checks what kubectl nsinit why checks, too.
 func (i *inspection) installation(ctx context.Context) {
-	clients := diagnosis.Clients{Core: i.core, Nsinit: i.nsinit, APIs: i.apis}
-	installed := diagnosis.ObserveInstallation(ctx, clients, "no-namespace-has-this-name", i.now)
+	installed := diagnosis.ObserveInstallation(ctx, i.Clients.Clients, "no-namespace-has-this-name", i.now)
 	for _, fact := range []struct {
 		check string
 		judge func() (diagnosis.Finding, error)
@@ -154,9 +136,9 @@ func (i *inspection) installation(ctx context.Context) {
 	}
 }
 
-// certificate checks how long certificates are valid. The first one that expires counts.
+// certificate checks how long certificates are valid. The one that expires first counts.
 func (i *inspection) certificate(check, where string, data []byte) {
-	const remedy = "read what the log of nsinit-controller-manager says of certificates or, if cert-manager issues them, the status of its Certificate"
+	const remedy = "read the log of nsinit-controller-manager about certificates or, if cert-manager issues them, the status of its Certificate"
 	certificates, err := cert.ParseCertsPEM(data)
 	if err != nil {
 		i.add(check, Problem, remedy, "%s: %v", where, err)
@@ -174,13 +156,13 @@ func (i *inspection) certificate(check, where string, data []byte) {
 	}
 }
 
-// configMaps checks for the ConfigMaps that the policies and nsinit-apiserver need.
+// configMaps checks the ConfigMaps that the policies and nsinit-apiserver need.
 func (i *inspection) configMaps(ctx context.Context) {
 	for _, configMap := range []struct{ check, name, without string }{
 		{"Exemptions", "nsinit-exemptions", "no namespace can be created"},
 		{"Storage", "nsinit-storage", "nsinit-apiserver cannot distinguish a lost storage from a new one"},
 	} {
-		found, err := i.core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, configMap.name, metav1.GetOptions{})
+		found, err := i.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, configMap.name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			i.add(configMap.check, Problem, installAgain, "ConfigMap %s/%s is missing: without it, %s", installation.Namespace, configMap.name, configMap.without)
@@ -192,29 +174,45 @@ func (i *inspection) configMaps(ctx context.Context) {
 	}
 }
 
-// stamp checks whether a new namespace would be closed, by creating one in a dry run.
+// storageSpace checks whether the storage accepts new objects. nsinit-apiserver also refuses dry runs while its storage is full.
+func (i *inspection) storageSpace(ctx context.Context) {
+	_, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta:   metav1.ObjectMeta{GenerateName: "nsinit-check-"},
+		Initializers: []v1alpha1.RegisteredInitializer{{Name: "check.nsinit.example.com"}},
+	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if i.accepted("StorageSpace", err, `see "When the storage is full" in docs/operate.md`, "object") {
+		i.add("StorageSpace", OK, "", "the storage accepts new objects")
+	}
+}
+
+// stamp checks whether a new namespace would be closed.
 func (i *inspection) stamp(ctx context.Context) {
 	const check = "Gate"
-	namespace, err := i.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-check-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if apierrors.IsForbidden(err) {
-		i.unknown(check, err)
-		return
-	}
-	if err != nil {
-		i.add(check, Problem, "fix the cause in the message", "no namespace can be created: %v", err)
-		return
-	}
-	if !helper.IsClosed(namespace) {
+	namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-check-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case !i.accepted(check, err, "fix the cause in the message", "namespace"):
+	case !helper.IsClosed(namespace):
 		i.add(check, Problem, "kubectl apply --server-side -k artifacts/policies", "a new namespace is not closed")
-		return
+	default:
+		i.add(check, OK, "", "a new namespace is closed until it is initialized")
 	}
-	i.add(check, OK, "", "a new namespace is closed until it is initialized")
+}
+
+// accepted reports whether the server accepted an object in a dry run, and adds the error.
+func (i *inspection) accepted(check string, err error, remedy, what string) bool {
+	switch {
+	case apierrors.IsForbidden(err):
+		i.unknown(check, err)
+	case err != nil:
+		i.add(check, Problem, remedy, "no %s can be created: %v", what, err)
+	}
+	return err == nil
 }
 
 // servingCertificate checks the certificate in the Secret of the manifests, if it is used.
 func (i *inspection) servingCertificate(ctx context.Context) {
 	const check = "Certificate"
-	secret, err := i.core.CoreV1().Secrets(installation.Namespace).Get(ctx, installation.ServingSecret, metav1.GetOptions{})
+	secret, err := i.Core.CoreV1().Secrets(installation.Namespace).Get(ctx, installation.ServingSecret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		i.add(check, Warning, "check the certificate that nsinit-apiserver serves", "Secret %s/%s does not exist: the certificate is stored elsewhere", installation.Namespace, installation.ServingSecret)

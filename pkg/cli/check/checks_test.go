@@ -27,6 +27,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 )
 
@@ -90,7 +92,8 @@ func TestInstallation(t *testing.T) {
 		"not installed": {nil, nil, []string{"APIService Problem", "Records OK", "Controllers Problem"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := &inspection{now: now, clients: clients{core: fake.NewClientset(test.core...), nsinit: nsinitfake.NewClientset(), apis: aggregatorfake.NewClientset(test.apis...)}}
+			clients := diagnosis.NewClients(fake.NewClientset(test.core...), nsinitfake.NewClientset(), aggregatorfake.NewClientset(test.apis...), nil)
+			i := &inspection{now: now, Clients: &cmdutil.Clients{Clients: clients}}
 			i.installation(t.Context())
 			var got []string
 			for _, result := range i.results {
@@ -110,7 +113,7 @@ func TestInstallation(t *testing.T) {
 // where Kubernetes can have it.
 func TestDelivered(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
-		objects, err := objectsOf(func() ([]string, error) { return policyManifests(stamp) })
+		objects, err := delivery{manifests: func() ([]string, error) { return policyManifests(stamp) }}.objects()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,13 +4,14 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package check is the command kubectl nsinit check: is the installation sound.
+// Package check is the command kubectl nsinit check: it checks whether nsinit is installed correctly.
 package check
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -25,16 +26,16 @@ const (
 	exitProblem cmdutil.ExitCode = 3
 )
 
-const long = `Look whether nsinit is installed as it should be: the version of Kubernetes, the API and its certificates, the controllers,
-what the policies depend on, the policies themselves, and whether a new namespace would be closed.
+const long = `Check whether nsinit is installed correctly: the version of Kubernetes, the API and its certificates, the controllers, the
+policies and what they depend on, and whether a new namespace would be closed.
 
-Nothing is changed: what is tried is tried with dry-run. The exit code is 0 if everything is in order, 2 if there are warnings, 3 if
-there are problems, and 1 if the cluster cannot be reached.`
+The command changes nothing: it sends writes with dry-run. The exit code is 0 if everything is OK, 2 if there are warnings, 3 if there
+are problems, and 1 if the cluster cannot be reached.`
 
-const example = `  # Is everything in order?
+const example = `  # Check the installation
   kubectl nsinit check
 
-  # What is not, for a program
+  # Warnings and problems, for a program
   kubectl nsinit check --output=json | jq '.items[] | select(.state != "OK")'`
 
 // Options are the options of the command.
@@ -43,17 +44,12 @@ type Options struct{ cmdutil.Base }
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
-	command := &cobra.Command{
-		Use:               "check",
-		Short:             "Look whether nsinit is installed as it should be",
-		Long:              long,
-		Example:           example,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              cmdutil.RunE(f, o),
-	}
-	o.PrintFlags.AddFlags(command)
-	return command
+	return cmdutil.NewCommand(f, o, &cobra.Command{
+		Use:     "check",
+		Short:   "Check whether nsinit is installed correctly",
+		Long:    long,
+		Example: example,
+	})
 }
 
 // Run implements cmdutil.Options.
@@ -61,21 +57,17 @@ func (o *Options) Run(ctx context.Context) error {
 	if _, err := o.Clients.Core.Discovery().ServerVersion(); err != nil {
 		return fmt.Errorf("the cluster cannot be reached: %w", err)
 	}
-	results := inspect(ctx, clients{core: o.Clients.Core, nsinit: o.Clients.Nsinit, rest: o.Clients.REST, apis: o.Clients.APIs,
-		dynamic: o.Clients.Dynamic, mapper: o.Clients.Mapper}, o.Clients.Clock.Now())
+	results := inspect(ctx, o.Clients)
 	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("InstallationCheck", results), func(out io.Writer) error { return printText(out, results) }); err != nil {
 		return err
 	}
-	worst := OK
-	for _, result := range results {
-		if result.State == Problem || worst == OK {
-			worst = result.State
-		}
+	has := func(state State) bool {
+		return slices.ContainsFunc(results, func(result Result) bool { return result.State == state })
 	}
-	switch worst {
-	case Problem:
+	switch {
+	case has(Problem):
 		return exitProblem
-	case Warning:
+	case has(Warning):
 		return exitWarning
 	}
 	return nil

@@ -68,7 +68,7 @@ func TestCheck(t *testing.T) {
 		"too old":   {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
 		"no leader": {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
 		"format":    {installed(), []string{"-o", "name"}, nil, `output format "name", allowed formats are:`},
-		"argument":  {installed(), []string{"x"}, nil, "unknown command"},
+		"argument":  {installed(), []string{"x"}, nil, `unexpected argument "x"; for example:`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, err := test.cluster.Run(t, check.NewCommand, test.args...)

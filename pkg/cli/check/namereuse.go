@@ -25,8 +25,8 @@ func (i *inspection) nameReuse(ctx context.Context) {
 		check  = "NameReuse"
 		remedy = installAgain + ", with components/strict-name-reuse"
 	)
-	_, policyErr := i.core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "nsinit-strict-name-reuse", metav1.GetOptions{})
-	list, err := i.core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.RemovedNamespaces, metav1.GetOptions{})
+	_, policyErr := i.Core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "nsinit-strict-name-reuse", metav1.GetOptions{})
+	list, err := i.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.RemovedNamespaces, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && apierrors.IsNotFound(policyErr):
 		return
@@ -47,7 +47,7 @@ func (i *inspection) nameReuse(ctx context.Context) {
 		if strings.HasPrefix(name, "_") {
 			name = "every namespace"
 		}
-		i.add(check, Problem, "read what the log of nsinit-controller-manager says of "+installation.RemovedNamespaces, "%s is still refused, although its period ended at %s: no controller updates the list", name, value)
+		i.add(check, Problem, "read the log of nsinit-controller-manager about "+installation.RemovedNamespaces, "%s is still refused, although its period ended at %s: no controller updates the list", name, value)
 		return
 	}
 }

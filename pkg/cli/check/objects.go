@@ -36,7 +36,7 @@ func (i *inspection) objects(ctx context.Context) {
 	resources := []string{"namespaceinitializerconfigurations", "namespacelifecycles", "namespacepopulations", "populatednamespaces"}
 	sound := true
 	for _, resource := range resources {
-		err := i.rest.Get().Resource(resource).Param("limit", onePage).SetHeader("Accept", metadataOnly).MaxRetries(0).Do(ctx).Error()
+		err := i.REST.Get().Resource(resource).Param("limit", onePage).SetHeader("Accept", metadataOnly).MaxRetries(0).Do(ctx).Error()
 		if err == nil {
 			continue
 		}

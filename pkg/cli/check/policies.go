@@ -8,21 +8,20 @@ package check
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/diff"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/dynamic"
 
 	stampwebhook "github.com/nsinit/nsinit/artifacts/deploy/components/stamp-webhook"
 	earlywrites "github.com/nsinit/nsinit/artifacts/early-writes"
 	"github.com/nsinit/nsinit/artifacts/policies"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 )
 
 // delivery is a set of objects that nsinit delivers.
@@ -48,8 +47,17 @@ func (i *inspection) delivered(ctx context.Context) {
 		manifests: func() ([]string, error) { return []string{earlywrites.Webhook()}, nil }})
 }
 
+// objects returns the delivered objects.
+func (d delivery) objects() ([]*unstructured.Unstructured, error) {
+	manifests, err := d.manifests()
+	if err != nil {
+		return nil, err
+	}
+	return cmdutil.ReadObjects(resource.NewLocalBuilder().Unstructured().Stream(strings.NewReader(strings.Join(manifests, "\n---\n")), "manifests"))
+}
+
 func (i *inspection) compareAll(ctx context.Context, d delivery) {
-	wanted, err := objectsOf(d.manifests)
+	wanted, err := d.objects()
 	if err != nil {
 		i.add(d.check, Problem, "install the plugin again", "the plugin is damaged: %v", err)
 		return
@@ -96,39 +104,15 @@ func policyManifests(stamp bool) ([]string, error) {
 	return manifests, nil
 }
 
-// objectsOf returns the objects of manifests.
-func objectsOf(manifests func() ([]string, error)) ([]*unstructured.Unstructured, error) {
-	texts, err := manifests()
-	if err != nil {
-		return nil, err
-	}
-	var objects []*unstructured.Unstructured
-	for _, text := range texts {
-		decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
-		for {
-			object := &unstructured.Unstructured{}
-			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, err
-			}
-			if len(object.Object) > 0 {
-				objects = append(objects, object)
-			}
-		}
-	}
-	return objects, nil
-}
-
 // compare returns the live object, and where a field of it differs from the result of applying the
 // delivered object in a dry run. The server fills in the same defaults.
 func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructured, field string) (*unstructured.Unstructured, string, error) {
 	kind := want.GroupVersionKind()
-	mapping, err := i.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := i.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return nil, "", err
 	}
-	var client dynamic.ResourceInterface = i.dynamic.Resource(mapping.Resource)
+	var client dynamic.ResourceInterface = i.Dynamic.Resource(mapping.Resource)
 	live, err := client.Get(ctx, want.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return nil, "", err

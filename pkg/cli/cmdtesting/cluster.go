@@ -33,6 +33,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
 )
@@ -82,7 +83,7 @@ func New(objects ...runtime.Object) *Cluster {
 	}
 	// A RESTMapper on a discovery without a group asks again indefinitely.
 	c.Core.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Version: "v1"}}}}
-	c.Clients = cmdutil.Clients{Core: c.Core, Nsinit: c.Nsinit, APIs: c.APIs, Dynamic: c.Dynamic, Metadata: c.Metadata, REST: c.REST,
+	c.Clients = cmdutil.Clients{Clients: diagnosis.NewClients(c.Core, c.Nsinit, c.APIs, c.Metadata), Dynamic: c.Dynamic, REST: c.REST,
 		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Core.Discovery())), Clock: Clock{testingclock.NewFakeClock(Now())}}
 	return c
 }

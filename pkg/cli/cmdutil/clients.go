@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package cmdutil
 
 import (
+	"errors"
 	"io"
 
 	"github.com/spf13/pflag"
@@ -21,6 +22,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
@@ -32,23 +34,19 @@ const (
 
 // Clients are the clients of one cluster, and the clock that waits are measured by.
 type Clients struct {
-	Core   kubernetes.Interface
-	Nsinit versioned.Interface
-	// REST reads from nsinit-apiserver what is no typed object, such as tables.
-	REST     rest.Interface
-	APIs     aggregator.Interface
-	Dynamic  dynamic.Interface
-	Metadata metadata.Interface
-	Mapper   meta.ResettableRESTMapper
-	Clock    clock.Clock
+	diagnosis.Clients
+	// REST reads untyped responses of nsinit-apiserver, such as tables.
+	REST    rest.Interface
+	Dynamic dynamic.Interface
+	Mapper  meta.ResettableRESTMapper
+	Clock   clock.Clock
 }
 
 // Factory returns the clients of the cluster that the flags name. The options change their configuration.
 type Factory func(options ...func(*rest.Config)) (*Clients, error)
 
-// NewFactory adds kubectl's connection flags to flags, and returns the Factory that reads them. The flag for the
-// namespace is left out, because it is an argument, and the one for the cache, because nothing is cached. Clients
-// write the API server's warnings to warnings.
+// NewFactory adds kubectl's connection flags to flags, except --namespace and --cache-dir, and returns the Factory that
+// reads them. Clients write the API server's warnings to warnings.
 func NewFactory(flags *pflag.FlagSet, warnings io.Writer) Factory {
 	connection := genericclioptions.NewConfigFlags(true)
 	connection.Namespace, connection.CacheDir = nil, nil
@@ -72,28 +70,17 @@ func NewFactory(flags *pflag.FlagSet, warnings io.Writer) Factory {
 func WithoutWarnings(config *rest.Config) { config.WarningHandler = rest.NoWarnings{} }
 
 func newClients(config *rest.Config) (*Clients, error) {
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	nsinit, err := versioned.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	apis, err := aggregator.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	metadata, err := metadata.NewForConfig(config)
-	if err != nil {
+	core, coreErr := kubernetes.NewForConfig(config)
+	nsinit, nsinitErr := versioned.NewForConfig(config)
+	apis, apisErr := aggregator.NewForConfig(config)
+	objects, objectsErr := dynamic.NewForConfig(config)
+	metadata, metadataErr := metadata.NewForConfig(config)
+	if err := errors.Join(coreErr, nsinitErr, apisErr, objectsErr, metadataErr); err != nil {
 		return nil, err
 	}
 	return &Clients{
-		Core: core, Nsinit: nsinit, REST: nsinit.NsinitV1alpha1().RESTClient(), APIs: apis, Dynamic: objects, Metadata: metadata,
+		Clients: diagnosis.NewClients(core, nsinit, apis, metadata),
+		REST:    nsinit.NsinitV1alpha1().RESTClient(), Dynamic: objects,
 		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())), Clock: clock.RealClock{},
 	}, nil
 }

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package cmdutil
 
 import (
+	"math"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -23,27 +24,24 @@ func CompleteFlag(command *cobra.Command, flag string, values ...string) {
 
 // CompleteNamespace offers every namespace for the first argument.
 func CompleteNamespace(f Factory) cobra.CompletionFunc {
-	all := CompleteNamespaces(f, func(*corev1.Namespace) bool { return true })
-	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return all(command, args, prefix)
-	}
+	return completeNamespaces(f, 1, func(*corev1.Namespace) bool { return true })
 }
 
 // CompleteNamespaces offers the namespaces for which offered is true, except those among the arguments.
 func CompleteNamespaces(f Factory, offered func(*corev1.Namespace) bool) cobra.CompletionFunc {
-	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return completeNamespaces(f, math.MaxInt, offered)
+}
+
+func completeNamespaces(f Factory, most int, offered func(*corev1.Namespace) bool) cobra.CompletionFunc {
+	return func(command *cobra.Command, args []string, _ string) (names []string, directive cobra.ShellCompDirective) {
 		clients, err := f()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
+		if err != nil || len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		namespaces, err := clients.Core.CoreV1().Namespaces().List(command.Context(), metav1.ListOptions{})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		var names []string
 		for i := range namespaces.Items {
 			if namespace := &namespaces.Items[i]; offered(namespace) && !slices.Contains(args, namespace.Name) {
 				names = append(names, namespace.Name)

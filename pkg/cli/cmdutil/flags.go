@@ -8,53 +8,78 @@ package cmdutil
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // DryRun is the flag --dry-run of commands that write: "none" or "server".
-type DryRun string
+type DryRun bool
 
 // AddFlag adds the flag to a command.
 func (d *DryRun) AddFlag(command *cobra.Command) {
-	command.Flags().StringVar((*string)(d), "dry-run", "none", `"none", or "server" to have the request checked and nothing stored.`)
+	command.Flags().Var(d, "dry-run", `"none", or "server" to have the request checked and nothing stored.`)
 	CompleteFlag(command, "dry-run", "none", "server")
 }
 
-// Validate returns an error for another value.
-func (d DryRun) Validate() error {
-	if d != "none" && d != "server" {
-		return fmt.Errorf(`--dry-run=%s: give "none" or "server"`, string(d))
+// String implements pflag.Value.
+func (d *DryRun) String() string {
+	if *d {
+		return "server"
 	}
+	return "none"
+}
+
+// Set implements pflag.Value.
+func (d *DryRun) Set(value string) error {
+	if value != "none" && value != "server" {
+		return errors.New(`give "none" or "server"`)
+	}
+	*d = value == "server"
 	return nil
 }
 
+// Type implements pflag.Value.
+func (*DryRun) Type() string { return "string" }
+
 // Options returns the field dryRun of a request.
-func (d DryRun) Options() []string {
-	if d == "server" {
+func (d *DryRun) Options() []string {
+	if *d {
 		return []string{metav1.DryRunAll}
 	}
 	return nil
 }
 
 // Suffix returns what is printed after the message of a command.
-func (d DryRun) Suffix() string {
-	if d == "server" {
+func (d *DryRun) Suffix() string {
+	if *d {
 		return " (server dry run)"
 	}
 	return ""
 }
 
-// ValidateDuration returns an error for a negative value of a flag.
-func ValidateDuration(flag string, value time.Duration) error {
-	if value < 0 {
-		return fmt.Errorf("--%s=%s: give a duration that is not negative", flag, value)
-	}
-	return nil
+// duration is the value of a flag. It is not negative.
+type duration struct{ *time.Duration }
+
+// DurationVar adds a flag for a duration that is not negative.
+func DurationVar(flags *pflag.FlagSet, value *time.Duration, name string, initial time.Duration, usage string) {
+	*value = initial
+	flags.Var(duration{value}, name, usage)
 }
+
+// Set implements pflag.Value.
+func (d duration) Set(text string) (err error) {
+	if *d.Duration, err = time.ParseDuration(text); err == nil && *d.Duration < 0 {
+		err = errors.New("give a duration that is not negative")
+	}
+	return err
+}
+
+// Type implements pflag.Value.
+func (duration) Type() string { return "duration" }
 
 // WithTimeout returns a context that ends after a timeout, and never for 0.
 func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {

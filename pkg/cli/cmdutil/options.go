@@ -9,12 +9,14 @@ package cmdutil
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// Options are the options of a command, in kubectl's shape.
+// Options are the options of a command, in kubectl's shape. They embed Base.
 type Options interface {
 	// Complete takes the arguments, and the clients if the command needs a cluster.
 	Complete(f Factory, args []string) error
@@ -22,6 +24,7 @@ type Options interface {
 	Validate() error
 	// Run runs the command.
 	Run(ctx context.Context) error
+	base() *Base
 }
 
 // Base is what the options of most commands have.
@@ -31,6 +34,8 @@ type Base struct {
 	Clients    *Clients
 	Args       []string
 }
+
+func (b *Base) base() *Base { return b }
 
 // Complete implements Options.
 func (b *Base) Complete(f Factory, args []string) (err error) {
@@ -42,9 +47,16 @@ func (b *Base) Complete(f Factory, args []string) (err error) {
 // Validate implements Options.
 func (b *Base) Validate() error { return b.PrintFlags.Validate() }
 
-// RunE completes, validates and runs options.
-func RunE(f Factory, o Options) func(*cobra.Command, []string) error {
-	return func(command *cobra.Command, args []string) error {
+// NewCommand makes a command complete, validate and run options, and adds the flags for the output. By default, the
+// command accepts the arguments of its usage line.
+func NewCommand(f Factory, o Options, command *cobra.Command) *cobra.Command {
+	if command.Args == nil {
+		command.Args = Args
+	}
+	if command.ValidArgsFunction == nil {
+		command.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	command.RunE = func(command *cobra.Command, args []string) error {
 		if err := o.Complete(f, args); err != nil {
 			return err
 		}
@@ -53,4 +65,19 @@ func RunE(f Factory, o Options) func(*cobra.Command, []string) error {
 		}
 		return o.Run(command.Context())
 	}
+	o.base().PrintFlags.AddFlags(command)
+	return command
+}
+
+// Args checks arguments against the usage line of a command: NAME is required, [NAME] is optional, and NAME... is one
+// or more. The error names the argument and shows the examples of the command.
+func Args(command *cobra.Command, args []string) error {
+	names := strings.Fields(command.Use)[1:]
+	switch n := len(args); {
+	case n < len(names) && !strings.HasPrefix(names[n], "["):
+		return fmt.Errorf("the argument %s is missing; for example:\n%s", strings.TrimSuffix(names[n], "..."), command.Example)
+	case n > len(names) && !strings.HasSuffix(command.Use, "..."):
+		return fmt.Errorf("unexpected argument %q; for example:\n%s", args[len(names)], command.Example)
+	}
+	return nil
 }

@@ -58,7 +58,7 @@ func (f *PrintFlags) AllowedFormats() []string {
 	return formats
 }
 
-// Text says whether the command prints text for people.
+// Text reports whether the command prints text for people.
 func (f *PrintFlags) Text() bool {
 	return *f.OutputFormat == "" && *f.TemplatePrinterFlags.TemplateArgument == "" || f.Wide && *f.OutputFormat == "wide"
 }

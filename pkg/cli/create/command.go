@@ -52,21 +52,17 @@ type Options struct {
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("created", scheme.Scheme)}}
-	command := &cobra.Command{
-		Use:               "create NAME",
-		Short:             "Create a namespace, and wait until it is open",
-		Long:              long,
-		Example:           example,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              cmdutil.RunE(f, o),
-	}
-	o.PrintFlags.AddFlags(command)
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
+		Use:     "create NAME",
+		Short:   "Create a namespace, and wait until it is open",
+		Long:    long,
+		Example: example,
+	})
 	o.DryRun.AddFlag(command)
 	command.Flags().StringToStringVarP(&o.Labels, "labels", "l", nil, "Labels of the namespace, as key=value,key=value.")
 	command.Flags().StringToStringVar(&o.Annotations, "annotations", nil, "Annotations of the namespace, as key=value,key=value.")
 	command.Flags().BoolVar(&o.Wait, "wait", true, "Wait until the namespace is open.")
-	command.Flags().DurationVar(&o.Timeout, "timeout", 5*time.Minute, "How long to wait. 0 waits indefinitely.")
+	cmdutil.DurationVar(command.Flags(), &o.Timeout, "timeout", 5*time.Minute, "How long to wait. 0 waits indefinitely.")
 	return command
 }
 
@@ -75,17 +71,6 @@ func (o *Options) Complete(f cmdutil.Factory, args []string) error {
 	o.Wait = o.Wait && o.DryRun.Options() == nil
 	o.PrintFlags.NamePrintFlags.Operation += o.DryRun.Suffix()
 	return o.Base.Complete(f, args)
-}
-
-// Validate implements cmdutil.Options.
-func (o *Options) Validate() error {
-	if err := o.DryRun.Validate(); err != nil {
-		return err
-	}
-	if err := cmdutil.ValidateDuration("timeout", o.Timeout); err != nil {
-		return err
-	}
-	return o.Base.Validate()
 }
 
 // Run implements cmdutil.Options.

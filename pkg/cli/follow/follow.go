@@ -18,10 +18,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/cli/progress"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/printable"
@@ -34,23 +36,29 @@ const (
 	lastInterval  = time.Second
 )
 
-// Follower follows one namespace.
+// Follower follows one namespace. It reports a line for each initializer that is done, and meanwhile what the namespace
+// waits for.
 type Follower struct {
-	clients  *cmdutil.Clients
-	reporter *reporter
-	// blind says that the NamespaceLifecycle cannot be read: the conditions of the namespace are used instead.
+	clients *cmdutil.Clients
+	out     io.Writer
+	line    *progress.Line
+	// reported are the initializers whose end was reported.
+	reported sets.Set[string]
+	// message is what the namespace reported last, where its NamespaceLifecycle cannot be read.
+	message string
+	// blind is set if the NamespaceLifecycle cannot be read: the conditions of the namespace are used instead.
 	blind bool
 }
 
-// New returns a follower that writes what stays to out, and what passes to errOut.
+// New returns a follower that writes results to out, and progress to errOut.
 func New(clients *cmdutil.Clients, out, errOut io.Writer) *Follower {
-	return &Follower{clients: clients, reporter: newReporter(out, errOut, clients.Clock)}
+	return &Follower{clients: clients, out: out, line: progress.New(errOut, clients.Clock), reported: sets.New[string]()}
 }
 
 // sight is one read of a namespace.
 type sight struct {
 	namespace *corev1.Namespace
-	// lifecycle is nil if it does not exist or may not be read.
+	// lifecycle is nil if it does not exist or cannot be read.
 	lifecycle *v1alpha1.NamespaceLifecycle
 }
 
@@ -101,7 +109,7 @@ func (f *Follower) UntilOpen(ctx context.Context, name string, uid types.UID) (*
 			return false, fmt.Errorf("namespace %q was deleted before it was open, and another one has this name%s", name, because())
 		}
 		uid, last = seen.namespace.UID, seen
-		f.reporter.opening(seen)
+		f.opening(seen)
 		return !helper.IsClosed(seen.namespace), seen.failed()
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -110,7 +118,7 @@ func (f *Follower) UntilOpen(ctx context.Context, name string, uid types.UID) (*
 	return last.namespace, err
 }
 
-// UntilGone waits until a namespace does not exist, or has another UID, and returns it as it was read last.
+// UntilGone waits until a namespace does not exist, or has another UID, and returns the last state of it.
 func (f *Follower) UntilGone(ctx context.Context, name string) (*corev1.Namespace, error) {
 	last := sight{namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	err := f.until(ctx, func() (bool, error) {
@@ -122,7 +130,7 @@ func (f *Follower) UntilGone(ctx context.Context, name string) (*corev1.Namespac
 			return true, nil
 		}
 		last = seen
-		f.reporter.leaving(seen)
+		f.terminating(seen)
 		return false, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -133,7 +141,7 @@ func (f *Follower) UntilGone(ctx context.Context, name string) (*corev1.Namespac
 
 // until calls done until it is true, or returns an error that a retry does not fix.
 func (f *Follower) until(ctx context.Context, done func() (bool, error)) error {
-	defer f.reporter.line.End()
+	defer f.line.End()
 	for interval := firstInterval; ; interval = min(interval*5/4, lastInterval) {
 		ok, err := done()
 		switch {
@@ -152,12 +160,12 @@ func (f *Follower) until(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// passing says whether a retry may succeed.
+// passing reports whether a retry may succeed.
 func passing(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
 }
 
-// read reads the namespace, and its NamespaceLifecycle if that may be read.
+// read reads the namespace and, if the user has the permission, its NamespaceLifecycle.
 func (f *Follower) read(ctx context.Context, name string) (sight, error) {
 	namespace, err := f.clients.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil || f.blind {

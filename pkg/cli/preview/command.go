@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package preview is the command kubectl nsinit preview: what do populations put into a namespace.
+// Package preview is the command kubectl nsinit preview: it shows what NamespacePopulations put into a namespace.
 package preview
 
 import (
@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,9 +20,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -37,17 +37,17 @@ const exitRefused cmdutil.ExitCode = 2
 
 const long = `Show what NamespacePopulations put into a namespace, without storing anything.
 
-If the namespace exists, each object is applied with dry-run, so that what the API server would refuse shows. That is tried with your
-rights: name the service account of policy-population with --as to see what it may do. If the namespace does not exist, the objects
-are rendered for one that --creator, --group and --labels describe; you are its creator unless you say otherwise. A kind that the
-cluster does not know and a missing permission are reported, other refusals are not.
+If the namespace exists, the command applies each object with dry-run, and shows what the API server refuses. It uses your
+permissions: to test those of policy-population, name its service account with --as. If the namespace does not exist, the command
+renders the objects for a namespace that --creator, --group and --labels describe; you are the creator by default. It reports unknown
+kinds and missing permissions, but no other refusals.
 
-The exit code is 0 if everything can be applied, 2 if something cannot, and 1 if nothing could be shown.`
+The exit code is 0 if every object can be applied, 2 if one cannot, and 1 after another error.`
 
-const example = `  # What does shop get, and may policy-population apply it?
+const example = `  # The objects of the namespace shop, applied with the permissions of policy-population
   kubectl nsinit preview shop --as=system:serviceaccount:nsinit-system:policy-population
 
-  # What would a new namespace of alice's get from a population that is not in the cluster yet?
+  # The objects that alice's next namespace would get from a population that is not in the cluster yet
   kubectl nsinit preview new --filename=population.yaml --creator=alice --group=team-a --labels=tier=self-service --output=yaml`
 
 // Options are the options of the command.
@@ -64,17 +64,14 @@ type Options struct {
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
-	command := &cobra.Command{
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:               "preview NAMESPACE",
 		Short:             "Show what NamespacePopulations put into a namespace",
 		Long:              long,
 		Example:           example,
-		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
-		RunE:              cmdutil.RunE(f, o),
-	}
+	})
 	flags := command.Flags()
-	o.PrintFlags.AddFlags(command)
 	flags.StringVarP(&o.Filename, "filename", "f", o.Filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
 	flags.StringVar(&o.Creator, "creator", o.Creator, "The user who creates the namespace, if it does not exist.")
 	flags.StringSliceVar(&o.Groups, "group", o.Groups, "The groups of that user.")
@@ -148,7 +145,7 @@ func preview(ctx context.Context, applier *population.Applier, namespace *corev1
 	}
 	live, err := applier.Get(ctx, namespace.Name, object.Content)
 	if err != nil {
-		live = nil // if there is more to say, the next request says it
+		live = nil // Apply reports the cause
 	}
 	applied, err := applier.Apply(ctx, namespace, object.Content)
 	if err != nil {
@@ -185,7 +182,7 @@ func (o *Options) namespace(ctx context.Context, core kubernetes.Interface, name
 	if creator == "" {
 		review, err := core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
-			return nil, false, fmt.Errorf("cannot tell who you are, name the creator with --creator: %w", err)
+			return nil, false, fmt.Errorf("cannot determine your user name: %w; name the creator with --creator", err)
 		}
 		creator = review.Status.UserInfo.Username
 		if len(groups) == 0 {
@@ -199,22 +196,18 @@ func (o *Options) namespace(ctx context.Context, core kubernetes.Interface, name
 }
 
 // populations returns the populations of the file, or of the cluster, in order.
-func (o *Options) populations(ctx context.Context, nsinit versioned.Interface) ([]*population.Population, error) {
+func (o *Options) populations(ctx context.Context, nsinit versioned.Interface) (populations []*population.Population, err error) {
 	var items []v1alpha1.NamespacePopulation
-	if o.Filename != "" {
-		var err error
-		if items, err = o.read(); err != nil {
-			return nil, fmt.Errorf("--filename=%s: %w", o.Filename, err)
-		}
-	} else {
+	if o.Filename == "" {
 		list, err := nsinit.NsinitV1alpha1().NamespacePopulations().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, err
 		}
 		items = list.Items
+	} else if items, err = o.read(); err != nil {
+		return nil, fmt.Errorf("--filename=%s: %w", o.Filename, err)
 	}
 	population.Sort(items)
-	var populations []*population.Population
 	for _, item := range items {
 		compiled, errs := population.Compile(item.Name, &item.Spec)
 		if len(errs) > 0 {
@@ -225,31 +218,31 @@ func (o *Options) populations(ctx context.Context, nsinit versioned.Interface) (
 	return populations, nil
 }
 
-// read reads populations, and leaves out objects of other kinds.
+// read reads populations, and ignores objects of other kinds.
 func (o *Options) read() ([]v1alpha1.NamespacePopulation, error) {
-	in := o.In
-	if o.Filename != "-" {
-		file, err := os.Open(o.Filename)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = file.Close() }()
-		in = file
+	from := resource.NewLocalBuilder().Unstructured()
+	if o.Filename == "-" {
+		from.Stream(o.In, "standard input")
+	} else {
+		from.FilenameParam(false, &resource.FilenameOptions{Filenames: []string{o.Filename}})
+	}
+	objects, err := cmdutil.ReadObjects(from)
+	if err != nil {
+		return nil, err
 	}
 	var items []v1alpha1.NamespacePopulation
-	decoder := yaml.NewYAMLOrJSONDecoder(in, 4096)
-	for {
-		var item v1alpha1.NamespacePopulation
-		err := decoder.Decode(&item)
-		switch {
-		case errors.Is(err, io.EOF) && len(items) == 0:
-			return nil, errors.New("there is no NamespacePopulation in it")
-		case errors.Is(err, io.EOF):
-			return items, nil
-		case err != nil:
-			return nil, err
-		case item.Kind == "NamespacePopulation" && item.APIVersion == v1alpha1.SchemeGroupVersion.String():
-			items = append(items, item)
+	for _, object := range objects {
+		if object.GroupVersionKind() != v1alpha1.SchemeGroupVersion.WithKind("NamespacePopulation") {
+			continue
 		}
+		var item v1alpha1.NamespacePopulation
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &item); err != nil {
+			return nil, err
+		}
+		items = append(items, item)
 	}
+	if len(items) == 0 {
+		return nil, errors.New("there is no NamespacePopulation in it")
+	}
+	return items, nil
 }

@@ -75,7 +75,7 @@ func TestPreview(t *testing.T) {
 	const header = "POPULATION   MANIFEST   OBJECT              RESULT\n"
 	one := []runtime.Object{population("p", template)}
 	file := filepath.Join(t.TempDir(), "population.yaml")
-	if err := os.WriteFile(file, []byte("kind: ConfigMap\napiVersion: v1\n---\nkind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: n, template: "+template+"}]}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("kind: ConfigMap\napiVersion: v1\n---\nkind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: m, template: "+template+"}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
@@ -95,16 +95,18 @@ func TestPreview(t *testing.T) {
 			Out: `refused cannot apply ConfigMap "bob-x": grant the initializer the missing permission cluster-wide: create and patch on configmaps`, Err: "exit code 2"}},
 		"by carol":  {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--creator=carol", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "carol-x"}},
 		"of a file": {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "-f", file, "--output=jsonpath={.items[*].population}"}, Out: "q"}},
+		"of a list": {world{populations: one}, `{"kind":"List","apiVersion":"v1","items":[{"kind":"NamespacePopulation","apiVersion":"nsinit.dev/v1alpha1","metadata":{"name":"s"},"spec":{"manifests":[{"name":"m","template":` + template + `}]}}]}`,
+			cmdtesting.Test{Args: []string{"new", "-f", "-", "--output=jsonpath={.items[*].population}"}, Out: "s"}},
 		"of the input": {world{populations: one}, `{"kind":"NamespacePopulation","apiVersion":"nsinit.dev/v1alpha1","metadata":{"name":"r"},"spec":{"manifests":[{"name":"n","template":` + template + `}]}}`,
 			cmdtesting.Test{Args: []string{"new", "-f", "-", "--output=jsonpath={.items[*].population}"}, Out: "r"}},
 
-		"no file":        {world{}, "", cmdtesting.Test{Args: []string{"shop", "-f", "/nowhere"}, Err: "--filename=/nowhere: open /nowhere: no such file"}},
+		"no file":        {world{}, "", cmdtesting.Test{Args: []string{"shop", "-f", "/nowhere"}, Err: "--filename=/nowhere: the path \"/nowhere\" does not exist"}},
 		"an empty input": {world{}, "", cmdtesting.Test{Args: []string{"shop", "-f", "-"}, Err: "there is no NamespacePopulation in it"}},
 		"not valid":      {world{populations: []runtime.Object{population("p", "{}")}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: `NamespacePopulation "p" is not valid: `}},
 		"its creator":    {world{}, "", cmdtesting.Test{Args: []string{"shop", "--creator=carol"}, Err: `namespace "shop" exists: --creator, --group and --labels are for namespaces that do not`}},
 		"bad labels":     {world{}, "", cmdtesting.Test{Args: []string{"new", "--labels=a"}, Err: "--labels=a: "}},
 		"no such format": {world{}, "", cmdtesting.Test{Args: []string{"shop", "-o", "name"}, Err: `output format "name", allowed formats are:`}},
-		"no arguments":   {world{}, "", cmdtesting.Test{Err: "accepts 1 arg(s), received 0"}},
+		"no arguments":   {world{}, "", cmdtesting.Test{Err: "the argument NAMESPACE is missing; for example:"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.test.Cluster = test.world.cluster()

@@ -17,16 +17,14 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// text prints a line for each manifest, and below it why it is refused.
+// text prints a line for each manifest, and then why manifests are refused.
 func text(out io.Writer, namespace *corev1.Namespace, exists bool, results []Result) error {
 	if len(results) == 0 {
 		_, err := fmt.Fprintf(out, "No population puts anything into namespace %q.\n", namespace.Name)
 		return err
 	}
 	if !exists {
-		if _, err := fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, it gets:\n\n", namespace.Name, namespace.Annotations[v1alpha1.AnnotationCreatedBy]); err != nil {
-			return err
-		}
+		_, _ = fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, it gets:\n\n", namespace.Name, namespace.Annotations[v1alpha1.AnnotationCreatedBy])
 	}
 	table := printers.GetNewTabWriter(out)
 	_, _ = fmt.Fprintln(table, "POPULATION\tMANIFEST\tOBJECT\tRESULT")
@@ -41,11 +39,8 @@ func text(out io.Writer, namespace *corev1.Namespace, exists bool, results []Res
 		return err
 	}
 	for _, r := range results {
-		if r.Message == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(out, "\n%s/%s: %s\n", r.Population, r.Manifest, r.Message); err != nil {
-			return err
+		if r.Message != "" {
+			_, _ = fmt.Fprintf(out, "\n%s/%s: %s\n", r.Population, r.Manifest, r.Message)
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ import (
 const long = `Print the roles and bindings that an initializer needs: to read NamespaceLifecycles, to write into namespaces that are initializing,
 and to remove its own name. Add the permissions that its own work needs.
 
-With --view instead of an initializer, print the binding that lets somebody read NamespaceLifecycles, for kubectl nsinit status.
+With --view instead of an initializer, print the binding with which a user can read NamespaceLifecycles, for kubectl nsinit status.
 
 The command does not contact a cluster. Pass its output to kubectl apply.`
 
@@ -58,21 +58,21 @@ type Options struct {
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
 	o.PrintFlags.WithDefaultOutput("yaml")
-	command := &cobra.Command{
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:     "rbac INITIALIZER",
 		Short:   "Print the roles that an initializer needs",
 		Long:    long,
 		Example: example,
 		Args: func(command *cobra.Command, args []string) error {
-			if o.View {
-				return cobra.NoArgs(command, args)
+			if !o.View {
+				return cmdutil.Args(command, args)
 			}
-			return cobra.ExactArgs(1)(command, args)
+			if len(args) > 0 {
+				return fmt.Errorf("unexpected argument %q: --view is for no initializer", args[0])
+			}
+			return nil
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              cmdutil.RunE(f, o),
-	}
-	o.PrintFlags.AddFlags(command)
+	})
 	command.Flags().StringVar(&o.ServiceAccount, "service-account", o.ServiceAccount, "NAMESPACE:NAME of the service account that the initializer runs as.")
 	command.Flags().StringVar(&o.User, "user", o.User, "User that acts as the initializer: a person, or a program outside the cluster.")
 	command.Flags().BoolVar(&o.View, "view", o.View, "Print the permission to read NamespaceLifecycles, for no initializer.")
@@ -133,7 +133,7 @@ func (o *Options) parseSubject() (rbacv1.Subject, error) {
 // objects returns the role of the initializer, its binding, and the binding of the role that all initializers have.
 func (o *Options) objects() []runtime.Object {
 	if o.View {
-		// A name of an object has no slash, and names of users may have.
+		// Names of objects cannot contain a slash, but names of users can.
 		name := strings.NewReplacer("/", "-", "%", "-").Replace(strings.TrimPrefix(o.subject.Namespace+":"+o.subject.Name, ":"))
 		return []runtime.Object{bind("nsinit:view:"+name, "nsinit:view", o.subject)}
 	}

@@ -79,12 +79,12 @@ subjects:
 		"one that registers itself": {Args: []string{"a.example.com", "--user=jane", "--configuration=20-a", "--output=jsonpath={.rules[*].resources}{.rules[*].resourceNames}{.rules[*].verbs}"},
 			Out: `["initializers"] ["namespaceinitializerconfigurations"] ["namespaceinitializerconfigurations"]["a.example.com"] ["20-a"]["initialize"] ["create"] ["get","update"]`},
 
-		"nobody":                    {Args: []string{"a.example.com"}, Err: "give one of --service-account=NAMESPACE:NAME and --user=NAME"},
+		"no subject":                {Args: []string{"a.example.com"}, Err: "give one of --service-account=NAMESPACE:NAME and --user=NAME"},
 		"two":                       {Args: []string{"a.example.com", "--user=jane", "--service-account=hooks:hook"}, Err: "give one of --service-account=NAMESPACE:NAME and --user=NAME"},
 		"no namespace":              {Args: []string{"a.example.com", "--service-account=hook"}, Err: "--service-account=hook: give NAMESPACE:NAME"},
-		"no name of one":            {Args: []string{"one", "--user=jane"}, Err: `initializer "one": `},
-		"no initializer":            {Args: []string{"--user=jane"}, Err: "accepts 1 arg(s), received 0"},
-		"an initializer that views": {Args: []string{"a.example.com", "--view", "--user=jane"}, Err: "unknown command"},
+		"not a name":                {Args: []string{"one", "--user=jane"}, Err: `initializer "one": `},
+		"no initializer":            {Args: []string{"--user=jane"}, Err: "the argument INITIALIZER is missing; for example:"},
+		"an initializer that views": {Args: []string{"a.example.com", "--view", "--user=jane"}, Err: `unexpected argument "a.example.com": --view is for no initializer`},
 		"a finalizer that views":    {Args: []string{"--view", "--finalizer", "--user=jane"}, Err: "[view finalizer]"},
 		"no such format":            {Args: []string{"--view", "--user=jane", "-o", "xml"}, Err: `output format "xml", allowed formats are:`},
 	} {

@@ -8,6 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 package status
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,16 +66,13 @@ type Options struct {
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
 	o.PrintFlags.Wide = true
-	command := &cobra.Command{
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:               "status [NAMESPACE]",
 		Short:             "Show what namespaces wait for",
 		Long:              long,
 		Example:           example,
-		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
-		RunE:              cmdutil.RunE(f, o),
-	}
-	o.PrintFlags.AddFlags(command)
+	})
 	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Also list namespaces that are open.")
 	return command
 }
@@ -167,20 +165,20 @@ func (o *Options) initializers(lifecycle *v1alpha1.NamespaceLifecycle) error {
 	table := printers.GetNewTabWriter(o.Out)
 	_, _ = fmt.Fprintln(table, "INITIALIZER\tSTATE\tTOOK\tCLEANS UP\tMESSAGE\tLAST ACTOR")
 	for _, status := range lifecycle.Status.Initializers {
-		took := ""
+		took := "<none>"
 		switch {
 		case status.StartTime != nil && status.EndTime != nil:
 			took = status.EndTime.Sub(status.StartTime.Time).Round(10 * time.Millisecond).String()
 		case status.StartTime != nil:
 			took = duration.HumanDuration(o.Clients.Clock.Since(status.StartTime.Time)) + " so far"
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, orNone(took), cleansUp(lifecycle, status.Name),
-			orNone(printable.Line(status.Message)), orNone(printable.Line(status.LastActor)))
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, took, cleansUp(lifecycle, status.Name),
+			cmp.Or(printable.Line(status.Message), "<none>"), cmp.Or(printable.Line(status.LastActor), "<none>"))
 	}
 	return table.Flush()
 }
 
-// cleansUp says whether an initializer takes part in the deletion of the namespace.
+// cleansUp reports whether an initializer takes part in the deletion of the namespace.
 func cleansUp(lifecycle *v1alpha1.NamespaceLifecycle, name string) string {
 	if slices.Contains(lifecycle.Spec.Finalizers, v1alpha1.FinalizerName(name)) {
 		return "yes"
@@ -202,11 +200,4 @@ func (o *Options) conditions(namespace *corev1.Namespace) error {
 		_, _ = fmt.Fprintf(o.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
 	}
 	return nil
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-	return text
 }

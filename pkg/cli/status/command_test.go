@@ -160,7 +160,7 @@ c.example.com   Waiting   <none>       no          <none>    <none>
 		"neither may be read":      {Cluster: refusing(cmdtesting.New(), "namespaces", "namespacelifecycles"), Args: []string{"shop"}, Err: `namespaces "shop" is forbidden: User "jane" cannot get; ` + grant},
 		"it may not be read, YAML": {Cluster: refusing(cmdtesting.New(namespace()), "namespacelifecycles"), Args: []string{"shop", "-o", "yaml"}, Err: `"shop" is forbidden: User "jane" cannot get; ` + grant},
 		"no such format":           {Args: []string{"shop", "-o", "xml"}, Err: `output format "xml", allowed formats are: go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-file,kyaml,name,template,templatefile,wide,yaml`},
-		"two":                      {Args: []string{"shop", "depot"}, Err: "accepts at most 1 arg(s), received 2"},
+		"two":                      {Args: []string{"shop", "depot"}, Err: "unexpected argument \"depot\"; for example:"},
 	} {
 		t.Run(name, func(t *testing.T) { test.Check(t, status.NewCommand) })
 	}

@@ -60,16 +60,12 @@ type ServerVersion struct {
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
-	command := &cobra.Command{
-		Use:               "version",
-		Short:             "Print the versions of the plugin and of nsinit-apiserver",
-		Long:              long,
-		Example:           example,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              cmdutil.RunE(f, o),
-	}
-	o.PrintFlags.AddFlags(command)
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
+		Use:     "version",
+		Short:   "Print the versions of the plugin and of nsinit-apiserver",
+		Long:    long,
+		Example: example,
+	})
 	command.Flags().BoolVar(&o.Client, "client", o.Client, "Print the version of the plugin only. This needs no cluster.")
 	return command
 }
@@ -115,11 +111,7 @@ func (o *Options) server(ctx context.Context) (*ServerVersion, error) {
 	if err != nil {
 		return nil, err
 	}
-	var document struct {
-		Info struct {
-			Version string `json:"version"`
-		} `json:"info"`
-	}
+	var document struct{ Info struct{ Version string } }
 	if err := json.Unmarshal(data, &document); err != nil {
 		return nil, err
 	}
@@ -134,7 +126,7 @@ func (v *Versions) text(out io.Writer) error {
 	return err
 }
 
-// differ says whether both versions are known, and one of their first two numbers differs.
+// differ reports whether both versions are known, and their major or minor versions differ.
 func (v *Versions) differ() bool {
 	if v.ServerVersion == nil {
 		return false

@@ -40,7 +40,7 @@ func TestVersion(t *testing.T) {
 			Err: `cannot read the version of nsinit-apiserver: forbidden: User "jane" cannot get path`},
 		"does not answer": {Cluster: answering(http.StatusServiceUnavailable, ""), Out: client, Err: "cannot read the version of nsinit-apiserver: the server is currently unable to handle the request"},
 		"answers HTML":    {Cluster: answering(http.StatusOK, "<html>"), Out: client, Err: "cannot read the version of nsinit-apiserver: invalid character"},
-		"an argument":     {Args: []string{"x"}, Err: "unknown command"},
+		"an argument":     {Args: []string{"x"}, Err: `unexpected argument "x"; for example:`},
 		"no such format":  {Args: []string{"-o", "name"}, Err: `output format "name", allowed formats are:`},
 	} {
 		t.Run(name, func(t *testing.T) {

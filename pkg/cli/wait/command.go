@@ -25,10 +25,10 @@ import (
 
 const long = `Wait until you can write to namespaces, or until they are removed from storage.
 
-You need the permission to get the namespaces. kubectl wait also needs list and watch. A namespace whose initialization fails is an
-error at once.
+You need the permission to get the namespaces. kubectl wait also needs list and watch. The command does not wait for a namespace
+whose initialization failed.
 
-The exit code is 0 if all namespaces are in the state, and 1 if one is not within the timeout, or never will be.`
+The exit code is 0 if all namespaces reach the state, and 1 if one does not reach it within the timeout or cannot reach it.`
 
 const example = `  # Wait until you can write to the namespace shop
   kubectl nsinit wait shop
@@ -46,22 +46,19 @@ type Options struct {
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("is ", scheme.Scheme)}}
-	command := &cobra.Command{
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:     "wait NAMESPACE...",
-		Short:   "Wait until namespaces are open, or gone",
+		Short:   "Wait until namespaces are open, or removed from storage",
 		Long:    long,
 		Example: example,
-		Args:    cobra.MinimumNArgs(1),
 		ValidArgsFunction: cmdutil.CompleteNamespaces(f, func(namespace *corev1.Namespace) bool {
 			terminating := namespace.DeletionTimestamp != nil
 			return terminating == (o.For == "gone") && (terminating || helper.IsClosed(namespace))
 		}),
-		RunE: cmdutil.RunE(f, o),
-	}
-	o.PrintFlags.AddFlags(command)
+	})
 	command.Flags().StringVar(&o.For, "for", "open", `What to wait for: "open" or "gone".`)
 	cmdutil.CompleteFlag(command, "for", "open", "gone")
-	command.Flags().DurationVar(&o.Timeout, "timeout", 5*time.Minute, "How long to wait for all of them. 0 waits indefinitely.")
+	cmdutil.DurationVar(command.Flags(), &o.Timeout, "timeout", 5*time.Minute, "How long to wait for all of them. 0 waits indefinitely.")
 	return command
 }
 
@@ -75,9 +72,6 @@ func (o *Options) Complete(f cmdutil.Factory, args []string) error {
 func (o *Options) Validate() error {
 	if o.For != "open" && o.For != "gone" {
 		return fmt.Errorf(`--for=%s: give "open" or "gone"`, o.For)
-	}
-	if err := cmdutil.ValidateDuration("timeout", o.Timeout); err != nil {
-		return err
 	}
 	return o.Base.Validate()
 }

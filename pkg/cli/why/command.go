@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/discovery"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
@@ -28,24 +27,24 @@ const (
 	exitStuck   cmdutil.ExitCode = 3
 )
 
-const long = `Say where a namespace stands, what it waits for, and what helps.
+const long = `Show the state of a namespace, what it waits for and which commands help.
 
-It answers for any namespace that is being initialized or deleted, on any cluster, with or without nsinit. It changes nothing:
-deletions are tried with dry-run alone. What you may not read is listed as not examined.
+It works for every namespace that is being initialized or deleted, on any cluster, with or without nsinit. It changes nothing: it
+tries deletions with dry-run. It lists what you have no permission to read as not examined.
 
-For each cause it shows the commands that help, the safest first, and what may be lost by the others. Commands that change what
-kubectl itself cannot write to need jq.
+For each cause it shows commands, the safest first, with the risk of the others. Commands that change fields which kubectl cannot
+write need jq.
 
-The exit code is 0 if nothing is waited for, 2 if something is under way, 3 if somebody has to do something, and 1 if there is
-no such namespace or nobody can tell.`
+The exit code is 0 if the namespace waits for nothing, 2 if something is in progress, 3 if a user has to act, and 1 if the namespace
+does not exist or its state cannot be determined.`
 
-const example = `  # Why does the namespace shop not open, or not go away?
+const example = `  # Why does the namespace shop not open, or not terminate?
   kubectl nsinit why shop
 
-  # The causes alone, for a program
+  # Only the causes, for a program
   kubectl nsinit why shop --output=json | jq --raw-output '.findings[] | "\(.state) \(.cause): \(.message)"'
 
-  # What keeps the namespace controller from deleting what you could delete
+  # What the namespace controller cannot delete, although you can
   kubectl nsinit why shop --as=system:serviceaccount:kube-system:namespace-controller`
 
 // Options are the options of the command.
@@ -57,17 +56,14 @@ type Options struct {
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
-	command := &cobra.Command{
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:               "why NAMESPACE",
-		Short:             "Say why a namespace is not open, or not gone",
+		Short:             "Show why a namespace does not open, or is not deleted",
 		Long:              long,
 		Example:           example,
-		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
-		RunE:              cmdutil.RunE(f, o),
-	}
-	o.PrintFlags.AddFlags(command)
-	command.Flags().DurationVar(&o.Patience, "patience", diagnosis.DefaultPatience, "How long something may take before it counts as stuck.")
+	})
+	cmdutil.DurationVar(command.Flags(), &o.Patience, "patience", diagnosis.DefaultPatience, "How long something may take before it counts as stuck.")
 	return command
 }
 
@@ -79,26 +75,17 @@ func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
 	return err
 }
 
-// Validate implements cmdutil.Options.
-func (o *Options) Validate() error {
-	if err := cmdutil.ValidateDuration("patience", o.Patience); err != nil {
-		return err
-	}
-	return o.Base.Validate()
-}
-
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
-	clients := diagnosis.Clients{Core: o.Clients.Core, Nsinit: o.Clients.Nsinit, APIs: o.Clients.APIs, Metadata: o.Clients.Metadata,
-		Discover: func() ([]*metav1.APIResourceList, error) {
-			return discovery.ServerPreferredNamespacedResources(o.Clients.Core.Discovery())
-		}}
 	line := progress.New(o.ErrOut, o.Clients.Clock)
-	diagnoser := diagnosis.Diagnoser{Clients: clients, Clock: o.Clients.Clock, Patience: o.Patience, Progress: func(done, total int) {
-		line.Show("looked at %d of %d resources in namespace %s", done, total, o.Args[0])
+	diagnoser := diagnosis.Diagnoser{Clients: o.Clients.Clients, Clock: o.Clients.Clock, Patience: o.Patience, Progress: func(done, total int) {
+		line.Show("read %d of %d resources in namespace %s", done, total, o.Args[0])
 	}}
 	found, err := diagnoser.Diagnose(ctx, o.Args[0])
 	line.End()
+	if apierrors.IsNotFound(err) {
+		return cmdutil.NoNamespace(o.Args[0])
+	}
 	if err != nil {
 		return err
 	}

@@ -50,13 +50,13 @@ func TestWhy(t *testing.T) {
 		// out is the beginning of the output, and err a part of the error.
 		out, err string
 	}{
-		"open":           {[]string{"open"}, `Namespace "open": Active for 60s, healthy: nothing is waited for.`, ""},
+		"open":           {[]string{"open"}, `Namespace "open": Active for 60s, healthy: it waits for nothing.`, ""},
 		"closed":         {[]string{"closed"}, `Namespace "closed": Initializing for 60s, waiting: `, "exit code 2"},
 		"fields":         {[]string{"closed", fields}, "NamespaceDiagnosis closed Initializing Waiting", "exit code 2"},
-		"no namespace":   {[]string{"none"}, "", `"none"`},
+		"no namespace":   {[]string{"none"}, "", `namespace "none" does not exist`},
 		"no such format": {[]string{"open", "-o", "name"}, "", `output format "name", allowed formats are:`},
-		"patience":       {[]string{"open", "--patience=-1s"}, "", "--patience=-1s: give a duration that is not negative"},
-		"no arguments":   {nil, "", "accepts 1 arg(s), received 0"},
+		"patience":       {[]string{"open", "--patience=-1s"}, "", `invalid argument "-1s" for "--patience" flag: give a duration that is not negative`},
+		"no arguments":   {nil, "", "the argument NAMESPACE is missing; for example:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, err := waiting(t).Run(t, why.NewCommand, test.args...)

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -27,7 +28,10 @@ const objectsShown = 10
 func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	var out strings.Builder
 	now := o.Clients.Clock.Now()
-	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict(d.State))
+	verdict := map[diagnosis.State]string{
+		diagnosis.Stuck: "stuck: a user has to act", diagnosis.Waiting: "waiting: something is in progress", diagnosis.Healthy: "healthy: it waits for nothing",
+	}[d.State]
+	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict)
 	for i, finding := range d.Findings {
 		writeFinding(&out, now, i+1, finding)
 	}
@@ -56,16 +60,6 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	}
 	_, err := io.WriteString(to, out.String())
 	return err
-}
-
-func verdict(state diagnosis.State) string {
-	switch state {
-	case diagnosis.Stuck:
-		return "stuck: somebody has to do something"
-	case diagnosis.Waiting:
-		return "waiting: something is under way"
-	}
-	return "healthy: nothing is waited for"
 }
 
 func age(now time.Time, since *metav1.Time, prefix string) string {
@@ -102,18 +96,11 @@ func writeRemaining(out *strings.Builder, now time.Time, resources []diagnosis.R
 	for _, resource := range resources {
 		for _, object := range resource.Objects[:min(len(resource.Objects), objectsShown)] {
 			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", resource.Resource, object.Name, age(now, &object.CreationTimestamp, ""),
-				orNone(age(now, object.DeletionTimestamp, "")), orNone(strings.Join(object.Finalizers, ",")), orNone(strings.Join(object.Owners, ",")))
+				cmp.Or(age(now, object.DeletionTimestamp, ""), "<none>"), cmp.Or(strings.Join(object.Finalizers, ","), "<none>"), cmp.Or(strings.Join(object.Owners, ","), "<none>"))
 		}
 		if more := resource.Count - objectsShown; more > 0 {
 			_, _ = fmt.Fprintf(table, "  %s\tand %d more\n", resource.Resource, more)
 		}
 	}
 	return table.Flush()
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-	return text
 }

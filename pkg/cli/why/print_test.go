@@ -47,7 +47,7 @@ func stuckExample() *diagnosis.Diagnosis {
 }
 
 func TestText(t *testing.T) {
-	const want = `Namespace "shop": Terminating for 2m30s, stuck: somebody has to do something.
+	const want = `Namespace "shop": Terminating for 2m30s, stuck: a user has to act.
 
 1. STUCK ContentFinalizer, for 2m30s
    things/a has a finalizer

@@ -4,11 +4,9 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package conformance tests an initializer, any initializer, on a cluster with nsinit: that it
-// acts in its turn and not before, that it survives to be killed half-way, that it tries again
-// after a refusal, and that it lets namespaces go that are deleted while it acts, or before.
+// Package conformance tests an initializer on a cluster with nsinit: it acts in its turn and not before, a kill at any
+// step does no harm, it retries after a refusal, and it releases namespaces that are deleted during or before its turn.
 //
-// It is for authors: call Run from a test, with a function that starts the initializer and one
-// that says whether a namespace has what the initializer brings. The cluster is one for tests:
-// the suite registers initializers of its own, which every new namespace waits for meanwhile.
+// It is for authors: call Run from a test, with a function that starts the initializer and one that checks its contents
+// in a namespace. Use a test cluster: the suite registers initializers, and every new namespace waits for them.
 package conformance

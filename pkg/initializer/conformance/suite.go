@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,40 +30,37 @@ import (
 )
 
 const (
-	// before and after are initializers of the suite's, around the one that is tested.
+	// before and after are the suite's initializers. Their turns are before and after the tested one.
 	before = "before.conformance.nsinit.dev"
 	after  = "after.conformance.nsinit.dev"
-	// interval is how often a condition is looked at.
+	// interval is the time between two checks of a condition.
 	interval = 50 * time.Millisecond
 )
 
-// Suite says what is tested, and where.
+// Suite describes the initializer and the cluster.
 type Suite struct {
-	// Config is an administrator's, on a cluster with nsinit. Required.
+	// Config is that of an administrator of a cluster with nsinit. Required.
 	Config *rest.Config
-	// Name is the name of the initializer. It must be registered, in one configuration,
-	// whose name is neither the first nor the last in the order of names: the suite's begin
-	// with 0-conformance- and zz-conformance-. Required.
+	// Name is the name of the initializer. It must be registered in one configuration, whose name is between
+	// 0-conformance- and zz-conformance-, the prefixes of the suite's configurations. Required.
 	Name string
-	// Start starts the initializer, and returns what kills it at once, in the midst of
-	// whatever it does, as kill -9 would. Both are called many times. Required.
+	// Start starts the initializer, and returns a function that kills it at any step, as kill -9 does. Both are called
+	// many times. Required.
 	Start func(t *testing.T) (kill func())
-	// Check says what is missing of that which the initializer brings to a namespace, or nil.
-	// Required.
+	// Check returns an error if contents of the initializer are missing in a namespace. Required.
 	Check func(ctx context.Context, namespace *corev1.Namespace) error
-	// Left says what the initializer left behind of a namespace that is gone, or nil. For
-	// initializers that make something outside of the namespace.
+	// Left, if it is not nil, returns an error if the initializer has not cleaned up after a namespace that does not
+	// exist any more. It is for initializers that create something outside of the namespace.
 	Left func(ctx context.Context, namespace *corev1.Namespace) error
-	// Create makes a namespace as the initializer expects one, if it does not work with any.
+	// Create, if it is not nil, creates the namespaces, for an initializer that does not accept every namespace.
 	Create func(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Namespace, error)
-	// Patience is how long anything may take, a minute if it is zero.
+	// Patience bounds each wait. Zero means a minute.
 	Patience time.Duration
-	// Namespaces is how many are made at once where the initializer is killed, 10 if it is
-	// zero.
+	// Namespaces is the number of namespaces in tests that kill the initializer. Zero means 10.
 	Namespaces int
 }
 
-// suite is a Suite at work.
+// suite is a Suite with its clients.
 type suite struct {
 	Suite
 	core   kubernetes.Interface
@@ -76,6 +74,11 @@ func Run(t *testing.T, s Suite) {
 		t.Fatal("Config, Name, Start and Check are required")
 	}
 	s.Patience, s.Namespaces = cmp.Or(s.Patience, time.Minute), cmp.Or(s.Namespaces, 10)
+	if s.Create == nil {
+		s.Create = func(ctx context.Context, client kubernetes.Interface, name string) (*corev1.Namespace, error) {
+			return client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		}
+	}
 	core, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {
 		t.Fatal(err)
@@ -85,28 +88,21 @@ func Run(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	at := &suite{Suite: s, core: core, nsinit: nsinit}
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"Order", at.testOrder},
-		{"Retry", at.testRetry},
-		{"Crash", at.testCrash},
-		{"DeletionWhileInitializing", at.testDeletionWhileInitializing},
-		{"DeletionBeforeItsTurn", at.testDeletionBeforeItsTurn},
-		{"SameNameAgain", at.testSameNameAgain},
-	} {
-		t.Run(test.name, test.run)
-	}
+	t.Run("Order", at.testOrder)
+	t.Run("Retry", at.testRetry)
+	t.Run("Crash", at.testCrash)
+	t.Run("DeletionWhileInitializing", at.testDeletionWhileInitializing)
+	t.Run("DeletionBeforeItsTurn", at.testDeletionBeforeItsTurn)
+	t.Run("SameNameAgain", at.testSameNameAgain)
 }
 
-// until waits for a condition, which returns nil when it holds.
+// until waits for a condition, which returns nil when it holds. It also works in a Cleanup.
 func (s *suite) until(t *testing.T, what string, holds func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), interval, s.Patience, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), interval, s.Patience, true, func(ctx context.Context) (bool, error) {
 		err := holds(ctx)
-		if err == nil || ctx.Err() == nil { // the end of patience says nothing of the condition
+		if err == nil || ctx.Err() == nil { // a timeout is not a result
 			last = err
 		}
 		return err == nil, nil
@@ -118,18 +114,12 @@ func (s *suite) until(t *testing.T, what string, holds func(ctx context.Context)
 // start starts the initializer until the test ends, and returns what kills it before.
 func (s *suite) start(t *testing.T) (kill func()) {
 	t.Helper()
-	end, ended := s.Start(t), false
-	kill = func() {
-		if !ended {
-			ended = true
-			end()
-		}
-	}
+	kill = sync.OnceFunc(s.Start(t))
 	t.Cleanup(kill)
 	return kill
 }
 
-// register registers an initializer of the suite's, until the test ends.
+// register registers an initializer of the suite until the test ends.
 func (s *suite) register(t *testing.T, configuration, name string) {
 	t.Helper()
 	client := s.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
@@ -141,63 +131,51 @@ func (s *suite) register(t *testing.T, configuration, name string) {
 	}
 	t.Cleanup(func() {
 		if err := client.Delete(context.Background(), configuration, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("cannot remove configuration %q, which every new namespace waits for: %v", configuration, err)
+			t.Errorf("cannot delete configuration %q, so every new namespace waits for its initializer: %v", configuration, err)
 		}
 		s.waitPlanned(t, name, false)
 	})
 	s.waitPlanned(t, name, true)
 }
 
-// waitPlanned waits until new namespaces get an initializer, or do not any more.
+// waitPlanned waits until an initializer is, or is not, in the plan of new namespaces.
 func (s *suite) waitPlanned(t *testing.T, name string, planned bool) {
 	t.Helper()
-	deadline := time.Now().Add(s.Patience)
-	for {
-		found, err := s.isPlanned(name)
-		if err == nil && found == planned {
-			return
+	s.until(t, fmt.Sprintf("%q is planned: %t", name, planned), func(ctx context.Context) error {
+		found, err := s.isPlanned(ctx, name)
+		if err == nil && found != planned {
+			err = fmt.Errorf("planned: %t", found)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %s until %q is planned: %t, %v", s.Patience, name, found, err)
-		}
-	}
+		return err
+	})
 }
 
-// isPlanned makes a namespace to see which initializers it gets.
-func (s *suite) isPlanned(name string) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.Patience)
-	defer cancel()
+// isPlanned creates a namespace and reports whether an initializer is in its plan.
+func (s *suite) isPlanned(ctx context.Context, name string) (bool, error) {
 	namespaces := s.core.CoreV1().Namespaces()
 	probe, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "conformance-probe-"}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = namespaces.Delete(context.WithoutCancel(ctx), probe.Name, metav1.DeleteOptions{}) }()
-	var record *v1alpha1.NamespaceLifecycle
+	var lifecycle *v1alpha1.NamespaceLifecycle
 	if err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
-		record, err = s.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, probe.Name, metav1.GetOptions{})
+		lifecycle, err = s.lifecycle(ctx, probe.Name)
 		return err == nil, nil
 	}); err != nil {
 		return false, err
 	}
-	for _, entry := range record.Spec.Plan {
-		if entry.Name == name {
-			return true, nil
-		}
-	}
-	return false, nil
+	return helper.Planned(lifecycle, name) != nil, nil
 }
 
-// create makes a namespace, and deletes it when the test ends.
+func (s *suite) lifecycle(ctx context.Context, name string) (*v1alpha1.NamespaceLifecycle, error) {
+	return s.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
+}
+
+// create creates a namespace, and deletes it when the test ends.
 func (s *suite) create(t *testing.T, name string) *corev1.Namespace {
 	t.Helper()
-	var namespace *corev1.Namespace
-	var err error
-	if s.Create != nil {
-		namespace, err = s.Create(t.Context(), s.core, name)
-	} else {
-		namespace, err = s.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	}
+	namespace, err := s.Create(t.Context(), s.core, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,33 +200,47 @@ func (s *suite) remove(t *testing.T, namespace *corev1.Namespace) {
 func (s *suite) waitTurn(t *testing.T, namespace *corev1.Namespace, name string) {
 	t.Helper()
 	s.until(t, fmt.Sprintf("it is the turn of %q in %s", name, namespace.Name), func(ctx context.Context) error {
-		record, err := s.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace.Name, metav1.GetOptions{})
-		if err == nil && record.Status.CurrentInitializer != name {
-			err = fmt.Errorf("it is the turn of %q: %+v", record.Status.CurrentInitializer, record.Status.Initializers)
+		lifecycle, err := s.lifecycle(ctx, namespace.Name)
+		if err == nil && lifecycle.Status.CurrentInitializer != name {
+			err = fmt.Errorf("it is the turn of %q: %+v", lifecycle.Status.CurrentInitializer, lifecycle.Status.Initializers)
 		}
 		return err
 	})
 }
 
-// done removes an initializer of the suite's.
-func (s *suite) done(t *testing.T, namespace *corev1.Namespace, name string) {
+// waitEntry waits for a state of the initializer's entry.
+func (s *suite) waitEntry(t *testing.T, name, what string, holds func(*v1alpha1.InitializerStatus) bool) {
 	t.Helper()
-	s.waitTurn(t, namespace, name)
-	client := s.nsinit.NsinitV1alpha1().NamespaceLifecycles()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		record, err := client.Get(t.Context(), namespace.Name, metav1.GetOptions{})
+	s.until(t, what+" in "+name, func(ctx context.Context) error {
+		lifecycle, err := s.lifecycle(ctx, name)
 		if err != nil {
 			return err
 		}
-		record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
-		_, err = client.Initialize(t.Context(), namespace.Name, record, metav1.UpdateOptions{})
+		if entry := helper.Entry(lifecycle, s.Name); entry == nil || !holds(entry) {
+			return fmt.Errorf("the initializers are %+v", lifecycle.Status.Initializers)
+		}
+		return nil
+	})
+}
+
+// done removes an initializer of the suite from the pending ones.
+func (s *suite) done(t *testing.T, namespace *corev1.Namespace, name string) {
+	t.Helper()
+	s.waitTurn(t, namespace, name)
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		lifecycle, err := s.lifecycle(t.Context(), namespace.Name)
+		if err != nil {
+			return err
+		}
+		lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+		_, err = s.nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace.Name, lifecycle, metav1.UpdateOptions{})
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// waitOpen waits until a namespace is open, and looks for what the initializer brings.
+// waitOpen waits until a namespace is open, and checks the contents of the initializer.
 func (s *suite) waitOpen(t *testing.T, namespace *corev1.Namespace) {
 	t.Helper()
 	s.until(t, namespace.Name+" is open", func(ctx context.Context) error {
@@ -266,19 +258,19 @@ func (s *suite) waitOpen(t *testing.T, namespace *corev1.Namespace) {
 	}
 }
 
-// waitGone waits until a namespace is gone, and looks for what was left behind.
+// waitGone waits until a namespace is removed from storage, and checks whether the initializer cleaned up.
 func (s *suite) waitGone(t *testing.T, namespace *corev1.Namespace) {
 	t.Helper()
-	s.until(t, namespace.Name+" is gone", func(ctx context.Context) error {
+	s.until(t, namespace.Name+" is removed", func(ctx context.Context) error {
 		current, err := s.core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && current.UID != namespace.UID {
 			return nil
 		}
-		return errors.Join(err, errors.New("it is still there"))
+		return errors.Join(err, errors.New("it still exists"))
 	})
 	if s.Left != nil {
 		if err := s.Left(t.Context(), namespace); err != nil {
-			t.Errorf("%s is gone, but: %v", namespace.Name, err)
+			t.Errorf("%s is removed, but: %v", namespace.Name, err)
 		}
 	}
 }

@@ -17,10 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// testOrder: the initializer does nothing before its turn, and everything before the next
-// one's.
+// testOrder: the initializer does nothing before its turn, and everything before the next turn.
 func (s *suite) testOrder(t *testing.T) {
 	s.register(t, "0", before)
 	s.register(t, "zz", after)
@@ -28,8 +29,7 @@ func (s *suite) testOrder(t *testing.T) {
 	first, second := s.create(t, uniqueName()), s.create(t, uniqueName())
 	s.waitTurn(t, first, before)
 	s.waitTurn(t, second, before)
-	// The second one goes through, so the initializer has had every occasion to act on the
-	// first one.
+	// The turn in the second one proves that the initializer had time to act on the first one.
 	s.done(t, second, before)
 	s.waitTurn(t, second, after)
 	if err := s.Check(t.Context(), second); err != nil {
@@ -48,31 +48,21 @@ func (s *suite) testOrder(t *testing.T) {
 	}
 }
 
-// testRetry: everything that the initializer writes into the namespace is refused for a while.
+// testRetry: a policy refuses what the initializer writes to the namespace, and is deleted later.
 func (s *suite) testRetry(t *testing.T) {
 	name := uniqueName()
 	lift := s.refuse(t, name)
 	s.start(t)
 	namespace := s.create(t, name)
-	s.until(t, "the initializer has its turn", func(ctx context.Context) error {
-		record, err := s.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, status := range record.Status.Initializers {
-			// Either it says what is wrong, or it writes nothing into namespaces.
-			if status.Name == s.Name && (status.Message != "" || status.EndTime != nil) {
-				return nil
-			}
-		}
-		return fmt.Errorf("the initializers are %+v", record.Status.Initializers)
+	// An initializer that reports no error writes nothing to namespaces, and is done.
+	s.waitEntry(t, name, "an error or the end of the turn", func(entry *v1alpha1.InitializerStatus) bool {
+		return entry.Message != "" || entry.EndTime != nil
 	})
 	lift()
 	s.waitOpen(t, namespace)
 }
 
-// refuse has a policy refuse every write into a namespace but those of Kubernetes itself, and
-// returns what ends that.
+// refuse creates a policy that refuses every write to a namespace except those of Kubernetes. lift deletes it.
 func (s *suite) refuse(t *testing.T, namespace string) (lift func()) {
 	t.Helper()
 	deny := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
@@ -85,12 +75,12 @@ func (s *suite) refuse(t *testing.T, namespace string) (lift func()) {
 			}}},
 		},
 		MatchConditions: []admissionregistrationv1.MatchCondition{{
-			Name:       "namespace", // and an object elsewhere, by which one can see that the policy is in force
+			Name:       "namespace", // and an object of another namespace, which shows whether the policy is in force
 			Expression: fmt.Sprintf("request.namespace == %[1]q || request.namespace == 'default' && object.metadata.?name.orValue('') == %[1]q", namespace),
 		}},
 		Validations: []admissionregistrationv1.Validation{{
 			Expression: "request.userInfo.username.startsWith('system:serviceaccount:kube-system:') || request.userInfo.username.startsWith('system:kube-')",
-			Message:    "refused by the conformance test, for a while",
+			Message:    "refused by the conformance test",
 		}},
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -118,16 +108,15 @@ func (s *suite) refuse(t *testing.T, namespace string) (lift func()) {
 	return lift
 }
 
-// testCrash: the initializer is killed again and again while namespaces are made. Each is open
-// in the end, with everything in it.
+// testCrash: the initializer is killed repeatedly while namespaces are created. All of them open, with all contents.
 func (s *suite) testCrash(t *testing.T) {
 	kill := s.start(t)
 	var namespaces []*corev1.Namespace
 	for i := range s.Namespaces {
 		namespaces = append(namespaces, s.create(t, uniqueName()))
 		if i%3 == 2 {
-			// Later each time, so that it is hit at different steps of its work.
-			s.waitBegun(t, namespaces[i])
+			s.waitEntry(t, namespaces[i].Name, "the turn of the initializer", func(entry *v1alpha1.InitializerStatus) bool { return entry.StartTime != nil })
+			// The delay grows, so that the kill hits different steps.
 			select {
 			case <-t.Context().Done():
 			case <-time.After(time.Duration(i/3) * 50 * time.Millisecond):
@@ -149,31 +138,14 @@ func (s *suite) testCrash(t *testing.T) {
 	}
 }
 
-// waitBegun waits until the initializer has its turn, or had it.
-func (s *suite) waitBegun(t *testing.T, namespace *corev1.Namespace) {
-	t.Helper()
-	s.until(t, "the turn of the initializer in "+namespace.Name, func(ctx context.Context) error {
-		record, err := s.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, status := range record.Status.Initializers {
-			if status.Name == s.Name && status.StartTime != nil {
-				return nil
-			}
-		}
-		return fmt.Errorf("the initializers are %+v", record.Status.Initializers)
-	})
-}
-
-// testDeletionWhileInitializing: a namespace is deleted in the midst of its initialization.
+// testDeletionWhileInitializing: a namespace is deleted during its initialization.
 func (s *suite) testDeletionWhileInitializing(t *testing.T) {
 	s.register(t, "zz", after)
 	s.start(t)
 	var namespaces []*corev1.Namespace
 	for range s.Namespaces {
 		namespace := s.create(t, uniqueName())
-		s.remove(t, namespace) // at once, wherever the initializer is
+		s.remove(t, namespace)
 		namespaces = append(namespaces, namespace)
 	}
 	for _, namespace := range namespaces {
@@ -195,8 +167,8 @@ func (s *suite) testDeletionBeforeItsTurn(t *testing.T) {
 	s.waitGone(t, namespace)
 }
 
-// testSameNameAgain: a namespace is deleted and created again while the initializer is away.
-// What it finds is another namespace, which needs everything.
+// testSameNameAgain: a namespace is deleted and created again while the initializer does not run. The new namespace
+// needs all contents.
 func (s *suite) testSameNameAgain(t *testing.T) {
 	kill := s.start(t)
 	former := s.create(t, uniqueName())

@@ -4,9 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package controllerruntime runs initializers in a manager of controller-runtime. It is a
-// module of its own, so that the SDK does not bring controller-runtime to those who do
-// without.
+// Package controllerruntime runs initializers in a manager of controller-runtime. It is a separate module, so that the
+// SDK does not depend on controller-runtime.
 package controllerruntime
 
 import (
@@ -22,10 +21,10 @@ import (
 	"github.com/nsinit/nsinit/pkg/initializer"
 )
 
-// Add has a manager run an initializer. Core and Nsinit default to clients with the manager's
-// configuration. It acts while the manager leads, so Election is the manager's business; the
-// manager's readiness waits for it, and its metrics server serves the metrics of the
-// initializer on /metrics/initializers/NAME.
+// Add adds an initializer to a manager. Core and Nsinit default to clients with the manager's configuration. The
+// initializer acts while the manager leads: set LeaderElection of the manager instead of Election. The readiness of the
+// manager includes that of the initializer, and the manager's metrics server serves the metrics of the initializer at
+// /metrics/initializers/NAME.
 func Add(mgr manager.Manager, options initializer.Options) error {
 	if options.Election != nil {
 		return errors.New("Election excludes a manager: set LeaderElection of the manager's options") //nolint:staticcheck // the field's name
@@ -33,12 +32,12 @@ func Add(mgr manager.Manager, options initializer.Options) error {
 	var err error
 	if options.Core == nil {
 		if options.Core, err = kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient()); err != nil {
-			return fmt.Errorf("cannot make a client of the cluster: %w", err)
+			return fmt.Errorf("cannot create a client of the cluster: %w", err)
 		}
 	}
 	if options.Nsinit == nil {
 		if options.Nsinit, err = versioned.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient()); err != nil {
-			return fmt.Errorf("cannot make a client of nsinit: %w", err)
+			return fmt.Errorf("cannot create a client of nsinit: %w", err)
 		}
 	}
 	runner, err := initializer.New(options)
@@ -49,7 +48,7 @@ func Add(mgr manager.Manager, options initializer.Options) error {
 		select {
 		case <-mgr.Elected():
 			if !runner.HasSynced() {
-				return errors.New("the records were not read yet")
+				return errors.New("the NamespaceLifecycles have not been listed yet")
 			}
 		default: // another replica acts
 		}

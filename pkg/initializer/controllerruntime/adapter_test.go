@@ -51,10 +51,10 @@ func TestManager(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	server.MustRecord(t, "ns")
-	records := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
+	lifecycles := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		record, err := records.Get(ctx, "ns", metav1.GetOptions{})
-		return err == nil && record.Status.Phase == v1alpha1.LifecycleActive, err
+		lifecycle, err := lifecycles.Get(ctx, "ns", metav1.GetOptions{})
+		return err == nil && lifecycle.Status.Phase == v1alpha1.LifecycleActive, err
 	}); err != nil {
 		t.Errorf("the namespace was not initialized: %v", err)
 	}
@@ -72,7 +72,7 @@ func TestManager(t *testing.T) {
 	}
 }
 
-// TestMistakes are told when the initializer is added.
+// TestMistakes: Add returns an error for options that are not valid.
 func TestMistakes(t *testing.T) {
 	server := testserver.Start(t)
 	mgr, err := ctrl.NewManager(server.Config("admin"), ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})

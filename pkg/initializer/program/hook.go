@@ -4,16 +4,15 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package program holds what the commands of nsinit's initializers have in common: their flags, their clients,
-// and how they run.
+// Package program holds what the commands of nsinit's initializers share: flags, clients, and how they run.
 package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -44,16 +43,6 @@ func New(name string, workers int) *Options {
 	return &Options{name: name, workers: workers, lease: installation.Namespace + "/" + name, logs: logs.NewOptions()}
 }
 
-// AddFlags adds the flags.
-func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	logsapi.AddFlags(o.logs, flags)
-	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without it, the service account of the pod is used.")
-	flags.IntVar(&o.workers, "workers", o.workers, "Number of namespaces that are worked on at the same time.")
-	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Let one of several replicas act, which they agree on by a Lease.")
-	flags.StringVar(&o.lease, "leader-elect-lease", o.lease, "NAMESPACE/NAME of the Lease.")
-	flags.StringVar(&o.health, "health-bind-address", o.health, "Address such as :8081 on which /livez, /readyz and /metrics are served over HTTP. Empty: not at all.")
-}
-
 // Command returns a command that runs until its context ends.
 func (o *Options) Command(short string, run func(context.Context) error) *cobra.Command {
 	command := &cobra.Command{
@@ -70,7 +59,13 @@ func (o *Options) Command(short string, run func(context.Context) error) *cobra.
 			return run(command.Context())
 		},
 	}
-	o.AddFlags(command.Flags())
+	flags := command.Flags()
+	logsapi.AddFlags(o.logs, flags)
+	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig of the cluster. Without it, the service account of the pod is used.")
+	flags.IntVar(&o.workers, "workers", o.workers, "Maximum number of namespaces that are processed at the same time.")
+	flags.BoolVar(&o.elect, "leader-elect", o.elect, "Elect one of several replicas to act, with a Lease.")
+	flags.StringVar(&o.lease, "leader-elect-lease", o.lease, "NAMESPACE/NAME of the Lease.")
+	flags.StringVar(&o.health, "health-bind-address", o.health, "Address, such as :8081, that serves /livez, /readyz and /metrics over HTTP. Empty: none.")
 	return command
 }
 
@@ -81,8 +76,7 @@ type Clients struct {
 	Nsinit versioned.Interface
 }
 
-// Clients returns clients that are not throttled on this side: the servers share their capacity
-// by priority and fairness.
+// Clients returns clients without a client-side rate limit: the servers apply priority and fairness.
 func (o *Options) Clients() (*Clients, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
@@ -90,19 +84,12 @@ func (o *Options) Clients() (*Clients, error) {
 	}
 	config = rest.AddUserAgent(config, o.name)
 	config.QPS = -1
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	nsinit, err := versioned.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return &Clients{Config: config, Core: core, Nsinit: nsinit}, nil
+	core, coreErr := kubernetes.NewForConfig(config)
+	nsinit, nsinitErr := versioned.NewForConfig(config)
+	return &Clients{Config: config, Core: core, Nsinit: nsinit}, errors.Join(coreErr, nsinitErr)
 }
 
-// Runner returns the runner of an initializer, to whose options it adds what the flags and the
-// clients say.
+// Runner returns the runner of an initializer, with the clients and the options from flags.
 func (o *Options) Runner(options initializer.Options, clients *Clients) (*initializer.Runner, error) {
 	options.Core, options.Nsinit, options.Workers = clients.Core, clients.Nsinit, o.workers
 	if o.elect {
@@ -115,7 +102,7 @@ func (o *Options) Runner(options initializer.Options, clients *Clients) (*initia
 	return initializer.New(options)
 }
 
-// Run runs a runner, and what probes and monitoring ask.
+// Run runs a runner, and serves probes and metrics if --health-bind-address is set.
 func (o *Options) Run(ctx context.Context, runner *initializer.Runner) error {
 	if o.health != "" {
 		if err := runner.Serve(ctx, o.health); err != nil {

@@ -8,7 +8,6 @@ package driftcontroller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -34,19 +33,16 @@ import (
 )
 
 const (
-	// resync is how often every namespace is looked at, whatever was seen of it.
+	// resync is how often every namespace is reconciled without an event.
 	resync = 10 * time.Minute
 	// recheck is how soon a population that is not ready is checked again: kinds and permissions are not watched.
 	recheck = 10 * time.Second
-	// settle is how long the status of a population waits for more to come of it.
+	// settle is how long an update of a population's status waits for more changes.
 	settle     = 500 * time.Millisecond
 	minRetry   = 100 * time.Millisecond
 	maxRetry   = 5 * time.Minute
 	workersMax = 2
 )
-
-// PopulateFunc applies to an open namespace what it is to follow.
-type PopulateFunc func(ctx context.Context, namespace *corev1.Namespace, closed bool) error
 
 // Config is what a Controller needs.
 type Config struct {
@@ -54,9 +50,8 @@ type Config struct {
 	Nsinit   versioned.Interface
 	Metadata metadata.Interface
 	Followed *Followed
-	// Populate does what is to be done in a namespace, Forget removes the record of one that
-	// is gone.
-	Populate PopulateFunc
+	// Populate reconciles a namespace, and Forget deletes the inventory of a namespace that does not exist.
+	Populate func(ctx context.Context, namespace *corev1.Namespace, closed bool) error
 	Forget   func(context.Context, *v1alpha1.PopulatedNamespace) error
 	// Readiness returns the condition Ready of a population.
 	Readiness func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition
@@ -67,10 +62,10 @@ type Controller struct {
 	Config
 	namespaces, statuses workqueue.TypedRateLimitingInterface[string]
 	readiness            workqueue.TypedRateLimitingInterface[string]
-	records              listers.PopulatedNamespaceLister
+	inventories          listers.PopulatedNamespaceLister
 	populations          listers.NamespacePopulationLister
 	factory              externalversions.SharedInformerFactory
-	// retry is called when a population has changed, for which closed namespaces may wait.
+	// retry is called when a population has changed: closed namespaces may wait for the change.
 	retry func()
 }
 
@@ -84,11 +79,11 @@ func New(config Config) (*Controller, error) {
 		factory:    externalversions.NewSharedInformerFactory(config.Nsinit, resync),
 	}
 	informers := c.factory.Nsinit().V1alpha1()
-	c.records, c.populations = informers.PopulatedNamespaces().Lister(), informers.NamespacePopulations().Lister()
+	c.inventories, c.populations = informers.PopulatedNamespaces().Lister(), informers.NamespacePopulations().Lister()
 	if _, err := informers.PopulatedNamespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { c.enqueue(object); c.recordChanged(object) },
-		UpdateFunc: c.recordUpdated,
-		DeleteFunc: c.recordChanged,
+		AddFunc:    func(object any) { c.enqueue(object); c.inventoryChanged(object) },
+		UpdateFunc: c.inventoryUpdated,
+		DeleteFunc: c.inventoryChanged,
 	}); err != nil {
 		return nil, err
 	}
@@ -105,8 +100,8 @@ func newQueue(name string) workqueue.TypedRateLimitingInterface[string] {
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
 }
 
-// Run works until the context ends. It calls retry when a population has changed, for which closed
-// namespaces may wait.
+// Run runs until the context ends. It calls retry when a population has changed: closed namespaces may wait for the
+// change.
 func (c *Controller) Run(ctx context.Context, retry func()) error {
 	c.retry = retry
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "drift-controller"))
@@ -116,7 +111,7 @@ func (c *Controller) Run(ctx context.Context, retry func()) error {
 	defer c.factory.Shutdown()
 	for kind, synced := range c.factory.WaitForCacheSync(ctx.Done()) {
 		if !synced && ctx.Err() == nil {
-			return fmt.Errorf("the objects of %s could not be read", kind)
+			return fmt.Errorf("cannot list %s", kind)
 		}
 	}
 	c.Followed.begin(func(resource schema.GroupVersionResource) {
@@ -129,10 +124,9 @@ func (c *Controller) Run(ctx context.Context, retry func()) error {
 	return nil
 }
 
-// reconcile brings a namespace in line with the populations. What is closed is being
-// initialized, and what is deleted loses everything anyway.
+// reconcile applies the populations to an open namespace. The initializer populates closed ones.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
-	record, err := c.records.Get(name)
+	inventory, err := c.inventories.Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -140,9 +134,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return err
 	}
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && namespace.UID != record.Spec.NamespaceUID {
-		// The garbage collector does so, too, where it runs.
-		return c.Forget(ctx, record)
+	if apierrors.IsNotFound(err) || err == nil && namespace.UID != inventory.Spec.NamespaceUID {
+		return c.Forget(ctx, inventory)
 	}
 	if err != nil {
 		return err
@@ -153,73 +146,58 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	return c.Populate(ctx, namespace, false)
 }
 
-// enqueue queues the namespace of a record.
+// enqueue queues the namespace of an inventory.
 func (c *Controller) enqueue(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.namespaces.Add(key)
 	}
 }
 
-func (c *Controller) recordUpdated(old, updated any) {
-	before, ok := old.(*v1alpha1.PopulatedNamespace)
-	after, stillOK := updated.(*v1alpha1.PopulatedNamespace)
+func (c *Controller) inventoryUpdated(oldObj, newObj any) {
+	oldInventory, ok := oldObj.(*v1alpha1.PopulatedNamespace)
+	newInventory, stillOK := newObj.(*v1alpha1.PopulatedNamespace)
 	if !ok || !stillOK {
 		return
 	}
-	// What was written is what the Populator did. A resync tells of nothing new.
-	if before.ResourceVersion == after.ResourceVersion || before.UID != after.UID {
-		c.enqueue(after)
+	// Only the Populator updates an inventory. A resync does not change the resource version.
+	if oldInventory.ResourceVersion == newInventory.ResourceVersion || oldInventory.UID != newInventory.UID {
+		c.enqueue(newInventory)
 	}
-	c.recordChanged(before)
-	c.recordChanged(after)
+	c.inventoryChanged(oldInventory)
+	c.inventoryChanged(newInventory)
 }
 
-// recordChanged has the status of the record's populations told anew.
-func (c *Controller) recordChanged(object any) {
-	record, ok := tombstone.Object[*v1alpha1.PopulatedNamespace](object)
+// inventoryChanged queues the populations of an inventory.
+func (c *Controller) inventoryChanged(object any) {
+	inventory, ok := tombstone.Object[*v1alpha1.PopulatedNamespace](object)
 	if !ok {
 		return
 	}
-	for _, entry := range record.Status.Objects {
+	for _, entry := range inventory.Status.Objects {
 		c.statuses.AddAfter(entry.Population, settle)
 	}
 }
 
-func (c *Controller) populationUpdated(old, updated any) {
-	before, ok := old.(*v1alpha1.NamespacePopulation)
-	after, stillOK := updated.(*v1alpha1.NamespacePopulation)
-	if ok && stillOK && (before.Generation != after.Generation || before.UID != after.UID) {
-		c.populationChanged(after)
+func (c *Controller) populationUpdated(oldObj, newObj any) {
+	oldPopulation, ok := oldObj.(*v1alpha1.NamespacePopulation)
+	newPopulation, stillOK := newObj.(*v1alpha1.NamespacePopulation)
+	if ok && stillOK && (oldPopulation.Generation != newPopulation.Generation || oldPopulation.UID != newPopulation.UID) {
+		c.populationChanged(newPopulation)
 	}
 }
 
-// populationChanged has every namespace looked at: who is concerned shows there.
+// populationChanged queues a population and every namespace.
 func (c *Controller) populationChanged(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.statuses.AddAfter(key, settle)
 		c.readiness.Add(key)
 	}
 	c.retry()
-	records, err := c.records.List(labels.Everything())
+	inventories, err := c.inventories.List(labels.Everything())
 	if err != nil {
-		return // it reads from memory
+		return // a lister returns no error
 	}
-	for _, record := range records {
-		c.namespaces.Add(record.Name)
+	for _, inventory := range inventories {
+		c.namespaces.Add(inventory.Name)
 	}
-}
-
-var errNoNamespace = errors.New("the object belongs to no namespace")
-
-// namespaceOf returns the namespace that an object of a population is for.
-func namespaceOf(object metav1.Object) (string, error) {
-	if namespace := object.GetNamespace(); namespace != "" {
-		return namespace, nil
-	}
-	for _, owner := range object.GetOwnerReferences() {
-		if owner.APIVersion == "v1" && owner.Kind == "Namespace" {
-			return owner.Name, nil
-		}
-	}
-	return "", errNoNamespace
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -28,24 +29,31 @@ import (
 type Followed struct {
 	mapper meta.RESTMapper
 	mu     sync.Mutex
-	known  map[schema.GroupVersionResource]struct{}
+	known  sets.Set[schema.GroupVersionResource]
 	// watch begins to watch a resource. It is nil before the Controller runs.
 	watch func(schema.GroupVersionResource)
 }
 
-// NewFollowed returns an empty set. The mapper tells the resource of a kind.
+// NewFollowed returns an empty set. The mapper maps a kind to its resource.
 func NewFollowed(mapper meta.RESTMapper) *Followed {
-	return &Followed{mapper: mapper, known: map[schema.GroupVersionResource]struct{}{}}
+	return &Followed{mapper: mapper, known: sets.New[schema.GroupVersionResource]()}
 }
 
-// Add adds a kind that populations hold. An object that was stripped of its label looks like one that was
-// deleted, and gets it back.
+// Add adds a kind of populations. The removal of the label is an event like a deletion, so the label is restored.
 func (f *Followed) Add(kind schema.GroupVersionKind) {
 	mapping, err := f.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
-		return // the kind is not known, which is reported by who applies it
+		return // the Populator reports an unknown kind
 	}
-	f.add(mapping.Resource)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known.Has(mapping.Resource) {
+		return
+	}
+	f.known.Insert(mapping.Resource)
+	if f.watch != nil {
+		f.watch(mapping.Resource)
+	}
 }
 
 // begin watches the resources so far, and those that are added later.
@@ -58,18 +66,6 @@ func (f *Followed) begin(watch func(schema.GroupVersionResource)) {
 	}
 }
 
-func (f *Followed) add(resource schema.GroupVersionResource) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, known := f.known[resource]; known {
-		return
-	}
-	f.known[resource] = struct{}{}
-	if f.watch != nil {
-		f.watch(resource)
-	}
-}
-
 // watch returns the informer of a resource.
 func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionResource) cache.SharedIndexInformer {
 	logger := klog.FromContext(ctx).WithValues("resource", resource)
@@ -77,43 +73,49 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 		func(options *metav1.ListOptions) { options.LabelSelector = v1alpha1.LabelPopulation }).Informer()
 	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
 		if apierrors.IsForbidden(err) {
-			logger.Error(err, "Cannot watch what is to follow its manifest: drift is corrected only at resync. Grant list and watch")
+			logger.Error(err, "Cannot watch a resource: drift is corrected only at resync; grant list and watch")
 			return
 		}
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)
 	}); err != nil {
-		logger.Error(err, "Cannot handle errors of a watch") // it was not started yet
+		logger.Error(err, "Cannot set the error handler of a watch")
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(old, updated any) {
-			if drifted(old, updated) {
-				c.objectChanged(updated)
+		UpdateFunc: func(oldObj, newObj any) {
+			if drifted(oldObj, newObj) {
+				c.objectChanged(newObj)
 			}
 		},
 		DeleteFunc: c.objectChanged,
 	}); err != nil {
-		logger.Error(err, "Cannot watch what is to follow its manifest") // nor this
+		logger.Error(err, "Cannot add the event handler of a watch")
 	}
-	logger.V(2).Info("Watching what is to follow its manifest")
+	logger.V(2).Info("Watching a resource of populations")
 	return informer
 }
 
-// objectChanged looks at the namespace of an object.
+// objectChanged queues the namespace of an object. The namespace owns a cluster-scoped object.
 func (c *Controller) objectChanged(object any) {
 	metadata, ok := tombstone.Object[metav1.Object](object)
 	if !ok {
 		return
 	}
-	if namespace, err := namespaceOf(metadata); err == nil {
+	if namespace := metadata.GetNamespace(); namespace != "" {
 		c.namespaces.Add(namespace)
+		return
+	}
+	for _, owner := range metadata.GetOwnerReferences() {
+		if owner.APIVersion == "v1" && owner.Kind == "Namespace" {
+			c.namespaces.Add(owner.Name)
+		}
 	}
 }
 
-// drifted says whether an update changed more than the status of an object, which controllers
-// write often. Who owns which fields since when tells of every change.
-func drifted(old, updated any) bool {
-	before, ok := old.(metav1.Object)
-	after, stillOK := updated.(metav1.Object)
+// drifted reports whether an update changed more than the status of an object, which controllers update often. Every
+// change of a field changes managedFields.
+func drifted(oldObj, newObj any) bool {
+	before, ok := oldObj.(metav1.Object)
+	after, stillOK := newObj.(metav1.Object)
 	if !ok || !stillOK {
 		return true
 	}

@@ -35,15 +35,15 @@ func TestDrifted(t *testing.T) {
 			o.ResourceVersion, o.ManagedFields[1].Time = "2", at(2)
 			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: "other", Subresource: "status"})
 		}, false},
-		"somebody else's write": {func(o *metav1.PartialObjectMetadata) {
+		"a write of another client": {func(o *metav1.PartialObjectMetadata) {
 			o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: "tenant"})
 		}, true},
-		"another write of the same":    {func(o *metav1.PartialObjectMetadata) { o.ManagedFields[0].Time = at(3) }, true},
-		"fields that are nobody's now": {func(o *metav1.PartialObjectMetadata) { o.ManagedFields[0].FieldsV1 = fields(`{}`) }, true},
-		"a label":                      {func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{"a": "c"} }, true},
-		"an owner":                     {func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }, true},
-		"a deletion":                   {func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = at(4) }, true},
-		"another object":               {func(o *metav1.PartialObjectMetadata) { o.UID = "v" }, true},
+		"another write of the same":           {func(o *metav1.PartialObjectMetadata) { o.ManagedFields[0].Time = at(3) }, true},
+		"fields that no client owns any more": {func(o *metav1.PartialObjectMetadata) { o.ManagedFields[0].FieldsV1 = fields(`{}`) }, true},
+		"a label":                             {func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{"a": "c"} }, true},
+		"an owner":                            {func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }, true},
+		"a deletion":                          {func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = at(4) }, true},
+		"another object":                      {func(o *metav1.PartialObjectMetadata) { o.UID = "v" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := drifted(object(nil), object(test.change)); got != test.want {

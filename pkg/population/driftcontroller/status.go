@@ -23,12 +23,12 @@ import (
 
 // reportStatus reports what was applied of a population.
 func (c *Controller) reportStatus(ctx context.Context, name string) error {
-	records, err := c.records.List(labels.Everything())
+	inventories, err := c.inventories.List(labels.Everything())
 	if err != nil {
 		return err
 	}
 	return c.updateStatus(ctx, name, func(population *v1alpha1.NamespacePopulation) {
-		population.Status = statusOf(population, records)
+		population.Status = statusOf(population, inventories)
 	})
 }
 
@@ -58,17 +58,17 @@ func (c *Controller) updateStatus(ctx context.Context, name string, change func(
 	return utilapierrors.IgnoreAbsent(err)
 }
 
-// statusOf counts what came of each manifest of a population.
-func statusOf(population *v1alpha1.NamespacePopulation, records []*v1alpha1.PopulatedNamespace) v1alpha1.NamespacePopulationStatus {
+// statusOf returns the status of a population from the inventories of all namespaces.
+func statusOf(population *v1alpha1.NamespacePopulation, inventories []*v1alpha1.PopulatedNamespace) v1alpha1.NamespacePopulationStatus {
 	status := v1alpha1.NamespacePopulationStatus{ObservedGeneration: population.Generation, Conditions: slices.Clone(population.Status.Conditions)}
 	manifests := map[string]*v1alpha1.PopulationManifestStatus{}
 	for _, manifest := range population.Spec.Manifests {
 		manifests[manifest.Name] = &v1alpha1.PopulationManifestStatus{Name: manifest.Name}
 	}
-	records = slices.SortedFunc(slices.Values(records), func(a, b *v1alpha1.PopulatedNamespace) int { return cmp.Compare(a.Name, b.Name) })
-	for _, record := range records {
+	inventories = slices.SortedFunc(slices.Values(inventories), func(a, b *v1alpha1.PopulatedNamespace) int { return cmp.Compare(a.Name, b.Name) })
+	for _, inventory := range inventories {
 		concerned := false
-		for _, entry := range record.Status.Objects {
+		for _, entry := range inventory.Status.Objects {
 			manifest := manifests[entry.Manifest]
 			if entry.Population != population.Name || manifest == nil {
 				continue
@@ -79,7 +79,7 @@ func statusOf(population *v1alpha1.NamespacePopulation, records []*v1alpha1.Popu
 				manifest.Applied++
 			case v1alpha1.PopulatedObjectFailed:
 				if manifest.Failed++; manifest.Failed == 1 {
-					manifest.Message, manifest.Namespace = entry.Message, record.Name
+					manifest.Message, manifest.Namespace = entry.Message, inventory.Name
 				}
 			case v1alpha1.PopulatedObjectPending:
 			}

@@ -21,18 +21,18 @@ func TestStatusOf(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 3},
 		Spec:       v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{{Name: "a"}, {Name: "b"}, {Name: "c"}}},
 	}
-	record := func(name string, objects ...v1alpha1.PopulatedObject) *v1alpha1.PopulatedNamespace {
+	inventory := func(name string, objects ...v1alpha1.PopulatedObject) *v1alpha1.PopulatedNamespace {
 		return &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.PopulatedNamespaceStatus{Objects: objects}}
 	}
 	entry := func(population, manifest string, state v1alpha1.PopulatedObjectState, message string) v1alpha1.PopulatedObject {
 		return v1alpha1.PopulatedObject{Population: population, Manifest: manifest, State: state, Message: message}
 	}
 	const applied, failed, pending = v1alpha1.PopulatedObjectApplied, v1alpha1.PopulatedObjectFailed, v1alpha1.PopulatedObjectPending
-	records := []*v1alpha1.PopulatedNamespace{
-		record("z", entry("p", "a", applied, ""), entry("p", "b", failed, "of z")),
-		record("y", entry("p", "a", applied, ""), entry("p", "b", failed, "of y"), entry("other", "a", failed, "of another")),
-		record("x", entry("p", "gone", applied, ""), entry("other", "a", applied, "")),
-		record("w", entry("p", "c", pending, "")),
+	inventories := []*v1alpha1.PopulatedNamespace{
+		inventory("z", entry("p", "a", applied, ""), entry("p", "b", failed, "of z")),
+		inventory("y", entry("p", "a", applied, ""), entry("p", "b", failed, "of y"), entry("other", "a", failed, "of another")),
+		inventory("x", entry("p", "gone", applied, ""), entry("other", "a", applied, "")),
+		inventory("w", entry("p", "c", pending, "")),
 	}
 	want := v1alpha1.NamespacePopulationStatus{
 		ObservedGeneration: 3, Namespaces: 3,
@@ -41,10 +41,10 @@ func TestStatusOf(t *testing.T) {
 			Message: "manifest b, in 2 namespaces, of which y: of y"}},
 	}
 	ignoreTime := cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
-	if diff := cmp.Diff(want, statusOf(population, records), ignoreTime); diff != "" {
+	if diff := cmp.Diff(want, statusOf(population, inventories), ignoreTime); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := statusOf(population, records[:0]).Conditions[0]; got.Status != metav1.ConditionTrue {
+	if got := statusOf(population, inventories[:0]).Conditions[0]; got.Status != metav1.ConditionTrue {
 		t.Errorf("without namespaces: %+v", got)
 	}
 }

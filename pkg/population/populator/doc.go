@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package populator puts what NamespacePopulations hold into namespaces: all of it before they
-// are opened, and afterwards what is to follow its manifest. What is in a namespace is written
-// into its PopulatedNamespace before it is applied, so that nothing is forgotten, however this
-// process ends.
+// Package populator applies NamespacePopulations to namespaces: all manifests before the namespaces are opened, and
+// afterwards those whose drift is repaired. It adds each object to the inventory of the namespace, its
+// PopulatedNamespace, before it applies the object, so that a crash at any step loses no object.
 package populator

@@ -7,6 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 package populator
 
 import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
 )
@@ -15,29 +19,28 @@ import (
 type action int
 
 const (
-	// keep leaves it as it is.
 	keep action = iota
-	// apply makes it what the manifest says.
+	// apply applies the manifest.
 	apply
-	// report records that the manifest could not be rendered.
+	// report reports that the manifest could not be rendered.
 	report
-	// prune deletes it, as its manifest is no more.
+	// prune deletes an object without a manifest.
 	prune
 )
 
-// task is one object, what was recorded of it, and what is done with it.
+// task is an action for one object, with its entry in the inventory.
 type task struct {
 	action action
 	entry  v1alpha1.PopulatedObject
-	// object is what the manifest says, unless the object is pruned or kept.
+	// object is the rendered manifest, unless the object is pruned or kept.
 	object population.Object
 }
 
-// plan says what to do, in order. While a namespace is closed, everything is applied;
-// afterwards, what is to follow its manifest.
-func plan(recorded []v1alpha1.PopulatedObject, wanted []population.Object, manifests map[population.Key]struct{}, closed bool) []task {
+// plan returns the tasks for a namespace, in order. In a closed namespace, every manifest is applied; in an open one,
+// those whose drift is repaired.
+func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifests map[population.Key]struct{}, closed bool) []task {
 	before := map[population.Key][]v1alpha1.PopulatedObject{}
-	for _, entry := range recorded {
+	for _, entry := range known {
 		before[keyOf(entry)] = append(before[keyOf(entry)], entry)
 	}
 	var tasks, obsolete []task
@@ -45,7 +48,7 @@ func plan(recorded []v1alpha1.PopulatedObject, wanted []population.Object, manif
 		entries := before[object.Key]
 		delete(before, object.Key)
 		if !closed && object.DriftPolicy != v1alpha1.DriftRepair {
-			tasks = append(tasks, kept(entries)...)
+			tasks = append(tasks, tasksFor(keep, entries)...)
 			continue
 		}
 		if object.Err != nil {
@@ -56,13 +59,12 @@ func plan(recorded []v1alpha1.PopulatedObject, wanted []population.Object, manif
 		tasks = append(tasks, task{apply, current, object})
 		obsolete = append(obsolete, pruned(others)...)
 	}
-	for _, entry := range recorded {
+	for _, entry := range known {
 		entries := before[keyOf(entry)]
 		delete(before, keyOf(entry))
-		// A manifest that does not concern the namespace any more, because its labels changed,
-		// is no reason to delete what its tenants rely on.
+		// If the manifest exists, the labels of the namespace changed. Tenants may rely on the objects.
 		if _, exists := manifests[keyOf(entry)]; exists {
-			tasks = append(tasks, kept(entries)...)
+			tasks = append(tasks, tasksFor(keep, entries)...)
 		} else {
 			obsolete = append(obsolete, pruned(entries)...)
 		}
@@ -74,24 +76,25 @@ func keyOf(entry v1alpha1.PopulatedObject) population.Key {
 	return population.Key{Population: entry.Population, Manifest: entry.Manifest}
 }
 
-func kept(entries []v1alpha1.PopulatedObject) []task {
+// tasksFor returns the same task for each entry.
+func tasksFor(action action, entries []v1alpha1.PopulatedObject) []task {
 	var tasks []task
 	for _, entry := range entries {
-		tasks = append(tasks, task{action: keep, entry: entry})
+		tasks = append(tasks, task{action: action, entry: entry})
 	}
 	return tasks
 }
 
-// reported keeps what was recorded, of which the first entry tells the error.
+// reported keeps the entries, and reports the error in the first one.
 func reported(object population.Object, entries []v1alpha1.PopulatedObject) []task {
 	first := v1alpha1.PopulatedObject{Population: object.Population, Manifest: object.Manifest, PrunePolicy: object.PrunePolicy}
 	if len(entries) > 0 {
 		first, entries = entries[0], entries[1:]
 	}
-	return append([]task{{report, first, object}}, kept(entries)...)
+	return append([]task{{report, first, object}}, tasksFor(keep, entries)...)
 }
 
-// split returns the entry of an object, and those of objects that its manifest was before.
+// split returns the entry of an object, and those of former objects of its manifest.
 func split(object population.Object, entries []v1alpha1.PopulatedObject) (v1alpha1.PopulatedObject, []v1alpha1.PopulatedObject) {
 	current := v1alpha1.PopulatedObject{
 		Population: object.Population, Manifest: object.Manifest, PrunePolicy: object.PrunePolicy, State: v1alpha1.PopulatedObjectPending,
@@ -100,7 +103,7 @@ func split(object population.Object, entries []v1alpha1.PopulatedObject) (v1alph
 	var others []v1alpha1.PopulatedObject
 	for _, entry := range entries {
 		switch {
-		case entry.Kind == "": // of a manifest that could not be rendered then
+		case entry.Kind == "": // of a manifest that could not be rendered
 		case population.IdentityOf(entry) == population.IdentityOf(current):
 			current.UID, current.State, current.Message, current.LastAppliedTime = entry.UID, entry.State, entry.Message, entry.LastAppliedTime
 		default:
@@ -110,28 +113,18 @@ func split(object population.Object, entries []v1alpha1.PopulatedObject) (v1alph
 	return current, others
 }
 
-// pruned deletes what may be deleted, and forgets the rest.
+// pruned returns the tasks to delete objects whose PrunePolicy is Delete.
 func pruned(entries []v1alpha1.PopulatedObject) []task {
-	var tasks []task
-	for _, entry := range entries {
-		if entry.Kind != "" && entry.PrunePolicy == v1alpha1.PruneDelete {
-			tasks = append(tasks, task{action: prune, entry: entry})
-		}
-	}
-	return tasks
+	return tasksFor(prune, slices.DeleteFunc(slices.Clone(entries), func(entry v1alpha1.PopulatedObject) bool {
+		return entry.Kind == "" || entry.PrunePolicy != v1alpha1.PruneDelete
+	}))
 }
 
-// unclaimed leaves out objects that another manifest holds now.
+// unclaimed removes the objects that another manifest has now.
 func unclaimed(obsolete, tasks []task) []task {
-	claimed := map[population.Identity]struct{}{}
+	claimed := sets.New[population.Identity]()
 	for _, t := range tasks {
-		claimed[population.IdentityOf(t.entry)] = struct{}{}
+		claimed.Insert(population.IdentityOf(t.entry))
 	}
-	var rest []task
-	for _, t := range obsolete {
-		if _, another := claimed[population.IdentityOf(t.entry)]; !another {
-			rest = append(rest, t)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(obsolete, func(t task) bool { return claimed.Has(population.IdentityOf(t.entry)) })
 }

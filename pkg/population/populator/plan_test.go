@@ -18,8 +18,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/population"
 )
 
-// recordedAs is an object of manifest m that was applied; it is a ConfigMap.
-func recordedAs(m, name string, change ...func(*v1alpha1.PopulatedObject)) v1alpha1.PopulatedObject {
+// entryAs is an object of manifest m that was applied; it is a ConfigMap.
+func entryAs(m, name string, change ...func(*v1alpha1.PopulatedObject)) v1alpha1.PopulatedObject {
 	o := v1alpha1.PopulatedObject{Population: "p", Manifest: m, APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: "u", PrunePolicy: v1alpha1.PruneDelete, State: v1alpha1.PopulatedObjectApplied}
 	for _, c := range change {
 		c(&o)
@@ -44,36 +44,36 @@ func orphan(o *v1alpha1.PopulatedObject) {
 
 func TestPlan(t *testing.T) {
 	for name, test := range map[string]struct {
-		recorded []v1alpha1.PopulatedObject
-		wanted   []population.Object
-		exists   []string
-		open     bool
-		want     []string
+		known  []v1alpha1.PopulatedObject
+		wanted []population.Object
+		exists []string
+		open   bool
+		want   []string
 	}{
 		"a new namespace gets everything, in order": {wanted: []population.Object{wantedAs("b", "x"), wantedAs("a", "y", repair)}, exists: []string{"a", "b"},
 			want: []string{"apply b x Pending", "apply a y Pending"}},
-		"what is recorded is applied again": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, wanted: []population.Object{wantedAs("a", "x")}, exists: []string{"a"},
+		"a known object is applied again": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("a", "x")}, exists: []string{"a"},
 			want: []string{"apply a x Applied"}},
-		"in an open one, what is to follow": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x"), recordedAs("b", "y")},
+		"in an open one, what is to follow": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "y")},
 			wanted: []population.Object{wantedAs("a", "x"), wantedAs("b", "y", repair), wantedAs("new", "z"), wantedAs("followed", "w", repair)}, exists: []string{"a", "b", "new", "followed"}, open: true,
 			want: []string{"keep a x Applied", "apply b y Applied", "apply followed w Pending"}},
-		"a manifest that is gone": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x"), recordedAs("b", "y", orphan)}, open: true,
+		"a manifest that is gone": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "y", orphan)}, open: true,
 			want: []string{"prune a x Applied"}},
-		"a manifest that does not concern the namespace any more": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, exists: []string{"a"}, open: true,
+		"a manifest that does not concern the namespace any more": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, exists: []string{"a"}, open: true,
 			want: []string{"keep a x Applied"}},
-		"another object of the same manifest": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, wanted: []population.Object{wantedAs("a", "y", repair)}, exists: []string{"a"}, open: true,
+		"another object of the same manifest": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("a", "y", repair)}, exists: []string{"a"}, open: true,
 			want: []string{"apply a y Pending", "prune a x Applied"}},
-		"another one, and the old one is to stay": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x", orphan)}, wanted: []population.Object{wantedAs("a", "y", repair)}, exists: []string{"a"}, open: true,
+		"another one, and the old one is to stay": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", orphan)}, wanted: []population.Object{wantedAs("a", "y", repair)}, exists: []string{"a"}, open: true,
 			want: []string{"apply a y Pending"}},
-		"an object that moved to another manifest": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, wanted: []population.Object{wantedAs("b", "x", repair)}, exists: []string{"b"}, open: true,
+		"an object that moved to another manifest": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("b", "x", repair)}, exists: []string{"b"}, open: true,
 			want: []string{"apply b x Pending"}},
-		"an object that another manifest keeps": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x"), recordedAs("b", "x")}, exists: []string{"b"}, open: true,
+		"an object that another manifest keeps": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "x")}, exists: []string{"b"}, open: true,
 			want: []string{"keep b x Applied"}},
-		"a manifest that cannot be rendered": {recorded: []v1alpha1.PopulatedObject{recordedAs("a", "x")}, wanted: []population.Object{wantedAs("a", "", broken), wantedAs("b", "", broken)}, exists: []string{"a", "b"},
+		"a manifest that cannot be rendered": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("a", "", broken), wantedAs("b", "", broken)}, exists: []string{"a", "b"},
 			want: []string{"report a x Applied", "report b  "}},
-		"one that could not be rendered before": {recorded: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "a", State: v1alpha1.PopulatedObjectFailed}}, wanted: []population.Object{wantedAs("a", "x")}, exists: []string{"a"},
+		"one that could not be rendered before": {known: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "a", State: v1alpha1.PopulatedObjectFailed}}, wanted: []population.Object{wantedAs("a", "x")}, exists: []string{"a"},
 			want: []string{"apply a x Pending"}},
-		"and is gone": {recorded: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "a", State: v1alpha1.PopulatedObjectFailed}}},
+		"and is gone": {known: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "a", State: v1alpha1.PopulatedObjectFailed}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			exists := map[population.Key]struct{}{}
@@ -81,7 +81,7 @@ func TestPlan(t *testing.T) {
 				exists[population.Key{Population: "p", Manifest: m}] = struct{}{}
 			}
 			var got []string
-			for _, task := range plan(test.recorded, test.wanted, exists, !test.open) {
+			for _, task := range plan(test.known, test.wanted, exists, !test.open) {
 				got = append(got, fmt.Sprintf("%s %s %s %s", [...]string{"keep", "apply", "report", "prune"}[task.action], task.entry.Manifest, task.entry.Name, task.entry.State))
 				if task.entry.State == v1alpha1.PopulatedObjectApplied && task.entry.UID == "" {
 					t.Errorf("the UID of %+v was forgotten", task.entry)

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -34,11 +35,11 @@ const (
 	reasonFailed  = "ManifestFailed"
 )
 
-// Populator puts what populations hold into namespaces.
+// Populator applies populations to namespaces.
 type Populator struct {
 	applier *population.Applier
 	client  typed.NsinitV1alpha1Interface
-	// follow is told which kinds of objects are to follow their manifests.
+	// follow is called with the kind of each object whose drift is repaired.
 	follow func(schema.GroupVersionKind)
 
 	mu       sync.Mutex
@@ -51,40 +52,38 @@ type compiled struct {
 	err        error
 }
 
-// New returns a Populator. The function is told which kinds of objects are to follow their
-// manifests, as often as they are applied.
+// New returns a Populator. It calls follow with the kind of an object whose drift is repaired, each time it applies one.
 func New(applier *population.Applier, client typed.NsinitV1alpha1Interface, follow func(schema.GroupVersionKind)) *Populator {
 	return &Populator{applier: applier, client: client, follow: follow, compiled: map[types.UID]compiled{}}
 }
 
-// Initialize applies every manifest to a namespace that is closed. It is idempotent. It is an
-// initializer.Func. No error fails the initialization for good: populations can be mended while
-// the namespace waits.
+// Initialize applies every manifest to a closed namespace. It is an idempotent initializer.Func. No error is permanent:
+// an administrator can fix a population while the namespace waits.
 func (p *Populator) Initialize(ctx context.Context, namespace *corev1.Namespace) error {
 	if namespace.Annotations[v1alpha1.AnnotationCreatedBy] == "" {
-		return fmt.Errorf("the namespace has no annotation %s, which nsinit's policy sets when a namespace is created: its creator is unknown", v1alpha1.AnnotationCreatedBy)
+		return fmt.Errorf("the namespace has no annotation %s, which a policy of nsinit sets at creation: its creator is unknown", v1alpha1.AnnotationCreatedBy)
 	}
 	return p.Populate(ctx, namespace, true)
 }
 
-// Populate applies to a closed namespace every manifest, and to an open one those that it is to
-// follow, and removes what is no longer in its manifests.
+// Populate applies every manifest to a closed namespace, or those whose drift is repaired to an open one. It deletes
+// objects that have no manifest any more.
 func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, closed bool) error {
 	populations, err := p.populations(ctx)
 	if err != nil {
 		return err
 	}
 	if closed && len(populations) == 0 {
-		// Somebody registered the initializer for a reason. They may have been lost.
-		return errors.New("there is no NamespacePopulation: create one, which may be empty, or take the initializer out of its configuration")
+		// The populations may have been lost: without any, the initializer would not be registered.
+		return errors.New("there is no NamespacePopulation: create one, which can be empty, or remove the initializer from its configuration")
 	}
 	// gofail: var populationBeforeRecord struct{}
-	record, err := p.record(ctx, namespace)
+	inventory, err := p.inventory(ctx, namespace)
 	if err != nil {
 		return err
 	}
-	tasks := plan(record.Status.Objects, population.Render(populations, namespace), population.Keys(populations), closed)
-	if record, err = p.announce(ctx, record, tasks); err != nil {
+	tasks := plan(inventory.Status.Objects, population.Render(populations, namespace), population.Keys(populations), closed)
+	if inventory, err = p.announce(ctx, inventory, tasks); err != nil {
 		return err
 	}
 	// gofail: var populationAfterAnnounce struct{}
@@ -99,7 +98,7 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 			failures = append(failures, failureOf(entry))
 		}
 	}
-	if err := p.conclude(ctx, record, objects); err != nil {
+	if err := p.conclude(ctx, inventory, objects); err != nil {
 		return err
 	}
 	switch len(failures) {
@@ -111,8 +110,8 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 	return fmt.Errorf("%s (and %d more, see kubectl get populatednamespace %s --output=yaml)", failures[0], len(failures)-1, namespace.Name)
 }
 
-// populations returns the populations in order. They are read live: one that was created before
-// the namespace is never missed.
+// populations returns the populations in order. It does not use a cache, so it never misses a population that was
+// created before the namespace.
 func (p *Populator) populations(ctx context.Context) ([]*population.Population, error) {
 	list, err := p.client.NamespacePopulations().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -131,7 +130,7 @@ func (p *Populator) populations(ctx context.Context) ([]*population.Population, 
 			c = compiled{item.Generation, result, compileErrs.ToAggregate()}
 		}
 		known[item.UID] = c
-		if c.err != nil { // it was stored by a server that took it
+		if c.err != nil { // another version of the server accepted it
 			errs = append(errs, fmt.Errorf("NamespacePopulation %s is not valid: %w", item.Name, c.err))
 		}
 		populations = append(populations, c.population)
@@ -140,70 +139,68 @@ func (p *Populator) populations(ctx context.Context) ([]*population.Population, 
 	return populations, errors.Join(errs...)
 }
 
-// record returns what is recorded of a namespace. The record of a former namespace of the same
-// name is removed.
-func (p *Populator) record(ctx context.Context, namespace *corev1.Namespace) (*v1alpha1.PopulatedNamespace, error) {
-	records := p.client.PopulatedNamespaces()
-	record, err := records.Get(ctx, namespace.Name, metav1.GetOptions{})
-	if err == nil && record.Spec.NamespaceUID == namespace.UID {
-		return record, nil
+// inventory returns the inventory of a namespace. It replaces that of a former namespace of the same name.
+func (p *Populator) inventory(ctx context.Context, namespace *corev1.Namespace) (*v1alpha1.PopulatedNamespace, error) {
+	inventories := p.client.PopulatedNamespaces()
+	inventory, err := inventories.Get(ctx, namespace.Name, metav1.GetOptions{})
+	if err == nil && inventory.Spec.NamespaceUID == namespace.UID {
+		return inventory, nil
 	}
 	if err == nil {
-		err = p.Forget(ctx, record)
+		err = p.Forget(ctx, inventory)
 	}
 	if err != nil && !utilapierrors.IsAbsent(err) {
-		return nil, fmt.Errorf("cannot read what was applied before: %w", err)
+		return nil, fmt.Errorf("cannot read the inventory: %w", err)
 	}
 	// gofail: var populationBeforeCreateRecord struct{}
-	record, err = records.Create(ctx, &v1alpha1.PopulatedNamespace{
+	inventory, err = inventories.Create(ctx, &v1alpha1.PopulatedNamespace{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID},
 		}},
 		Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: namespace.UID},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("cannot record what is applied: %w", err)
+		return nil, fmt.Errorf("cannot create the inventory: %w", err)
 	}
-	return record, nil
+	return inventory, nil
 }
 
-// Forget removes a record, and no other of its name.
-func (p *Populator) Forget(ctx context.Context, record *v1alpha1.PopulatedNamespace) error {
+// Forget deletes an inventory, and no other of its name.
+func (p *Populator) Forget(ctx context.Context, inventory *v1alpha1.PopulatedNamespace) error {
 	// gofail: var populationBeforeForget struct{}
-	err := p.client.PopulatedNamespaces().Delete(ctx, record.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &record.UID}})
+	err := p.client.PopulatedNamespaces().Delete(ctx, inventory.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &inventory.UID}})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// announce records objects that are about to be applied and are not recorded yet.
-func (p *Populator) announce(ctx context.Context, record *v1alpha1.PopulatedNamespace, tasks []task) (*v1alpha1.PopulatedNamespace, error) {
-	known := map[population.Identity]struct{}{}
-	for _, entry := range record.Status.Objects {
-		known[population.IdentityOf(entry)] = struct{}{}
+// announce adds the objects that are about to be applied to the inventory.
+func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, tasks []task) (*v1alpha1.PopulatedNamespace, error) {
+	known := sets.New[population.Identity]()
+	for _, entry := range inventory.Status.Objects {
+		known.Insert(population.IdentityOf(entry))
 	}
 	var added []v1alpha1.PopulatedObject
 	for _, task := range tasks {
-		if _, recorded := known[population.IdentityOf(task.entry)]; task.action == apply && !recorded {
+		if task.action == apply && !known.Has(population.IdentityOf(task.entry)) {
 			added = append(added, task.entry)
 		}
 	}
 	if len(added) == 0 {
-		return record, nil
+		return inventory, nil
 	}
-	record = record.DeepCopy()
-	record.Status.Objects = append(record.Status.Objects, added...)
+	inventory = inventory.DeepCopy()
+	inventory.Status.Objects = append(inventory.Status.Objects, added...)
 	// gofail: var populationBeforeAnnounce struct{}
-	record, err := p.client.PopulatedNamespaces().UpdateStatus(ctx, record, metav1.UpdateOptions{})
+	inventory, err := p.client.PopulatedNamespaces().UpdateStatus(ctx, inventory, metav1.UpdateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("cannot record what is applied: %w", err)
+		return nil, fmt.Errorf("cannot update the inventory: %w", err)
 	}
-	return record, nil
+	return inventory, nil
 }
 
-// do does what is to be done with one object. It returns what is recorded of it, and whether it
-// is still there.
+// do runs a task. It returns the new entry, and whether the object remains in the inventory.
 func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task) (v1alpha1.PopulatedObject, bool) {
 	entry := t.entry
 	failed := func(err error) (v1alpha1.PopulatedObject, bool) {
@@ -239,21 +236,21 @@ func failureOf(entry v1alpha1.PopulatedObject) string {
 	return fmt.Sprintf("%s/%s: %s", entry.Population, entry.Manifest, entry.Message)
 }
 
-// conclude records what came of it, if that is new.
-func (p *Populator) conclude(ctx context.Context, record *v1alpha1.PopulatedNamespace, objects []v1alpha1.PopulatedObject) error {
-	updated := record.DeepCopy()
+// conclude writes the results to the inventory, if it changes.
+func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, objects []v1alpha1.PopulatedObject) error {
+	updated := inventory.DeepCopy()
 	updated.Status.Objects = objects
 	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: reasonApplied, Message: fmt.Sprintf("objects: %d", len(objects))}
 	if i := slices.IndexFunc(objects, func(o v1alpha1.PopulatedObject) bool { return o.State != v1alpha1.PopulatedObjectApplied }); i >= 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonFailed, failureOf(objects[i])
 	}
 	meta.SetStatusCondition(&updated.Status.Conditions, condition)
-	if equality.Semantic.DeepEqual(record.Status, updated.Status) {
+	if equality.Semantic.DeepEqual(inventory.Status, updated.Status) {
 		return nil
 	}
 	// gofail: var populationBeforeConclude struct{}
 	if _, err := p.client.PopulatedNamespaces().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("cannot record what was applied: %w", err)
+		return fmt.Errorf("cannot update the inventory: %w", err)
 	}
 	return nil
 }

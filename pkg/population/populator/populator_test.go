@@ -109,35 +109,34 @@ func namespaceWith(uid types.UID) *corev1.Namespace {
 
 const configMapA = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 
-// TestRecordedFirst: what is applied is recorded before, so that a crash in between leaves nothing
-// that nobody knows of.
-func TestRecordedFirst(t *testing.T) {
+// TestInventoryFirst: an object is in the inventory before it is applied, so that a crash loses no object.
+func TestInventoryFirst(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
 	populate(t, client, configMapA, strings.Replace(configMapA, `"a"`, `"b"`, 1))
 	core.applying = func(path string) {
-		record, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
-		if err != nil || !slices.ContainsFunc(record.Status.Objects, func(o v1alpha1.PopulatedObject) bool { return strings.HasSuffix(path, "/"+o.Name) }) {
-			t.Errorf("%s is applied, and recorded is %+v, %v", path, record, err)
+		inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+		if err != nil || !slices.ContainsFunc(inventory.Status.Objects, func(o v1alpha1.PopulatedObject) bool { return strings.HasSuffix(path, "/"+o.Name) }) {
+			t.Errorf("%s is applied, and the inventory is %+v, %v", path, inventory, err)
 		}
 	}
 	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
 		t.Fatal(err)
 	}
-	record, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
-	if err != nil || len(record.Status.Objects) != 2 || record.Status.Objects[1].UID != "uid-/api/v1/namespaces/shop/configmaps/b" {
-		t.Errorf("recorded: %+v, %v", record, err)
+	inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+	if err != nil || len(inventory.Status.Objects) != 2 || inventory.Status.Objects[1].UID != "uid-/api/v1/namespaces/shop/configmaps/b" {
+		t.Errorf("the inventory is %+v, %v", inventory, err)
 	}
 	// Nothing changes the second time, so nothing is written.
 	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err != nil || again.ResourceVersion != record.ResourceVersion {
+	if again, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err != nil || again.ResourceVersion != inventory.ResourceVersion {
 		t.Errorf("it was written again: %+v, %v", again, err)
 	}
 }
 
-// TestFormerNamespace: the record of a former namespace of the same name says nothing of this one.
+// TestFormerNamespace: the inventory of a former namespace of the same name is replaced.
 func TestFormerNamespace(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
@@ -153,9 +152,9 @@ func TestFormerNamespace(t *testing.T) {
 	if err := p.Initialize(t.Context(), namespaceWith("new")); err != nil {
 		t.Fatal(err)
 	}
-	record, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
-	if err != nil || record.Spec.NamespaceUID != "new" || len(record.Status.Objects) != 0 || record.OwnerReferences[0].UID != "new" {
-		t.Errorf("recorded: %+v, %v", record, err)
+	inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+	if err != nil || inventory.Spec.NamespaceUID != "new" || len(inventory.Status.Objects) != 0 || inventory.OwnerReferences[0].UID != "new" {
+		t.Errorf("the inventory is %+v, %v", inventory, err)
 	}
 	if len(core.objects) != 1 {
 		t.Errorf("there are %v", core.objects)
@@ -171,20 +170,20 @@ func TestPruneOwn(t *testing.T) {
 	}
 	p, core, _ := setUp(t)
 	for name, test := range map[string]struct {
-		live     map[string]any
-		recorded types.UID
-		pruned   bool
+		live   map[string]any
+		known  types.UID
+		pruned bool
 	}{
-		"what was applied":                     {labelled("u", "p"), "u", true},
-		"what lost its label":                  {labelled("u", ""), "u", true},
-		"another one":                          {labelled("v", "p"), "u", false},
-		"what was about to be applied":         {labelled("u", "p"), "", true},
-		"what somebody made in the meantime":   {labelled("u", ""), "", false},
-		"what another population made instead": {labelled("u", "q"), "", false},
+		"what was applied":                      {labelled("u", "p"), "u", true},
+		"what lost its label":                   {labelled("u", ""), "u", true},
+		"another one":                           {labelled("v", "p"), "u", false},
+		"what was about to be applied":          {labelled("u", "p"), "", true},
+		"what another client created meanwhile": {labelled("u", ""), "", false},
+		"what another population made instead":  {labelled("u", "q"), "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			core.objects = map[string]map[string]any{path: test.live}
-			err := p.applier.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: test.recorded})
+			err := p.applier.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: test.known})
 			if err != nil || (len(core.objects) == 0) != test.pruned {
 				t.Errorf("left: %v, %v", core.objects, err)
 			}
@@ -192,7 +191,7 @@ func TestPruneOwn(t *testing.T) {
 	}
 }
 
-// TestPruneClusterScoped: whatever is recorded, an object outside of namespaces is pruned if it
+// TestPruneClusterScoped: whatever the inventory contains, an object outside of namespaces is pruned if it
 // belongs to the namespace.
 func TestPruneClusterScoped(t *testing.T) {
 	t.Parallel()
@@ -225,12 +224,12 @@ func TestClusterScoped(t *testing.T) {
 		allowed bool
 		says    string
 	}{
-		"it may not":                    {nil, false, "let an administrator add clusterroles.rbac.authorization.k8s.io to --cluster-scoped-resources"},
-		"there is none":                 {nil, true, ""},
-		"its own":                       {owned("shop", "u"), true, ""},
-		"of the former namespace":       {owned("shop", "former"), true, "has not been collected yet"},
-		"of another namespace":          {owned("depot", "d"), true, "it exists, and is not of this namespace"},
-		"nobody's, like admin for once": {map[string]any{"metadata": map[string]any{"name": "r"}}, true, "it exists, and is not of this namespace"},
+		"it may not":                      {nil, false, "ask an administrator to add clusterroles.rbac.authorization.k8s.io to --cluster-scoped-resources"},
+		"there is none":                   {nil, true, ""},
+		"its own":                         {owned("shop", "u"), true, ""},
+		"of the former namespace":         {owned("shop", "former"), true, "has not been garbage collected yet"},
+		"of another namespace":            {owned("depot", "d"), true, "it exists and does not belong to this namespace"},
+		"no owner, such as cluster-admin": {map[string]any{"metadata": map[string]any{"name": "r"}}, true, "it exists and does not belong to this namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var allowed []schema.GroupResource
