@@ -28,9 +28,9 @@ elapsed() {
 }
 echo
 echo "==> the slowest tests"
-elapsed 'pass|fail' | awk 'NF == 3' | sort -k1,1gr | head -n 10 | awk '{printf "%8.1fs  %s %s\n", $1, $2, $3}'
+elapsed 'pass|fail' | awk 'NF == 3' | sort -k1,1gr | awk 'NR <= 10 {printf "%8.1fs  %s %s\n", $1, $2, $3}'
 echo "==> the slowest packages"
-elapsed 'pass|fail' | awk 'NF == 2' | sort -k1,1gr | head -n 10 | awk '{printf "%8.1fs  %s\n", $1, $2}'
+elapsed 'pass|fail' | awk 'NF == 2' | sort -k1,1gr | awk 'NR <= 10 {printf "%8.1fs  %s\n", $1, $2}'
 echo "==> failed tests"
 elapsed fail | awk '{printf "%8.1fs  %s %s\n", $1, $2, $3}' | grep . || echo "none"
 exit "${status}"

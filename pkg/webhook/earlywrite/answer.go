@@ -25,8 +25,8 @@ const (
 	// shortest and longest bound the delay of a retry.
 	shortest = time.Second
 	longest  = 30 * time.Second
-	// share divides the age of the namespace. The result is the delay of a retry. Clients try ten
-	// times. From the creation of the namespace on, this takes about a minute.
+	// share divides the age of the namespace. The result is the delay of a retry. Clients retry ten
+	// times. From the first seconds of the namespace on, this takes one to two minutes.
 	share = 2
 	// patience is the age after which clients do not wait for a stalled namespace. A client that
 	// started with the creation of the namespace has given up before.
