@@ -26,7 +26,7 @@ func NewCommand() *cobra.Command {
 		Use:   servingName,
 		Short: "Serve the API group nsinit.dev",
 		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations and NamespaceLifecycles behind the Kubernetes API aggregator. " +
-			"It stores them in an etcd member of its own, which it starts, or in an etcd cluster.",
+			"It stores them in an embedded etcd, which it starts, or in an etcd cluster.",
 		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -56,9 +56,8 @@ func NewCommand() *cobra.Command {
 	return command
 }
 
-// RunServer runs the server, and etcd if it is embedded, until the context ends. etcd
-// outlives the server, so that requests in flight finish. The server outlives etcd: it
-// serves discovery while etcd does not run.
+// RunServer runs the server, and etcd if it is embedded, until the context ends. etcd stops after the
+// server, so that requests in flight finish. The server serves discovery while etcd does not run.
 func (o *Options) RunServer(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -77,7 +76,7 @@ func (o *Options) RunServer(ctx context.Context) error {
 	go func() {
 		select {
 		case <-config.Extra.Identity.Exchanged():
-			cancel(fmt.Errorf("the storage of this process was exchanged: %w", config.Extra.Identity.Problem()))
+			cancel(fmt.Errorf("the storage of this process was replaced: %w", config.Extra.Identity.Problem()))
 		case <-ctx.Done():
 		}
 	}()

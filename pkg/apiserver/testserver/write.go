@@ -24,8 +24,9 @@ import (
 // FieldManager is the manager of the fields that Write writes.
 const FieldManager = "writer"
 
-// Verbs returns the ways to send a change to an endpoint: methods, and types of patches. For the main
-// endpoint the name is empty. Server-side apply is missing, because it does not remove what others own.
+// Verbs returns the methods and types of patches with which a change can be sent to an endpoint. The name
+// of the main endpoint is empty. Server-side apply is missing, because it does not remove fields of other
+// managers.
 func Verbs(endpoint string) []string {
 	all := []string{http.MethodPut, string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.JSONPatchType)}
 	if endpoint == "finalize" {
@@ -34,8 +35,8 @@ func Verbs(endpoint string) []string {
 	return all
 }
 
-// Write sends an object to an endpoint in one of the ways that Verbs returns, or by server-side apply. A
-// patch holds the difference between the two objects; what is applied is the whole object.
+// Write sends an object to an endpoint with a verb of Verbs, or by server-side apply. A patch has the
+// difference between the two objects. Server-side apply sends the whole object.
 func Write(client rest.Interface, verb, resource, endpoint string, old, updated runtime.Object) error {
 	before, after := MustJSON(old), MustJSON(updated)
 	var request *rest.Request

@@ -238,8 +238,8 @@ func (r *REST) Modify(ctx context.Context, name string, preconditions *storage.P
 	return out, nil
 }
 
-// dependentsFinalizers adds and removes the finalizers that tell the garbage collector the
-// propagation policy of the deletion. It keeps the order of all others.
+// dependentsFinalizers adds and removes the finalizers that pass the propagation policy of the
+// deletion to the garbage collector. It keeps the order of all others.
 func dependentsFinalizers(finalizers []string, options *metav1.DeleteOptions) []string {
 	want := map[string]bool{}
 	switch {

@@ -5,8 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 */
 
 // Package registrytest lets tests use the storage of a resource, with its strategies and
-// endpoints, on objects in memory. A write takes microseconds, so a property test can make
-// thousands.
+// endpoints, on objects in memory. A write takes microseconds, which property tests need.
 package registrytest
 
 import (

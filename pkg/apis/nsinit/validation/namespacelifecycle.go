@@ -25,8 +25,8 @@ import (
 // initializer may report.
 const MaxMessageLength = 4096
 
-// ValidateNamespaceLifecycle checks a record on its own. Its name must be one that a
-// core Namespace can have.
+// ValidateNamespaceLifecycle validates a NamespaceLifecycle. Its name must be one that a core
+// Namespace can have.
 func ValidateNamespaceLifecycle(record *nsinit.NamespaceLifecycle) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&record.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
 	spec := field.NewPath("spec")
@@ -49,8 +49,7 @@ func ValidateNamespaceLifecycle(record *nsinit.NamespaceLifecycle) field.ErrorLi
 	return append(errs, validateLifecycleStatus(&record.Status, field.NewPath("status"))...)
 }
 
-// validateInitializers checks that what is pending points into the plan, in the
-// plan's order.
+// validateInitializers checks that the pending initializers are in the plan, in its order.
 func validateInitializers(record *nsinit.NamespaceLifecycle, path *field.Path) field.ErrorList {
 	initializers := record.Spec.Initializers
 	if initializers == nil {
@@ -93,17 +92,17 @@ func validateLifecycleStatus(status *nsinit.NamespaceLifecycleStatus, path *fiel
 	return errs
 }
 
-// ValidateNamespaceLifecycleUpdate checks what every write to an existing record must
-// respect, whatever its endpoint.
+// ValidateNamespaceLifecycleUpdate validates a write to an existing NamespaceLifecycle through any
+// endpoint.
 func ValidateNamespaceLifecycleUpdate(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	errs = append(errs, validateUID(updated.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
 	return append(errs, ValidateNamespaceLifecycle(updated)...)
 }
 
-// ValidateInitialize checks a transition of spec.initializers: entries leave from the
-// front, nothing is added, reordered or exchanged, a result is set once and never taken
-// back, and what is complete stays complete. The names are compared, not the lengths.
+// ValidateInitialize validates a change of spec.initializers: entries are removed from the front.
+// None is added, moved or replaced. A result is set once and never removed. A complete
+// initialization stays complete.
 func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
 	path := field.NewPath("spec", "initializers")
 	before, after := helper.Pending(old), helper.Pending(updated)
@@ -135,8 +134,8 @@ func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList
 	return errs
 }
 
-// ValidateFinalize checks a transition of spec.finalizers: what stays keeps its order.
-// Whether names may be added is a question of authority, not of form.
+// ValidateFinalize validates a change of spec.finalizers: the remaining names keep their order.
+// Authorization decides who can add names.
 func ValidateFinalize(updated, old []nsinit.FinalizerName) field.ErrorList {
 	var kept []nsinit.FinalizerName
 	for _, name := range updated {

@@ -22,7 +22,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// begin gives a new record its status: every planned initializer waits, and the first
+// begin sets the status of a new NamespaceLifecycle: every planned initializer waits, and the first
 // pending one has its turn.
 func begin(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	record.Status = nsinit.NamespaceLifecycleStatus{}
@@ -35,15 +35,14 @@ func begin(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	advance(record, nil, now, actor)
 }
 
-// advance follows a change of what is pending: it notes when the turn began, and settles the
-// status. A record that is new has no old one.
+// advance derives the start of the turn and the status after a change of spec.initializers. For a new
+// NamespaceLifecycle, old is nil.
 func advance(record, old *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	startTurn(record, old, now)
 	settle(record, now, actor)
 }
 
-// startTurn notes when the first pending initializer became the first: now, unless it
-// was the first before.
+// startTurn sets the start of the turn to now, unless the first pending initializer stayed the same.
 func startTurn(record, old *nsinit.NamespaceLifecycle, now time.Time) {
 	if len(helper.Pending(record)) == 0 {
 		return
@@ -58,9 +57,8 @@ func startTurn(record, old *nsinit.NamespaceLifecycle, now time.Time) {
 	}
 }
 
-// settle derives the status from what is pending: who is done, whose turn it is, and
-// what phase and conditions follow. The message of an initializer that is done is removed. Whatever it finds
-// settled already, it leaves alone.
+// settle derives the status from the spec: the state of each initializer, the phase and the conditions.
+// It does not change entries of initializers that have ended.
 func settle(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	before := record.Status.CurrentInitializer
 	for i := range record.Status.Initializers {
@@ -72,17 +70,17 @@ func settle(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	}
 }
 
-// neverInitialized is what the status says of an initializer that had no turn.
+// neverInitialized is the message of an initializer that had no turn.
 const neverInitialized = "never had its turn: the namespace was deleted before"
 
-// settleEntry derives how far one initializer is.
+// settleEntry derives the state of one initializer.
 func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, now time.Time, actor string) {
 	if entry.EndTime != nil {
 		return
 	}
 	if record.DeletionTimestamp != nil && entry.StartTime == nil {
-		// A participant whose name is in spec.finalizers still has to remove it, but
-		// need not look for what it never made. What it says meanwhile stays.
+		// A participant still removes its name from spec.finalizers, but has nothing to clean
+		// up. Its own message is kept.
 		if entry.Message == "" {
 			entry.Message = neverInitialized
 		}
@@ -96,7 +94,7 @@ func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerSta
 		if slices.Contains(record.Spec.Skipped, entry.Name) {
 			entry.State, entry.Message = nsinit.InitializerSkipped, skippedMessage(entry, now)
 		} else {
-			entry.State, entry.Message = nsinit.InitializerDone, "" // an error that was solved
+			entry.State, entry.Message = nsinit.InitializerDone, "" // the error of an earlier try
 		}
 	case turn && helper.Failure(record) != nil:
 		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor
@@ -107,7 +105,7 @@ func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerSta
 	}
 }
 
-// settlePhase derives the phase, whose turn it is, and the conditions.
+// settlePhase derives the phase, the current initializer and the conditions.
 func settlePhase(record *nsinit.NamespaceLifecycle, now time.Time) {
 	pending, failed := helper.Pending(record), helper.Failure(record)
 	record.Status.CurrentInitializer = ""
@@ -134,14 +132,14 @@ func settlePhase(record *nsinit.NamespaceLifecycle, now time.Time) {
 		case len(record.Spec.Plan) == 0:
 			message = "no initializer was planned for this namespace"
 		case len(record.Spec.Skipped) > 0:
-			message = fmt.Sprintf("every initializer is done, but for these, which were skipped: %q", record.Spec.Skipped)
+			message = fmt.Sprintf("every initializer is done except for the skipped ones: %q", record.Spec.Skipped)
 		}
 		setConditions(record, now, metav1.ConditionFalse, v1alpha1.ReasonInitialized, message)
 	}
 }
 
-// waitingMessage says whose turn it is, since when, until when, and what that initializer last reported. The built-in
-// initializer is not counted.
+// waitingMessage names the current initializer, the start of its turn, its deadline and what it last
+// reported. The built-in initializer is not counted.
 func waitingMessage(record *nsinit.NamespaceLifecycle) string {
 	pending, total := helper.Pending(record), len(record.Spec.Plan)
 	planned, entry := current(record), helper.Entry(record, pending[0].Name)
@@ -172,7 +170,7 @@ func waitingMessage(record *nsinit.NamespaceLifecycle) string {
 	return text
 }
 
-// setConditions writes both conditions. A namespace is ready when it is neither
+// setConditions sets the conditions Initializing and Ready. A namespace is ready if it is neither
 // initializing nor being deleted.
 func setConditions(record *nsinit.NamespaceLifecycle, now time.Time, initializing metav1.ConditionStatus, reason, message string) {
 	ready := metav1.ConditionTrue
@@ -189,7 +187,7 @@ func setConditions(record *nsinit.NamespaceLifecycle, now time.Time, initializin
 	}
 }
 
-// endStall says that the turn that had lasted for long is over, if one had.
+// endStall sets the condition Stalled to False if it is True.
 func endStall(record *nsinit.NamespaceLifecycle, now time.Time) {
 	if meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) {
 		meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{
@@ -199,8 +197,8 @@ func endStall(record *nsinit.NamespaceLifecycle, now time.Time) {
 	}
 }
 
-// deadlineTime returns when the failurePolicy of the first pending initializer takes
-// effect, or nil where it has none. It goes by the plan and by the start of the turn.
+// deadlineTime returns when the failurePolicy of the first pending initializer takes effect, or nil if it
+// has none.
 func deadlineTime(record *nsinit.NamespaceLifecycle) *metav1.MicroTime {
 	planned := current(record)
 	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || record.Spec.Initializers.TurnStartTime == nil {
@@ -219,7 +217,7 @@ func current(record *nsinit.NamespaceLifecycle) *nsinit.PlannedInitializer {
 	return helper.Planned(record, pending[0].Name)
 }
 
-// skippedMessage says why an initializer was skipped, and keeps what it last said.
+// skippedMessage returns why an initializer was skipped, and what it last reported.
 func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
 	why := "skipped before it was done"
 	if entry.Deadline != nil && !now.Before(entry.Deadline.Time) {
@@ -228,13 +226,13 @@ func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
 	if entry.Message == "" {
 		return why
 	}
-	if room := validation.MaxMessageLength - len(why) - len("; it last said: "); len(entry.Message) > room {
+	if room := validation.MaxMessageLength - len(why) - len("; last report: "); len(entry.Message) > room {
 		return why
 	}
-	return why + "; it last said: " + entry.Message
+	return why + "; last report: " + entry.Message
 }
 
-// normalize makes nil of an empty list, which means the same.
+// normalize replaces an empty list with nil, and removes control characters from the result.
 func normalize(record *nsinit.NamespaceLifecycle) {
 	initializers := record.Spec.Initializers
 	switch {

@@ -14,13 +14,12 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-// repairer is the actor of a repair in the record's status.
+// repairer is the actor of a repair in the status.
 const repairer = "nsinit-apiserver"
 
-// RepairDue says whether the first pending initializer of a record should have been dropped
-// long ago: its failurePolicy is Ignore, and both the given bound and its own deadline are
-// past, whatever clock stamped the beginning of the turn. The controller drops it at its
-// deadline; that it did not shows that it is not there.
+// RepairDue returns whether a GET has to skip the first pending initializer: its failurePolicy is
+// Ignore, and both its deadline and the given bound have passed, even if the clocks differ by
+// timing.MaxClockSkew. The controller, which skips it at its deadline, does not run then.
 func RepairDue(record *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) bool {
 	planned := current(record)
 	if bound <= 0 || record.DeletionTimestamp != nil || helper.Failure(record) != nil || planned == nil ||
@@ -31,7 +30,7 @@ func RepairDue(record *nsinit.NamespaceLifecycle, now time.Time, bound time.Dura
 	return due != nil && now.After(due.Add(timing.MaxClockSkew)) && now.After(start.Add(bound+timing.MaxClockSkew))
 }
 
-// Repair drops the first pending initializer of a record if that is due.
+// Repair skips the first pending initializer if RepairDue returns true.
 func Repair(record *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) {
 	if !RepairDue(record, now, bound) {
 		return

@@ -23,8 +23,8 @@ import (
 
 type lifecycle = *nsinit.NamespaceLifecycle
 
-// NewKind returns the declaration of NamespaceLifecycles, without a table. The checker answers who
-// may act as which initializer or participant.
+// NewKind returns the declaration of NamespaceLifecycles, without a table. The checker authorizes
+// initializers and participants.
 func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.Kind[*nsinit.NamespaceLifecycle] {
 	finalize := generic.Finalize(checker, lifecycle.GetName)
 	finalize.Audit = generic.FinalizeAudit

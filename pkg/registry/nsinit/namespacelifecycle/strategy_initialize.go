@@ -82,8 +82,7 @@ func auditInitialize(record, old lifecycle) map[string]string {
 	return annotations
 }
 
-// merged adds to the names that are there those that are new. A writer that leaves names
-// out, because it read them before they came, takes none away.
+// merged appends the new names. A writer that read an older list removes none.
 func merged(names, sent []string) []string {
 	names = slices.Clone(names)
 	for _, name := range sent {

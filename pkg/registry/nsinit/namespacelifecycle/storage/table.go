@@ -25,11 +25,11 @@ func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.NamespaceLifecycl
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
 			{Name: "Phase", Type: "string", Description: "Initializing, Active or Terminating, or Failed where an initializer failed."},
-			{Name: "Waiting For", Type: "string", Description: "The initializer whose turn it is, or the participants that have not cleaned up, and how many come after."},
-			{Name: "Since", Type: "string", Description: "How long the one that is waited for has had its turn."},
-			{Name: "Age", Type: "string", Description: "How long ago the record was created."},
-			{Name: "Message", Type: "string", Priority: 1, Description: "What the one that is waited for last reported."},
-			{Name: "Namespace UID", Type: "string", Priority: 1, Description: "The incarnation of the namespace that the record describes."},
+			{Name: "Waiting For", Type: "string", Description: "The initializer whose turn it is, or the participant that has to clean up, and the number of those after it."},
+			{Name: "Since", Type: "string", Description: "How long its turn has lasted."},
+			{Name: "Age", Type: "string", Description: "How long ago the NamespaceLifecycle was created."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "What it last reported."},
+			{Name: "Namespace UID", Type: "string", Priority: 1, Description: "The UID of the namespace."},
 		},
 		Cells: func(record *nsinit.NamespaceLifecycle, now time.Time) []any {
 			waiting, since, message := waitingFor(record, now)
@@ -46,7 +46,7 @@ func phase(record *nsinit.NamespaceLifecycle) string {
 	return string(record.Status.Phase)
 }
 
-// waitingFor returns who is being waited for, since when, and what it last said.
+// waitingFor returns the initializer or participant that has to act, since when, and what it last reported.
 func waitingFor(record *nsinit.NamespaceLifecycle, now time.Time) (who, since, message string) {
 	if record.DeletionTimestamp != nil {
 		var participants []string

@@ -53,8 +53,8 @@ func NewKind(clock clock.PassiveClock) *generic.Kind[*nsinit.NamespacePopulation
 	}
 }
 
-// validate checks a population. Its expressions are compiled whenever they change, so that
-// whoever writes them learns what is wrong, and not the namespaces.
+// validate validates a population. If the spec changes, it compiles the expressions, so that their author
+// gets the errors.
 func validate(updated, old *nsinit.NamespacePopulation) field.ErrorList {
 	errs := validation.ValidateNamespacePopulation(updated, old)
 	if old != nil && equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
@@ -77,7 +77,7 @@ func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.NamespacePopulati
 			{Name: "Namespaces", Type: "integer", Description: "Number of namespaces that have objects of the population."},
 			{Name: "Failed", Type: "integer", Description: "Number of objects that could not be applied."},
 			{Name: "Age", Type: "string", Description: "How long ago the population was created."},
-			{Name: "Message", Type: "string", Priority: 1, Description: "What is in the way."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "The first error."},
 		},
 		Cells: func(p *nsinit.NamespacePopulation, now time.Time) []any {
 			failed, message := int64(0), ""

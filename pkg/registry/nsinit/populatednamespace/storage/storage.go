@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package storage serves the records of populated namespaces from etcd.
+// Package storage serves PopulatedNamespaces from etcd.
 package storage
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
-// New returns the storage of the records.
+// New returns the storage of PopulatedNamespaces.
 func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, clock clock.PassiveClock) (*generic.Storage, error) {
 	return generic.New(NewKind(clock), scheme, getter)
 }
 
-// NewKind returns the declaration of the records.
+// NewKind returns the declaration of PopulatedNamespaces.
 func NewKind(clock clock.PassiveClock) *generic.Kind[*nsinit.PopulatedNamespace] {
 	type object = *nsinit.PopulatedNamespace
 	return &generic.Kind[object]{
@@ -55,8 +55,8 @@ func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.PopulatedNamespac
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
 			{Name: "Applied", Type: "string", Description: "How many of the objects were applied."},
-			{Name: "Age", Type: "string", Description: "How long ago the first of them was to be applied."},
-			{Name: "Message", Type: "string", Priority: 1, Description: "What is in the way."},
+			{Name: "Age", Type: "string", Description: "How long ago the PopulatedNamespace was created."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "The first error."},
 		},
 		Cells: func(p *nsinit.PopulatedNamespace, now time.Time) []any {
 			applied, message := 0, ""
