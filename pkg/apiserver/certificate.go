@@ -43,10 +43,10 @@ func (s ServingCertificate) Expiring() error {
 	return nil
 }
 
-// Metric returns a metric of it.
+// Metric returns the metric of the expiration.
 func (s ServingCertificate) Metric() metrics.StableCollector {
 	return measured.NewGauge("nsinit", "serving_certificate", "expiration_timestamp_seconds",
-		"When the certificate that is served expires, in seconds since 1970; 0 if it cannot be read.", func() float64 {
+		"When the serving certificate expires, in seconds since 1970; 0 if it cannot be read.", func() float64 {
 			_, ends, err := s.validity()
 			if err != nil {
 				return 0

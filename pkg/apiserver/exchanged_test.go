@@ -100,7 +100,7 @@ func TestChangedIdentity(t *testing.T) {
 			setConfigMap(core, id)
 			if test.ends {
 				put(t, server, stored)
-				if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was exchanged") {
+				if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was replaced") {
 					t.Errorf("the server stopped: %v", err)
 				}
 				server = testserver.StartWith(t, dir, core, func(*options.Options) {})
@@ -185,7 +185,7 @@ func TestReplacedEtcd(t *testing.T) {
 	end(theirs)
 	begin(ours)
 	t.Cleanup(func() { etcd.Stop() })
-	if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was exchanged") {
+	if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was replaced") {
 		t.Errorf("the server stopped: %v", err)
 	}
 	server = start(core)

@@ -104,7 +104,7 @@ func TestLostStorage(t *testing.T) {
 			server.MustConfigure(t, testserver.Configuration("again", "b.example.com"))
 			core.DeleteConfigMap(configMap)
 			if test.ends {
-				if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was exchanged") {
+				if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was replaced") {
 					t.Errorf("the server stopped: %v", err)
 				}
 				server = testserver.StartWith(t, dir, core, func(*options.Options) {})

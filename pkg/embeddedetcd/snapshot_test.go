@@ -69,7 +69,7 @@ func TestSnapshot(t *testing.T) {
 	}
 
 	other := temporary(t)
-	if err := Restore(other, bytes.NewReader(saved.Bytes()[:saved.Len()-10])); err == nil || !strings.Contains(err.Error(), "not a whole snapshot") {
+	if err := Restore(other, bytes.NewReader(saved.Bytes()[:saved.Len()-10])); err == nil || !strings.Contains(err.Error(), "the snapshot is incomplete") {
 		t.Errorf("of a part: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(other, "*")); err != nil || len(left) > 0 {

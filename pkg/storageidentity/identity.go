@@ -327,18 +327,18 @@ func (i *Identity) unreadable(err error) error {
 }
 
 func (i *Identity) mismatch(stored, published string) error {
-	what := fmt.Sprintf("nsinit's storage is another one: it is %q, but %q is in use", stored, published)
+	what := fmt.Sprintf("the storage is another one: it is %q, but %q is in use", stored, published)
 	if stored == "" {
-		what = fmt.Sprintf("nsinit's storage was lost: it is empty, but %q is in use", published)
+		what = fmt.Sprintf("the storage was lost: it is empty, but %q is in use", published)
 	}
 	return i.untrusted(what)
 }
 
 func (i *Identity) undecodable(err error) error {
-	return i.untrusted(fmt.Sprintf("nsinit's storage is damaged: %v; another identity is in use", err))
+	return i.untrusted(fmt.Sprintf("the storage is damaged: %v; another identity is in use", err))
 }
 
 func (i *Identity) untrusted(what string) error {
-	return &mismatchError{fmt.Sprintf("%s, by ConfigMap %s/%s; records are refused, and namespaces stay closed. Bring the storage back, "+
-		"or create the configurations again and then acknowledge: kubectl -n %s delete configmap %s", what, i.namespace, i.name, i.namespace, i.name)}
+	return &mismatchError{fmt.Sprintf("%s, according to ConfigMap %s/%s: NamespaceLifecycles are refused and namespaces stay closed. Restore the storage, "+
+		"or create the configurations again and then acknowledge the loss: kubectl -n %s delete configmap %s", what, i.namespace, i.name, i.namespace, i.name)}
 }

@@ -64,8 +64,8 @@ func TestOwners(t *testing.T) {
 	declared := map[string]map[string][]string{}
 	declare(declared, lifecycles())
 	declare(declared, configurations(t))
-	declare(declared, populationstorage.NewKind(nil))
-	declare(declared, populatedstorage.NewKind(nil))
+	declare(declared, populationstorage.NewKind())
+	declare(declared, populatedstorage.NewKind())
 	if diff := cmp.Diff(owners, declared); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -82,8 +82,8 @@ func declare[T generic.Object](declared map[string]map[string][]string, kind *ge
 func TestParts(t *testing.T) {
 	testParts(t, lifecycles())
 	testParts(t, configurations(t))
-	testParts(t, populationstorage.NewKind(nil))
-	testParts(t, populatedstorage.NewKind(nil))
+	testParts(t, populationstorage.NewKind())
+	testParts(t, populatedstorage.NewKind())
 }
 
 func testParts[T generic.Object](t *testing.T, kind *generic.Kind[T]) {

@@ -192,7 +192,7 @@ func TestProgressWhileTerminating(t *testing.T) {
 
 // TestSkipped: what was skipped is told apart from what is done, and by whom and why.
 func TestSkipped(t *testing.T) {
-	const said = "; it last said: half way"
+	const said = "; last report: half way"
 	tests := map[string]struct {
 		policy  bool
 		at      int

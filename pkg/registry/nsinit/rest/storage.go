@@ -21,7 +21,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializers"
-	configurationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration/storage"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	populationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation/storage"
 	populatedstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace/storage"
@@ -48,7 +48,7 @@ type StorageProvider struct {
 // NewRESTStorage returns the group with the storage of each resource and subresource.
 func (p *StorageProvider) NewRESTStorage(getter apiserverregistry.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, p.Scheme, metav1.ParameterCodec, p.Codecs)
-	configurations, err := configurationstorage.New(p.Scheme, getter, p.Checker, p.Features, p.Lifecycles.Clock)
+	configurations, err := generic.New(namespaceinitializerconfiguration.NewKind(p.Checker, p.Features), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}
@@ -56,11 +56,11 @@ func (p *StorageProvider) NewRESTStorage(getter apiserverregistry.RESTOptionsGet
 	if err != nil {
 		return group, err
 	}
-	populations, err := populationstorage.New(p.Scheme, getter, p.Lifecycles.Clock)
+	populations, err := generic.New(populationstorage.NewKind(), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}
-	populated, err := populatedstorage.New(p.Scheme, getter, p.Lifecycles.Clock)
+	populated, err := generic.New(populatedstorage.NewKind(), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}

@@ -28,7 +28,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/authorization"
-	"github.com/nsinit/nsinit/pkg/registry/registrytest"
 )
 
 const (
@@ -53,7 +52,7 @@ type model struct {
 func newModel(t *rapid.T) *model {
 	m := &model{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	trusted := func(context.Context) error { return nil }
-	storage, err := New(scheme.New(), registrytest.New().RESTOptions(), authorization.New(authorizer.AuthorizerFunc(m.authorize)), Options{
+	storage, err := New(scheme.New(), newMemory().RESTOptions(), authorization.New(authorizer.AuthorizerFunc(m.authorize)), Options{
 		Clock: m.clock, ReadRepairAfter: repairTime, Identified: trusted, Confirmed: trusted,
 	})
 	if err != nil {

@@ -71,11 +71,11 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	if err != nil {
 		return nil, err
 	}
-	record, ok := object.(*nsinit.NamespaceLifecycle)
-	if !ok || !namespacelifecycle.RepairDue(record, r.options.Clock.Now(), r.options.ReadRepairAfter) {
+	lifecycle, ok := object.(*nsinit.NamespaceLifecycle)
+	if !ok || !namespacelifecycle.RepairDue(lifecycle, r.options.Clock.Now(), r.options.ReadRepairAfter) {
 		return object, nil
 	}
-	repaired, err := r.Modify(ctx, name, &storage.Preconditions{UID: &record.UID}, false, func(existing runtime.Object) error {
+	repaired, err := r.Modify(ctx, name, &storage.Preconditions{UID: &lifecycle.UID}, false, func(existing runtime.Object) error {
 		namespacelifecycle.Repair(existing.(*nsinit.NamespaceLifecycle), r.options.Clock.Now(), r.options.ReadRepairAfter)
 		return nil
 	})
@@ -112,7 +112,7 @@ func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.
 // New returns the storage of NamespaceLifecycles. The checker authorizes initializers and participants.
 func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, checker *authorization.Checker, options Options) (*Storage, error) {
 	kind := namespacelifecycle.NewKind(checker, options.Clock)
-	kind.Table = newTable(options.Clock)
+	kind.Table = newTable()
 	storage, err := generic.New(kind, scheme, getter)
 	if err != nil {
 		return nil, err
