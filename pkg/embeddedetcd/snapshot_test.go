@@ -60,7 +60,7 @@ func TestSnapshot(t *testing.T) {
 		t.Fatalf("saved %d bytes, %v", size, err)
 	}
 	last := put(dir, "after")
-	if err := Restore(dir, bytes.NewReader(saved.Bytes())); err == nil || !strings.Contains(err.Error(), "holds data") {
+	if err := Restore(dir, bytes.NewReader(saved.Bytes())); err == nil || !strings.Contains(err.Error(), "already has data") {
 		t.Errorf("over data: %v", err)
 	}
 	server.Stop()
