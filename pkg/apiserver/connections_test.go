@@ -26,8 +26,8 @@ type lateAuthority struct {
 
 func (a *lateAuthority) CurrentCABundleContent() []byte { return a.content }
 
-// TestKnownProxy: a server that has just started refuses to judge who is calling, in a way that
-// is tried again, and tells about its health.
+// TestKnownProxy: a server that cannot authenticate clients yet answers with an error that clients retry,
+// and reports its health.
 func TestKnownProxy(t *testing.T) {
 	codecs := scheme.NewCodecs(scheme.New())
 	ca := &lateAuthority{}

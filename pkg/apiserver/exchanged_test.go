@@ -149,7 +149,7 @@ func TestReplacedEtcd(t *testing.T) {
 		})
 		return server
 	}
-	// The other etcd has an identity of its own, a configuration, and a higher revision.
+	// The other etcd has another identity, a configuration, and a higher revision.
 	begin(theirs)
 	other := start(testserver.NewCoreAPI(t))
 	other.WaitReady(t)

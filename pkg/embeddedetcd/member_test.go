@@ -92,7 +92,7 @@ func TestMember(t *testing.T) {
 	broken = false
 	mu.Unlock()
 	eventually("it runs again", func() bool { return member.Problem() == nil })
-	eventually("what was written is there", func() bool {
+	eventually("the written key exists", func() bool {
 		got, err := c.Get(t.Context(), "key")
 		return err == nil && got.Count == 1
 	})

@@ -37,8 +37,7 @@ func temporary(t *testing.T) string {
 	return dir
 }
 
-// TestSnapshot: what was there when it was saved is there again, what came later is not, and no
-// revision comes twice.
+// TestSnapshot: a restore has the keys of the snapshot and no later ones, and no revision is used twice.
 func TestSnapshot(t *testing.T) {
 	ctx := context.Background()
 	dir := temporary(t)

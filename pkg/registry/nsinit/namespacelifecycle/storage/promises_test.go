@@ -190,8 +190,8 @@ func (m *model) checkRemoval(is transition) {
 	m.checkOwners(is, nil)
 }
 
-// checkInitialize: entries leave from the front, each by its own initializer or skipped by the
-// privileged; an empty list and a failure are final.
+// checkInitialize: entries are removed from the front, each by itself or skipped by a user with the verb
+// open; an empty list and a failure are final.
 func (m *model) checkInitialize(is transition) {
 	before, after := helper.Pending(is.before), helper.Pending(is.after)
 	if len(after) > len(before) || !slices.Equal(before[len(before)-len(after):], after) {
