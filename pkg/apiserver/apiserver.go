@@ -24,6 +24,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/installation"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
@@ -88,11 +89,6 @@ type CompletedConfig struct {
 	namespaces corelisters.NamespaceLister
 }
 
-// Server is nsinit-apiserver.
-type Server struct {
-	GenericAPIServer *genericapiserver.GenericAPIServer
-}
-
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
@@ -104,9 +100,9 @@ func (c *Config) Complete() CompletedConfig {
 	return CompletedConfig{generic: c.Generic.Complete(), extra: c.Extra, namespaces: namespaces}
 }
 
-// New builds the server. It serves once its GenericAPIServer is prepared and run.
-func (c CompletedConfig) New() (*Server, error) {
-	generic, err := c.generic.New("nsinit-apiserver", genericapiserver.NewEmptyDelegate())
+// New builds the server. It serves once it is prepared and run.
+func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
+	generic, err := c.generic.New(installation.APIServer, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +133,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, err
 	}
-	return &Server{GenericAPIServer: generic}, nil
+	return generic, nil
 }
 
 // readyChecks report why NamespaceLifecycles cannot be served, or soon cannot be. Discovery works

@@ -17,13 +17,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // NewCommand returns the command nsinit-apiserver. It runs until its context ends.
 func NewCommand() *cobra.Command {
 	o := New()
 	command := &cobra.Command{
-		Use:   servingName,
+		Use:   installation.APIServer,
 		Short: "Serve the API group nsinit.dev",
 		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations and NamespaceLifecycles behind the Kubernetes API aggregator. " +
 			"It stores them in an embedded etcd, which it starts, or in an etcd cluster.",
@@ -84,7 +85,7 @@ func (o *Options) RunServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := server.GenericAPIServer.PrepareRun().RunWithContext(ctx); err != nil {
+	if err := server.PrepareRun().RunWithContext(ctx); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled { //nolint:errorlint // identity is meant

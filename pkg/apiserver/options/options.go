@@ -49,7 +49,6 @@ const (
 
 	etcdPrefix     = "/registry/" + v1alpha1.GroupName
 	defaultEtcdDir = "/var/lib/nsinit/etcd"
-	servingName    = "nsinit-apiserver"
 
 	flagEtcdDir    = "embedded-etcd-dir"
 	flagEtcdQuota  = "embedded-etcd-quota-bytes"
@@ -119,7 +118,7 @@ func New() *Options {
 	// only.
 	o.Recommended.Etcd.SkipHealthEndpoints = true
 	o.Recommended.Admission = admission.Options()
-	o.Recommended.SecureServing.ServerCert.PairName = servingName
+	o.Recommended.SecureServing.ServerCert.PairName = installation.APIServer
 	o.Recommended.SecureServing.ServerCert.CertDirectory = ""
 	return o
 }
@@ -180,7 +179,7 @@ func (o *Options) Complete() error {
 			o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
 		}
 	}
-	if err := o.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts(servingName, nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+	if err := o.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts(installation.APIServer, nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return fmt.Errorf("cannot create a self-signed certificate: %w", err)
 	}
 	return o.Run.Complete()

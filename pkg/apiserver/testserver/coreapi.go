@@ -8,6 +8,7 @@ package testserver
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -157,11 +158,9 @@ func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
 	namespace, found := c.namespaces[name]
 	switch {
 	case c.failing:
-		write(w, http.StatusInternalServerError, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "out of order"))
+		writeError(w, apierrors.NewInternalError(errors.New("out of order")))
 	case !found:
-		status := apierrors.NewNotFound(corev1.Resource("namespaces"), name).Status()
-		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-		write(w, http.StatusNotFound, status)
+		writeError(w, apierrors.NewNotFound(corev1.Resource("namespaces"), name))
 	default:
 		namespace = namespace.DeepCopy()
 		namespace.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
@@ -173,7 +172,7 @@ func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
 func (c *CoreAPI) listNamespaces(w http.ResponseWriter, r *http.Request) {
 	switch query := r.URL.Query(); {
 	case query.Get("sendInitialEvents") != "":
-		write(w, http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, "watch lists are not served here"))
+		writeError(w, apierrors.NewBadRequest("watch lists are not served here"))
 	case query.Get("watch") == "true":
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
@@ -193,7 +192,7 @@ func (c *CoreAPI) listNamespaces(w http.ResponseWriter, r *http.Request) {
 func (c *CoreAPI) getConfigMap(w http.ResponseWriter, r *http.Request) {
 	configMap := c.ConfigMap(r.PathValue("name"))
 	if configMap == nil {
-		write(w, http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "configmap not found"))
+		writeError(w, apierrors.NewNotFound(corev1.Resource("configmaps"), r.PathValue("name")))
 		return
 	}
 	configMap.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
@@ -211,7 +210,7 @@ func (c *CoreAPI) createConfigMap(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if c.ConfigMap(configMap.Name) != nil {
-		write(w, http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonAlreadyExists, "configmap exists"))
+		writeError(w, apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMap.Name))
 		return
 	}
 	c.SetConfigMap(&configMap)
@@ -241,7 +240,7 @@ func (c *CoreAPI) reviewAccess(w http.ResponseWriter, r *http.Request) {
 	defer c.mu.Unlock()
 	a := review.Spec.ResourceAttributes
 	if a != nil && a.Verb == c.unanswered {
-		write(w, http.StatusInternalServerError, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "out of order"))
+		writeError(w, apierrors.NewInternalError(errors.New("out of order")))
 		return
 	}
 	// Every user has access to every path except for profiles.
@@ -261,11 +260,10 @@ func (c *CoreAPI) reviewAccess(w http.ResponseWriter, r *http.Request) {
 
 func matches(rule, value string) bool { return rule == "*" || rule == value }
 
-func failure(code int32, reason metav1.StatusReason, message string) metav1.Status {
-	return metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
-	}
+func writeError(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	write(w, int(status.Code), status)
 }
 
 func write(w http.ResponseWriter, code int, body any) {

@@ -75,11 +75,11 @@ func (s *Server) WaitInForce(t testing.TB) {
 	s.Core.SetNamespace(Namespace(probe, probe, true))
 	defer s.Core.DeleteNamespace(probe)
 	err = wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		record, err := client.NamespaceLifecycles().Create(ctx, Record(probe, probe), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		lifecycle, err := client.NamespaceLifecycles().Create(ctx, Record(probe, probe), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return false, err
 		}
-		return equality.Semantic.DeepEqual(want, record.Spec.Plan), nil
+		return equality.Semantic.DeepEqual(want, lifecycle.Spec.Plan), nil
 	})
 	if err != nil {
 		t.Fatalf("the configurations are not in force: %v", err)

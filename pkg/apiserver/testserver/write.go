@@ -11,7 +11,7 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,29 +78,10 @@ func applied(object runtime.Object) []byte {
 	return MustJSON(object)
 }
 
-// mergePatch returns the top-level fields that differ, whole.
 func mergePatch(before, after []byte) []byte {
-	return MustJSON(difference(mustObject(before), mustObject(after)))
-}
-
-func difference(before, after map[string]any) map[string]any {
-	patch := map[string]any{}
-	for key, value := range after {
-		was, isMap := before[key].(map[string]any)
-		is, stillMap := value.(map[string]any)
-		switch {
-		case isMap && stillMap:
-			if inner := difference(was, is); len(inner) > 0 {
-				patch[key] = inner
-			}
-		case cmp.Diff(before[key], value) != "":
-			patch[key] = value
-		}
-	}
-	for key := range before {
-		if _, still := after[key]; !still {
-			patch[key] = nil
-		}
+	patch, err := jsonpatch.CreateMergePatch(before, after)
+	if err != nil {
+		panic(err)
 	}
 	return patch
 }
@@ -113,7 +94,7 @@ func jsonPatch(before, after []byte) []byte {
 		Value any    `json:"value,omitempty"`
 	}
 	var operations []operation
-	for key, value := range difference(mustObject(before), mustObject(after)) {
+	for key, value := range mustObject(mergePatch(before, after)) {
 		if fields, ok := value.(map[string]any); ok && key == "metadata" {
 			for field, fieldValue := range fields {
 				operations = append(operations, operation{"add", "/metadata/" + field, fieldValue})
