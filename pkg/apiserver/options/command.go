@@ -62,7 +62,7 @@ func NewCommand() *cobra.Command {
 func (o *Options) RunServer(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if o.Embedded() {
+	if o.embedded {
 		member, err := embeddedetcd.StartMember(ctx, o.EmbeddedEtcdDir, o.serveStorage)
 		if err != nil {
 			return err

@@ -83,8 +83,9 @@ type Options struct {
 	// Metrics is the registry for the metrics of nsinit.
 	Metrics plan.Registry
 
-	scheme   *runtime.Scheme
-	codecs   serializer.CodecFactory
+	scheme *runtime.Scheme
+	codecs serializer.CodecFactory
+	// embedded is true if completed options use the embedded etcd.
 	embedded bool
 	// storageDown returns why the storage does not answer, or nil.
 	storageDown func() error
@@ -93,7 +94,7 @@ type Options struct {
 // New returns the defaults.
 func New() *Options {
 	s := scheme.New()
-	codecs := scheme.NewCodecs(s)
+	codecs := serializer.NewCodecFactory(s)
 	o := &Options{
 		Recommended: genericoptions.NewRecommendedOptions(etcdPrefix, scheme.StorageCodec(s, codecs)),
 		Logs:        logs.NewOptions(),
@@ -208,9 +209,6 @@ func (o *Options) Validate() error {
 	}
 	return utilerrors.NewAggregate(errs)
 }
-
-// Embedded returns whether completed options use the embedded etcd.
-func (o *Options) Embedded() bool { return o.embedded }
 
 // processMetrics registers metrics with the registry of the process.
 type processMetrics struct{}

@@ -56,8 +56,8 @@ func TestStorageOptions(t *testing.T) {
 				t.Fatal(err)
 			}
 			servers := o.Recommended.Etcd.StorageConfig.Transport.ServerList
-			if o.Embedded() != test.embedded || len(servers) != 1 || servers[0] != test.server {
-				t.Errorf("embedded %v, servers %v", o.Embedded(), servers)
+			if o.embedded != test.embedded || len(servers) != 1 || servers[0] != test.server {
+				t.Errorf("embedded %v, servers %v", o.embedded, servers)
 			}
 		})
 	}

@@ -36,11 +36,6 @@ func New() *runtime.Scheme {
 	return scheme
 }
 
-// NewCodecs returns the codecs of a scheme.
-func NewCodecs(scheme *runtime.Scheme) serializer.CodecFactory {
-	return serializer.NewCodecFactory(scheme)
-}
-
 // StorageCodec returns the codec for objects in etcd. It writes protobuf, and reads every encoding of
 // the codecs.
 func StorageCodec(scheme *runtime.Scheme, codecs serializer.CodecFactory) runtime.Codec {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/randfill"
@@ -122,7 +123,7 @@ func testParts[T generic.Object](t *testing.T, kind *generic.Kind[T]) {
 // filled returns an object that has every field.
 func filled[T generic.Object](kind *generic.Kind[T], seed int64) T {
 	object := kind.New().(T)
-	randfill.NewWithSeed(seed).NilChance(0).NumElements(2, 2).Funcs(fuzzer.Funcs(scheme.NewCodecs(scheme.New()))...).Funcs(
+	randfill.NewWithSeed(seed).NilChance(0).NumElements(2, 2).Funcs(fuzzer.Funcs(serializer.NewCodecFactory(scheme.New()))...).Funcs(
 		func(meta *metav1.ObjectMeta, c randfill.Continue) { // without what no update changes
 			*meta = metav1.ObjectMeta{Name: "ns"}
 			c.Fill(&meta.Labels)
