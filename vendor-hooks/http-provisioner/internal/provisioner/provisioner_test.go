@@ -258,6 +258,13 @@ func TestSecretChanges(t *testing.T) {
 	if err := p.Initialize(t.Context(), namespace()); err == nil || !strings.Contains(err.Error(), "the Secret credentials/s is not valid: unable to load root certificates") {
 		t.Errorf("a broken certificate: %v", err)
 	}
+	set(keyCA, "", "4")
+	if err := p.Initialize(t.Context(), namespace()); err == nil || !strings.Contains(err.Error(), "ca.crt is empty") {
+		t.Errorf("an empty certificate: %v", err)
+	}
+	if _, err := newTransport(map[string][]byte{corev1.TLSCertKey: []byte("x")}); err == nil || !strings.Contains(err.Error(), "both or none") {
+		t.Errorf("a certificate without a key: %v", err)
+	}
 	// Without it, the server is not trusted.
 	untrusted, _ := of(t, record(t), nil, `provision: {method: PUT}`)
 	untrusted.config.Secret = nil

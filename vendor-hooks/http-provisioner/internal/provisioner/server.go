@@ -62,24 +62,32 @@ func (p *Provisioner) server(ctx context.Context) (*server, error) {
 	if p.servers.server != nil && p.servers.version == version {
 		return p.servers.server, nil
 	}
-	client, err := newClient(secret.Data)
+	transport, err := newTransport(secret.Data)
 	if err != nil {
 		return nil, fmt.Errorf("the Secret %s/%s is not valid: %w", secret.Namespace, secret.Name, err)
 	}
-	client.Timeout = p.config.Timeout
-	// Credentials are sent only to the configured server.
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if old := p.servers.server; old != nil {
 		utilnet.CloseIdleConnectionsFor(old.client.Transport)
 	}
 	p.servers.version = version
-	p.servers.server = &server{config: p.config, client: client}
+	p.servers.server = &server{config: p.config, client: &http.Client{
+		Transport: transport,
+		Timeout:   p.config.Timeout,
+		// Credentials are sent only to the configured server.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 	return p.servers.server, nil
 }
 
-// newClient returns a client with the credentials and certificates of a Secret. A token takes precedence
-// over a password.
-func newClient(secret map[string][]byte) (*http.Client, error) {
+// newTransport returns a transport with the credentials and certificates of a Secret. A token takes
+// precedence over a password.
+func newTransport(secret map[string][]byte) (http.RoundTripper, error) {
+	if ca, given := secret[keyCA]; given && len(ca) == 0 {
+		return nil, fmt.Errorf("%s is empty", keyCA)
+	}
+	if (len(secret[corev1.TLSCertKey]) == 0) != (len(secret[corev1.TLSPrivateKeyKey]) == 0) {
+		return nil, fmt.Errorf("it needs both or none of %s and %s", corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+	}
 	config := &rest.Config{
 		BearerToken: strings.TrimSpace(string(secret[keyToken])),
 		TLSClientConfig: rest.TLSClientConfig{
@@ -89,7 +97,7 @@ func newClient(secret map[string][]byte) (*http.Client, error) {
 	if config.BearerToken == "" {
 		config.Username, config.Password = string(secret[keyUsername]), string(secret[keyPassword])
 	}
-	return rest.HTTPClientFor(config)
+	return rest.TransportFor(config)
 }
 
 // path returns the URL of a path on the server. No value of an expression can change the server or the
