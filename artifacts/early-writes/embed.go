@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package earlywrites holds the manifest of the webhook that asks early writers to try again.
+// Package earlywrites holds the manifest of the webhook that makes clients retry early writes.
 package earlywrites
 
 import _ "embed"

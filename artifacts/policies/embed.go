@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package policies holds the manifests of the policies without which nsinit guards nothing.
+// Package policies holds the manifests of the policies that every installation needs.
 package policies
 
 import "embed"

@@ -4,8 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package apiserver puts nsinit-apiserver together: a generic API server that serves one
-// group from its own etcd.
+// Package apiserver builds nsinit-apiserver: a generic API server that serves one group from its
+// own etcd.
 package apiserver
 
 import (
@@ -24,6 +24,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/installation"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
@@ -42,39 +43,38 @@ type ExtraConfig struct {
 	Scheme *runtime.Scheme
 	Codecs serializer.CodecFactory
 	Clock  clock.PassiveClock
-	// Features are nsinit's own.
+	// Features are the feature gates of nsinit.
 	Features featuregate.FeatureGate
-	// ReadRepairAfter is how long an initializer with failurePolicy Ignore may have its
-	// turn before a GET of the record drops it. Zero: a GET changes nothing.
+	// ReadRepairAfter is how long an initializer with failurePolicy Ignore can have its
+	// turn before a GET of the NamespaceLifecycle skips it. Zero: a GET changes nothing.
 	ReadRepairAfter time.Duration
-	// EtcdReady returns why etcd cannot be used at the moment, or nil. It decides
-	// readiness, never liveness.
+	// EtcdReady returns why etcd is unavailable, or nil. It decides readiness, never liveness.
 	EtcdReady func() error
-	// StorageDown returns why the storage is known not to answer, or nil. While it does not,
-	// records are refused with the reason.
+	// StorageDown returns why the storage does not answer, or nil. Until it does, requests for
+	// NamespaceLifecycles are refused with this error.
 	StorageDown func() error
 	// Space observes how full the storage is.
 	Space *storagespace.Monitor
-	// Identity knows whether the storage is the right one. While it is not, records are
-	// refused. Whoever runs the server has to end it when Identity says Exchanged.
+	// Identity verifies that the storage is the one in use. Until it is, requests for
+	// NamespaceLifecycles are refused. The caller must stop the server when Exchanged is closed.
 	Identity *storageidentity.Identity
-	// Configurations knows which configurations are in force.
+	// Configurations lists the configurations that are in force.
 	Configurations *plan.Poller
-	// EarlyWrites counts writes that came too early.
+	// EarlyWrites counts writes into namespaces that are initializing.
 	EarlyWrites *earlywrite.Metrics
 	// Core is a client of the core API.
 	Core typedcorev1.CoreV1Interface
-	// Certificate is the one that is served.
+	// Certificate is the serving certificate.
 	Certificate ServingCertificate
 }
 
-// storage knows whether the storage can be used and trusted.
+// storage reports whether the storage is available and can be trusted.
 type storage struct {
 	*storageidentity.Identity
 	down func() error
 }
 
-// Problem returns why the storage cannot be used or must not be trusted, or nil.
+// Problem returns why the storage is unavailable or must not be trusted, or nil.
 func (s storage) Problem() error {
 	if err := s.down(); err != nil {
 		return err
@@ -89,11 +89,6 @@ type CompletedConfig struct {
 	namespaces corelisters.NamespaceLister
 }
 
-// Server is nsinit-apiserver.
-type Server struct {
-	GenericAPIServer *genericapiserver.GenericAPIServer
-}
-
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
@@ -105,9 +100,9 @@ func (c *Config) Complete() CompletedConfig {
 	return CompletedConfig{generic: c.Generic.Complete(), extra: c.Extra, namespaces: namespaces}
 }
 
-// New builds the server. It serves once its GenericAPIServer is prepared and run.
-func (c CompletedConfig) New() (*Server, error) {
-	generic, err := c.generic.New("nsinit-apiserver", genericapiserver.NewEmptyDelegate())
+// New builds the server. It serves once it is prepared and run.
+func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
+	generic, err := c.generic.New(installation.APIServer, genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +117,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		Codecs:   c.extra.Codecs,
 		Checker:  authorization.New(c.generic.Authorization.Authorizer),
 		Features: c.extra.Features,
-		Records: lifecyclestorage.Options{
+		Lifecycles: lifecyclestorage.Options{
 			Clock:           c.extra.Clock,
 			ReadRepairAfter: c.extra.ReadRepairAfter,
 			Identified:      c.extra.Identity.Verify,
@@ -138,11 +133,11 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, err
 	}
-	return &Server{GenericAPIServer: generic}, nil
+	return generic, nil
 }
 
-// readyChecks tell why records cannot be served, or soon cannot be. All but the first leave
-// discovery alone, so whoever decides where requests are sent may exclude them.
+// readyChecks report why NamespaceLifecycles cannot be served, or soon cannot be. Discovery works
+// without all but the first, so a readiness probe can exclude the others.
 func (c CompletedConfig) readyChecks() []healthz.HealthChecker {
 	var checks []healthz.HealthChecker
 	for _, check := range []struct {
@@ -161,8 +156,8 @@ func (c CompletedConfig) readyChecks() []healthz.HealthChecker {
 	return checks
 }
 
-// watch keeps an eye on the storage until the last request has been answered, which is later
-// than the end of the hook's context.
+// watch observes the storage until the last request was answered. The context of the hook ends
+// before that.
 func (c CompletedConfig) watch(hook genericapiserver.PostStartHookContext) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(hook))
 	go func() {

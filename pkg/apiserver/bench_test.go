@@ -15,8 +15,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 )
 
-// BenchmarkInitialization is the whole life of a record with two initializers, over HTTP and
-// with etcd on disk: created, removed from twice, deleted. Nobody works in between.
+// BenchmarkInitialization creates a NamespaceLifecycle with two initializers, removes both and deletes
+// it, over HTTP and with etcd on disk.
 func BenchmarkInitialization(b *testing.B) {
 	ctx := context.Background()
 	server := testserver.Start(b)

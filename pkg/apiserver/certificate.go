@@ -18,16 +18,16 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/measured"
 )
 
-// ServingCertificate tells how long the certificate that is served is valid.
+// ServingCertificate reports how long the serving certificate is valid.
 type ServingCertificate struct {
-	// Content returns the certificates and the key in PEM, as they are at the moment. Nil: the
-	// server does not listen.
+	// Content returns the current certificates and the key in PEM. Nil: the server does not
+	// listen.
 	Content func() (certificate, key []byte)
 	Clock   clock.PassiveClock
 }
 
-// Expiring returns that the certificate has not been renewed in time, or nil. Whoever renews it does
-// so with a third of its time left, so with a sixth of it left nobody does.
+// Expiring returns an error if the certificate was not renewed in time. nsinit-controller-manager and
+// cert-manager renew it when a third of its validity is left, so with a sixth left, neither does.
 func (s ServingCertificate) Expiring() error {
 	begins, ends, err := s.validity()
 	if err != nil {
@@ -36,17 +36,17 @@ func (s ServingCertificate) Expiring() error {
 	left := ends.Sub(s.Clock.Now())
 	switch {
 	case left <= 0:
-		return fmt.Errorf("the certificate that is served expired at %s: kube-apiserver does not accept it; see what nsinit-controller-manager logs of certificates, or cert-manager, where it makes them", ends.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the serving certificate expired at %s and kube-apiserver rejects it: see the log of nsinit-controller-manager, or of cert-manager if it issues the certificate", ends.UTC().Format(time.RFC3339))
 	case left < ends.Sub(begins)/6:
-		return fmt.Errorf("the certificate that is served expires in %s, at %s, and was not renewed: see what nsinit-controller-manager logs of certificates, or cert-manager, where it makes them", left.Round(time.Second), ends.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the serving certificate expires in %s, at %s, and was not renewed: see the log of nsinit-controller-manager, or of cert-manager if it issues the certificate", left.Round(time.Second), ends.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// Metric returns a metric of it.
+// Metric returns the metric of the expiration.
 func (s ServingCertificate) Metric() metrics.StableCollector {
 	return measured.NewGauge("nsinit", "serving_certificate", "expiration_timestamp_seconds",
-		"When the certificate that is served expires, in seconds since 1970; 0 if it cannot be read.", func() float64 {
+		"When the serving certificate expires, in seconds since 1970; 0 if it cannot be read.", func() float64 {
 			_, ends, err := s.validity()
 			if err != nil {
 				return 0
@@ -55,15 +55,15 @@ func (s ServingCertificate) Metric() metrics.StableCollector {
 		})
 }
 
-// validity returns the time in which every certificate of the chain is valid.
+// validity returns the period in which every certificate of the chain is valid.
 func (s ServingCertificate) validity() (begins, ends time.Time, err error) {
 	if s.Content == nil {
-		return begins, ends, errors.New("no certificate is served")
+		return begins, ends, errors.New("there is no serving certificate")
 	}
 	data, _ := s.Content()
 	chain, err := cert.ParseCertsPEM(data)
 	if err != nil {
-		return begins, ends, fmt.Errorf("the certificate that is served cannot be read: %w", err)
+		return begins, ends, fmt.Errorf("cannot parse the serving certificate: %w", err)
 	}
 	begins, ends = chain[0].NotBefore, chain[0].NotAfter
 	for _, certificate := range chain[1:] {

@@ -37,10 +37,10 @@ func TestServingCertificate(t *testing.T) {
 		"new":                     {content, begins, ""},
 		"about to be renewed":     {content, ends.Add(-ends.Sub(begins) / 3), ""},
 		"a sixth left":            {content, ends.Add(-ends.Sub(begins) / 6), ""},
-		"less":                    {content, ends.Add(-ends.Sub(begins)/6 + time.Second), "was not renewed: see what nsinit-controller-manager logs"},
+		"less":                    {content, ends.Add(-ends.Sub(begins)/6 + time.Second), "was not renewed: see the log of nsinit-controller-manager"},
 		"expired":                 {content, ends, "expired at " + ends.UTC().Format(time.RFC3339)},
-		"one that cannot be read": {func() ([]byte, []byte) { return []byte("x"), nil }, begins, "cannot be read"},
-		"none":                    {nil, begins, "no certificate is served"},
+		"one that cannot be read": {func() ([]byte, []byte) { return []byte("x"), nil }, begins, "cannot parse the serving certificate"},
+		"none":                    {nil, begins, "there is no serving certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := ServingCertificate{Content: test.content, Clock: testingclock.NewFakePassiveClock(test.at)}

@@ -19,15 +19,13 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// The aggregation layer keeps one connection for all its requests, so what a server does in
-// its first and its last moments decides over discovery, and while discovery fails no
-// namespace of the cluster goes away.
+// The aggregation layer sends all requests over one connection. If that fails while a server starts or
+// stops, so does discovery, and no namespace of the cluster can be deleted.
 
-// errProxyUnknown is why a server that has just started cannot tell who is calling.
-var errProxyUnknown = errors.New("nsinit-apiserver has just started and does not know yet which CA signs the certificate of the aggregation layer")
+var errProxyUnknown = errors.New("nsinit-apiserver has just started and has not read the CA certificate of the aggregation layer yet")
 
-// proxyKnown returns whether a server can tell requests of the aggregation layer from those of
-// others. It listens before it has read the CA that signs their certificate.
+// proxyKnown returns a check of whether the server can authenticate requests of the aggregation layer.
+// It listens before it has read the CA certificate for that.
 func proxyKnown(generic *genericapiserver.Config) func() error {
 	return func() error {
 		headers := generic.Authentication.RequestHeaderConfig
@@ -38,9 +36,8 @@ func proxyKnown(generic *genericapiserver.Config) func() error {
 	}
 }
 
-// withKnownProxy answers 503 for as long as nobody could be authenticated, where the answer
-// would be 403, which clients take for final. The connection is given up: what it was
-// encrypted with was chosen without that CA.
+// withKnownProxy answers 503 until clients can be authenticated. Otherwise, the answer would be 403, on
+// which clients do not retry. It closes the connection, whose TLS handshake did not use that CA.
 func withKnownProxy(handler http.Handler, known func() error, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if err := known(); err != nil && !isHealthCheck(request) {
@@ -61,9 +58,8 @@ func isHealthCheck(request *http.Request) bool {
 	return false
 }
 
-// withHandover has clients connect anew once the server has been told to stop, while it still
-// answers, so that they have left before it does not any more. Go's HTTP/2 server sends a
-// GOAWAY for the header.
+// withHandover makes clients reconnect after the server was asked to stop and before it stops
+// answering. For the header, Go's HTTP/2 server sends a GOAWAY.
 func withHandover(handler http.Handler, stopping <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		select {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -26,10 +27,10 @@ type lateAuthority struct {
 
 func (a *lateAuthority) CurrentCABundleContent() []byte { return a.content }
 
-// TestKnownProxy: a server that has just started refuses to judge who is calling, in a way that
-// is tried again, and tells about its health.
+// TestKnownProxy: a server that cannot authenticate clients yet answers with an error that clients retry,
+// and reports its health.
 func TestKnownProxy(t *testing.T) {
-	codecs := scheme.NewCodecs(scheme.New())
+	codecs := serializer.NewCodecFactory(scheme.New())
 	ca := &lateAuthority{}
 	generic := &genericapiserver.Config{}
 	handler := withKnownProxy(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), proxyKnown(generic), codecs)

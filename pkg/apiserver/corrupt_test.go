@@ -212,7 +212,7 @@ func TestLostEncryptionKey(t *testing.T) {
 		t.Errorf("GET: %v", err)
 	}
 	if err := client.Get().Resource("namespacelifecycles").Name("latter").Do(t.Context()).Error(); err != nil {
-		t.Errorf("GET of an object whose key is there: %v", err)
+		t.Errorf("GET of an object whose key exists: %v", err)
 	}
 	server.Core.SetNamespace(testserver.Namespace("new", "u", true))
 	eventually(t, "no record is created, because the configuration cannot be read", func(ctx context.Context) bool {

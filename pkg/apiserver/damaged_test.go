@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -31,7 +32,7 @@ type object interface {
 // bodies returns an object in each format that clients may send.
 func bodies(t *testing.T, object runtime.Object) map[string][]byte {
 	t.Helper()
-	codecs := scheme.NewCodecs(scheme.New())
+	codecs := serializer.NewCodecFactory(scheme.New())
 	all := map[string][]byte{}
 	for _, info := range codecs.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeYAML || info.Serializer == nil {

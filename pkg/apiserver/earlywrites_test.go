@@ -18,8 +18,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 )
 
-// TestEarlyWrites: whoever may ask is told to come later, in the words of admission webhooks; the
-// endpoint admits nothing, and nobody else may ask.
+// TestEarlyWrites: the endpoint answers admission reviews of authorized users with "retry later", admits
+// nothing, and refuses other users.
 func TestEarlyWrites(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t)
@@ -54,7 +54,7 @@ func TestEarlyWrites(t *testing.T) {
 	if data, err := post("admin", strings.TrimSuffix(endpoint, "early-writes")+"other", review); !apierrors.IsNotFound(err) {
 		t.Errorf("another name: %v %s", err, data)
 	}
-	if data, err := post("nobody", endpoint, review); !apierrors.IsForbidden(err) {
-		t.Errorf("somebody without rights: %v %s", err, data)
+	if data, err := post("stranger", endpoint, review); !apierrors.IsForbidden(err) {
+		t.Errorf("a user without permissions: %v %s", err, data)
 	}
 }

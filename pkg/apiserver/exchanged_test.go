@@ -100,7 +100,7 @@ func TestChangedIdentity(t *testing.T) {
 			setConfigMap(core, id)
 			if test.ends {
 				put(t, server, stored)
-				if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was exchanged") {
+				if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was replaced") {
 					t.Errorf("the server stopped: %v", err)
 				}
 				server = testserver.StartWith(t, dir, core, func(*options.Options) {})
@@ -149,7 +149,7 @@ func TestReplacedEtcd(t *testing.T) {
 		})
 		return server
 	}
-	// The other etcd has an identity of its own, a configuration, and a higher revision.
+	// The other etcd has another identity, a configuration, and a higher revision.
 	begin(theirs)
 	other := start(testserver.NewCoreAPI(t))
 	other.WaitReady(t)
@@ -185,7 +185,7 @@ func TestReplacedEtcd(t *testing.T) {
 	end(theirs)
 	begin(ours)
 	t.Cleanup(func() { etcd.Stop() })
-	if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was exchanged") {
+	if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was replaced") {
 		t.Errorf("the server stopped: %v", err)
 	}
 	server = start(core)

@@ -20,24 +20,24 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// trust knows whether the storage may be trusted.
+// trust reports whether the storage can be trusted.
 type trust interface {
-	// Problem returns why it must not, or nil.
+	// Problem returns why it cannot, or nil.
 	Problem() error
-	// Distrusted returns a channel that is closed when it must not.
+	// Distrusted returns a channel that is closed when it cannot.
 	Distrusted() <-chan struct{}
 }
 
 // withIdentifiedStorage refuses requests for NamespaceLifecycles, and LIST and WATCH of every kind,
-// while the storage must not be trusted, and ends the watches that run when that begins. A client
-// that watches therefore lists again once the storage is trusted: it neither keeps what it learned
-// from a lost storage, nor waits for a revision of another one. Objects of the other kinds can be
-// read and written by name, so that an administrator can create them again.
+// while the storage must not be trusted. It ends running watches when that begins, so their clients
+// list again once the storage is trusted: they neither keep objects of a lost storage nor wait for a
+// revision of another one. Objects of the other kinds can be read and written by name, so that an
+// administrator can create them again.
 func withIdentifiedStorage(handler http.Handler, storage trust, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(request.Context())
 		if !ok {
-			responsewriters.InternalError(w, request, errors.New("the request carries no information about itself"))
+			responsewriters.InternalError(w, request, errors.New("the request has no RequestInfo"))
 			return
 		}
 		distrusted := storage.Distrusted() // before Problem, so that no problem is missed

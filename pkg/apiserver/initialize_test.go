@@ -224,8 +224,8 @@ func stalled(r *v1alpha1.NamespaceLifecycle) {
 	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, LastTransitionTime: metav1.Now()})
 }
 
-// TestStatusDerivesConditions: the report of the current initializer is part of what the server says, and nobody can
-// write that, neither an initializer nor the privileged.
+// TestStatusDerivesConditions: the report of the current initializer is part of the derived conditions, which neither an
+// initializer nor a user with the verb open can write.
 func TestStatusDerivesConditions(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
@@ -417,7 +417,7 @@ func TestReadRepair(t *testing.T) {
 	}{
 		{time.Minute, "a.example.com"}, // the controller's deadline is not the server's
 		{10 * time.Minute, "b.example.com"},
-		{10 * time.Minute, "b.example.com"}, // its turn began when it was looked at
+		{10 * time.Minute, "b.example.com"}, // its turn began at the GET before
 		{time.Minute, ""},
 	} {
 		clock.SetTime(clock.Now().Add(step.after))
@@ -440,8 +440,7 @@ func TestReadRepair(t *testing.T) {
 	}
 }
 
-// TestAuthorityUnknown: where nobody can tell whether a caller has the right, the answer is to
-// try again, and nothing is changed.
+// TestAuthorityUnknown: if the authorizer does not answer, the client has to retry, and nothing changes.
 func TestAuthorityUnknown(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
@@ -455,7 +454,7 @@ func TestAuthorityUnknown(t *testing.T) {
 			Body([]byte(`{"spec":{"initializers":{"pending":[]}}}`)).MaxRetries(0).Do(t.Context()).Error()
 	}
 	if err := remove(); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), `could not find out whether user "hook-a" has verb "initialize"`) {
-		t.Errorf("%v, want to be told to try again", err)
+		t.Errorf("%v, want an error that clients retry", err)
 	}
 	server.Core.FailReviews("")
 	if err := remove(); err != nil {

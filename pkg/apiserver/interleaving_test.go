@@ -32,8 +32,8 @@ func pendingNames(record *v1alpha1.NamespaceLifecycle) []string {
 }
 
 // TestInterleavings makes random writes, from what was read at random times, by random users,
-// and looks at the record after each. Whatever is written: entries leave from the front alone,
-// each by the hand of its own initializer, or skipped by the privileged.
+// and checks the NamespaceLifecycle after each: entries are removed only from the front, each by its
+// own initializer, or skipped by a user with the verb open.
 func TestInterleavings(t *testing.T) {
 	t.Parallel()
 	const runs, steps = 15, 50

@@ -112,8 +112,8 @@ type warnings []string
 // HandleWarningHeader implements rest.WarningHandler.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
-// TestIneffectiveInitializers: whoever writes a configuration is warned of an initializer that another configuration
-// registers first, by whatever verb it comes.
+// TestIneffectiveInitializers: every write of a configuration returns a warning about an initializer that another
+// configuration registers first.
 func TestIneffectiveInitializers(t *testing.T) {
 	server := testserver.Start(t)
 	var got warnings

@@ -37,8 +37,8 @@ func written(t *testing.T, name, text string) string {
 	return path
 }
 
-// TestAuditAnnotations: the audit log tells who removed which initializer or participant, and of whom an
-// initialization failed; not of what was tried, refused, or changed something else.
+// TestAuditAnnotations: the audit log shows which initializer or participant a request removed, and which
+// initializer failed. Dry runs, refused requests and other changes have no annotations.
 func TestAuditAnnotations(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -172,7 +172,7 @@ func TestProfiling(t *testing.T) {
 	if err := get("admin"); err != nil {
 		t.Errorf("an administrator: %v", err)
 	}
-	if err := get("nobody"); !apierrors.IsForbidden(err) {
-		t.Errorf("somebody without rights: %v", err)
+	if err := get("stranger"); !apierrors.IsForbidden(err) {
+		t.Errorf("a user without permissions: %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func TestPopulationErrors(t *testing.T) {
 		"owners":                   {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"a","ownerReferences":[{"name":"a"}]}}`)), []string{"spec.manifests[0].template.metadata.ownerReferences"}},
 		"a status":                 {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"a"},"status":{}}`)), []string{"spec.manifests[0].template.status"}},
 		"a version":                {populationOf("p", manifestOf("a", `{"apiVersion":"a/b/c","kind":"A","metadata":{"name":"a"}}`)), []string{"spec.manifests[0].template.apiVersion"}},
-		"expressions":              {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"a"},"data":{"a":"${creator +}","b":["${nobody}"]}}`)), []string{"spec.manifests[0].template.data.a", "spec.manifests[0].template.data.b[0]"}},
+		"expressions":              {populationOf("p", manifestOf("a", `{"apiVersion":"v1","kind":"A","metadata":{"name":"a"},"data":{"a":"${creator +}","b":["${unknown}"]}}`)), []string{"spec.manifests[0].template.data.a", "spec.manifests[0].template.data.b[0]"}},
 		"a condition that is none": {populationOf("p", conditional), []string{"spec.manifests[0].when"}},
 		"a policy that is none":    {populationOf("p", drifting), []string{"spec.manifests[0].driftPolicy"}},
 		"a selector that is none":  {selecting, []string{"spec.namespaceSelector"}},

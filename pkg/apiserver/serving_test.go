@@ -291,8 +291,8 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// TestAggregatedDiscovery: one request tells of every resource, as kube-apiserver asks for it,
-// subresources included. Nobody has to be known for it, nor is the storage asked.
+// TestAggregatedDiscovery: one request, as kube-apiserver sends it, returns every resource and
+// subresource, without authentication and without the storage.
 func TestAggregatedDiscovery(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
@@ -403,7 +403,7 @@ func TestServedAsProtobuf(t *testing.T) {
 	}
 }
 
-// TestRestart: what was acknowledged is there after a restart.
+// TestRestart: every acknowledged write exists after a restart.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := testserver.Dir(t)
@@ -443,7 +443,7 @@ func TestStopsClean(t *testing.T) {
 		goleak.IgnoreAnyFunction("net/http/httptest.(*Server).goServe.func1"),
 		// A timer of the watch cache, which ends by itself after some seconds.
 		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
-		// The health check for logging flushes for ever, once for the process.
+		// The health check for logging runs once for the process and never ends.
 		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.Forever"),
 		// Globals of the libraries, started once for the process.
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),

@@ -104,7 +104,7 @@ func TestLostStorage(t *testing.T) {
 			server.MustConfigure(t, testserver.Configuration("again", "b.example.com"))
 			core.DeleteConfigMap(configMap)
 			if test.ends {
-				if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was exchanged") {
+				if err := server.WaitExit(t); err == nil || !strings.Contains(err.Error(), "was replaced") {
 					t.Errorf("the server stopped: %v", err)
 				}
 				server = testserver.StartWith(t, dir, core, func(*options.Options) {})
@@ -123,8 +123,8 @@ func TestLostStorage(t *testing.T) {
 	}
 }
 
-// TestOtherStorage: a storage that is not the one in use is refused, too, and a ConfigMap
-// that somebody deleted comes back.
+// TestOtherStorage: a storage that is not the one in use is refused, too, and a deleted ConfigMap is
+// created again.
 func TestOtherStorage(t *testing.T) {
 	t.Parallel()
 	core, dir := testserver.NewCoreAPI(t), testserver.Dir(t)
@@ -137,7 +137,7 @@ func TestOtherStorage(t *testing.T) {
 	server = testserver.StartWith(t, dir, core, func(*options.Options) {})
 	server.WaitReady(t)
 	if again := core.ConfigMap("nsinit-storage"); again.Data["id"] != published.Data["id"] {
-		t.Errorf("the ConfigMap came back with %v, it was %v", again.Data, published.Data)
+		t.Errorf("the ConfigMap was created again with %v, it was %v", again.Data, published.Data)
 	}
 	server.Stop(t)
 

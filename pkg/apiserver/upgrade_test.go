@@ -132,7 +132,7 @@ func TestUpgrade(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := client.NamespaceLifecycles().Get(t.Context(), "ending", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("what nobody holds any more: %v", err)
+		t.Errorf("without finalizers: %v", err)
 	}
 
 	// A new namespace gets its plan from the former configuration.

@@ -17,10 +17,10 @@ import (
 	"syscall"
 )
 
-// maxLastWords is how much of what a process wrote is kept, in bytes.
+// maxLastWords is how much of the output of a process is kept, in bytes.
 const maxLastWords = 16 << 10
 
-// lastWords passes on what a process writes, and keeps the end of it.
+// lastWords forwards the output of a process, and keeps the end of it.
 type lastWords struct {
 	to io.Writer
 
@@ -37,24 +37,24 @@ func (w *lastWords) Write(data []byte) (int, error) {
 	return w.to.Write(data)
 }
 
-// explain returns why the process ended. For the same cause it returns the same message each time,
-// because the message becomes a condition of namespaces.
+// explain returns why the process ended. The same cause has the same message, because the message
+// becomes a condition of namespaces.
 func (w *lastWords) explain(dir string, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	kept := string(w.kept)
 	for _, full := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
 		if strings.Contains(kept, full.Error()) {
-			return fmt.Errorf("the volume of etcd is full (%s): free space on it or enlarge it, then etcd starts by itself: %w", dir, full)
+			return fmt.Errorf("the volume of etcd is full (%s): free space on it or enlarge it, and etcd restarts: %w", dir, full)
 		}
 	}
 	if err == nil {
 		err = errors.New("exit status 0")
 	}
 	if last := lastError(kept); last != "" {
-		return fmt.Errorf("etcd has ended (%w): %s", err, last)
+		return fmt.Errorf("etcd exited (%w): %s", err, last)
 	}
-	return fmt.Errorf("etcd has ended: %w", err)
+	return fmt.Errorf("etcd exited: %w", err)
 }
 
 // lastError returns the last error in what etcd logged, or "".
@@ -65,7 +65,7 @@ func lastError(text string) string {
 		switch {
 		case strings.HasPrefix(line, "panic: "), strings.HasPrefix(line, "fatal error: "):
 			return line
-		case strings.HasPrefix(line, "E"): // klog: what stands before the bracket differs each time
+		case strings.HasPrefix(line, "E"): // klog: the text before the bracket varies
 			_, message, _ := strings.Cut(line, "] ")
 			return message
 		case json.Unmarshal([]byte(line), &entry) != nil || entry.Level == "warn" || entry.Level == "info":

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// minRestartDelay and maxRestartDelay bound how long the member waits before it starts its
-	// process again. The delay doubles with each process that ends before it serves.
+	// minRestartDelay and maxRestartDelay bound the delay before the member restarts its process.
+	// The delay doubles with each process that exits before it serves.
 	minRestartDelay = time.Second
 	maxRestartDelay = 8 * time.Second
-	// stopTimeout is how long the process may take to stop. etcd takes less than a second.
+	// stopTimeout is how long the process can take to stop. etcd takes less than a second.
 	stopTimeout = 30 * time.Second
 )
 
-// Member runs etcd as a process of its own, and restarts it. While that process does not run,
-// calls of etcd are answered with the reason.
+// Member runs etcd as a child process, and restarts it. While that process does not run, it answers
+// calls of etcd with the reason.
 type Member struct {
 	dir     string
 	command func() *exec.Cmd
@@ -38,7 +38,7 @@ type Member struct {
 	mu      sync.Mutex
 	problem error
 
-	// tried is closed when the process serves, or has ended, for the first time.
+	// tried is closed when the process serves, or has exited, for the first time.
 	tried   chan struct{}
 	once    sync.Once
 	stop    context.CancelFunc
@@ -47,8 +47,8 @@ type Member struct {
 
 // StartMember starts a member that keeps its data in the given directory. The command returns a
 // process that calls Serve for that directory. StartMember returns when the process serves, or has
-// ended for the first time. It returns an error only if the directory cannot be used at all. The
-// member runs until Stop.
+// exited for the first time. It returns an error only if the directory cannot be used. The member
+// runs until Stop.
 func StartMember(ctx context.Context, dir string, command func() *exec.Cmd) (*Member, error) {
 	if _, err := prepare(dir); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (m *Member) Problem() error {
 	return m.problem
 }
 
-// Stop stops the member and waits for it. What was acknowledged is on disk.
+// Stop stops the member and waits for it. Every acknowledged write is on disk.
 func (m *Member) Stop() {
 	m.stop()
 	<-m.stopped
@@ -86,7 +86,7 @@ func (m *Member) set(problem error) {
 	m.once.Do(func() { close(m.tried) })
 }
 
-// run starts the process, again and again, until the context ends.
+// run starts and restarts the process until the context ends.
 func (m *Member) run(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("dir", m.dir)
 	delay := minRestartDelay
@@ -98,11 +98,11 @@ func (m *Member) run(ctx context.Context) {
 		if served {
 			delay = minRestartDelay
 		}
-		logger.Error(err, "etcd has ended, starting it again", "delay", delay)
+		logger.Error(err, "etcd exited, restarting it", "delay", delay)
 		m.set(err)
 		substitute, err := m.substitute(ctx)
 		if err != nil {
-			logger.Error(err, "Cannot answer in the place of etcd")
+			logger.Error(err, "Cannot answer calls of etcd")
 		}
 		timer := time.NewTimer(delay)
 		select {
@@ -118,13 +118,12 @@ func (m *Member) run(ctx context.Context) {
 	}
 }
 
-// runOnce runs the process until it ends. It returns whether the process ever served, and why it
-// ended.
+// runOnce runs the process until it exits. It returns whether the process served, and why it exited.
 func (m *Member) runOnce(ctx context.Context) (served bool, err error) {
 	command := m.command()
 	output := &lastWords{to: os.Stderr}
 	command.Stderr = output
-	// The process stops when its standard input ends: on Stop, and when this process ends in any way.
+	// The process stops when its standard input ends: on Stop, and when this process exits or crashes.
 	input, err := command.StdinPipe()
 	if err != nil {
 		return false, err
@@ -135,7 +134,7 @@ func (m *Member) runOnce(ctx context.Context) (served bool, err error) {
 		return false, err
 	}
 	if err := command.Start(); err != nil {
-		return false, fmt.Errorf("cannot start the process of etcd: %w", err)
+		return false, fmt.Errorf("cannot start the etcd process: %w", err)
 	}
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {

@@ -92,7 +92,7 @@ func TestMember(t *testing.T) {
 	broken = false
 	mu.Unlock()
 	eventually("it runs again", func() bool { return member.Problem() == nil })
-	eventually("what was written is there", func() bool {
+	eventually("the written key exists", func() bool {
 		got, err := c.Get(t.Context(), "key")
 		return err == nil && got.Count == 1
 	})
@@ -109,13 +109,13 @@ func TestExplain(t *testing.T) {
 	exit := errors.New("exit status 1")
 	for name, test := range map[string]struct{ logged, want string }{
 		"a full volume": {`{"level":"fatal","ts":1,"msg":"failed to commit tx","error":"write /x/db: no space left on device"}`,
-			"the volume of etcd is full (dir): free space on it or enlarge it, then etcd starts by itself: no space left on device"},
+			"the volume of etcd is full (dir): free space on it or enlarge it, and etcd restarts: no space left on device"},
 		"a full volume, at the start": {`E1122 04:00:00.000000 1 run.go:72] "command failed" err="cannot start etcd: write: no space left on device"`,
-			"the volume of etcd is full (dir): free space on it or enlarge it, then etcd starts by itself: no space left on device"},
-		"an error of etcd": {"{\"level\":\"fatal\",\"ts\":1,\"msg\":\"failed\",\"error\":\"why\"}\n{\"level\":\"warn\",\"msg\":\"other\"}", "etcd has ended (exit status 1): failed: why"},
-		"a panic":          {"panic: broken\n\ngoroutine 1 [running]:\nmain.main()", "etcd has ended (exit status 1): panic: broken"},
-		"an error of ours": {`E1122 04:00:00.000000 1 run.go:72] "command failed" err="x"`, `etcd has ended (exit status 1): "command failed" err="x"`},
-		"nothing":          {"", "etcd has ended: exit status 1"},
+			"the volume of etcd is full (dir): free space on it or enlarge it, and etcd restarts: no space left on device"},
+		"an error of etcd": {"{\"level\":\"fatal\",\"ts\":1,\"msg\":\"failed\",\"error\":\"why\"}\n{\"level\":\"warn\",\"msg\":\"other\"}", "etcd exited (exit status 1): failed: why"},
+		"a panic":          {"panic: broken\n\ngoroutine 1 [running]:\nmain.main()", "etcd exited (exit status 1): panic: broken"},
+		"an error of ours": {`E1122 04:00:00.000000 1 run.go:72] "command failed" err="x"`, `etcd exited (exit status 1): "command failed" err="x"`},
+		"nothing":          {"", "etcd exited: exit status 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var passed bytes.Buffer

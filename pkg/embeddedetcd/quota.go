@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// walSegmentBytes is the size of a file of etcd's write-ahead log. etcd allocates each of them
-	// completely, and the next one in advance. Its default, 64 MB, is for larger stores.
+	// walSegmentBytes is the size of a file of etcd's write-ahead log. etcd preallocates the current
+	// and the next file. Its default, 64 MB, is for larger stores.
 	walSegmentBytes = 16 << 20
-	// maxWALFiles is how many files of the write-ahead log etcd keeps that it no longer needs.
+	// maxWALFiles is how many obsolete files of the write-ahead log etcd keeps.
 	maxWALFiles = 2
-	// snapshotCount is after how many writes etcd no longer needs what the write-ahead log holds of
-	// them. A request has at most 1.5 MiB, so these writes take at most 150 MiB.
+	// snapshotCount is the number of writes after which etcd takes a snapshot and no longer needs
+	// their log. A request has at most 1.5 MiB, so these writes take at most 150 MiB.
 	snapshotCount = 100
-	// minimumReserve is the space that the write-ahead log of a store with usual objects takes: the
-	// file in use, the next one, and those that are kept.
+	// minimumReserve is the space for the write-ahead log of a store with objects of usual size: the
+	// current file, the next one, and the obsolete ones.
 	minimumReserve = (2 + maxWALFiles) * walSegmentBytes
 	// minimumQuota is the smallest quota that is derived from a volume.
 	minimumQuota = 16 << 20
@@ -44,9 +44,9 @@ func volumeQuota(dir string) (int64, error) {
 	return quota, nil
 }
 
-// quotaFor returns the quota on a volume of a size: two fifths of it. Defragmentation needs room for a
-// second copy of the database. The last fifth is for the write-ahead log and snapshots. More than 8 GiB
-// slows etcd down.
+// quotaFor returns the quota for a volume of a size: two fifths of it. Defragmentation needs space for
+// a second copy of the database. The last fifth is for the write-ahead log and snapshots. A database of
+// more than 8 GiB is slow.
 func quotaFor(volume int64) int64 {
 	return min(volume*2/5, (volume-minimumReserve)/2, storage.MaxQuotaBytes)
 }

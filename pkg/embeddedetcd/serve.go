@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readySign is what a process writes to its standard output when etcd serves.
+// readySign is what the process writes to its standard output when etcd serves.
 const readySign = "ready\n"
 
 // Serve is the process of a Member: it runs etcd in the given directory until its input ends. The
-// quota is as in Start. It waits for a former process that still uses the directory.
+// quota is as in Start. It waits for an earlier process that still uses the directory.
 func Serve(ctx context.Context, dir string, quota int64, input io.Reader, output io.Writer) error {
 	if _, err := prepare(dir); err != nil {
 		return err
 	}
-	// A former process removes its socket when it stops, which must not be the one of this process.
+	// When an earlier process stops, it removes the socket, which must not be the one of this process.
 	lock, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -4,13 +4,12 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package embeddedetcd runs a single etcd member for installations that bring no etcd
-// cluster of their own. It listens on unix sockets in its own directory, which only the
-// process's user may enter, so that nobody else can read or write what the API server
-// guards.
+// Package embeddedetcd runs a single etcd member for installations without an etcd cluster. It
+// listens on unix sockets in a directory that only the user of the process can enter, so no other
+// user can bypass the API server.
 //
-// etcd ends its process when it cannot write, for example on a full volume. A Member is
-// therefore a process of its own, which the API server starts and restarts.
+// etcd exits when it cannot write, for example on a full volume. A Member therefore runs it in a child
+// process, which it restarts.
 package embeddedetcd
 
 import (
@@ -32,8 +31,7 @@ const (
 	peerSocket   = "peer.sock"
 	// maxSocketPath is the length of the longest path of a unix socket on Linux.
 	maxSocketPath = 107
-	// startTimeout bounds how long a start may take: replaying the log of a large
-	// store takes a while.
+	// startTimeout bounds a start: etcd replays its log, which takes time for a large store.
 	startTimeout = 5 * time.Minute
 )
 
@@ -43,15 +41,14 @@ type Server struct {
 	logLevel zap.AtomicLevel
 }
 
-// Endpoint returns the endpoint that a member in the given directory listens on for
-// clients.
+// Endpoint returns the client endpoint of a member in the given directory.
 func Endpoint(dir string) (string, error) {
 	path, err := filepath.Abs(filepath.Join(dir, clientSocket))
 	if err != nil {
 		return "", fmt.Errorf("cannot resolve the etcd directory %q: %w", dir, err)
 	}
 	if len(path) > maxSocketPath {
-		return "", fmt.Errorf("the path of the etcd socket, %q, has %d bytes and may have %d: choose a directory with a shorter path",
+		return "", fmt.Errorf("the path of the etcd socket, %q, has %d bytes, and at most %d are possible: choose a directory with a shorter path",
 			path, len(path), maxSocketPath)
 	}
 	return "unix://" + path, nil
@@ -75,7 +72,7 @@ func Start(ctx context.Context, dir string, quota int64) (*Server, error) {
 	return start(ctx, dir, config)
 }
 
-// prepare makes the directory of a member, and returns its configuration.
+// prepare creates the directory of a member, and returns its configuration.
 func prepare(dir string) (*embed.Config, error) {
 	endpoint, err := Endpoint(dir)
 	if err != nil {
@@ -123,7 +120,7 @@ func start(ctx context.Context, dir string, config *embed.Config) (*Server, erro
 // Failed delivers an error when the member stops by itself.
 func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 
-// Stop stops the member and waits for it. What was acknowledged is on disk.
+// Stop stops the member and waits for it. Every acknowledged write is on disk.
 func (s *Server) Stop() {
 	// etcd reports each listener that it closes as an error.
 	s.logLevel.SetLevel(zap.FatalLevel)

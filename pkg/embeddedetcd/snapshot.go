@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// dialTimeout is how long a member may take to answer at first.
+	// dialTimeout bounds the time until a member answers.
 	dialTimeout = 10 * time.Second
-	// revisionBump is more revisions than a store sees between a snapshot and a restore, so that no
-	// revision that a client remembers comes again with something else in it.
+	// revisionBump is more than the number of writes between a snapshot and its restore, so that no
+	// revision that a client has seen is used again.
 	revisionBump = 1_000_000_000
 )
 
@@ -43,22 +43,22 @@ func Save(ctx context.Context, dir string, to io.Writer) (int64, error) {
 	defer func() { _ = stream.Snapshot.Close() }()
 	written, err := io.Copy(to, stream.Snapshot)
 	if err != nil {
-		return written, fmt.Errorf("the snapshot is not complete: %w", err)
+		return written, fmt.Errorf("the snapshot is incomplete: %w", err)
 	}
 	return written, nil
 }
 
-// Restore makes the data of a member from a snapshot, in a directory that has none. What is not a whole
-// snapshot is refused, and leaves nothing behind.
+// Restore creates the data of a member from a snapshot, in a directory without data. If the snapshot is
+// incomplete, it returns an error and leaves no data.
 func Restore(dir string, from io.Reader) error {
 	config, err := prepare(dir)
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(config.Dir); !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(fmt.Errorf("%s holds data: stop nsinit-apiserver, and move it out of the way", config.Dir), err)
+		return errors.Join(fmt.Errorf("%s already has data: stop nsinit-apiserver, and move the data to another place", config.Dir), err)
 	}
-	// It is looked at before it is used, so it has to be a file.
+	// etcd verifies the checksum of a snapshot before it uses it, so it needs a file.
 	file, err := os.CreateTemp(dir, "snapshot-*.db")
 	if err != nil {
 		return err
@@ -77,13 +77,13 @@ func Restore(dir string, from io.Reader) error {
 		PeerURLs: peers, InitialCluster: config.InitialCluster, InitialClusterToken: config.InitialClusterToken,
 		RevisionBump: revisionBump, MarkCompacted: true,
 	}); err != nil {
-		return errors.Join(fmt.Errorf("this is not a whole snapshot: %w", err), os.RemoveAll(config.Dir))
+		return errors.Join(fmt.Errorf("the snapshot is incomplete or damaged: %w", err), os.RemoveAll(config.Dir))
 	}
 	return nil
 }
 
-// Recover gives back the space of what is not needed any more, and ends the state of alarm in which a
-// member that has run out of space takes no writes. It returns the size of the database before and after.
+// Recover compacts and defragments a member, and clears the NOSPACE alarm, in which it refuses writes. It
+// returns the size of the database before and after.
 func Recover(ctx context.Context, dir string) (before, after int64, err error) {
 	client, err := dial(dir)
 	if err != nil {
@@ -96,9 +96,9 @@ func Recover(ctx context.Context, dir string) (before, after int64, err error) {
 	return before, after, nil
 }
 
-// Reclaim compacts the member behind a client, which frees space inside its database. If it has to, it
-// also defragments the member, which makes the database smaller, and ends its alarms. The member answers
-// nothing while it is defragmented. Reclaim returns the size of the database before and after.
+// Reclaim compacts the member behind a client, which frees space inside its database. With defragment,
+// it also defragments the member, which makes the database smaller, and clears its alarms. The member
+// does not answer meanwhile. Reclaim returns the size of the database before and after.
 func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, defragment bool) (before, after int64, err error) {
 	status, err := client.Status(ctx, endpoint)
 	if err != nil {
@@ -114,7 +114,7 @@ func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, defr
 		return status.DbSize, 0, fmt.Errorf("cannot defragment: %w", err)
 	}
 	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
-		return status.DbSize, 0, fmt.Errorf("cannot end the alarm: %w", err)
+		return status.DbSize, 0, fmt.Errorf("cannot clear the alarm: %w", err)
 	}
 	now, err := client.Status(ctx, endpoint)
 	if err != nil {

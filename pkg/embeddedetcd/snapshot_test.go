@@ -37,8 +37,7 @@ func temporary(t *testing.T) string {
 	return dir
 }
 
-// TestSnapshot: what was there when it was saved is there again, what came later is not, and no
-// revision comes twice.
+// TestSnapshot: a restore has the keys of the snapshot and no later ones, and no revision is used twice.
 func TestSnapshot(t *testing.T) {
 	ctx := context.Background()
 	dir := temporary(t)
@@ -60,7 +59,7 @@ func TestSnapshot(t *testing.T) {
 		t.Fatalf("saved %d bytes, %v", size, err)
 	}
 	last := put(dir, "after")
-	if err := Restore(dir, bytes.NewReader(saved.Bytes())); err == nil || !strings.Contains(err.Error(), "holds data") {
+	if err := Restore(dir, bytes.NewReader(saved.Bytes())); err == nil || !strings.Contains(err.Error(), "already has data") {
 		t.Errorf("over data: %v", err)
 	}
 	server.Stop()
@@ -69,7 +68,7 @@ func TestSnapshot(t *testing.T) {
 	}
 
 	other := temporary(t)
-	if err := Restore(other, bytes.NewReader(saved.Bytes()[:saved.Len()-10])); err == nil || !strings.Contains(err.Error(), "not a whole snapshot") {
+	if err := Restore(other, bytes.NewReader(saved.Bytes()[:saved.Len()-10])); err == nil || !strings.Contains(err.Error(), "the snapshot is incomplete") {
 		t.Errorf("of a part: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(other, "*")); err != nil || len(left) > 0 {

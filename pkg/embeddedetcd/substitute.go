@@ -19,10 +19,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// substitute listens in the place of etcd, and answers each call with the reason why etcd does not
-// run. So the API server starts without etcd, and a client that is connected to the substitute
-// reconnects to etcd without the back-off that grows while nobody listens. The function that it
-// returns ends it.
+// substitute listens on the socket of etcd, and answers each call with the reason why etcd does not run.
+// So the API server starts without etcd, and its clients reconnect to etcd without the back-off that
+// grows while no process listens. The returned function ends it.
 func (m *Member) substitute(ctx context.Context) (func(), error) {
 	path, err := filepath.Abs(filepath.Join(m.dir, clientSocket))
 	if err != nil {
@@ -36,7 +35,7 @@ func (m *Member) substitute(ctx context.Context) (func(), error) {
 		return func() {}, fmt.Errorf("cannot listen on the socket of etcd: %w", err)
 	}
 	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
-		// Clients retry what is Unavailable 40 times a second, and log each time.
+		// On Unavailable, clients would retry 40 times a second, and log each time.
 		return status.Errorf(codes.FailedPrecondition, "%v", m.Problem())
 	}))
 	done := make(chan struct{})

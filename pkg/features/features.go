@@ -13,9 +13,9 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// FailPolicyOnCreate lets an initializer that is new to a configuration have failurePolicy
-// Fail. Without it, the initializer begins with Ignore or with no policy, so that one that is
-// not running yet fails no namespace, and takes Fail in a later update.
+// FailPolicyOnCreate allows failurePolicy Fail for an initializer that is new to a configuration.
+// Otherwise, a new initializer has Ignore or no policy, so that no namespace fails before it runs. A
+// later update can set Fail.
 const FailPolicyOnCreate featuregate.Feature = "FailPolicyOnCreate"
 
 // Add registers the features of nsinit with a gate.

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// Exemptions is the ConfigMap that lists the namespaces which nsinit leaves alone.
+	// Exemptions is the ConfigMap that lists the exempt namespaces.
 	Exemptions = "nsinit-exemptions"
-	// ExemptionsKey is the key of the ConfigMap under which the names stand, one on each line.
+	// ExemptionsKey is the key of the ConfigMap with the names, one on each line.
 	ExemptionsKey = "namespaces"
 
 	// RemovedNamespaces is the ConfigMap that lists the names for which no namespace can be created yet.

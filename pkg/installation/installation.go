@@ -4,23 +4,21 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package installation names what every installation of nsinit has in the cluster.
+// Package installation has the names of the objects of every installation of nsinit.
 package installation
 
 const (
 	// Namespace is where nsinit is installed.
 	Namespace = "nsinit-system"
-	// ControllerManager is the name of nsinit-controller-manager: of the program, its
-	// deployment, and the Lease by which its instances agree on which of them acts.
+	// ControllerManager is the name of nsinit-controller-manager, its Deployment and its Lease.
 	ControllerManager = "nsinit-controller-manager"
-	// APIServer is the name of nsinit-apiserver: of the program, its workload, its service
-	// and the label of its pods.
+	// APIServer is the name of nsinit-apiserver, its workload, its Service and the label of its pods.
 	APIServer = "nsinit-apiserver"
-	// ServingSecret is the Secret that holds the certificate that nsinit's programs serve.
+	// ServingSecret is the Secret with the serving certificate of nsinit's programs.
 	ServingSecret = "nsinit-apiserver-tls" //nolint:gosec // its name
 )
 
-// ServingNames are the DNS names by which nsinit's programs are reached.
+// ServingNames returns the DNS names of nsinit's programs.
 func ServingNames() []string {
 	var names []string
 	for _, service := range []string{APIServer, ControllerManager} {

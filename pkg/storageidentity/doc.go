@@ -4,17 +4,16 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package storageidentity tells a storage that was lost from one that is new. Both are
-// empty, and an empty list of configurations would open every gate. So the storage carries
-// an identity, and a ConfigMap in the core API names the one that is in use. While the two
-// differ, records are refused, until an administrator deletes the ConfigMap and thereby
-// acknowledges that what was stored is gone.
+// Package storageidentity distinguishes a lost storage from a new one. Both are empty, and an empty list
+// of configurations would open every gate. So the storage contains an identity, and a ConfigMap in
+// the core API has the identity of the storage in use. While the two differ, requests for
+// NamespaceLifecycles are refused. An administrator acknowledges the loss by deleting the ConfigMap.
 //
-//	storage    ConfigMap   what follows
-//	-------    ---------   ------------------------------------------------------------
-//	none       none        a new installation: an identity is made and written to both
-//	some       none        the ConfigMap is written; also what follows an acknowledgement
-//	some       the same    everything is as it should be
-//	none       some        the storage was lost: records are refused
-//	some       another     the storage is another one: records are refused
+//	identity in the storage   ConfigMap   result
+//	-----------------------   ---------   -------------------------------------------------------
+//	none                      none        new installation: an identity is written to both
+//	some                      none        the loss was acknowledged: the ConfigMap is written
+//	some                      the same    the storage is trusted
+//	none                      some        the storage was lost: requests are refused
+//	some                      another     the storage was replaced: requests are refused
 package storageidentity

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// storageKey is where the identity is kept, below the prefix of the storage. It is a
-// ConfigMap, too, so that it is encoded as everything else.
+// storageKey is the key of the identity, below the prefix of the storage. Its value is a ConfigMap, too,
+// so that it is encoded like other objects.
 const storageKey = "/storage-identity"
 
 type etcdStore struct {
@@ -38,12 +38,12 @@ func NewEtcdStore(config storagebackend.Config) (Store, func(), error) {
 	backend, destroy, err := factory.Create(*config.ForResource(schema.GroupResource{Resource: "storage-identity"}),
 		func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} }, storageKey)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot make a client of the storage: %w", err)
+		return nil, nil, fmt.Errorf("cannot create a client of the storage: %w", err)
 	}
 	return &etcdStore{backend}, destroy, nil
 }
 
-// Read implements Store. Reads of etcd are linearizable unless told otherwise.
+// Read implements Store. Reads of etcd are linearizable by default.
 func (s *etcdStore) Read(ctx context.Context) (string, error) {
 	var configMap corev1.ConfigMap
 	err := s.storage.Get(ctx, storageKey, storage.GetOptions{IgnoreNotFound: true}, &configMap)

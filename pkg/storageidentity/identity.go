@@ -23,35 +23,35 @@ import (
 )
 
 const (
-	// Key is the key of the ConfigMap under which the identity stands.
+	// Key is the key of the identity in the ConfigMap.
 	Key = "id"
 
-	// reviewInterval is how often both places are compared while they agree. It bounds how
-	// long a change of the ConfigMap goes unnoticed while no client calls Confirm.
+	// reviewInterval is how often both identities are compared while they are equal. It bounds
+	// the time until a change of the ConfigMap takes effect if no client calls Confirm.
 	reviewInterval = 2 * time.Second
-	// retryInterval is how often they are compared while they do not.
+	// retryInterval is how often they are compared while they differ.
 	retryInterval = time.Second
 	// reviewTimeout bounds one comparison.
 	reviewTimeout = 5 * time.Second
 )
 
-// ErrUndecodable is what Store.Read returns, wrapped, where an identity exists that cannot be decoded.
+// ErrUndecodable is the error of Store.Read, wrapped, for an identity that cannot be decoded.
 var ErrUndecodable = errors.New("the identity of the storage cannot be decoded")
 
-// errExchanged is the problem of a process whose storage was exchanged for another one.
-var errExchanged = errors.New("nsinit's storage was exchanged while nsinit-apiserver ran: it restarts, because its caches show the former storage")
+// errExchanged is the problem of a process whose storage was replaced by another one.
+var errExchanged = errors.New("the storage of nsinit was replaced while nsinit-apiserver ran: it restarts, because its caches are of the earlier storage")
 
 // Store keeps the identity in the storage that it identifies.
 type Store interface {
-	// Read returns the identity, or "" if there is none. It reads consistently. An identity that
-	// cannot be decoded is an error that wraps ErrUndecodable.
+	// Read returns the identity, or "" if there is none. It is a linearizable read. If the
+	// identity cannot be decoded, the error wraps ErrUndecodable.
 	Read(ctx context.Context) (string, error)
-	// Create writes an identity where there is none, or none that can be decoded, and returns
-	// the one that is stored afterwards, which may be another process's.
+	// Create writes an identity if there is none, or none that can be decoded. It returns the
+	// stored one, which another process may have written.
 	Create(ctx context.Context, id string) (string, error)
 }
 
-// Identity knows whether the storage is the right one.
+// Identity verifies that the storage is the one in use.
 type Identity struct {
 	store           Store
 	configMaps      typedcorev1.ConfigMapsGetter
@@ -61,21 +61,21 @@ type Identity struct {
 	exchanged       chan struct{}
 
 	mu sync.Mutex
-	// first is the identity that this process read first, nil before it read one. The caches
-	// of this process show the storage that carried it.
+	// first is the identity that this process read first, or nil. The caches of this process are of
+	// the storage with this identity.
 	first *string
-	// changed says that this process read another identity later.
+	// changed is true if this process read another identity later.
 	changed bool
 	// distrusted is closed while problem is not nil.
 	distrusted chan struct{}
-	// id is the identity on which both places agreed last, "" before they ever did.
+	// id is the last identity that both places had, or "".
 	id string
-	// problem is why the storage must not be trusted, nil if it may.
+	// problem is why the storage must not be trusted, or nil.
 	problem error
 }
 
-// New returns an Identity that trusts nothing before it runs. The ConfigMap's namespace and
-// name are given.
+// New returns an Identity that trusts no storage before Run. The namespace and the name are those of the
+// ConfigMap.
 func New(store Store, configMaps typedcorev1.ConfigMapsGetter, namespace, name string, clock clock.WithTicker) *Identity {
 	i := &Identity{
 		store: store, configMaps: configMaps, namespace: namespace, name: name, clock: clock,
@@ -86,8 +86,7 @@ func New(store Store, configMaps typedcorev1.ConfigMapsGetter, namespace, name s
 	return i
 }
 
-// Run compares both places until the context ends, or the process has to end because its
-// storage was exchanged.
+// Run compares both places until the context ends, or until the storage of this process was replaced.
 func (i *Identity) Run(ctx context.Context) {
 	for {
 		if i.review(ctx); errors.Is(i.Problem(), errExchanged) {
@@ -110,35 +109,34 @@ func (i *Identity) Run(ctx context.Context) {
 	}
 }
 
-// Problem returns why the storage must not be trusted, as far as is known, or nil.
+// Problem returns the last known reason not to trust the storage, or nil.
 func (i *Identity) Problem() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.problem
 }
 
-// Distrusted returns a channel that is closed as soon as, and as long as, the storage must not be
-// trusted.
+// Distrusted returns a channel that is closed while the storage must not be trusted.
 func (i *Identity) Distrusted() <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.distrusted
 }
 
-// Exchanged returns a channel that is closed when the storage may be trusted, but not by this
-// process: it was exchanged while the process ran, so that watch caches show a mixture of both. Its
-// revisions do not show that, because those of two storages are unrelated.
+// Exchanged returns a channel that is closed when the storage was replaced while the process ran. The
+// watch caches then mix objects of both storages, and the process must restart. The revisions of the two
+// storages are unrelated, so the caches do not detect that.
 func (i *Identity) Exchanged() <-chan struct{} { return i.exchanged }
 
-// Verify reads the identity in the storage, and returns why the storage must not be trusted,
-// or nil. Whatever was read from the storage before the call was read from the right one.
+// Verify reads the identity in the storage, and returns why the storage must not be trusted, or nil. If
+// it returns nil, all earlier reads were from the storage in use.
 func (i *Identity) Verify(ctx context.Context) error {
 	_, err := i.verify(ctx)
 	return err
 }
 
 // Confirm reads the identity in both places, and returns why the storage must not be trusted, or
-// nil. A ConfigMap that was deleted names no other storage, and is written again.
+// nil. A missing ConfigMap is no problem, and is written again.
 func (i *Identity) Confirm(ctx context.Context) error {
 	id, err := i.verify(ctx)
 	if err != nil {
@@ -157,7 +155,7 @@ func (i *Identity) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// verify is Verify, and returns the identity of a storage that may be trusted.
+// verify is Verify, and also returns the identity.
 func (i *Identity) verify(ctx context.Context) (string, error) {
 	i.mu.Lock()
 	id, problem := i.id, i.problem
@@ -177,7 +175,7 @@ func (i *Identity) verify(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// read reads the identity in the storage, and notes when it changes.
+// read reads the identity in the storage, and detects a change.
 func (i *Identity) read(ctx context.Context) (string, error) {
 	stored, err := i.store.Read(ctx)
 	if err != nil && !errors.Is(err, ErrUndecodable) {
@@ -194,8 +192,7 @@ func (i *Identity) read(ctx context.Context) (string, error) {
 	return stored, err
 }
 
-// create writes an identity into a storage that has none. That this process gave it one is no
-// exchange.
+// create writes an identity into a storage without one. The storage stays the same.
 func (i *Identity) create(ctx context.Context) (string, error) {
 	stored, err := i.store.Create(ctx, uuid.NewString())
 	if err != nil {
@@ -207,8 +204,8 @@ func (i *Identity) create(ctx context.Context) (string, error) {
 	return stored, nil
 }
 
-// distrust notes a problem of the storage with an identity, unless it was identified again
-// meanwhile, and returns it.
+// distrust sets and returns the problem of the storage with an identity. It does not set the problem if
+// the storage was identified again meanwhile.
 func (i *Identity) distrust(id string, problem error) error {
 	i.mu.Lock()
 	if i.id == id && i.problem == nil {
@@ -238,7 +235,7 @@ func (i *Identity) reviewSoon() {
 	}
 }
 
-// review compares both places, and makes what is missing where that is safe.
+// review compares both places, and creates a missing identity if that is safe.
 func (i *Identity) review(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
@@ -250,11 +247,11 @@ func (i *Identity) review(ctx context.Context) {
 	var lost *mismatchError
 	switch {
 	case err == nil && i.changed:
-		logger.Error(errExchanged, "The storage is identified, but not by this process", "id", id)
+		logger.Error(errExchanged, "The storage was replaced", "id", id)
 		i.set(errExchanged)
 	case err == nil:
 		if i.problem != nil || i.id != id {
-			logger.Info("The storage is identified: records are served", "id", id)
+			logger.Info("The storage is identified: NamespaceLifecycles are served", "id", id)
 		}
 		i.id = id
 		i.set(nil)
@@ -264,10 +261,10 @@ func (i *Identity) review(ctx context.Context) {
 		}
 		i.set(err)
 	case i.id == "" || i.problem != nil:
-		// Nothing is known for certain. What was known before stays.
+		// Without a comparison, an earlier mismatch remains.
 		if !errors.As(i.problem, &lost) {
 			if i.problem.Error() != err.Error() {
-				logger.Error(err, "Cannot identify the storage yet: records are refused")
+				logger.Error(err, "Cannot identify the storage: NamespaceLifecycles are refused")
 			}
 			i.set(err)
 		}
@@ -276,9 +273,8 @@ func (i *Identity) review(ctx context.Context) {
 	}
 }
 
-// compare returns the identity on which both places agree, after it made what was missing.
-// The ConfigMap, which is written last, is read first: where it is found, the storage has
-// its identity, or had it.
+// compare returns the identity that both places have, after it created a missing one. It reads the
+// ConfigMap first, which is written last: if it exists, the storage has or had an identity.
 func (i *Identity) compare(ctx context.Context) (string, error) {
 	configMap, configMapErr := i.configMaps.ConfigMaps(i.namespace).Get(ctx, i.name, metav1.GetOptions{})
 	if configMapErr != nil && !apierrors.IsNotFound(configMapErr) {
@@ -303,47 +299,46 @@ func (i *Identity) compare(ctx context.Context) (string, error) {
 	return stored, i.publish(ctx, stored)
 }
 
-// publish writes the ConfigMap. If another replica was first, the next comparison finds
-// what it wrote.
+// publish writes the ConfigMap. If another replica was first, the next comparison reads that ConfigMap.
 func (i *Identity) publish(ctx context.Context, id string) error {
 	_, err := i.configMaps.ConfigMaps(i.namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: i.name,
 			Annotations: map[string]string{
-				"kubernetes.io/description": "Names the storage that nsinit uses. Should that be lost, nsinit refuses records, so that no " +
-					"namespace opens unpopulated. Restore the configurations, and delete this ConfigMap to go on with the empty storage.",
+				"kubernetes.io/description": "Names the storage that nsinit uses. If that storage is lost, nsinit refuses requests for NamespaceLifecycles, so that no " +
+					"namespace opens unpopulated. To continue with an empty storage, restore the configurations, then delete this ConfigMap.",
 			},
 		},
 		Data: map[string]string{Key: id},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("cannot write the ConfigMap %s/%s, which names the storage that is in use: %w", i.namespace, i.name, err)
+		return fmt.Errorf("cannot write the ConfigMap %s/%s, which names the storage in use: %w", i.namespace, i.name, err)
 	}
 	return nil
 }
 
-// mismatchError says that the storage is not the one that is in use.
+// mismatchError is the error for a storage that is not the one in use.
 type mismatchError struct{ message string }
 
 func (e *mismatchError) Error() string { return e.message }
 
 func (i *Identity) unreadable(err error) error {
-	return fmt.Errorf("cannot read the ConfigMap %s/%s, which names the storage that is in use: %w", i.namespace, i.name, err)
+	return fmt.Errorf("cannot read the ConfigMap %s/%s, which names the storage in use: %w", i.namespace, i.name, err)
 }
 
 func (i *Identity) mismatch(stored, published string) error {
-	what := fmt.Sprintf("nsinit's storage is another one: it is %q, but %q is in use", stored, published)
+	what := fmt.Sprintf("the storage is another one: it is %q, but %q is in use", stored, published)
 	if stored == "" {
-		what = fmt.Sprintf("nsinit's storage was lost: it is empty, but %q is in use", published)
+		what = fmt.Sprintf("the storage was lost: it is empty, but %q is in use", published)
 	}
 	return i.untrusted(what)
 }
 
 func (i *Identity) undecodable(err error) error {
-	return i.untrusted(fmt.Sprintf("nsinit's storage is damaged: %v; another identity is in use", err))
+	return i.untrusted(fmt.Sprintf("the storage is damaged: %v; another identity is in use", err))
 }
 
 func (i *Identity) untrusted(what string) error {
-	return &mismatchError{fmt.Sprintf("%s, by ConfigMap %s/%s; records are refused, and namespaces stay closed. Bring the storage back, "+
-		"or create the configurations again and then acknowledge: kubectl -n %s delete configmap %s", what, i.namespace, i.name, i.namespace, i.name)}
+	return &mismatchError{fmt.Sprintf("%s, according to ConfigMap %s/%s: NamespaceLifecycles are refused and namespaces stay closed. Restore the storage, "+
+		"or create the configurations again and then acknowledge the loss: kubectl -n %s delete configmap %s", what, i.namespace, i.name, i.namespace, i.name)}
 }

@@ -41,7 +41,7 @@ func published(id string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "storage"}, Data: map[string]string{Key: id}}
 }
 
-// TestCompare is the table of the package's documentation, and what cannot be told.
+// TestCompare is the table of the package's documentation, and comparisons that fail.
 func TestCompare(t *testing.T) {
 	unreachable := errors.New("unreachable")
 	tests := map[string]struct {
@@ -73,7 +73,7 @@ func TestCompare(t *testing.T) {
 			}
 			identity := New(&test.store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
 			if identity.Problem() == nil || identity.Verify(t.Context()) == nil {
-				t.Fatal("it is trusted before anybody looked")
+				t.Fatal("it is trusted before a comparison")
 			}
 			before := test.store.id
 			identity.review(t.Context())
@@ -130,7 +130,7 @@ func TestLossAndAcknowledgement(t *testing.T) {
 		t.Errorf("after the loss: %v, %v", err, identity.Problem())
 	}
 	if len(identity.suspect) != 1 {
-		t.Error("nobody looks at it again soon")
+		t.Error("no comparison follows soon")
 	}
 	// It stays lost while the core API cannot be asked.
 	if identity.review(ctx); identity.Problem() == nil || !strings.Contains(identity.Problem().Error(), "was lost") {
@@ -164,7 +164,7 @@ func TestLossAndAcknowledgement(t *testing.T) {
 	}
 }
 
-// TestConfirm: a change in either place is seen at once, ends what watches, and can be undone.
+// TestConfirm: a change in either place is detected immediately, ends watches, and can be undone.
 func TestConfirm(t *testing.T) {
 	tests := map[string]struct {
 		change, undo func(*memory, *corev1.ConfigMap)

@@ -177,7 +177,7 @@ func TestStorageChangesIdentity(t *testing.T) {
 			return fmt.Errorf("%w: %s", err, said)
 		}
 		log, err := os.ReadFile(filepath.Join(c.Dir, "nsinit-apiserver.log"))
-		if err == nil && !strings.Contains(string(log), "was exchanged") {
+		if err == nil && !strings.Contains(string(log), "was replaced") {
 			err = errors.New("it went on with its caches")
 		}
 		return err

@@ -44,7 +44,7 @@ func TestIgnoreAtDeadline(t *testing.T) {
 	}
 	c.RemoveFirst(t, namespace)
 	c.WaitReady(t, namespace)
-	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, `True/Initialized every initializer is done, but for these, which were skipped: ["absent.example.com"]`)
+	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, `True/Initialized every initializer is done except for the skipped ones: ["absent.example.com"]`)
 	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerSkipped", "InitializerRunning", "InitializerDone", v1alpha1.ReasonInitialized)
 	out, err := c.Kubectl("describe", "nsl", namespace)
 	for _, part := range []string{"Skipped", "skipped at its deadline, after 3s", "Done", "kubernetes-admin", "Start Time", "End Time", "Deadline"} {

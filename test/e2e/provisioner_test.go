@@ -81,7 +81,7 @@ func TestProvisionerErrors(t *testing.T) {
 	}
 	set("wrong")
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "was answered with 401 Unauthorized: {\"error\":{\"reason\":\"missing or wrong credentials\"")
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "unexpected response 401 Unauthorized: {\"error\":{\"reason\":\"missing or wrong credentials\"")
 	hopeless, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("ns"), Labels: map[string]string{"e2e": "hopeless"}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,9 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Command http-provisioner is an initializer that provisions something outside of the cluster for
-// every new namespace, such as an index in a log store, and takes it away when the namespace is
-// deleted.
+// Command http-provisioner is an initializer that provisions a resource outside of the cluster for every
+// new namespace, such as an index in a log store, and deprovisions it when the namespace is deleted.
 package main
 
 import (

@@ -6,11 +6,10 @@ SPDX-License-Identifier: Apache-2.0
 
 package nsinit
 
-// Terminable is what the two kinds of the group have in common: they disappear in two
-// steps, and only when everybody in their spec.finalizers has acted. Code that serves
-// both kinds is written against it.
+// Terminable is an object that is deleted in two steps: it is removed from storage once each
+// participant in its spec.finalizers has acted.
 type Terminable interface {
-	// SpecFinalizers returns the participants that have not acted yet.
+	// SpecFinalizers returns the participants that have not acted.
 	SpecFinalizers() []FinalizerName
 	// SetSpecFinalizers replaces them.
 	SetSpecFinalizers([]FinalizerName)

@@ -24,11 +24,6 @@ var (
 	AddToScheme = SchemeBuilder.AddToScheme
 )
 
-// Kind qualifies a kind with this package's group.
-func Kind(kind string) schema.GroupKind {
-	return SchemeGroupVersion.WithKind(kind).GroupKind()
-}
-
 // Resource qualifies a resource name with this package's group.
 func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()

@@ -13,10 +13,10 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // NamespaceInitializerConfiguration registers initializers: processes that must
-// act on every new namespace, one after the other, before tenants may write
+// act on every new namespace, one after the other, before tenants can write
 // into it. Configurations are merged in the order of their names; the order
-// within each is kept. A namespace takes its list when it is created, so a
-// change concerns only namespaces that are created after it.
+// within each is kept. A namespace gets its plan when it is created, so a
+// change applies only to namespaces that are created after it.
 type NamespaceInitializerConfiguration struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -33,8 +33,8 @@ type RegisteredInitializer struct {
 	Finalizer      bool
 }
 
-// FailurePolicyType says what happens to a namespace whose initializer has
-// missed its deadline.
+// FailurePolicyType is what happens to a namespace whose initializer misses its
+// deadline.
 type FailurePolicyType string
 
 const (
@@ -44,8 +44,7 @@ const (
 	Fail FailurePolicyType = "Fail"
 )
 
-// NamespaceInitializerConfigurationSpec holds what decides when a configuration
-// may disappear.
+// NamespaceInitializerConfigurationSpec holds the finalizers of a configuration.
 type NamespaceInitializerConfigurationSpec struct {
 	Finalizers []FinalizerName
 }
@@ -58,14 +57,14 @@ type NamespaceInitializerConfigurationStatus struct {
 	PendingNamespaces int32
 }
 
-// ConfigurationPhase is a configuration's place in its life.
+// ConfigurationPhase is the phase of a configuration.
 type ConfigurationPhase string
 
 const (
 	// ConfigurationActive configurations are applied to new namespaces.
 	ConfigurationActive ConfigurationPhase = "Active"
-	// ConfigurationTerminating configurations are applied to no new namespace
-	// and leave once no namespace waits for them.
+	// ConfigurationTerminating configurations are not applied to new namespaces.
+	// They are removed once no namespace waits for them.
 	ConfigurationTerminating ConfigurationPhase = "Terminating"
 )
 

@@ -13,9 +13,10 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// NamespaceLifecycle is the record of one core Namespace, and has its name: which
-// initializers the namespace still waits for, and who must clean up before it may
-// disappear. nsinit creates and deletes records; users read them.
+// NamespaceLifecycle describes the core Namespace of the same name: which
+// initializers the namespace still waits for, and which participants must clean up
+// before it can be removed. nsinit creates and deletes NamespaceLifecycles; users
+// read them.
 type NamespaceLifecycle struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -23,8 +24,7 @@ type NamespaceLifecycle struct {
 	Status NamespaceLifecycleStatus
 }
 
-// NamespaceLifecycleSpec is what was planned for a namespace, and what is still
-// to be done.
+// NamespaceLifecycleSpec is the plan of a namespace, and what remains to be done.
 type NamespaceLifecycleSpec struct {
 	NamespaceUID types.UID
 	Plan         []PlannedInitializer
@@ -59,16 +59,16 @@ type NamespaceInitializer struct {
 	Name string
 }
 
-// FinalizerName is the name of a participant that must act before an object may
-// disappear.
+// FinalizerName is the name of a participant that must act before an object can be
+// removed.
 type FinalizerName string
 
-// FinalizerKubernetes is the finalizer that nsinit itself removes: from a record
-// when the content of its namespace is gone, from a configuration when no
-// namespace waits for it any more.
+// FinalizerKubernetes is the finalizer that nsinit itself removes: from a
+// NamespaceLifecycle when the content of its namespace is deleted, from a
+// configuration when no namespace waits for it.
 const FinalizerKubernetes FinalizerName = "kubernetes"
 
-// NamespaceLifecycleStatus says where a namespace stands.
+// NamespaceLifecycleStatus is the progress of a namespace.
 type NamespaceLifecycleStatus struct {
 	Phase              LifecyclePhase
 	CurrentInitializer string
@@ -76,7 +76,7 @@ type NamespaceLifecycleStatus struct {
 	Conditions         []metav1.Condition
 }
 
-// LifecyclePhase is a namespace's place in its life.
+// LifecyclePhase is the phase of a namespace.
 type LifecyclePhase string
 
 const (
@@ -88,7 +88,7 @@ const (
 	LifecycleTerminating LifecyclePhase = "Terminating"
 )
 
-// InitializerStatus tells how far one initializer of the plan is.
+// InitializerStatus is the progress of one initializer of the plan.
 type InitializerStatus struct {
 	Name      string
 	State     InitializerState
@@ -99,7 +99,7 @@ type InitializerStatus struct {
 	LastActor string
 }
 
-// InitializerState is how far one initializer is.
+// InitializerState is the progress of one initializer.
 type InitializerState string
 
 const (
@@ -118,7 +118,7 @@ const (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// NamespaceLifecycleList is a list of records.
+// NamespaceLifecycleList is a list of NamespaceLifecycles.
 type NamespaceLifecycleList struct {
 	metav1.TypeMeta
 	metav1.ListMeta

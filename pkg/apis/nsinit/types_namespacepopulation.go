@@ -13,12 +13,11 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// NamespacePopulation says what is put into new namespaces before their tenants
-// may act: manifests with parameters, which the initializer policy-population
-// applies with its own identity. Populations are applied in the order of their
-// names; the order of the manifests within each is kept. The idea is that of
-// the Namespace Population proposal, of which the Namespace Initializer KEP
-// tells in its first user story.
+// NamespacePopulation holds the manifests that the initializer policy-population
+// applies to new namespaces, with its own identity, before tenants can write into
+// them. Populations are applied in the order of their names; the order of the
+// manifests within each is kept. It implements the Namespace Population proposal,
+// which the Namespace Initializer KEP describes in its first user story.
 type NamespacePopulation struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -26,7 +25,7 @@ type NamespacePopulation struct {
 	Status NamespacePopulationStatus
 }
 
-// NamespacePopulationSpec says what is applied, and where.
+// NamespacePopulationSpec holds the manifests and selects the namespaces.
 type NamespacePopulationSpec struct {
 	NamespaceSelector *metav1.LabelSelector
 	Manifests         []PopulationManifest
@@ -41,7 +40,7 @@ type PopulationManifest struct {
 	Template    runtime.RawExtension
 }
 
-// DriftPolicyType says what happens to an object after its namespace was opened.
+// DriftPolicyType is what happens to an object after its namespace opens.
 type DriftPolicyType string
 
 const (
@@ -51,17 +50,17 @@ const (
 	DriftRepair DriftPolicyType = "Repair"
 )
 
-// PrunePolicyType says what happens to an object whose manifest is no more.
+// PrunePolicyType is what happens to an object whose manifest was removed.
 type PrunePolicyType string
 
 const (
 	// PruneDelete deletes the object.
 	PruneDelete PrunePolicyType = "Delete"
-	// PruneOrphan leaves it where it is.
+	// PruneOrphan keeps the object.
 	PruneOrphan PrunePolicyType = "Orphan"
 )
 
-// NamespacePopulationStatus is what came of a population.
+// NamespacePopulationStatus is the result of a population.
 type NamespacePopulationStatus struct {
 	ObservedGeneration int64
 	Conditions         []metav1.Condition
@@ -69,7 +68,7 @@ type NamespacePopulationStatus struct {
 	Manifests          []PopulationManifestStatus
 }
 
-// PopulationManifestStatus is what came of one manifest.
+// PopulationManifestStatus is the result of one manifest.
 type PopulationManifestStatus struct {
 	Name      string
 	Applied   int32

@@ -14,8 +14,9 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // PopulatedNamespace records what NamespacePopulations put into the core
-// Namespace of the same name. policy-population writes it down before it acts,
-// so that nothing is forgotten, and it is removed with the namespace.
+// Namespace of the same name. policy-population lists each object here before it
+// applies it, so that none is missing after a crash. It is removed with the
+// namespace.
 type PopulatedNamespace struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -23,7 +24,7 @@ type PopulatedNamespace struct {
 	Status PopulatedNamespaceStatus
 }
 
-// PopulatedNamespaceSpec says which namespace this is.
+// PopulatedNamespaceSpec identifies the namespace.
 type PopulatedNamespaceSpec struct {
 	NamespaceUID types.UID
 }
@@ -48,7 +49,7 @@ type PopulatedObject struct {
 	LastAppliedTime *metav1.Time
 }
 
-// PopulatedObjectState says what came of an object.
+// PopulatedObjectState is the result for an object.
 type PopulatedObjectState string
 
 const (
@@ -62,7 +63,7 @@ const (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// PopulatedNamespaceList is a list of records of populated namespaces.
+// PopulatedNamespaceList is a list of PopulatedNamespaces.
 type PopulatedNamespaceList struct {
 	metav1.TypeMeta
 	metav1.ListMeta

@@ -17,16 +17,17 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // NewCommand returns the command nsinit-apiserver. It runs until its context ends.
 func NewCommand() *cobra.Command {
 	o := New()
 	command := &cobra.Command{
-		Use:   servingName,
+		Use:   installation.APIServer,
 		Short: "Serve the API group nsinit.dev",
 		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations and NamespaceLifecycles behind the Kubernetes API aggregator. " +
-			"It stores them in an etcd member of its own, which it starts, or in an etcd cluster.",
+			"It stores them in an embedded etcd, which it starts, or in an etcd cluster.",
 		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -56,13 +57,12 @@ func NewCommand() *cobra.Command {
 	return command
 }
 
-// RunServer runs the server, and etcd if it is embedded, until the context ends. etcd
-// outlives the server, so that requests in flight finish. The server outlives etcd: it
-// serves discovery while etcd does not run.
+// RunServer runs the server, and etcd if it is embedded, until the context ends. etcd stops after the
+// server, so that requests in flight finish. The server serves discovery while etcd does not run.
 func (o *Options) RunServer(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if o.Embedded() {
+	if o.embedded {
 		member, err := embeddedetcd.StartMember(ctx, o.EmbeddedEtcdDir, o.serveStorage)
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (o *Options) RunServer(ctx context.Context) error {
 	go func() {
 		select {
 		case <-config.Extra.Identity.Exchanged():
-			cancel(fmt.Errorf("the storage of this process was exchanged: %w", config.Extra.Identity.Problem()))
+			cancel(fmt.Errorf("the storage of this process was replaced: %w", config.Extra.Identity.Problem()))
 		case <-ctx.Done():
 		}
 	}()
@@ -85,7 +85,7 @@ func (o *Options) RunServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := server.GenericAPIServer.PrepareRun().RunWithContext(ctx); err != nil {
+	if err := server.PrepareRun().RunWithContext(ctx); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled { //nolint:errorlint // identity is meant

@@ -41,11 +41,11 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	if err := o.Run.ApplyTo(&config.Config); err != nil {
 		return nil, err
 	}
-	// The libraries ask the gate for their own features.
+	// This gate has the features of the Kubernetes libraries.
 	config.FeatureGate = o.Registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 
 	namer := openapi.NewDefinitionNamer(o.scheme)
-	// Every user may read the version of the build here. kubectl nsinit version does.
+	// kubectl nsinit version reads the version here, which every user can.
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(generatedopenapi.GetOpenAPIDefinitions, namer)
 	config.OpenAPIConfig.Info.Title, config.OpenAPIConfig.Info.Version = ComponentName, baseversion.Get().GitVersion
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions, namer)
@@ -65,7 +65,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 
 	etcdReady, err := factory.CreateReadyCheck(o.Recommended.Etcd.StorageConfig, config.DrainedNotify())
 	if err != nil {
-		return nil, fmt.Errorf("cannot check etcd: %w", err)
+		return nil, fmt.Errorf("cannot create the readiness check of etcd: %w", err)
 	}
 	certificate := apiserver.ServingCertificate{Clock: o.Clock}
 	if serving := config.SecureServing; serving != nil && serving.Cert != nil {
@@ -95,7 +95,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	}, nil
 }
 
-// watched is what the server keeps an eye on while it runs, and the client of the core API.
+// watched is what the server observes while it runs, and the client of the core API.
 type watched struct {
 	core           kubernetes.Interface
 	identity       *storageidentity.Identity
@@ -103,19 +103,18 @@ type watched struct {
 	space          *storagespace.Monitor
 }
 
-// watch makes what the server keeps an eye on. The clients are not throttled on this side:
-// both servers defend themselves by priority and fairness, and a record that waits here
-// keeps a namespace closed.
+// watch creates what the server observes. Its clients have no rate limit: both servers have priority
+// and fairness, and a delayed NamespaceLifecycle keeps a namespace closed.
 func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error) {
 	client, err := versioned.NewForConfig(c.LoopbackClientConfig)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client of this server: %w", err)
+		return nil, fmt.Errorf("cannot create a client of this server: %w", err)
 	}
 	coreConfig := rest.CopyConfig(c.ClientConfig)
 	coreConfig.QPS = -1
 	core, err := kubernetes.NewForConfig(coreConfig)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client of the core API: %w", err)
+		return nil, fmt.Errorf("cannot create a client of the core API: %w", err)
 	}
 	namespace, name, err := namespacedname.Parse(o.StorageIdentity)
 	if err != nil {
@@ -141,7 +140,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	return &watched{core: core, identity: identity, configurations: configurations, space: space}, nil
 }
 
-// newSpaceMonitor returns what observes how full etcd is. Its client is closed with the channel.
+// newSpaceMonitor returns the monitor of etcd's space. It closes its client when drained is closed.
 func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storagespace.Monitor, error) {
 	transportConfig := o.Recommended.Etcd.StorageConfig.Transport
 	config := clientv3.Config{Endpoints: transportConfig.ServerList, DialTimeout: etcdDialTimeout, Logger: zap.NewNop()}
@@ -149,13 +148,13 @@ func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storagespace.Monito
 		info := transport.TLSInfo{CertFile: transportConfig.CertFile, KeyFile: transportConfig.KeyFile, TrustedCAFile: transportConfig.TrustedCAFile}
 		tls, err := info.ClientConfig()
 		if err != nil {
-			return nil, fmt.Errorf("cannot use the certificates for etcd: %w", err)
+			return nil, fmt.Errorf("cannot load the client certificate for etcd: %w", err)
 		}
 		config.TLS = tls
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client of etcd: %w", err)
+		return nil, fmt.Errorf("cannot create a client of etcd: %w", err)
 	}
 	go func() {
 		<-drained

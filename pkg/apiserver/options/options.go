@@ -49,7 +49,6 @@ const (
 
 	etcdPrefix     = "/registry/" + v1alpha1.GroupName
 	defaultEtcdDir = "/var/lib/nsinit/etcd"
-	servingName    = "nsinit-apiserver"
 
 	flagEtcdDir    = "embedded-etcd-dir"
 	flagEtcdQuota  = "embedded-etcd-quota-bytes"
@@ -71,31 +70,31 @@ type Options struct {
 
 	// EmbeddedEtcdDir is where the embedded etcd keeps its data, if it is used.
 	EmbeddedEtcdDir string
-	// EmbeddedEtcdQuota is the size of its database in bytes from which the embedded etcd
+	// EmbeddedEtcdQuota is the size of the database in bytes from which the embedded etcd
 	// refuses writes. 0: it is derived from the size of the volume.
 	EmbeddedEtcdQuota int64
-	// StorageIdentity is NAMESPACE/NAME of the ConfigMap that names the storage that is
-	// in use.
+	// StorageIdentity is NAMESPACE/NAME of the ConfigMap that names the storage in use.
 	StorageIdentity string
-	// ReadRepairAfter is how long an initializer with failurePolicy Ignore may have its
-	// turn before a GET of the record drops it.
+	// ReadRepairAfter is how long an initializer with failurePolicy Ignore can have its
+	// turn before a GET of the NamespaceLifecycle skips it.
 	ReadRepairAfter time.Duration
-	// Clock is the time by which records are stamped.
+	// Clock gives the times that the server writes into objects.
 	Clock clock.PassiveClock
-	// Metrics is where metrics of this server's own are registered.
+	// Metrics is the registry for the metrics of nsinit.
 	Metrics plan.Registry
 
-	scheme   *runtime.Scheme
-	codecs   serializer.CodecFactory
+	scheme *runtime.Scheme
+	codecs serializer.CodecFactory
+	// embedded is true if completed options use the embedded etcd.
 	embedded bool
-	// storageDown returns why the storage is known not to answer, or nil.
+	// storageDown returns why the storage does not answer, or nil.
 	storageDown func() error
 }
 
 // New returns the defaults.
 func New() *Options {
 	s := scheme.New()
-	codecs := scheme.NewCodecs(s)
+	codecs := serializer.NewCodecFactory(s)
 	o := &Options{
 		Recommended: genericoptions.NewRecommendedOptions(etcdPrefix, scheme.StorageCodec(s, codecs)),
 		Logs:        logs.NewOptions(),
@@ -111,23 +110,22 @@ func New() *Options {
 		storageDown: func() error { return nil },
 	}
 	o.Run = genericoptions.NewServerRunOptionsForComponent(ComponentName, o.Registry)
-	// Kubernetes itself keeps watches on every resource. They are ended in an orderly
-	// way at a shutdown, which would wait for them otherwise.
+	// Kubernetes itself watches every resource. Without this period, a shutdown would wait for
+	// these watches.
 	o.Run.ShutdownWatchTerminationGracePeriod = watchGracePeriod
 	o.Recommended.Etcd.StorageConfig.EncodeVersioner = scheme.StorageVersion()
-	// The etcd check of the generic options counts as liveness, too: an outage of etcd
-	// would restart the server, which would not bring etcd back. The server adds a
-	// check of its own to readiness alone.
+	// The etcd check of the generic options is part of liveness: an outage of etcd would
+	// restart the server, which does not repair etcd. apiserver.New adds a check to readiness
+	// only.
 	o.Recommended.Etcd.SkipHealthEndpoints = true
 	o.Recommended.Admission = admission.Options()
-	o.Recommended.SecureServing.ServerCert.PairName = servingName
+	o.Recommended.SecureServing.ServerCert.PairName = installation.APIServer
 	o.Recommended.SecureServing.ServerCert.CertDirectory = ""
 	return o
 }
 
-// newRegistry returns the versions and feature gates of nsinit and of the Kubernetes
-// libraries in it. They belong to this server alone; only the gate of the libraries is
-// shared by the process, because the libraries read it from there.
+// newRegistry returns the versions and feature gates of nsinit and of the Kubernetes libraries. Only
+// the gate of the libraries is global, because the libraries read it.
 func newRegistry() basecompatibility.ComponentGlobalsRegistry {
 	registry := basecompatibility.NewComponentGlobalsRegistry()
 	gate := featuregate.NewVersionedFeatureGate(utilversion.MustParse(version.Binary))
@@ -145,14 +143,14 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Recommended.AddFlags(flags)
 	logsapi.AddFlags(o.Logs, flags)
 	flags.StringVar(&o.EmbeddedEtcdDir, flagEtcdDir, o.EmbeddedEtcdDir,
-		"Directory in which the embedded etcd, a process that this one starts, keeps its data. It listens on a unix socket in that directory only. "+
-			"The default, where --etcd-servers is not set, is "+defaultEtcdDir+". Excludes --etcd-servers.")
+		"Data directory of the embedded etcd, which runs in a child process and listens on a unix socket in this directory only. "+
+			"Without --etcd-servers, the default is "+defaultEtcdDir+". It cannot be combined with --etcd-servers.")
 	flags.Int64Var(&o.EmbeddedEtcdQuota, flagEtcdQuota, o.EmbeddedEtcdQuota, etcdQuotaUsage)
 	flags.StringVar(&o.StorageIdentity, "storage-identity-configmap", o.StorageIdentity,
-		"NAMESPACE/NAME of the ConfigMap that names the storage that is in use. While the storage is another one, or empty, records are refused.")
+		"NAMESPACE/NAME of the ConfigMap that names the storage in use. While the storage is another one, or empty, requests for NamespaceLifecycles are refused.")
 	flags.DurationVar(&o.ReadRepairAfter, "read-repair-after", o.ReadRepairAfter,
-		"How long an initializer with failurePolicy Ignore may have its turn, whatever its timeoutSeconds, before a GET of the record drops it, "+
-			"which the controller manager should have done at its deadline. 0 means never.")
+		"How long an initializer with failurePolicy Ignore can have its turn, beyond its timeoutSeconds, before a GET of the NamespaceLifecycle skips it. "+
+			"The controller manager skips it at its deadline; this is for the case that it does not run. 0 means never.")
 }
 
 // Complete fills in what follows from other options.
@@ -160,7 +158,7 @@ func (o *Options) Complete() error {
 	etcd := o.Recommended.Etcd
 	switch {
 	case o.EmbeddedEtcdDir != "" && len(etcd.StorageConfig.Transport.ServerList) > 0:
-		return fmt.Errorf("--embedded-etcd-dir=%s and --etcd-servers=%v exclude each other: keep the first to store inside this process, the second to use an etcd cluster",
+		return fmt.Errorf("--embedded-etcd-dir=%s and --etcd-servers=%v cannot be combined: keep the first for the embedded etcd, or the second for an etcd cluster",
 			o.EmbeddedEtcdDir, etcd.StorageConfig.Transport.ServerList)
 	case len(etcd.StorageConfig.Transport.ServerList) == 0:
 		if o.EmbeddedEtcdDir == "" {
@@ -173,7 +171,7 @@ func (o *Options) Complete() error {
 		o.embedded = true
 		etcd.StorageConfig.Transport.ServerList = []string{endpoint}
 	}
-	// One kubeconfig serves all three purposes unless told otherwise.
+	// By default, one kubeconfig serves all three purposes.
 	if kubeconfig := o.Recommended.CoreAPI.CoreAPIKubeconfigPath; kubeconfig != "" {
 		if o.Recommended.Authentication.RemoteKubeConfigFile == "" {
 			o.Recommended.Authentication.RemoteKubeConfigFile = kubeconfig
@@ -182,13 +180,13 @@ func (o *Options) Complete() error {
 			o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
 		}
 	}
-	if err := o.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts(servingName, nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return fmt.Errorf("cannot make a certificate: %w", err)
+	if err := o.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts(installation.APIServer, nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return fmt.Errorf("cannot create a self-signed certificate: %w", err)
 	}
 	return o.Run.Complete()
 }
 
-// Validate returns everything that is wrong with completed options.
+// Validate returns every error in completed options.
 func (o *Options) Validate() error {
 	var errs []error
 	errs = append(errs, o.Run.Validate()...)
@@ -204,16 +202,13 @@ func (o *Options) Validate() error {
 	}
 	etcd := o.Recommended.Etcd
 	if etcd.EtcdServersOverrides != nil {
-		errs = append(errs, errors.New("--etcd-servers-overrides is not supported: all resources are kept in one etcd"))
+		errs = append(errs, errors.New("--etcd-servers-overrides is not supported: all resources are stored in one etcd"))
 	}
 	if o.embedded && etcd.StorageConfig.Transport.CertFile != "" {
 		errs = append(errs, fmt.Errorf("--etcd-certfile=%s takes effect with --etcd-servers only", etcd.StorageConfig.Transport.CertFile))
 	}
 	return utilerrors.NewAggregate(errs)
 }
-
-// Embedded says whether completed options ask for an etcd member in this process.
-func (o *Options) Embedded() bool { return o.embedded }
 
 // processMetrics registers metrics with the registry of the process.
 type processMetrics struct{}

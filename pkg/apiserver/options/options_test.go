@@ -40,7 +40,7 @@ func TestStorageOptions(t *testing.T) {
 		"a cluster": {[]string{"--etcd-servers=https://127.0.0.1:2379", "--etcd-cafile=ca", "--etcd-certfile=cert", "--etcd-keyfile=key"},
 			false, "https://127.0.0.1:2379", ""},
 		"both": {[]string{"--embedded-etcd-dir=/data", "--etcd-servers=https://127.0.0.1:2379"}, false, "",
-			"--embedded-etcd-dir=/data and --etcd-servers=[https://127.0.0.1:2379] exclude each other"},
+			"--embedded-etcd-dir=/data and --etcd-servers=[https://127.0.0.1:2379] cannot be combined"},
 		"a path that is too long for a socket": {[]string{"--embedded-etcd-dir=/" + strings.Repeat("x", 100)}, false, "", "choose a directory with a shorter path"},
 	}
 	for name, test := range tests {
@@ -56,8 +56,8 @@ func TestStorageOptions(t *testing.T) {
 				t.Fatal(err)
 			}
 			servers := o.Recommended.Etcd.StorageConfig.Transport.ServerList
-			if o.Embedded() != test.embedded || len(servers) != 1 || servers[0] != test.server {
-				t.Errorf("embedded %v, servers %v", o.Embedded(), servers)
+			if o.embedded != test.embedded || len(servers) != 1 || servers[0] != test.server {
+				t.Errorf("embedded %v, servers %v", o.embedded, servers)
 			}
 		})
 	}

@@ -19,18 +19,18 @@ import (
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 )
 
-// newStorageCommand returns the command that takes care of the etcd member inside nsinit-apiserver.
+// newStorageCommand returns the command that maintains the embedded etcd.
 func newStorageCommand() *cobra.Command {
 	dir := defaultEtcdDir
 	command := &cobra.Command{
 		Use:   "storage",
-		Short: "Take care of the etcd member inside nsinit-apiserver",
+		Short: "Maintain the embedded etcd of nsinit-apiserver",
 		Args:  cobra.NoArgs,
 	}
-	command.PersistentFlags().StringVar(&dir, flagEtcdDir, dir, "Directory in which nsinit-apiserver keeps the data of its etcd member.")
+	command.PersistentFlags().StringVar(&dir, flagEtcdDir, dir, "Data directory of the embedded etcd.")
 	command.AddCommand(newServeCommand(&dir), &cobra.Command{
 		Use:   "save FILE",
-		Short: "Save a snapshot of what the running nsinit-apiserver stores, to a file or with - to the standard output",
+		Short: "Save a snapshot of the running embedded etcd to a file, or with - to standard output",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			size, err := save(command, dir, args[0])
@@ -41,7 +41,7 @@ func newStorageCommand() *cobra.Command {
 		},
 	}, &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make the data of an nsinit-apiserver that does not run, and has none, from a snapshot in a file or with - on the standard input",
+		Short: "Restore a snapshot from a file, or with - from standard input, into an empty data directory while nsinit-apiserver does not run",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			from := command.InOrStdin()
@@ -74,12 +74,12 @@ func newStorageCommand() *cobra.Command {
 	return command
 }
 
-// newServeCommand returns the command that is the process of the etcd member. nsinit-apiserver runs it.
+// newServeCommand returns the command of the child process that runs etcd.
 func newServeCommand(dir *string) *cobra.Command {
 	var quota int64
 	command := &cobra.Command{
 		Use:    "serve",
-		Short:  "Run the etcd member of nsinit-apiserver until the standard input ends",
+		Short:  "Run the embedded etcd of nsinit-apiserver until standard input ends",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -90,7 +90,7 @@ func newServeCommand(dir *string) *cobra.Command {
 	return command
 }
 
-// serveStorage returns the process of the etcd member: this program, with the command above.
+// serveStorage returns the child process that runs etcd: this program, with the command above.
 func (o *Options) serveStorage() *exec.Cmd {
 	program, err := os.Executable()
 	if err != nil {
@@ -100,12 +100,12 @@ func (o *Options) serveStorage() *exec.Cmd {
 		"--"+flagEtcdQuota+"="+strconv.FormatInt(o.EmbeddedEtcdQuota, 10))
 }
 
-// save saves a snapshot. A file that is not complete is not left behind.
+// save saves a snapshot. On an error, it removes the file.
 func save(command *cobra.Command, dir, name string) (size int64, err error) {
 	if name == "-" {
 		out := command.OutOrStdout()
-		if file, is := out.(*os.File); is && term.IsTerminal(int(file.Fd())) {
-			return 0, errors.New("a snapshot is nothing for a terminal: send the standard output to a file")
+		if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+			return 0, errors.New("cannot write a snapshot to a terminal: redirect standard output to a file")
 		}
 		return embeddedetcd.Save(command.Context(), dir, out)
 	}

@@ -22,8 +22,8 @@ import (
 func New() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
-	// The options of requests are decoded in the version v1 of the group without a
-	// name, and so are the answers that belong to no group.
+	// The options of requests, and the answers that belong to no group, are of version v1 of the
+	// core group.
 	v1 := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, v1)
 	scheme.AddUnversionedTypes(v1,
@@ -36,13 +36,8 @@ func New() *runtime.Scheme {
 	return scheme
 }
 
-// NewCodecs returns the codecs of a scheme.
-func NewCodecs(scheme *runtime.Scheme) serializer.CodecFactory {
-	return serializer.NewCodecFactory(scheme)
-}
-
-// StorageCodec returns the codec between internal objects and what etcd stores, which is
-// protobuf. It reads every encoding that the codecs know.
+// StorageCodec returns the codec for objects in etcd. It writes protobuf, and reads every encoding of
+// the codecs.
 func StorageCodec(scheme *runtime.Scheme, codecs serializer.CodecFactory) runtime.Codec {
 	return codecs.CodecForVersions(
 		protobuf.NewSerializer(scheme, scheme),

@@ -8,6 +8,7 @@ package testserver
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -29,9 +30,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// CoreAPI answers the few questions that nsinit-apiserver asks of the core API: who a
-// token is, what a user may do, what a namespace looks like now, and which storage is in
-// use.
+// CoreAPI serves the parts of the core API that nsinit-apiserver uses: reviews of tokens and access,
+// namespaces, and the ConfigMap that names the storage.
 type CoreAPI struct {
 	server *httptest.Server
 
@@ -43,8 +43,7 @@ type CoreAPI struct {
 	unanswered string
 }
 
-// Rule allows verbs on a resource, as an RBAC rule does. An asterisk stands for
-// everything.
+// Rule allows verbs on a resource, as an RBAC rule does. * matches everything.
 type Rule struct {
 	Verb     string
 	Group    string
@@ -55,7 +54,7 @@ type Rule struct {
 // Everything is the rule of an administrator.
 func Everything() Rule { return Rule{Verb: "*", Group: "*", Resource: "*", Name: "*"} }
 
-// NewCoreAPI starts a core API that knows no namespace. The user "admin" may do everything.
+// NewCoreAPI starts a core API without namespaces. The user "admin" has every permission.
 func NewCoreAPI(t testing.TB) *CoreAPI {
 	t.Helper()
 	c := &CoreAPI{namespaces: map[string]*corev1.Namespace{}, configMaps: map[string]*corev1.ConfigMap{}, rules: map[string][]Rule{}}
@@ -82,21 +81,21 @@ func (c *CoreAPI) SetNamespace(namespace *corev1.Namespace) {
 	c.namespaces[namespace.Name] = namespace.DeepCopy()
 }
 
-// DeleteNamespace forgets a namespace.
+// DeleteNamespace removes a namespace.
 func (c *CoreAPI) DeleteNamespace(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.namespaces, name)
 }
 
-// SetConfigMap stores a ConfigMap, whatever its namespace.
+// SetConfigMap stores a ConfigMap by its name, without its namespace.
 func (c *CoreAPI) SetConfigMap(configMap *corev1.ConfigMap) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.configMaps[configMap.Name] = configMap.DeepCopy()
 }
 
-// DeleteConfigMap forgets a ConfigMap.
+// DeleteConfigMap removes a ConfigMap.
 func (c *CoreAPI) DeleteConfigMap(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +130,7 @@ func (c *CoreAPI) FailNamespaces(failing bool) {
 	c.failing = failing
 }
 
-// FailReviews makes every question for a verb fail with an internal error. An empty verb ends
+// FailReviews makes every SubjectAccessReview of a verb fail with an internal error. An empty verb ends
 // that.
 func (c *CoreAPI) FailReviews(verb string) {
 	c.mu.Lock()
@@ -159,11 +158,9 @@ func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
 	namespace, found := c.namespaces[name]
 	switch {
 	case c.failing:
-		write(w, http.StatusInternalServerError, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "out of order"))
+		writeError(w, apierrors.NewInternalError(errors.New("out of order")))
 	case !found:
-		status := apierrors.NewNotFound(corev1.Resource("namespaces"), name).Status()
-		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-		write(w, http.StatusNotFound, status)
+		writeError(w, apierrors.NewNotFound(corev1.Resource("namespaces"), name))
 	default:
 		namespace = namespace.DeepCopy()
 		namespace.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
@@ -171,12 +168,11 @@ func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// listNamespaces answers lists, and watches that never tell of anything: a cache that is
-// behind is what servers have to cope with.
+// listNamespaces answers lists, and watches without any event: the cache of the server stays stale.
 func (c *CoreAPI) listNamespaces(w http.ResponseWriter, r *http.Request) {
 	switch query := r.URL.Query(); {
 	case query.Get("sendInitialEvents") != "":
-		write(w, http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, "watch lists are not served here"))
+		writeError(w, apierrors.NewBadRequest("watch lists are not served here"))
 	case query.Get("watch") == "true":
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
@@ -196,7 +192,7 @@ func (c *CoreAPI) listNamespaces(w http.ResponseWriter, r *http.Request) {
 func (c *CoreAPI) getConfigMap(w http.ResponseWriter, r *http.Request) {
 	configMap := c.ConfigMap(r.PathValue("name"))
 	if configMap == nil {
-		write(w, http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "configmap not found"))
+		writeError(w, apierrors.NewNotFound(corev1.Resource("configmaps"), r.PathValue("name")))
 		return
 	}
 	configMap.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
@@ -214,7 +210,7 @@ func (c *CoreAPI) createConfigMap(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if c.ConfigMap(configMap.Name) != nil {
-		write(w, http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonAlreadyExists, "configmap exists"))
+		writeError(w, apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMap.Name))
 		return
 	}
 	c.SetConfigMap(&configMap)
@@ -244,10 +240,10 @@ func (c *CoreAPI) reviewAccess(w http.ResponseWriter, r *http.Request) {
 	defer c.mu.Unlock()
 	a := review.Spec.ResourceAttributes
 	if a != nil && a.Verb == c.unanswered {
-		write(w, http.StatusInternalServerError, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "out of order"))
+		writeError(w, apierrors.NewInternalError(errors.New("out of order")))
 		return
 	}
-	// Everybody may use what is no resource, but for profiles.
+	// Every user has access to every path except for profiles.
 	if path := review.Spec.NonResourceAttributes; path != nil {
 		a = &authorizationv1.ResourceAttributes{Verb: path.Verb, Resource: path.Path}
 		review.Status.Allowed = !strings.HasPrefix(path.Path, "/debug/")
@@ -264,11 +260,10 @@ func (c *CoreAPI) reviewAccess(w http.ResponseWriter, r *http.Request) {
 
 func matches(rule, value string) bool { return rule == "*" || rule == value }
 
-func failure(code int32, reason metav1.StatusReason, message string) metav1.Status {
-	return metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
-	}
+func writeError(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	write(w, int(status.Code), status)
 }
 
 func write(w http.ResponseWriter, code int, body any) {

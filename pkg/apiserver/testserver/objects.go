@@ -39,7 +39,7 @@ func Configuration(name string, initializers ...string) *v1alpha1.NamespaceIniti
 	return configuration
 }
 
-// Record returns the record of a namespace as the lifecycle controller sends it.
+// Record returns the NamespaceLifecycle of a namespace as the lifecycle controller sends it.
 func Record(name string, uid types.UID) *v1alpha1.NamespaceLifecycle {
 	return &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -47,7 +47,7 @@ func Record(name string, uid types.UID) *v1alpha1.NamespaceLifecycle {
 	}
 }
 
-// MustConfigure stores a configuration. It is in force for records that MustRecord creates.
+// MustConfigure stores a configuration. It applies to NamespaceLifecycles that MustRecord creates.
 func (s *Server) MustConfigure(t testing.TB, configuration *v1alpha1.NamespaceInitializerConfiguration) *v1alpha1.NamespaceInitializerConfiguration {
 	t.Helper()
 	stored, err := s.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations().Create(context.Background(), configuration, metav1.CreateOptions{})
@@ -58,8 +58,8 @@ func (s *Server) MustConfigure(t testing.TB, configuration *v1alpha1.NamespaceIn
 	return stored
 }
 
-// WaitInForce waits until the configurations that were stored by MustConfigure are in force,
-// which takes the server a second or so. Dry runs show it.
+// WaitInForce waits until the configurations that MustConfigure stored are in force, which takes the
+// server about a second. It creates NamespaceLifecycles in dry runs until their plan is as expected.
 func (s *Server) WaitInForce(t testing.TB) {
 	t.Helper()
 	if !s.changed {
@@ -75,19 +75,19 @@ func (s *Server) WaitInForce(t testing.TB) {
 	s.Core.SetNamespace(Namespace(probe, probe, true))
 	defer s.Core.DeleteNamespace(probe)
 	err = wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		record, err := client.NamespaceLifecycles().Create(ctx, Record(probe, probe), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		lifecycle, err := client.NamespaceLifecycles().Create(ctx, Record(probe, probe), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return false, err
 		}
-		return equality.Semantic.DeepEqual(want, record.Spec.Plan), nil
+		return equality.Semantic.DeepEqual(want, lifecycle.Spec.Plan), nil
 	})
 	if err != nil {
-		t.Fatalf("the configurations did not come into force: %v", err)
+		t.Fatalf("the configurations are not in force: %v", err)
 	}
 	s.changed = false
 }
 
-// MustRecord creates an initializing namespace in the core API, and its record.
+// MustRecord creates an initializing namespace in the core API, and its NamespaceLifecycle.
 func (s *Server) MustRecord(t testing.TB, name string) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
 	s.WaitInForce(t)

@@ -4,9 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package testserver runs a whole nsinit-apiserver inside a test: real storage on an
-// embedded etcd, real admission and authorization, HTTP over TLS. Only the core API
-// behind it is a stand-in, which the test controls.
+// Package testserver runs a whole nsinit-apiserver in a test: storage in an embedded etcd, admission,
+// authorization, HTTP over TLS. Only the core API is a fake, which the test controls.
 package testserver
 
 import (
@@ -36,12 +35,11 @@ type Server struct {
 	ca      []byte
 	stop    context.CancelFunc
 	stopped chan error
-	// changed says that a configuration was stored that may not be in force yet.
+	// changed is true if a stored configuration may not be in force yet.
 	changed bool
 }
 
-// Start starts a server and stops it when the test ends. The user "admin" may do
-// everything.
+// Start starts a server and stops it when the test ends. The user "admin" has every permission.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return StartIn(t, Dir(t))
@@ -58,8 +56,8 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// StartIn starts a server on a directory that may hold the data of an earlier one, and
-// waits until it is ready.
+// StartIn starts a server on a directory, which can have the data of an earlier server, and waits
+// until it is ready.
 func StartIn(t testing.TB, dir string) *Server {
 	t.Helper()
 	s := StartWith(t, dir, NewCoreAPI(t), func(*options.Options) {})
@@ -67,8 +65,8 @@ func StartIn(t testing.TB, dir string) *Server {
 	return s
 }
 
-// StartWith starts a server on a directory and a core API, either of which may hold what an
-// earlier one left, and lets the test change its options. It does not wait. With -short, it skips the test.
+// StartWith starts a server on a directory and a core API, which can have the data of an earlier
+// server, and lets the test change its options. It does not wait. With -short, it skips the test.
 func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Options)) *Server {
 	t.Helper()
 	if testing.Short() {
@@ -81,7 +79,7 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 
 	o := options.New()
 	o.EmbeddedEtcdDir = dir + "/etcd"
-	o.Metrics = metrics.NewKubeRegistry() // the process has but one of its own
+	o.Metrics = metrics.NewKubeRegistry() // several servers cannot share the one of the process
 	o.Recommended.CoreAPI.CoreAPIKubeconfigPath = core.kubeconfig(t, dir)
 	o.Recommended.Authentication.SkipInClusterLookup = true
 	o.Recommended.Authentication.CacheTTL = 0
@@ -185,7 +183,7 @@ func (s *Server) Client(t testing.TB, user string) versioned.Interface {
 	return s.ClientFor(t, s.Config(user))
 }
 
-// ClientFor returns the clients with a configuration of the test's own.
+// ClientFor returns the clients with the given configuration.
 func (*Server) ClientFor(t testing.TB, config *rest.Config) versioned.Interface {
 	t.Helper()
 	client, err := versioned.NewForConfig(config)
@@ -206,8 +204,8 @@ func (s *Server) WaitReady(t testing.TB) {
 			return false, err
 		default:
 		}
-		said, err := client.Get().AbsPath("/readyz").Param("verbose", "true").DoRaw(ctx)
-		last = string(said)
+		checks, err := client.Get().AbsPath("/readyz").Param("verbose", "true").DoRaw(ctx)
+		last = string(checks)
 		return err == nil, nil
 	})
 	if err != nil {

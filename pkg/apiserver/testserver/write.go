@@ -11,7 +11,7 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,8 +24,9 @@ import (
 // FieldManager is the manager of the fields that Write writes.
 const FieldManager = "writer"
 
-// Verbs returns the ways to send a change to an endpoint: methods, and types of patches. For the main
-// endpoint the name is empty. Server-side apply is missing, because it does not remove what others own.
+// Verbs returns the methods and types of patches with which a change can be sent to an endpoint. The name
+// of the main endpoint is empty. Server-side apply is missing, because it does not remove fields of other
+// managers.
 func Verbs(endpoint string) []string {
 	all := []string{http.MethodPut, string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.JSONPatchType)}
 	if endpoint == "finalize" {
@@ -34,8 +35,8 @@ func Verbs(endpoint string) []string {
 	return all
 }
 
-// Write sends an object to an endpoint in one of the ways that Verbs returns, or by server-side apply. A
-// patch holds the difference between the two objects; what is applied is the whole object.
+// Write sends an object to an endpoint with a verb of Verbs, or by server-side apply. A patch has the
+// difference between the two objects. Server-side apply sends the whole object.
 func Write(client rest.Interface, verb, resource, endpoint string, old, updated runtime.Object) error {
 	before, after := MustJSON(old), MustJSON(updated)
 	var request *rest.Request
@@ -77,29 +78,10 @@ func applied(object runtime.Object) []byte {
 	return MustJSON(object)
 }
 
-// mergePatch returns the top-level fields that differ, whole.
 func mergePatch(before, after []byte) []byte {
-	return MustJSON(difference(mustObject(before), mustObject(after)))
-}
-
-func difference(before, after map[string]any) map[string]any {
-	patch := map[string]any{}
-	for key, value := range after {
-		was, isMap := before[key].(map[string]any)
-		is, stillMap := value.(map[string]any)
-		switch {
-		case isMap && stillMap:
-			if inner := difference(was, is); len(inner) > 0 {
-				patch[key] = inner
-			}
-		case cmp.Diff(before[key], value) != "":
-			patch[key] = value
-		}
-	}
-	for key := range before {
-		if _, still := after[key]; !still {
-			patch[key] = nil
-		}
+	patch, err := jsonpatch.CreateMergePatch(before, after)
+	if err != nil {
+		panic(err)
 	}
 	return patch
 }
@@ -112,7 +94,7 @@ func jsonPatch(before, after []byte) []byte {
 		Value any    `json:"value,omitempty"`
 	}
 	var operations []operation
-	for key, value := range difference(mustObject(before), mustObject(after)) {
+	for key, value := range mustObject(mergePatch(before, after)) {
 		if fields, ok := value.(map[string]any); ok && key == "metadata" {
 			for field, fieldValue := range fields {
 				operations = append(operations, operation{"add", "/metadata/" + field, fieldValue})

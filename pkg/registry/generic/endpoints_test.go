@@ -72,12 +72,12 @@ func TestEndpoints(t *testing.T) {
 		}, configurationChanges(),
 	}.run)
 	t.Run("NamespacePopulation", matrix[*nsinit.NamespacePopulation, *v1alpha1.NamespacePopulation]{
-		server, populationstorage.NewKind(nil), func(t *testing.T) *v1alpha1.NamespacePopulation {
+		server, populationstorage.NewKind(), func(t *testing.T) *v1alpha1.NamespacePopulation {
 			return must(client.NamespacePopulations().Create(t.Context(), &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: next()}}, metav1.CreateOptions{}))(t)
 		}, populationChanges(),
 	}.run)
 	t.Run("PopulatedNamespace", matrix[*nsinit.PopulatedNamespace, *v1alpha1.PopulatedNamespace]{
-		server, populatedstorage.NewKind(nil), func(t *testing.T) *v1alpha1.PopulatedNamespace {
+		server, populatedstorage.NewKind(), func(t *testing.T) *v1alpha1.PopulatedNamespace {
 			return must(client.PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{
 				ObjectMeta: metav1.ObjectMeta{Name: next()}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
 			}, metav1.CreateOptions{}))(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/randfill"
@@ -64,8 +65,8 @@ func TestOwners(t *testing.T) {
 	declared := map[string]map[string][]string{}
 	declare(declared, lifecycles())
 	declare(declared, configurations(t))
-	declare(declared, populationstorage.NewKind(nil))
-	declare(declared, populatedstorage.NewKind(nil))
+	declare(declared, populationstorage.NewKind())
+	declare(declared, populatedstorage.NewKind())
 	if diff := cmp.Diff(owners, declared); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -82,8 +83,8 @@ func declare[T generic.Object](declared map[string]map[string][]string, kind *ge
 func TestParts(t *testing.T) {
 	testParts(t, lifecycles())
 	testParts(t, configurations(t))
-	testParts(t, populationstorage.NewKind(nil))
-	testParts(t, populatedstorage.NewKind(nil))
+	testParts(t, populationstorage.NewKind())
+	testParts(t, populatedstorage.NewKind())
 }
 
 func testParts[T generic.Object](t *testing.T, kind *generic.Kind[T]) {
@@ -122,7 +123,7 @@ func testParts[T generic.Object](t *testing.T, kind *generic.Kind[T]) {
 // filled returns an object that has every field.
 func filled[T generic.Object](kind *generic.Kind[T], seed int64) T {
 	object := kind.New().(T)
-	randfill.NewWithSeed(seed).NilChance(0).NumElements(2, 2).Funcs(fuzzer.Funcs(scheme.NewCodecs(scheme.New()))...).Funcs(
+	randfill.NewWithSeed(seed).NilChance(0).NumElements(2, 2).Funcs(fuzzer.Funcs(serializer.NewCodecFactory(scheme.New()))...).Funcs(
 		func(meta *metav1.ObjectMeta, c randfill.Continue) { // without what no update changes
 			*meta = metav1.ObjectMeta{Name: "ns"}
 			c.Fill(&meta.Labels)

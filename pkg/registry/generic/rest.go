@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	storageerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
@@ -153,10 +154,17 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 	if err != nil {
 		return nil, false, apierrors.NewInternalError(err)
 	}
-	options, err = r.withPreconditions(options, accessor)
-	if err != nil {
+	if options == nil {
+		options = metav1.NewDeleteOptions(0)
+	}
+	options = options.DeepCopy()
+	if _, _, err := rest.BeforeDelete(r.store.DeleteStrategy, ctx, object, options); err != nil {
 		return nil, false, err
 	}
+	if options.Preconditions == nil {
+		options.Preconditions = &metav1.Preconditions{}
+	}
+	options.Preconditions.UID = ptr.To(accessor.GetUID())
 	if accessor.GetDeletionTimestamp().IsZero() {
 		terminating, err := r.terminate(ctx, name, validate, options)
 		return terminating, false, err
@@ -165,31 +173,6 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 		return object, false, nil
 	}
 	return r.store.Delete(ctx, name, validate, options)
-}
-
-// withPreconditions limits a deletion to the incarnation that was read. It returns a conflict if the
-// preconditions of the request name another one.
-func (r *REST) withPreconditions(options *metav1.DeleteOptions, accessor metav1.Object) (*metav1.DeleteOptions, error) {
-	if options == nil {
-		options = metav1.NewDeleteOptions(0)
-	}
-	options = options.DeepCopy()
-	if options.Preconditions == nil {
-		options.Preconditions = &metav1.Preconditions{}
-	}
-	uid, version := accessor.GetUID(), accessor.GetResourceVersion()
-	if want := options.Preconditions.UID; want != nil && *want != uid {
-		return nil, r.conflict(accessor.GetName(), fmt.Errorf("precondition failed: the UID in the precondition is %q, the object's is %q", *want, uid))
-	}
-	if want := options.Preconditions.ResourceVersion; want != nil && *want != version {
-		return nil, r.conflict(accessor.GetName(), fmt.Errorf("precondition failed: the resourceVersion in the precondition is %q, the object's is %q", *want, version))
-	}
-	options.Preconditions.UID = &uid
-	return options, nil
-}
-
-func (r *REST) conflict(name string, err error) error {
-	return apierrors.NewConflict(r.store.DefaultQualifiedResource, name, err)
 }
 
 // terminate is the first step of a deletion.
@@ -238,8 +221,8 @@ func (r *REST) Modify(ctx context.Context, name string, preconditions *storage.P
 	return out, nil
 }
 
-// dependentsFinalizers adds and removes the finalizers that tell the garbage collector the
-// propagation policy of the deletion. It keeps the order of all others.
+// dependentsFinalizers adds and removes the finalizers that pass the propagation policy of the
+// deletion to the garbage collector. It keeps the order of all others.
 func dependentsFinalizers(finalizers []string, options *metav1.DeleteOptions) []string {
 	want := map[string]bool{}
 	switch {

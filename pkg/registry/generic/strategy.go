@@ -133,7 +133,7 @@ func (s *Strategy[T]) Filter(set *fieldpath.Set) *fieldpath.Set {
 
 func (s *Strategy[T]) owns(part Part[T]) bool { return slices.Contains(s.endpoint.Owns, part.Name) }
 
-// ownsField says whether the endpoint owns the part to which a field belongs. A struct that belongs
+// ownsField returns whether the endpoint owns the part to which a field belongs. A struct that belongs
 // to no part belongs to the endpoints that own something in it.
 func (s *Strategy[T]) ownsField(path fieldpath.Path) bool {
 	owned, longest := false, 0

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// IsAbsent says whether an error means that the object which was asked for does not exist.
-// While an aggregated API is not registered, its whole group is answered with 404, too,
-// but not by an API server that knows the object's kind.
+// IsAbsent returns whether an error means that the requested object does not exist. While an aggregated
+// API is not registered, kube-apiserver answers 404 for the whole group, too, but without the details of
+// an API error.
 func IsAbsent(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -28,7 +28,7 @@ func IsAbsent(err error) bool {
 	})
 }
 
-// IgnoreAbsent returns nil for an object that does not exist, and every other error as it is.
+// IgnoreAbsent returns nil if IsAbsent does, and the error otherwise.
 func IgnoreAbsent(err error) error {
 	if IsAbsent(err) {
 		return nil

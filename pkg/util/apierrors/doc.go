@@ -4,6 +4,6 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package apierrors tells an object that is gone from an API that is, and makes the answer of a server that cannot
-// serve a request now.
+// Package apierrors distinguishes an object that does not exist from an API that is unavailable, and creates errors
+// with a delay for the retry.
 package apierrors

@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// retryAfterSeconds is when a client tries again, in seconds.
+// retryAfterSeconds is the delay before a client retries, in seconds.
 const retryAfterSeconds = 1
 
-// NewUnavailable returns the answer for a reason.
+// NewUnavailable returns the error 503 with a reason.
 func NewUnavailable(reason error) *apierrors.StatusError {
 	status := apierrors.NewServiceUnavailable(reason.Error())
 	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds}

@@ -16,7 +16,7 @@ import (
 func Parse(text string) (namespace, name string, err error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("%q is not a name of an object: give NAMESPACE/NAME", text)
+		return "", "", fmt.Errorf("%q is not the name of an object: use NAMESPACE/NAME", text)
 	}
 	return namespace, name, nil
 }

@@ -12,20 +12,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SetCondition writes a condition, and says whether that changed anything but the time. Where the
-// status stays the same, so does the time of the transition.
+// SetCondition sets a condition, and returns whether more than the time changed. If the status stays
+// the same, so does the transition time.
 func SetCondition(conditions *[]corev1.NamespaceCondition, want corev1.NamespaceCondition) bool {
 	i := slices.IndexFunc(*conditions, func(c corev1.NamespaceCondition) bool { return c.Type == want.Type })
 	if i < 0 {
 		*conditions = append(*conditions, want)
 		return true
 	}
-	was := (*conditions)[i]
-	if was.Status == want.Status && was.Reason == want.Reason && was.Message == want.Message {
+	old := (*conditions)[i]
+	if old.Status == want.Status && old.Reason == want.Reason && old.Message == want.Message {
 		return false
 	}
-	if was.Status == want.Status {
-		want.LastTransitionTime = was.LastTransitionTime
+	if old.Status == want.Status {
+		want.LastTransitionTime = old.LastTransitionTime
 	}
 	(*conditions)[i] = want
 	return true

@@ -40,8 +40,8 @@ func Resources(lists []*metav1.APIResourceList) ([]schema.GroupVersionResource, 
 	return resources, utilerrors.NewAggregate(failures)
 }
 
-// EachObject calls a function for each object of one resource. It lists in pages. A resource that
-// nobody serves any more, or that cannot be listed, has no objects.
+// EachObject calls a function for each object of one resource. It lists in pages. A resource that is not
+// served or cannot be listed has no objects.
 func EachObject(ctx context.Context, client metadata.ResourceInterface, f func(*metav1.PartialObjectMetadata)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return client.List(ctx, options)

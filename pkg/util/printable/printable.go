@@ -4,9 +4,9 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package printable makes text safe for terminals. Text that other programs wrote, such as the
-// message of an initializer, may hold escape sequences that change what a terminal shows, and
-// bidirectional controls that change the order in which it shows it.
+// Package printable makes text safe for terminals. Text of other programs, such as the message of an
+// initializer, can contain escape sequences and bidirectional controls, which change what a terminal
+// shows.
 package printable
 
 import (
@@ -14,11 +14,11 @@ import (
 	"unicode"
 )
 
-// replacement stands for a character that was taken out. It is one byte, so no text gets longer.
+// replacement replaces removed characters. It is one byte, so no text gets longer.
 const replacement = '?'
 
 // Lines returns a text with every control character and every bidirectional control replaced.
-// Line breaks stay, and a tab becomes a space.
+// It keeps line breaks, and replaces a tab with a space.
 func Lines(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

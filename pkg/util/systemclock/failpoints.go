@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// New returns the clock of this machine, which the failpoint clockOffset sets forward or back.
+// New returns the clock of this machine, shifted by the failpoint clockOffset.
 func New() clock.WithTicker { return skewed{} }
 
-// skewed is a clock that shows another time. Its timers take as long as those of any clock.
+// skewed is a clock with a wrong time. Its timers are correct.
 type skewed struct{ clock.RealClock }
 
 // Now implements clock.PassiveClock.
@@ -26,7 +26,7 @@ func (skewed) Now() time.Time { return time.Now().Add(offset()) }
 // Since implements clock.PassiveClock.
 func (c skewed) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// offset returns what the failpoint says, such as "-90s".
+// offset returns the value of the failpoint, such as "-90s".
 func offset() time.Duration {
 	// gofail: var clockOffset string
 	// if duration, err := time.ParseDuration(clockOffset); err == nil { return duration }

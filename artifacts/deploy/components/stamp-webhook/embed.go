@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package stampwebhook holds the manifest of the webhook that stamps namespaces where kube-apiserver
+// Package stampwebhook holds the manifest of the webhook that stamps namespaces if kube-apiserver
 // has no MutatingAdmissionPolicy.
 package stampwebhook
 

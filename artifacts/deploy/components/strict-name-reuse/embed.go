@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package strictnamereuse holds the manifest of the policy that delays the reuse of names of namespaces.
+// Package strictnamereuse holds the manifest of the policy that delays the reuse of namespace names.
 package strictnamereuse
 
 import _ "embed"

@@ -43,7 +43,7 @@ func Funcs(runtimeserializer.CodecFactory) []any {
 		func(obj *runtime.RawExtension, c randfill.Continue) {
 			*obj = runtime.RawExtension{Raw: []byte(`{"kind":"` + strconv.Itoa(int(c.Uint32())) + `"}`)}
 		},
-		// An empty list and none are the same, and protobuf knows no difference.
+		// Protobuf does not distinguish an empty list from an absent one.
 		func(obj *nsinit.NamespaceInitializers, c randfill.Continue) {
 			c.FillNoCustom(obj)
 			if len(obj.Pending) == 0 {

@@ -16,12 +16,16 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
-// Pending returns the initializers that have not acted, in the order of their turns. Nil and empty are the same.
-func Pending(lifecycle *nsinit.NamespaceLifecycle) []nsinit.NamespaceInitializer {
+// Pending returns the names of the initializers that have not acted, in the order of their turns.
+func Pending(lifecycle *nsinit.NamespaceLifecycle) []string {
 	if lifecycle.Spec.Initializers == nil {
 		return nil
 	}
-	return lifecycle.Spec.Initializers.Pending
+	names := make([]string, 0, len(lifecycle.Spec.Initializers.Pending))
+	for _, entry := range lifecycle.Spec.Initializers.Pending {
+		names = append(names, entry.Name)
+	}
+	return names
 }
 
 // Failure returns the result that ended the initialization, or nil.

@@ -10,7 +10,7 @@ SPDX-License-Identifier: Apache-2.0
 // A NamespaceInitializerConfiguration registers initializers. A
 // NamespaceLifecycle, one for each core Namespace and of the same name, carries
 // what the core type cannot: which initializers a namespace still waits for and
-// which participants must clean up before it may disappear.
+// which participants must clean up before it can be removed.
 //
 // +k8s:openapi-gen=true
 // +k8s:openapi-model-package=com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1

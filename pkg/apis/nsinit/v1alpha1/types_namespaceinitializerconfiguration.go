@@ -19,10 +19,10 @@ import (
 // +k8s:supportsSubresource="/finalize"
 
 // NamespaceInitializerConfiguration registers initializers: processes that must
-// act on every new namespace, one after the other, before tenants may write
+// act on every new namespace, one after the other, before tenants can write
 // into it. Configurations are merged in the order of their names; the order
-// within each is kept. A namespace takes its list when it is created, so a
-// change concerns only namespaces that are created after it.
+// within each is kept. A namespace gets its plan when it is created, so a
+// change applies only to namespaces that are created after it.
 type NamespaceInitializerConfiguration struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -34,9 +34,8 @@ type NamespaceInitializerConfiguration struct {
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
 	// initializers lists the initializers that act on each new namespace, in
-	// the order in which they act. A name that a configuration earlier in the
-	// order has registered already is left out, and this configuration's
-	// status says so.
+	// the order in which they act. A name that an earlier configuration registers
+	// is ignored here. The condition NamesAccepted reports it.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge
@@ -48,7 +47,7 @@ type NamespaceInitializerConfiguration struct {
 	// +k8s:maxItems=64
 	Initializers []RegisteredInitializer `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,2,rep,name=initializers"`
 
-	// spec holds what decides when this configuration may disappear.
+	// spec holds the finalizers of this configuration.
 	// +optional
 	Spec NamespaceInitializerConfigurationSpec `json:"spec,omitempty" protobuf:"bytes,3,opt,name=spec"`
 
@@ -68,47 +67,47 @@ type RegisteredInitializer struct {
 	// +k8s:required
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
-	// failurePolicy says what happens when the initializer has not removed
-	// itself by its deadline. Absent: the namespace waits for ever. Ignore: the
-	// initializer is dropped and the next one has its turn. Fail: the
+	// failurePolicy is what happens when the initializer has not removed itself
+	// by its deadline. Absent: the namespace waits indefinitely. Ignore: the
+	// initializer is skipped and the next one has its turn. Fail: the
 	// initialization fails, and the namespace is deleted.
 	// +optional
 	// +k8s:optional
 	FailurePolicy *FailurePolicyType `json:"failurePolicy,omitempty" protobuf:"bytes,2,opt,name=failurePolicy,casttype=FailurePolicyType"`
 
-	// timeoutSeconds is the deadline, in seconds from the moment at which the
-	// initializer becomes the first that is pending. It may only be set together
-	// with failurePolicy, and defaults to 5 there.
+	// timeoutSeconds is the deadline, in seconds from the start of the turn of
+	// the initializer. It can be set only with a failurePolicy, and is 5 by
+	// default.
 	// +optional
 	// +k8s:optional
 	// +k8s:minimum=1
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty" protobuf:"varint,3,opt,name=timeoutSeconds"`
 
-	// finalizer says that this participant also acts when the namespace is
-	// deleted: its name is put into the record's spec.finalizers, and the
-	// namespace cannot disappear before the participant has removed it.
+	// finalizer makes this participant act when the namespace is deleted, too:
+	// its name is added to spec.finalizers of the NamespaceLifecycle, and the
+	// namespace is not removed before the participant has removed its name.
 	// +optional
 	Finalizer bool `json:"finalizer,omitempty" protobuf:"varint,4,opt,name=finalizer"`
 }
 
-// FailurePolicyType says what happens to a namespace whose initializer has
-// missed its deadline.
+// FailurePolicyType is what happens to a namespace whose initializer misses its
+// deadline.
 // +enum
 // +k8s:enum
 type FailurePolicyType string
 
 const (
-	// Ignore drops the initializer at its deadline.
+	// Ignore skips the initializer at its deadline.
 	Ignore FailurePolicyType = "Ignore"
 	// Fail fails the namespace's initialization at the deadline.
 	Fail FailurePolicyType = "Fail"
 )
 
 const (
-	// ConditionDrained is False while a deleted configuration waits, and says for what.
+	// ConditionDrained is False while a deleted configuration waits. The message says what it waits for.
 	ConditionDrained = "Drained"
-	// ConditionNamesAccepted is False where an initializer of a configuration has no effect, because another
-	// configuration has registered its name before.
+	// ConditionNamesAccepted is False if an initializer of a configuration has no effect, because an earlier
+	// configuration registers its name.
 	ConditionNamesAccepted = "NamesAccepted"
 )
 
@@ -116,13 +115,12 @@ const (
 // failurePolicy and no timeoutSeconds.
 const DefaultTimeoutSeconds int32 = 5
 
-// NamespaceInitializerConfigurationSpec holds what decides when a configuration
-// may disappear.
+// NamespaceInitializerConfigurationSpec holds the finalizers of a configuration.
 type NamespaceInitializerConfigurationSpec struct {
-	// finalizers lists who must have acted before the configuration leaves
-	// storage. The server adds "kubernetes", which nsinit removes once no
-	// namespace waits for the configuration's initializers any more. After
-	// creation it changes through the finalize subresource only.
+	// finalizers lists the participants that must act before the configuration is
+	// removed from storage. The server adds "kubernetes", which nsinit removes once
+	// no namespace waits for the initializers of the configuration. After creation,
+	// only the finalize subresource changes the list.
 	// +optional
 	// +listType=set
 	Finalizers []FinalizerName `json:"finalizers,omitempty" protobuf:"bytes,1,rep,name=finalizers,casttype=FinalizerName"`
@@ -135,7 +133,7 @@ type NamespaceInitializerConfigurationStatus struct {
 	// +optional
 	Phase ConfigurationPhase `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase,casttype=ConfigurationPhase"`
 
-	// conditions report what is wrong with the configuration, if anything.
+	// conditions are NamesAccepted and, after a deletion, Drained.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -151,15 +149,15 @@ type NamespaceInitializerConfigurationStatus struct {
 	PendingNamespaces int32 `json:"pendingNamespaces,omitempty" protobuf:"varint,3,opt,name=pendingNamespaces"`
 }
 
-// ConfigurationPhase is a configuration's place in its life.
+// ConfigurationPhase is the phase of a configuration.
 // +enum
 type ConfigurationPhase string
 
 const (
 	// ConfigurationActive configurations are applied to new namespaces.
 	ConfigurationActive ConfigurationPhase = "Active"
-	// ConfigurationTerminating configurations are applied to no new namespace
-	// and leave once no namespace waits for them.
+	// ConfigurationTerminating configurations are not applied to new namespaces.
+	// They are removed once no namespace waits for them.
 	ConfigurationTerminating ConfigurationPhase = "Terminating"
 )
 

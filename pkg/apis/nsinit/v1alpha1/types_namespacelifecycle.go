@@ -21,9 +21,10 @@ import (
 // +k8s:supportsSubresource="/finalize"
 // +k8s:supportsSubresource="/initialize"
 
-// NamespaceLifecycle is the record of one core Namespace, and has its name: which
-// initializers the namespace still waits for, and who must clean up before it may
-// disappear. nsinit creates and deletes records; users read them.
+// NamespaceLifecycle describes the core Namespace of the same name: which
+// initializers the namespace still waits for, and which participants must clean up
+// before it can be removed. nsinit creates and deletes NamespaceLifecycles; users
+// read them.
 type NamespaceLifecycle struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -34,58 +35,55 @@ type NamespaceLifecycle struct {
 	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// spec says which incarnation of the namespace this is, what was planned
-	// for it when it was created, and what is still to be done.
+	// spec identifies the namespace by its UID, and holds the plan that was made
+	// when it was created, and what remains to be done.
 	// +optional
 	Spec NamespaceLifecycleSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 
-	// status says where the namespace stands and who is being waited for, since
-	// when and why.
+	// status shows the progress of the namespace: which initializer it waits for,
+	// since when and why.
 	// +optional
 	// +k8s:opaqueType
 	Status NamespaceLifecycleStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
 
-// NamespaceLifecycleSpec is what was planned for a namespace, and what is still
-// to be done.
+// NamespaceLifecycleSpec is the plan of a namespace, and what remains to be done.
 type NamespaceLifecycleSpec struct {
-	// namespaceUID is the UID of the core Namespace that this record describes.
-	// It is immutable: a namespace that is deleted and created again under the
-	// same name gets a record of its own and inherits nothing.
+	// namespaceUID is the UID of the core Namespace. It is immutable: a namespace
+	// that is deleted and created again with the same name gets a new
+	// NamespaceLifecycle and inherits nothing.
 	// +required
 	// +k8s:required
 	NamespaceUID types.UID `json:"namespaceUID" protobuf:"bytes,1,opt,name=namespaceUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
 
-	// plan is the list of initializers that was in force when the namespace was
-	// created, each with its policies. It never changes, so what happens to
-	// this namespace does not depend on configurations that changed since.
+	// plan lists the initializers that were registered when the namespace was
+	// created, each with its policies. It never changes, so later changes of
+	// configurations do not affect this namespace.
 	// +optional
 	// +listType=atomic
 	// +k8s:optional
 	Plan []PlannedInitializer `json:"plan,omitempty" protobuf:"bytes,2,rep,name=plan"`
 
-	// initializers tracks the initialization. If nil, the namespace is
-	// completely initialized, and that is final: the list never grows again.
-	// Otherwise no tenant can write into the namespace. It changes through the
-	// initialize subresource only: each initializer removes itself when it has
-	// done its work, and only the first one acts.
+	// initializers tracks the initialization. If nil, the namespace is completely
+	// initialized, and that is final. Otherwise, no tenant can write into the
+	// namespace. Only the initialize subresource changes it: the first initializer
+	// acts, and removes itself when its work is done.
 	// +optional
 	// +k8s:optional
 	Initializers *NamespaceInitializers `json:"initializers,omitempty" protobuf:"bytes,3,opt,name=initializers"`
 
-	// finalizers lists who must have acted before the record leaves storage, in
-	// the order given. The server adds "kubernetes", which nsinit removes once
-	// the content of the core Namespace is gone. After creation it changes
-	// through the finalize subresource only.
+	// finalizers lists the participants that must act before the
+	// NamespaceLifecycle is removed from storage. The server adds "kubernetes",
+	// which nsinit removes once the content of the core Namespace is deleted.
+	// After creation, only the finalize subresource changes the list.
 	// +optional
 	// +listType=set
 	Finalizers []FinalizerName `json:"finalizers,omitempty" protobuf:"bytes,4,rep,name=finalizers,casttype=FinalizerName"`
 
-	// skipped lists the initializers that were dropped from the pending ones
-	// without having done their work: at their deadline where their failurePolicy
-	// is Ignore, or by an administrator. Through the initialize subresource a name
-	// is added in the same request that removes it from pending; none is ever
-	// taken away.
+	// skipped lists the initializers that were removed from pending before their
+	// work was done: at their deadline if their failurePolicy is Ignore, or by an
+	// administrator. The request to the initialize subresource that removes a name
+	// from pending adds it here. No name is ever removed.
 	// +optional
 	// +listType=set
 	// +k8s:optional
@@ -118,10 +116,10 @@ type ConfigurationReference struct {
 
 // NamespaceInitializers tracks the progress of initialization.
 type NamespaceInitializers struct {
-	// pending lists the initializers that have not acted yet, in the order in
-	// which they act. Only the first one acts, and removes itself when it is
-	// done. When the last one is removed, and no failing result is set, the
-	// initializers struct becomes nil and the namespace opens.
+	// pending lists the initializers that have not acted, in the order in which
+	// they act. Only the first one acts, and removes itself when it is done. When
+	// the last one is removed, and no failing result is set, the initializers
+	// struct becomes nil and the namespace opens.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge
@@ -132,15 +130,15 @@ type NamespaceInitializers struct {
 	// +k8s:listMapKey=name
 	Pending []NamespaceInitializer `json:"pending" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,1,rep,name=pending"`
 
-	// result, if it is set with status Failure, ends the initialization without
-	// success: the failure is reported, and then the namespace is deleted. Only
-	// the first pending initializer may set it, and it cannot be taken back.
+	// result with status Failure ends the initialization: the failure is reported,
+	// and then the namespace is deleted. Only the first pending initializer can set
+	// it, and that is final.
 	// +optional
 	// +k8s:opaqueType
 	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt,name=result"`
 
-	// turnStartTime is when the first pending initializer became the first, from
-	// which its deadline runs. The server sets it, by its own clock.
+	// turnStartTime is when the turn of the first pending initializer began. Its
+	// deadline counts from this time. The server sets it.
 	// +optional
 	// +k8s:opaqueType
 	TurnStartTime *metav1.MicroTime `json:"turnStartTime,omitempty" protobuf:"bytes,3,opt,name=turnStartTime"`
@@ -154,30 +152,30 @@ type NamespaceInitializer struct {
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 }
 
-// FinalizerName is the name of a participant that must act before an object may
-// disappear.
+// FinalizerName is the name of a participant that must act before an object can be
+// removed.
 type FinalizerName string
 
-// FinalizerKubernetes is the finalizer that nsinit itself removes: from a record
-// when the content of its namespace is gone, from a configuration when no
-// namespace waits for it any more.
+// FinalizerKubernetes is the finalizer that nsinit itself removes: from a
+// NamespaceLifecycle when the content of its namespace is deleted, from a
+// configuration when no namespace waits for it.
 const FinalizerKubernetes FinalizerName = "kubernetes"
 
-// NamespaceLifecycleStatus says where a namespace stands.
+// NamespaceLifecycleStatus is the progress of a namespace.
 type NamespaceLifecycleStatus struct {
 	// phase is Initializing while initializers are pending, Active once there
-	// are none, and Terminating after the record was deleted.
+	// are none, and Terminating after the NamespaceLifecycle was deleted.
 	// +optional
 	Phase LifecyclePhase `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase,casttype=LifecyclePhase"`
 
 	// currentInitializer is the first pending initializer: the one whose turn
-	// it is. It is empty when there is none, when the initialization failed and
-	// when the record is terminating. Watches can select on it.
+	// it is. It is empty if there is none, if the initialization failed and
+	// if the NamespaceLifecycle is terminating. Watches can select on it.
 	// +optional
 	CurrentInitializer string `json:"currentInitializer,omitempty" protobuf:"bytes,2,opt,name=currentInitializer"`
 
-	// initializers tells, for each initializer of the plan, how far it is and
-	// what it last said.
+	// initializers shows the progress of each initializer of the plan, and what it
+	// last reported.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge
@@ -185,9 +183,8 @@ type NamespaceLifecycleStatus struct {
 	// +listMapKey=name
 	Initializers []InitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=initializers"`
 
-	// conditions are Initializing, Ready, Stalled once a turn has lasted for
-	// long, and OpenedByHand once a user opened the namespace, each with the
-	// reason and a message for people.
+	// conditions are Initializing, Ready, Stalled once a turn lasts longer than
+	// usual, and OpenedByHand once a user opened the namespace.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -198,7 +195,7 @@ type NamespaceLifecycleStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type" protobuf:"bytes,4,rep,name=conditions"`
 }
 
-// LifecyclePhase is a namespace's place in its life.
+// LifecyclePhase is the phase of a namespace.
 // +enum
 type LifecyclePhase string
 
@@ -213,24 +210,24 @@ const (
 
 const (
 	// ConditionInitializing is True while a namespace waits for an initializer
-	// and after its initialization failed. It stands on the record and on the
-	// core Namespace.
+	// and after its initialization failed. It is on the NamespaceLifecycle and on
+	// the core Namespace.
 	ConditionInitializing = "Initializing"
-	// ConditionReady is True once a namespace is completely initialized. It
-	// stands on the record and on the core Namespace. On a NamespacePopulation, it
-	// is True if every manifest could be applied to a new namespace.
+	// ConditionReady is True once a namespace is completely initialized. It is on
+	// the NamespaceLifecycle and on the core Namespace. On a NamespacePopulation,
+	// it is True if every manifest could be applied to a new namespace.
 	ConditionReady = "Ready"
-	// ConditionStalled is True while an initializer has had its turn for longer
-	// than the installation finds usual. It stands on the record and on the core
-	// Namespace, and is absent where no turn ever lasted that long.
+	// ConditionStalled is True while a turn lasts longer than --stalled-after of
+	// nsinit-controller-manager. It is on the NamespaceLifecycle and on the core
+	// Namespace, and is absent if no turn ever lasted that long.
 	ConditionStalled = "Stalled"
-	// ConditionOpenedByHand is True once a namespace was opened by a user before
-	// its initializers were done. It stands on the record, says who it was and
-	// which initializers were skipped, and is absent otherwise.
+	// ConditionOpenedByHand is True once a user opened a namespace before its
+	// initializers were done. It is on the NamespaceLifecycle, and is absent
+	// otherwise. Its message names the user and the skipped initializers.
 	ConditionOpenedByHand = "OpenedByHand"
 	// ConditionFailing is True while nsinit-controller-manager fails to take the
 	// next step for a namespace, and retries. It is on the core Namespace only,
-	// and absent where that never lasted for long.
+	// and is absent if the first retries succeed.
 	ConditionFailing = "Failing"
 )
 
@@ -250,25 +247,25 @@ const (
 	ReasonLabelRemoved = "LabelRemoved"
 	// ReasonTerminating: the namespace is being deleted.
 	ReasonTerminating = "Terminating"
-	// ReasonFormerIncarnation: the record of a deleted namespace of the same
-	// name is not gone yet.
+	// ReasonFormerIncarnation: the NamespaceLifecycle of a deleted namespace of
+	// the same name still exists.
 	ReasonFormerIncarnation = "FormerIncarnation"
 	// ReasonNoRecord: nsinit could not create the namespace's NamespaceLifecycle
 	// yet, or cannot read it.
 	ReasonNoRecord = "RecordNotCreated"
 	// ReasonTurnTooLong: an initializer has had its turn for longer than usual.
 	ReasonTurnTooLong = "TurnTooLong"
-	// ReasonTurnEnded: the turn that had lasted for long is over.
+	// ReasonTurnEnded: the stalled initializer finished its turn.
 	ReasonTurnEnded = "TurnEnded"
 	// ReasonReadFailed: nsinit-controller-manager cannot read what it needs to
 	// decide on the next step. Where a step itself fails, the reason is its name
 	// and "Failed", such as DeleteRecordFailed.
 	ReasonReadFailed = "ReadFailed"
-	// ReasonStepTaken: the step that had failed succeeded.
+	// ReasonStepTaken: a step that failed before succeeded.
 	ReasonStepTaken = "StepTaken"
 )
 
-// InitializerStatus tells how far one initializer of the plan is.
+// InitializerStatus is the progress of one initializer of the plan.
 type InitializerStatus struct {
 	// name is the name of the initializer.
 	// +required
@@ -278,7 +275,7 @@ type InitializerStatus struct {
 	// +optional
 	State InitializerState `json:"state,omitempty" protobuf:"bytes,2,opt,name=state,casttype=InitializerState"`
 
-	// startTime is when the initializer became the first that is pending.
+	// startTime is when the turn of the initializer began.
 	// +optional
 	// +k8s:opaqueType
 	StartTime *metav1.MicroTime `json:"startTime,omitempty" protobuf:"bytes,3,opt,name=startTime"`
@@ -288,8 +285,8 @@ type InitializerStatus struct {
 	// +k8s:opaqueType
 	EndTime *metav1.MicroTime `json:"endTime,omitempty" protobuf:"bytes,4,opt,name=endTime"`
 
-	// deadline is when the failurePolicy takes effect. It is informative: what
-	// counts are the plan and the server's clock.
+	// deadline is when the failurePolicy takes effect. It is informative: the plan
+	// and the clock of the server decide.
 	// +optional
 	// +k8s:opaqueType
 	Deadline *metav1.MicroTime `json:"deadline,omitempty" protobuf:"bytes,5,opt,name=deadline"`
@@ -304,7 +301,7 @@ type InitializerStatus struct {
 	LastActor string `json:"lastActor,omitempty" protobuf:"bytes,7,opt,name=lastActor"`
 }
 
-// InitializerState is how far one initializer is.
+// InitializerState is the progress of one initializer.
 // +enum
 type InitializerState string
 
@@ -324,7 +321,7 @@ const (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// NamespaceLifecycleList is a list of records.
+// NamespaceLifecycleList is a list of NamespaceLifecycles.
 type NamespaceLifecycleList struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -333,6 +330,6 @@ type NamespaceLifecycleList struct {
 	// +k8s:opaqueType
 	metav1.ListMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// items is the list of records.
+	// items is the list of NamespaceLifecycles.
 	Items []NamespaceLifecycle `json:"items" protobuf:"bytes,2,rep,name=items"`
 }

@@ -16,12 +16,11 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +k8s:supportsSubresource="/status"
 
-// NamespacePopulation says what is put into new namespaces before their tenants
-// may act: manifests with parameters, which the initializer policy-population
-// applies with its own identity. Populations are applied in the order of their
-// names; the order of the manifests within each is kept. The idea is that of
-// the Namespace Population proposal, of which the Namespace Initializer KEP
-// tells in its first user story.
+// NamespacePopulation holds the manifests that the initializer policy-population
+// applies to new namespaces, with its own identity, before tenants can write into
+// them. Populations are applied in the order of their names; the order of the
+// manifests within each is kept. It implements the Namespace Population proposal,
+// which the Namespace Initializer KEP describes in its first user story.
 type NamespacePopulation struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -32,17 +31,17 @@ type NamespacePopulation struct {
 	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// spec says what is applied, and where.
+	// spec holds the manifests and selects the namespaces.
 	// +optional
 	Spec NamespacePopulationSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 
-	// status is what came of it.
+	// status is the result.
 	// +optional
 	// +k8s:opaqueType
 	Status NamespacePopulationStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
 
-// NamespacePopulationSpec says what is applied, and where.
+// NamespacePopulationSpec holds the manifests and selects the namespaces.
 type NamespacePopulationSpec struct {
 	// namespaceSelector selects namespaces by their labels. Absent: all of them.
 	// +optional
@@ -70,37 +69,37 @@ type PopulationManifest struct {
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
 
 	// when is a CEL expression that yields true or false. If it yields false, the
-	// namespace does not get the object. It sees what the template's expressions
-	// see. Absent: every namespace that is selected gets it.
+	// namespace does not get the object. It has the variables of the template.
+	// Absent: every selected namespace gets the object.
 	// +optional
 	When string `json:"when,omitempty" protobuf:"bytes,2,opt,name=when"`
 
-	// driftPolicy says what happens after the namespace was opened. Ignore, the
-	// default: the object belongs to the namespace's tenants. Repair: it follows
-	// the manifest, and comes back if it is changed or deleted.
+	// driftPolicy is what happens after the namespace opens. Ignore, the default:
+	// tenants own the object. Repair: the object follows the manifest, and is
+	// applied again if it is changed or deleted.
 	// +optional
 	// +k8s:optional
 	DriftPolicy DriftPolicyType `json:"driftPolicy,omitempty" protobuf:"bytes,3,opt,name=driftPolicy,casttype=DriftPolicyType"`
 
-	// prunePolicy says what happens to the objects when the manifest is taken out
-	// of the population, or the population is deleted. Delete, the default: they
-	// are deleted. Orphan: they stay.
+	// prunePolicy is what happens to the objects when the manifest is removed from
+	// the population, or the population is deleted. Delete, the default: they are
+	// deleted. Orphan: they are kept.
 	// +optional
 	// +k8s:optional
 	PrunePolicy PrunePolicyType `json:"prunePolicy,omitempty" protobuf:"bytes,4,opt,name=prunePolicy,casttype=PrunePolicyType"`
 
-	// template is the object. Strings in it may hold CEL expressions in ${...},
-	// which see namespaceObject (with metadata.name, uid, labels and
+	// template is the object. Strings in it can contain CEL expressions in ${...}.
+	// Their variables are namespaceObject (with metadata.name, uid, labels and
 	// annotations), creator (the user who created the namespace) and
-	// creatorGroups; $${ stands for a literal ${. A string that is one expression
-	// takes the type of what it yields. apiVersion, kind and metadata.name are
-	// required, metadata.namespace is set by nsinit.
+	// creatorGroups. $${ is a literal ${. A string that is one expression
+	// takes the type of its value. apiVersion, kind and metadata.name are
+	// required; nsinit sets metadata.namespace.
 	// +required
 	// +k8s:opaqueType
 	Template runtime.RawExtension `json:"template" protobuf:"bytes,5,opt,name=template"`
 }
 
-// DriftPolicyType says what happens to an object after its namespace was opened.
+// DriftPolicyType is what happens to an object after its namespace opens.
 // +enum
 // +k8s:enum
 type DriftPolicyType string
@@ -112,7 +111,7 @@ const (
 	DriftRepair DriftPolicyType = "Repair"
 )
 
-// PrunePolicyType says what happens to an object whose manifest is no more.
+// PrunePolicyType is what happens to an object whose manifest was removed.
 // +enum
 // +k8s:enum
 type PrunePolicyType string
@@ -120,13 +119,13 @@ type PrunePolicyType string
 const (
 	// PruneDelete deletes the object.
 	PruneDelete PrunePolicyType = "Delete"
-	// PruneOrphan leaves it where it is.
+	// PruneOrphan keeps the object.
 	PruneOrphan PrunePolicyType = "Orphan"
 )
 
-// NamespacePopulationStatus is what came of a population.
+// NamespacePopulationStatus is the result of a population.
 type NamespacePopulationStatus struct {
-	// observedGeneration is the generation that the rest of the status is about.
+	// observedGeneration is the generation that the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,1,opt,name=observedGeneration"`
 
@@ -148,14 +147,14 @@ type NamespacePopulationStatus struct {
 	// +optional
 	Namespaces int32 `json:"namespaces,omitempty" protobuf:"varint,3,opt,name=namespaces"`
 
-	// manifests tells of each manifest.
+	// manifests are the results of the manifests.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Manifests []PopulationManifestStatus `json:"manifests,omitempty" protobuf:"bytes,4,rep,name=manifests"`
 }
 
-// PopulationManifestStatus is what came of one manifest.
+// PopulationManifestStatus is the result of one manifest.
 type PopulationManifestStatus struct {
 	// name is that of the manifest.
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
@@ -166,11 +165,11 @@ type PopulationManifestStatus struct {
 	// failed is the number of namespaces in which it could not be applied.
 	Failed int32 `json:"failed" protobuf:"varint,3,opt,name=failed"`
 
-	// message says why, for the namespace that is named.
+	// message is the error in that namespace.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,4,opt,name=message"`
 
-	// namespace is one of those in which it failed, the first by name.
+	// namespace is the first, by name, in which it failed.
 	// +optional
 	Namespace string `json:"namespace,omitempty" protobuf:"bytes,5,opt,name=namespace"`
 }

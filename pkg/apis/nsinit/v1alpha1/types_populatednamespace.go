@@ -17,8 +17,9 @@ import (
 // +k8s:supportsSubresource="/status"
 
 // PopulatedNamespace records what NamespacePopulations put into the core
-// Namespace of the same name. policy-population writes it down before it acts,
-// so that nothing is forgotten, and it is removed with the namespace.
+// Namespace of the same name. policy-population lists each object here before it
+// applies it, so that none is missing after a crash. It is removed with the
+// namespace.
 type PopulatedNamespace struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -28,7 +29,7 @@ type PopulatedNamespace struct {
 	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// spec says which namespace this is.
+	// spec identifies the namespace.
 	// +optional
 	Spec PopulatedNamespaceSpec `json:"spec,omitempty" protobuf:"bytes,2,opt,name=spec"`
 
@@ -38,10 +39,10 @@ type PopulatedNamespace struct {
 	Status PopulatedNamespaceStatus `json:"status,omitempty" protobuf:"bytes,3,opt,name=status"`
 }
 
-// PopulatedNamespaceSpec says which namespace this is.
+// PopulatedNamespaceSpec identifies the namespace.
 type PopulatedNamespaceSpec struct {
-	// namespaceUID is the UID of the namespace. It cannot be changed: another
-	// namespace of the same name has a record of its own.
+	// namespaceUID is the UID of the namespace. It is immutable: another
+	// namespace of the same name gets a new PopulatedNamespace.
 	// +required
 	// +k8s:required
 	NamespaceUID types.UID `json:"namespaceUID" protobuf:"bytes,1,opt,name=namespaceUID,casttype=k8s.io/apimachinery/pkg/types.UID"`
@@ -49,8 +50,8 @@ type PopulatedNamespaceSpec struct {
 
 // PopulatedNamespaceStatus is what was applied.
 type PopulatedNamespaceStatus struct {
-	// conditions: Applied is True if every object is as its manifest says, or was
-	// when the namespace was opened.
+	// conditions: Applied is True if every object matches its manifest, or did when
+	// the namespace opened.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -111,7 +112,7 @@ type PopulatedObject struct {
 	LastAppliedTime *metav1.Time `json:"lastAppliedTime,omitempty" protobuf:"bytes,10,opt,name=lastAppliedTime"`
 }
 
-// PopulatedObjectState says what came of an object.
+// PopulatedObjectState is the result for an object.
 // +enum
 type PopulatedObjectState string
 
@@ -126,7 +127,7 @@ const (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// PopulatedNamespaceList is a list of records of populated namespaces.
+// PopulatedNamespaceList is a list of PopulatedNamespaces.
 type PopulatedNamespaceList struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -135,6 +136,6 @@ type PopulatedNamespaceList struct {
 	// +k8s:opaqueType
 	metav1.ListMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// items is the list of records.
+	// items is the list of PopulatedNamespaces.
 	Items []PopulatedNamespace `json:"items" protobuf:"bytes,2,rep,name=items"`
 }

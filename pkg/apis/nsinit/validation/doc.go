@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package validation says what an object of the nsinit.dev group may be, and which
-// change of it is a legal transition. What a single field may hold is declared on the
-// wire types and generated; here stands what spans fields or two versions of an object.
+// Package validation has the rules for objects of the nsinit.dev group that span several fields
+// or two versions of an object. The rules for single fields are declared on the types in v1alpha1
+// and generated.
 package validation

@@ -19,10 +19,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
-// ValidateInitializerName returns what is wrong with the name of an initializer, and
-// nothing for a name that is fully qualified: a domain name of three or more parts, as
-// in alwayspullimages.kubernetes.io, or a name prefixed with a domain, as in
-// openshift.com/origin.
+// ValidateInitializerName returns the problems of the name of an initializer. The name must be
+// fully qualified: a domain name of three or more parts, such as alwayspullimages.kubernetes.io,
+// or a name prefixed with a domain, such as openshift.com/origin.
 func ValidateInitializerName(name string) []string {
 	if strings.Contains(name, "/") {
 		return validation.IsQualifiedName(name)
@@ -36,8 +35,8 @@ func ValidateInitializerName(name string) []string {
 	return nil
 }
 
-// validateInitializerName reports every problem of a name at its field. An absent name
-// is left to the generated validation.
+// validateInitializerName reports every problem of a name at its field. The generated validation
+// reports an absent name.
 func validateInitializerName(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return nil
@@ -49,7 +48,7 @@ func validateInitializerName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateUID keeps an object with the namespace that it is of. The generated validation of
+// validateUID refuses to move an object to another namespace. The generated validation of
 // immutable fields does not report the value.
 func validateUID(updated, old types.UID) field.ErrorList {
 	return apivalidation.ValidateImmutableField(updated, old, field.NewPath("spec", "namespaceUID"))
@@ -63,7 +62,7 @@ func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) fie
 		at := path.Index(i)
 		switch {
 		case name == "":
-			errs = append(errs, field.Required(at, "name the participant that must act before the object may disappear"))
+			errs = append(errs, field.Required(at, "name the participant that must act before the object can be removed"))
 		case seen.Has(name):
 			errs = append(errs, field.Duplicate(at, name))
 		case name != nsinit.FinalizerKubernetes:
@@ -74,11 +73,11 @@ func validateFinalizers(finalizers []nsinit.FinalizerName, path *field.Path) fie
 	return errs
 }
 
-// validateDeadline checks what failurePolicy and timeoutSeconds say together.
+// validateDeadline refuses timeoutSeconds without a failurePolicy.
 func validateDeadline(initializer *nsinit.RegisteredInitializer, path *field.Path) field.ErrorList {
 	if initializer.FailurePolicy == nil && initializer.TimeoutSeconds != nil {
 		return field.ErrorList{field.Invalid(path.Child("timeoutSeconds"), *initializer.TimeoutSeconds,
-			fmt.Sprintf("takes effect only with a failurePolicy: set failurePolicy to %s or %s, or leave timeoutSeconds out to wait for ever",
+			fmt.Sprintf("takes effect only with a failurePolicy: set failurePolicy to %s or %s, or leave timeoutSeconds out to wait indefinitely",
 				nsinit.Ignore, nsinit.Fail))}
 	}
 	return nil

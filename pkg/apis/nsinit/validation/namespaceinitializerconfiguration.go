@@ -17,7 +17,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// ValidateNamespaceInitializerConfiguration checks a configuration on its own.
+// ValidateNamespaceInitializerConfiguration validates a configuration.
 func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&configuration.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	for i, initializer := range configuration.Initializers {
@@ -25,25 +25,24 @@ func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceIn
 		errs = append(errs, validateInitializerName(initializer.Name, path.Child("name"))...)
 		if initializer.Name == v1alpha1.InitializerLifecycle {
 			errs = append(errs, field.Forbidden(path.Child("name"),
-				fmt.Sprintf("%q is built in and cannot be registered: choose a name in a domain of your own", initializer.Name)))
+				fmt.Sprintf("%q is built in and cannot be registered: choose a name in your domain", initializer.Name)))
 		}
 		errs = append(errs, validateDeadline(&initializer, path)...)
 	}
 	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
 }
 
-// ValidateNamespaceInitializerConfigurationUpdate checks what every write to an
-// existing configuration must respect, whatever its endpoint.
+// ValidateNamespaceInitializerConfigurationUpdate validates a write to an existing configuration
+// through any endpoint.
 func ValidateNamespaceInitializerConfigurationUpdate(updated, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	return append(errs, ValidateNamespaceInitializerConfiguration(updated)...)
 }
 
 // ValidateFailOpen refuses the failurePolicy Fail for an initializer that is new to the
-// configuration: while the initializer is not running, it would fail every new namespace. The old
-// configuration is nil for a new one. Whether an initializer is new depends on its name only: one
-// that is renamed, or removed and added again, is. The rule is that of the design of dynamic
-// admission configuration.
+// configuration: until the initializer runs, it would fail every new namespace. For a new
+// configuration, old is nil. An initializer is new if its name is: so is one that was renamed, or
+// removed and added again. The design of dynamic admission configuration has this rule.
 func ValidateFailOpen(configuration, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
 	known := sets.New[string]()
 	if old != nil {

@@ -25,16 +25,16 @@ import (
 // initializer may report.
 const MaxMessageLength = 4096
 
-// ValidateNamespaceLifecycle checks a record on its own. Its name must be one that a
-// core Namespace can have.
-func ValidateNamespaceLifecycle(record *nsinit.NamespaceLifecycle) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&record.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
+// ValidateNamespaceLifecycle validates a NamespaceLifecycle. Its name must be one that a core
+// Namespace can have.
+func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&lifecycle.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
 	spec := field.NewPath("spec")
-	for i, entry := range record.Spec.Plan {
+	for i, entry := range lifecycle.Spec.Plan {
 		path := spec.Child("plan").Index(i)
 		errs = append(errs, validateInitializerName(entry.Name, path.Child("name"))...)
 		errs = append(errs, validateDeadline(&entry.RegisteredInitializer, path)...)
-		if slices.ContainsFunc(record.Spec.Plan[:i], func(other nsinit.PlannedInitializer) bool { return other.Name == entry.Name }) {
+		if slices.ContainsFunc(lifecycle.Spec.Plan[:i], func(other nsinit.PlannedInitializer) bool { return other.Name == entry.Name }) {
 			errs = append(errs, field.Duplicate(path.Child("name"), entry.Name))
 		}
 		switch {
@@ -44,15 +44,14 @@ func ValidateNamespaceLifecycle(record *nsinit.NamespaceLifecycle) field.ErrorLi
 			errs = append(errs, field.Required(path.Child("configuration", "name"), "name the configuration that registered the initializer"))
 		}
 	}
-	errs = append(errs, validateInitializers(record, spec.Child("initializers"))...)
-	errs = append(errs, validateFinalizers(record.Spec.Finalizers, spec.Child("finalizers"))...)
-	return append(errs, validateLifecycleStatus(&record.Status, field.NewPath("status"))...)
+	errs = append(errs, validateInitializers(lifecycle, spec.Child("initializers"))...)
+	errs = append(errs, validateFinalizers(lifecycle.Spec.Finalizers, spec.Child("finalizers"))...)
+	return append(errs, validateLifecycleStatus(&lifecycle.Status, field.NewPath("status"))...)
 }
 
-// validateInitializers checks that what is pending points into the plan, in the
-// plan's order.
-func validateInitializers(record *nsinit.NamespaceLifecycle, path *field.Path) field.ErrorList {
-	initializers := record.Spec.Initializers
+// validateInitializers checks that the pending initializers are in the plan, in its order.
+func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path) field.ErrorList {
+	initializers := lifecycle.Spec.Initializers
 	if initializers == nil {
 		return nil
 	}
@@ -62,7 +61,7 @@ func validateInitializers(record *nsinit.NamespaceLifecycle, path *field.Path) f
 		if entry.Name == "" {
 			continue // reported by the generated validation
 		}
-		planned := slices.IndexFunc(record.Spec.Plan, func(p nsinit.PlannedInitializer) bool { return p.Name == entry.Name })
+		planned := slices.IndexFunc(lifecycle.Spec.Plan, func(p nsinit.PlannedInitializer) bool { return p.Name == entry.Name })
 		at := path.Child("pending").Index(i).Child("name")
 		switch {
 		case planned < 0:
@@ -93,17 +92,17 @@ func validateLifecycleStatus(status *nsinit.NamespaceLifecycleStatus, path *fiel
 	return errs
 }
 
-// ValidateNamespaceLifecycleUpdate checks what every write to an existing record must
-// respect, whatever its endpoint.
+// ValidateNamespaceLifecycleUpdate validates a write to an existing NamespaceLifecycle through any
+// endpoint.
 func ValidateNamespaceLifecycleUpdate(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	errs = append(errs, validateUID(updated.Spec.NamespaceUID, old.Spec.NamespaceUID)...)
 	return append(errs, ValidateNamespaceLifecycle(updated)...)
 }
 
-// ValidateInitialize checks a transition of spec.initializers: entries leave from the
-// front, nothing is added, reordered or exchanged, a result is set once and never taken
-// back, and what is complete stays complete. The names are compared, not the lengths.
+// ValidateInitialize validates a change of spec.initializers: entries are removed from the front.
+// None is added, moved or replaced. A result is set once and never removed. A complete
+// initialization stays complete.
 func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
 	path := field.NewPath("spec", "initializers")
 	before, after := helper.Pending(old), helper.Pending(updated)
@@ -112,31 +111,31 @@ func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList
 	case len(before) == 0 && len(after) > 0:
 		errs = append(errs, field.Forbidden(path.Child("pending"), "the initialization is complete, and that is final"))
 	case len(after) > len(before) || !slices.Equal(before[len(before)-len(after):], after):
-		errs = append(errs, field.Invalid(path.Child("pending"), names(after),
-			fmt.Sprintf("entries can only be removed, from the front: pending is %q", names(before))))
+		errs = append(errs, field.Invalid(path.Child("pending"), after,
+			fmt.Sprintf("entries can only be removed, from the front: pending is %q", before)))
 	}
 	for i, name := range updated.Spec.Skipped {
-		waited := slices.Contains(before, nsinit.NamespaceInitializer{Name: name})
-		waits := slices.Contains(after, nsinit.NamespaceInitializer{Name: name})
+		waited := slices.Contains(before, name)
+		waits := slices.Contains(after, name)
 		if !slices.Contains(old.Spec.Skipped, name) && (!waited || waits) {
 			errs = append(errs, field.Invalid(field.NewPath("spec", "skipped").Index(i), name,
-				fmt.Sprintf("only an initializer that the same request removes from spec.initializers.pending can be skipped: pending is %q", names(before))))
+				fmt.Sprintf("only an initializer that the same request removes from spec.initializers.pending can be skipped: pending is %q", before)))
 		}
 	}
-	was, is := result(old), result(updated)
+	oldResult, newResult := result(old), result(updated)
 	switch {
-	case was != nil && !equality.Semantic.DeepEqual(was, is):
+	case oldResult != nil && !equality.Semantic.DeepEqual(oldResult, newResult):
 		errs = append(errs, field.Forbidden(path.Child("result"), "the initialization has failed, and that is final"))
-	case was != nil && len(after) != len(before):
+	case oldResult != nil && len(after) != len(before):
 		errs = append(errs, field.Forbidden(path.Child("pending"), "the initialization has failed: the namespace is being deleted and nothing more can be initialized"))
-	case was == nil && is != nil && len(after) != len(before):
+	case oldResult == nil && newResult != nil && len(after) != len(before):
 		errs = append(errs, field.Forbidden(path.Child("result"), "an initializer either fails or removes itself: send one of the two"))
 	}
 	return errs
 }
 
-// ValidateFinalize checks a transition of spec.finalizers: what stays keeps its order.
-// Whether names may be added is a question of authority, not of form.
+// ValidateFinalize validates a change of spec.finalizers: the remaining names keep their order.
+// Authorization decides who can add names.
 func ValidateFinalize(updated, old []nsinit.FinalizerName) field.ErrorList {
 	var kept []nsinit.FinalizerName
 	for _, name := range updated {
@@ -156,17 +155,9 @@ func ValidateFinalize(updated, old []nsinit.FinalizerName) field.ErrorList {
 	return nil
 }
 
-func result(record *nsinit.NamespaceLifecycle) *metav1.Status {
-	if record.Spec.Initializers == nil {
+func result(lifecycle *nsinit.NamespaceLifecycle) *metav1.Status {
+	if lifecycle.Spec.Initializers == nil {
 		return nil
 	}
-	return record.Spec.Initializers.Result
-}
-
-func names(pending []nsinit.NamespaceInitializer) []string {
-	all := make([]string, 0, len(pending))
-	for _, entry := range pending {
-		all = append(all, entry.Name)
-	}
-	return all
+	return lifecycle.Spec.Initializers.Result
 }

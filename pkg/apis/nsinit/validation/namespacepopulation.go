@@ -14,8 +14,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
-// ValidateNamespacePopulation checks a population, without its expressions; old is nil for a
-// new one. The name is put into a label, so it is no longer than a label's value.
+// ValidateNamespacePopulation validates a population, except for its expressions. For a new one,
+// old is nil. The name must be a valid value of a label.
 func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&updated.ObjectMeta, false, apivalidation.NameIsDNSLabel, field.NewPath("metadata"))
 	if old != nil {
@@ -23,7 +23,7 @@ func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field
 	}
 	for i, manifest := range updated.Spec.Manifests {
 		for _, problem := range utilvalidation.IsDNS1123Label(manifest.Name) {
-			if manifest.Name != "" { // which is said already
+			if manifest.Name != "" { // reported by the generated validation
 				errs = append(errs, field.Invalid(field.NewPath("spec", "manifests").Index(i).Child("name"), manifest.Name, problem))
 			}
 		}
@@ -31,8 +31,7 @@ func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field
 	return errs
 }
 
-// ValidatePopulatedNamespace checks the record of a populated namespace; old is nil for a new
-// one.
+// ValidatePopulatedNamespace validates a PopulatedNamespace. For a new one, old is nil.
 func ValidatePopulatedNamespace(updated, old *nsinit.PopulatedNamespace) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&updated.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
 	if old != nil {

@@ -4,10 +4,9 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package initializers is the resource that exists for authorization alone: its names are
-// those of initializers, and RBAC grants the verbs initialize and finalize on them. It has no
-// objects, and no verb of the API. It is there for discovery, without which kubectl auth can-i
-// would not know its group, and answer wrongly.
+// Package initializers serves a resource that exists for authorization only: RBAC grants the verbs
+// initialize and finalize on the names of initializers. It has no objects and no API verbs. Discovery
+// lists it, because kubectl auth can-i gives wrong answers for unknown resources.
 package initializers
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
-// REST is the storage of the resource, of which there is nothing to store.
+// REST is the storage of the resource. It stores nothing.
 type REST struct{}
 
 var _ interface {
@@ -27,17 +26,17 @@ var _ interface {
 	rest.KindProvider
 } = (*REST)(nil)
 
-// New returns an object of a registered type, as every resource has one.
+// New returns an object of a registered type, which every resource needs.
 func (*REST) New() runtime.Object { return &nsinit.NamespaceInitializerConfiguration{} }
 
-// Destroy releases nothing.
+// Destroy implements rest.Storage.
 func (*REST) Destroy() {}
 
-// NamespaceScoped says that the resource is cluster-scoped.
+// NamespaceScoped implements rest.Scoper.
 func (*REST) NamespaceScoped() bool { return false }
 
-// GetSingularName returns the name of one.
+// GetSingularName implements rest.SingularNameProvider.
 func (*REST) GetSingularName() string { return "initializer" }
 
-// Kind is what discovery tells of it.
+// Kind is the kind in discovery.
 func (*REST) Kind() string { return "Initializer" }

@@ -8,7 +8,9 @@ package namespaceinitializerconfiguration
 
 import (
 	"context"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -23,8 +25,8 @@ import (
 
 type configuration = *nsinit.NamespaceInitializerConfiguration
 
-// NewKind returns the declaration of configurations, without a table. The checker answers who may
-// finalize. The gate decides whether a new initializer may have the failurePolicy Fail.
+// NewKind returns the declaration of configurations. The checker authorizes participants. The gate
+// decides whether a new initializer can have the failurePolicy Fail.
 func NewKind(checker *authorization.Checker, gate featuregate.FeatureGate) *generic.Kind[*nsinit.NamespaceInitializerConfiguration] {
 	return &generic.Kind[configuration]{
 		Resource: "namespaceinitializerconfigurations", Singular: "namespaceinitializerconfiguration", ShortNames: []string{"nsic"},
@@ -48,6 +50,7 @@ func NewKind(checker *authorization.Checker, gate featuregate.FeatureGate) *gene
 		Validate:  validate(gate.Enabled(features.FailPolicyOnCreate)),
 		Fields:    func(c configuration) fields.Set { return fields.Set{"status.phase": string(c.Status.Phase)} },
 		Terminate: func(c configuration) { c.Status.Phase = nsinit.ConfigurationTerminating },
+		Table:     newTable(),
 	}
 }
 
@@ -64,4 +67,35 @@ func validate(allowFail bool) func(updated, old configuration) field.ErrorList {
 		}
 		return errs
 	}
+}
+
+func newTable() *generic.Table[*nsinit.NamespaceInitializerConfiguration] {
+	return &generic.Table[*nsinit.NamespaceInitializerConfiguration]{
+		Columns: []metav1.TableColumnDefinition{
+			{Name: "Name", Type: "string", Format: "name", Description: "Name of the configuration, by which configurations are ordered."},
+			{Name: "Phase", Type: "string", Description: "Active or Terminating."},
+			{Name: "Initializers", Type: "string", Description: "The initializers, in the order in which they act."},
+			{Name: "Pending", Type: "integer", Description: "Number of namespaces that wait for an initializer of this configuration."},
+			{Name: "Age", Type: "string", Description: "How long ago the configuration was created."},
+			{Name: "Finalizers", Type: "string", Priority: 1, Description: "The participants that must act before the configuration is removed."},
+		},
+		Cells: func(c *nsinit.NamespaceInitializerConfiguration, age string) []any {
+			var initializers, finalizers []string
+			for _, initializer := range c.Initializers {
+				initializers = append(initializers, initializer.Name)
+			}
+			for _, finalizer := range c.Spec.Finalizers {
+				finalizers = append(finalizers, string(finalizer))
+			}
+			return []any{c.Name, string(c.Status.Phase), joined(initializers),
+				int64(c.Status.PendingNamespaces), age, joined(finalizers)}
+		},
+	}
+}
+
+func joined(names []string) string {
+	if len(names) == 0 {
+		return "<none>"
+	}
+	return strings.Join(names, ",")
 }

@@ -22,133 +22,131 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// begin gives a new record its status: every planned initializer waits, and the first
+// begin sets the status of a new NamespaceLifecycle: every planned initializer waits, and the first
 // pending one has its turn.
-func begin(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	record.Status = nsinit.NamespaceLifecycleStatus{}
-	for _, planned := range record.Spec.Plan {
-		record.Status.Initializers = append(record.Status.Initializers, nsinit.InitializerStatus{
+func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
+	lifecycle.Status = nsinit.NamespaceLifecycleStatus{}
+	for _, planned := range lifecycle.Spec.Plan {
+		lifecycle.Status.Initializers = append(lifecycle.Status.Initializers, nsinit.InitializerStatus{
 			Name:  planned.Name,
 			State: nsinit.InitializerWaiting,
 		})
 	}
-	advance(record, nil, now, actor)
+	advance(lifecycle, nil, now, actor)
 }
 
-// advance follows a change of what is pending: it notes when the turn began, and settles the
-// status. A record that is new has no old one.
-func advance(record, old *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	startTurn(record, old, now)
-	settle(record, now, actor)
+// advance derives the start of the turn and the status after a change of spec.initializers. For a new
+// NamespaceLifecycle, old is nil.
+func advance(lifecycle, old *nsinit.NamespaceLifecycle, now time.Time, actor string) {
+	startTurn(lifecycle, old, now)
+	settle(lifecycle, now, actor)
 }
 
-// startTurn notes when the first pending initializer became the first: now, unless it
-// was the first before.
-func startTurn(record, old *nsinit.NamespaceLifecycle, now time.Time) {
-	if len(helper.Pending(record)) == 0 {
+// startTurn sets the start of the turn to now, unless the first pending initializer stayed the same.
+func startTurn(lifecycle, old *nsinit.NamespaceLifecycle, now time.Time) {
+	if len(helper.Pending(lifecycle)) == 0 {
 		return
 	}
 	stamp := metav1.NewMicroTime(now)
-	record.Spec.Initializers.TurnStartTime = &stamp
+	lifecycle.Spec.Initializers.TurnStartTime = &stamp
 	if old == nil || len(helper.Pending(old)) == 0 || old.Spec.Initializers.TurnStartTime == nil {
 		return
 	}
-	if helper.Pending(old)[0] == helper.Pending(record)[0] {
-		record.Spec.Initializers.TurnStartTime = old.Spec.Initializers.TurnStartTime
+	if helper.Pending(old)[0] == helper.Pending(lifecycle)[0] {
+		lifecycle.Spec.Initializers.TurnStartTime = old.Spec.Initializers.TurnStartTime
 	}
 }
 
-// settle derives the status from what is pending: who is done, whose turn it is, and
-// what phase and conditions follow. The message of an initializer that is done is removed. Whatever it finds
-// settled already, it leaves alone.
-func settle(record *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	before := record.Status.CurrentInitializer
-	for i := range record.Status.Initializers {
-		settleEntry(record, &record.Status.Initializers[i], now, actor)
+// settle derives the status from the spec: the state of each initializer, the phase and the conditions.
+// It does not change entries of initializers that have ended.
+func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
+	old := lifecycle.Status.CurrentInitializer
+	for i := range lifecycle.Status.Initializers {
+		settleEntry(lifecycle, &lifecycle.Status.Initializers[i], now, actor)
 	}
-	settlePhase(record, now)
-	if record.Status.CurrentInitializer != before {
-		endStall(record, now)
+	settlePhase(lifecycle, now)
+	if lifecycle.Status.CurrentInitializer != old {
+		endStall(lifecycle, now)
 	}
 }
 
-// neverInitialized is what the status says of an initializer that had no turn.
+// neverInitialized is the message of an initializer that had no turn.
 const neverInitialized = "never had its turn: the namespace was deleted before"
 
-// settleEntry derives how far one initializer is.
-func settleEntry(record *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, now time.Time, actor string) {
+// settleEntry derives the state of one initializer.
+func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, now time.Time, actor string) {
 	if entry.EndTime != nil {
 		return
 	}
-	if record.DeletionTimestamp != nil && entry.StartTime == nil {
-		// A participant whose name is in spec.finalizers still has to remove it, but
-		// need not look for what it never made. What it says meanwhile stays.
+	if lifecycle.DeletionTimestamp != nil && entry.StartTime == nil {
+		// A participant still removes its name from spec.finalizers, but has nothing to clean
+		// up. Its own message is kept.
 		if entry.Message == "" {
 			entry.Message = neverInitialized
 		}
 		return
 	}
-	pending, stamp := helper.Pending(record), metav1.NewMicroTime(now)
-	turn := len(pending) > 0 && pending[0].Name == entry.Name
+	pending, stamp := helper.Pending(lifecycle), metav1.NewMicroTime(now)
+	turn := len(pending) > 0 && pending[0] == entry.Name
 	switch {
-	case !slices.Contains(pending, nsinit.NamespaceInitializer{Name: entry.Name}):
+	case !slices.Contains(pending, entry.Name):
 		entry.EndTime, entry.LastActor = &stamp, actor
-		if slices.Contains(record.Spec.Skipped, entry.Name) {
+		if slices.Contains(lifecycle.Spec.Skipped, entry.Name) {
 			entry.State, entry.Message = nsinit.InitializerSkipped, skippedMessage(entry, now)
 		} else {
-			entry.State, entry.Message = nsinit.InitializerDone, "" // an error that was solved
+			entry.State, entry.Message = nsinit.InitializerDone, "" // the error of an earlier try
 		}
-	case turn && helper.Failure(record) != nil:
+	case turn && helper.Failure(lifecycle) != nil:
 		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor
-		entry.Message = helper.Failure(record).Message
+		entry.Message = helper.Failure(lifecycle).Message
 	case turn && entry.StartTime == nil:
-		entry.State, entry.StartTime = nsinit.InitializerRunning, record.Spec.Initializers.TurnStartTime
-		entry.Deadline = deadlineTime(record)
+		entry.State, entry.StartTime = nsinit.InitializerRunning, lifecycle.Spec.Initializers.TurnStartTime
+		entry.Deadline = deadlineTime(lifecycle)
 	}
 }
 
-// settlePhase derives the phase, whose turn it is, and the conditions.
-func settlePhase(record *nsinit.NamespaceLifecycle, now time.Time) {
-	pending, failed := helper.Pending(record), helper.Failure(record)
-	record.Status.CurrentInitializer = ""
+// settlePhase derives the phase, the current initializer and the conditions.
+func settlePhase(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
+	pending, failed := helper.Pending(lifecycle), helper.Failure(lifecycle)
+	lifecycle.Status.CurrentInitializer = ""
 	switch {
-	case record.DeletionTimestamp != nil:
-		record.Status.Phase = nsinit.LifecycleTerminating
+	case lifecycle.DeletionTimestamp != nil:
+		lifecycle.Status.Phase = nsinit.LifecycleTerminating
 		message := "the namespace is being deleted"
 		if failed != nil {
-			message += fmt.Sprintf(": initializer %q failed: %s", pending[0].Name, failed.Message)
+			message += fmt.Sprintf(": initializer %q failed: %s", pending[0], failed.Message)
 		}
-		setConditions(record, now, metav1.ConditionFalse, v1alpha1.ReasonTerminating, message)
+		setConditions(lifecycle, now, metav1.ConditionFalse, v1alpha1.ReasonTerminating, message)
 	case failed != nil:
-		record.Status.Phase = nsinit.LifecycleInitializing
-		setConditions(record, now, metav1.ConditionTrue, v1alpha1.ReasonFailed,
-			fmt.Sprintf("initializer %q failed: %s; the namespace is deleted", pending[0].Name, failed.Message))
+		lifecycle.Status.Phase = nsinit.LifecycleInitializing
+		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonFailed,
+			fmt.Sprintf("initializer %q failed: %s; the namespace is deleted", pending[0], failed.Message))
 	case len(pending) > 0:
-		record.Status.Phase = nsinit.LifecycleInitializing
-		record.Status.CurrentInitializer = pending[0].Name
-		setConditions(record, now, metav1.ConditionTrue, v1alpha1.ReasonPending, waitingMessage(record))
+		lifecycle.Status.Phase = nsinit.LifecycleInitializing
+		lifecycle.Status.CurrentInitializer = pending[0]
+		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonPending, waitingMessage(lifecycle))
 	default:
-		record.Status.Phase = nsinit.LifecycleActive
+		lifecycle.Status.Phase = nsinit.LifecycleActive
 		message := "every initializer is done"
 		switch {
-		case len(record.Spec.Plan) == 0:
+		case len(lifecycle.Spec.Plan) == 0:
 			message = "no initializer was planned for this namespace"
-		case len(record.Spec.Skipped) > 0:
-			message = fmt.Sprintf("every initializer is done, but for these, which were skipped: %q", record.Spec.Skipped)
+		case len(lifecycle.Spec.Skipped) > 0:
+			message = fmt.Sprintf("every initializer is done except for the skipped ones: %q", lifecycle.Spec.Skipped)
 		}
-		setConditions(record, now, metav1.ConditionFalse, v1alpha1.ReasonInitialized, message)
+		setConditions(lifecycle, now, metav1.ConditionFalse, v1alpha1.ReasonInitialized, message)
 	}
 }
 
-// waitingMessage says whose turn it is, since when, until when, and what that initializer last reported. The built-in
-// initializer is not counted.
-func waitingMessage(record *nsinit.NamespaceLifecycle) string {
-	pending, total := helper.Pending(record), len(record.Spec.Plan)
-	planned, entry := current(record), helper.Entry(record, pending[0].Name)
-	text := fmt.Sprintf("waiting for initializer %q", pending[0].Name)
-	if pending[0].Name != v1alpha1.InitializerLifecycle {
+// waitingMessage names the current initializer, the start of its turn, its deadline and what it last
+// reported. The built-in initializer is not counted.
+func waitingMessage(lifecycle *nsinit.NamespaceLifecycle) string {
+	pending, total := helper.Pending(lifecycle), len(lifecycle.Spec.Plan)
+	planned, entry := current(lifecycle), helper.Entry(lifecycle, pending[0])
+	text := fmt.Sprintf("waiting for initializer %q", pending[0])
+	if pending[0] != v1alpha1.InitializerLifecycle {
 		position := total - len(pending) + 1
-		if helper.Planned(record, v1alpha1.InitializerLifecycle) != nil {
+		if helper.Planned(lifecycle, v1alpha1.InitializerLifecycle) != nil {
 			position, total = position-1, total-1
 		}
 		text += fmt.Sprintf(" (%d of %d)", position, total)
@@ -172,11 +170,11 @@ func waitingMessage(record *nsinit.NamespaceLifecycle) string {
 	return text
 }
 
-// setConditions writes both conditions. A namespace is ready when it is neither
+// setConditions sets the conditions Initializing and Ready. A namespace is ready if it is neither
 // initializing nor being deleted.
-func setConditions(record *nsinit.NamespaceLifecycle, now time.Time, initializing metav1.ConditionStatus, reason, message string) {
+func setConditions(lifecycle *nsinit.NamespaceLifecycle, now time.Time, initializing metav1.ConditionStatus, reason, message string) {
 	ready := metav1.ConditionTrue
-	if initializing == metav1.ConditionTrue || record.DeletionTimestamp != nil {
+	if initializing == metav1.ConditionTrue || lifecycle.DeletionTimestamp != nil {
 		ready = metav1.ConditionFalse
 	}
 	for _, condition := range []metav1.Condition{
@@ -185,41 +183,41 @@ func setConditions(record *nsinit.NamespaceLifecycle, now time.Time, initializin
 	} {
 		condition.Reason, condition.Message = reason, message
 		condition.LastTransitionTime = metav1.NewTime(now)
-		meta.SetStatusCondition(&record.Status.Conditions, condition)
+		meta.SetStatusCondition(&lifecycle.Status.Conditions, condition)
 	}
 }
 
-// endStall says that the turn that had lasted for long is over, if one had.
-func endStall(record *nsinit.NamespaceLifecycle, now time.Time) {
-	if meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) {
-		meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{
+// endStall sets the condition Stalled to False if it is True.
+func endStall(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
+	if meta.IsStatusConditionTrue(lifecycle.Status.Conditions, v1alpha1.ConditionStalled) {
+		meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
 			Reason: v1alpha1.ReasonTurnEnded, Message: v1alpha1helper.TurnEnded,
 		})
 	}
 }
 
-// deadlineTime returns when the failurePolicy of the first pending initializer takes
-// effect, or nil where it has none. It goes by the plan and by the start of the turn.
-func deadlineTime(record *nsinit.NamespaceLifecycle) *metav1.MicroTime {
-	planned := current(record)
-	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || record.Spec.Initializers.TurnStartTime == nil {
+// deadlineTime returns when the failurePolicy of the first pending initializer takes effect, or nil if it
+// has none.
+func deadlineTime(lifecycle *nsinit.NamespaceLifecycle) *metav1.MicroTime {
+	planned := current(lifecycle)
+	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || lifecycle.Spec.Initializers.TurnStartTime == nil {
 		return nil
 	}
-	at := metav1.NewMicroTime(record.Spec.Initializers.TurnStartTime.Add(time.Duration(*planned.TimeoutSeconds) * time.Second))
+	at := metav1.NewMicroTime(lifecycle.Spec.Initializers.TurnStartTime.Add(time.Duration(*planned.TimeoutSeconds) * time.Second))
 	return &at
 }
 
 // current returns the plan's entry of the first pending initializer, or nil.
-func current(record *nsinit.NamespaceLifecycle) *nsinit.PlannedInitializer {
-	pending := helper.Pending(record)
+func current(lifecycle *nsinit.NamespaceLifecycle) *nsinit.PlannedInitializer {
+	pending := helper.Pending(lifecycle)
 	if len(pending) == 0 {
 		return nil
 	}
-	return helper.Planned(record, pending[0].Name)
+	return helper.Planned(lifecycle, pending[0])
 }
 
-// skippedMessage says why an initializer was skipped, and keeps what it last said.
+// skippedMessage returns why an initializer was skipped, and what it last reported.
 func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
 	why := "skipped before it was done"
 	if entry.Deadline != nil && !now.Before(entry.Deadline.Time) {
@@ -228,20 +226,20 @@ func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
 	if entry.Message == "" {
 		return why
 	}
-	if room := validation.MaxMessageLength - len(why) - len("; it last said: "); len(entry.Message) > room {
+	if room := validation.MaxMessageLength - len(why) - len("; last report: "); len(entry.Message) > room {
 		return why
 	}
-	return why + "; it last said: " + entry.Message
+	return why + "; last report: " + entry.Message
 }
 
-// normalize makes nil of an empty list, which means the same.
-func normalize(record *nsinit.NamespaceLifecycle) {
-	initializers := record.Spec.Initializers
+// normalize replaces an empty list with nil, and removes control characters from the result.
+func normalize(lifecycle *nsinit.NamespaceLifecycle) {
+	initializers := lifecycle.Spec.Initializers
 	switch {
 	case initializers == nil:
 	case initializers.Result != nil:
 		initializers.Result.Message = printable.Lines(initializers.Result.Message)
 	case len(initializers.Pending) == 0:
-		record.Spec.Initializers = nil
+		lifecycle.Spec.Initializers = nil
 	}
 }

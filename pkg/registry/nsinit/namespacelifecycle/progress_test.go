@@ -96,7 +96,7 @@ func TestProgress(t *testing.T) {
 		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
 		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerRunning, StartTime: micro(10), Deadline: micro(17)})
 
-	change(record, at(12), "somebody", "b")
+	change(record, at(12), "another", "b")
 	check("nothing changes", nsinit.LifecycleInitializing, "b", waits,
 		nsinit.InitializerStatus{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(10), LastActor: "hook-a"},
 		nsinit.InitializerStatus{Name: "b", State: nsinit.InitializerRunning, StartTime: micro(10), Deadline: micro(17)})
@@ -190,9 +190,9 @@ func TestProgressWhileTerminating(t *testing.T) {
 	}
 }
 
-// TestSkipped: what was skipped is told apart from what is done, and by whom and why.
+// TestSkipped: the status distinguishes skipped from done, with the actor and the reason.
 func TestSkipped(t *testing.T) {
-	const said = "; it last said: half way"
+	const said = "; last report: half way"
 	tests := map[string]struct {
 		policy  bool
 		at      int
@@ -240,7 +240,7 @@ func TestStalled(t *testing.T) {
 		t.Error("no turn has lasted for long")
 	}
 	meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong})
-	change(record, at(2), "somebody", "b", "c")
+	change(record, at(2), "another", "b", "c")
 	if !meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) {
 		t.Error("the turn is not over")
 	}
@@ -268,7 +268,7 @@ func TestRepair(t *testing.T) {
 		"its own deadline is not past": {policy: nsinit.Ignore, seconds: 3600, bound: bound, at: 3599 + drift},
 		"its own deadline is past":     {policy: nsinit.Ignore, seconds: 3600, bound: bound, at: 3601 + drift, want: true},
 		"it must not be dropped":       {policy: nsinit.Fail, seconds: 5, bound: bound, at: 10000},
-		"it may take for ever":         {bound: bound, at: 10000},
+		"it has no deadline":           {bound: bound, at: 10000},
 		"repair is turned off":         {policy: nsinit.Ignore, seconds: 5, at: 10000},
 		"the record is being deleted":  {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) { now := metav1.NewTime(at(1)); r.DeletionTimestamp = &now }},
 		"the initialization failed": {policy: nsinit.Ignore, seconds: 5, bound: bound, at: 10000, change: func(r *nsinit.NamespaceLifecycle) {

@@ -21,53 +21,53 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
-type lifecycle = *nsinit.NamespaceLifecycle
+type object = *nsinit.NamespaceLifecycle
 
-// NewKind returns the declaration of NamespaceLifecycles, without a table. The checker answers who
-// may act as which initializer or participant.
+// NewKind returns the declaration of NamespaceLifecycles, without a table. The checker authorizes
+// initializers and participants.
 func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.Kind[*nsinit.NamespaceLifecycle] {
-	finalize := generic.Finalize(checker, lifecycle.GetName)
+	finalize := generic.Finalize(checker, object.GetName)
 	finalize.Audit = generic.FinalizeAudit
-	return &generic.Kind[lifecycle]{
+	return &generic.Kind[object]{
 		Resource: "namespacelifecycles", Singular: "namespacelifecycle", ShortNames: []string{"nsl"},
 		New:     func() runtime.Object { return &nsinit.NamespaceLifecycle{} },
 		NewList: func() runtime.Object { return &nsinit.NamespaceLifecycleList{} },
 		Parts:   parts(),
-		Endpoints: map[string]generic.Endpoint[lifecycle]{
+		Endpoints: map[string]generic.Endpoint[object]{
 			"":           {Owns: []string{"metadata", "spec.namespaceUID"}},
 			"status":     status(checker, clock),
 			"finalize":   finalize,
 			"initialize": initialize(checker, clock),
 		},
 		// Admission has filled spec.plan and spec.initializers.
-		Create: func(ctx context.Context, created lifecycle) {
+		Create: func(ctx context.Context, created object) {
 			created.Spec.Skipped = nil
 			normalize(created)
 			begin(created, clock.Now(), actor(ctx))
 		},
-		Validate: func(updated, old lifecycle) field.ErrorList {
+		Validate: func(updated, old object) field.ErrorList {
 			if old == nil {
 				return validation.ValidateNamespaceLifecycle(updated)
 			}
 			return validation.ValidateNamespaceLifecycleUpdate(updated, old)
 		},
-		Fields: func(l lifecycle) fields.Set {
+		Fields: func(l object) fields.Set {
 			return fields.Set{"status.phase": string(l.Status.Phase), "status.currentInitializer": l.Status.CurrentInitializer}
 		},
-		Terminate: func(l lifecycle) { settle(l, clock.Now(), "") },
+		Terminate: func(l object) { settle(l, clock.Now(), "") },
 	}
 }
 
 // parts returns the parts of a NamespaceLifecycle. The server derives those that no endpoint owns.
-func parts() []generic.Part[lifecycle] {
-	return []generic.Part[lifecycle]{
-		generic.Metadata[lifecycle](),
-		{Name: "spec.namespaceUID", Copy: func(to, from lifecycle) { to.Spec.NamespaceUID = from.Spec.NamespaceUID }},
-		{Name: "spec.plan", Copy: func(to, from lifecycle) { to.Spec.Plan = from.Spec.Plan }},
+func parts() []generic.Part[object] {
+	return []generic.Part[object]{
+		generic.Metadata[object](),
+		{Name: "spec.namespaceUID", Copy: func(to, from object) { to.Spec.NamespaceUID = from.Spec.NamespaceUID }},
+		{Name: "spec.plan", Copy: func(to, from object) { to.Spec.Plan = from.Spec.Plan }},
 		{Name: "spec.initializers.turnStartTime", Copy: copyTurnStartTime},
-		{Name: "spec.initializers", Copy: func(to, from lifecycle) { to.Spec.Initializers = from.Spec.Initializers }},
-		{Name: "spec.skipped", Copy: func(to, from lifecycle) { to.Spec.Skipped = from.Spec.Skipped }},
-		generic.Finalizers[lifecycle](),
+		{Name: "spec.initializers", Copy: func(to, from object) { to.Spec.Initializers = from.Spec.Initializers }},
+		{Name: "spec.skipped", Copy: func(to, from object) { to.Spec.Skipped = from.Spec.Skipped }},
+		generic.Finalizers[object](),
 		{
 			Name: "derived status",
 			Fields: []string{
@@ -77,12 +77,12 @@ func parts() []generic.Part[lifecycle] {
 			},
 			Copy: copyDerived,
 		},
-		{Name: "status.initializers", Copy: func(to, from lifecycle) { to.Status.Initializers = from.Status.Initializers }},
-		{Name: "status.conditions", Copy: func(to, from lifecycle) { to.Status.Conditions = from.Status.Conditions }},
+		{Name: "status.initializers", Copy: func(to, from object) { to.Status.Initializers = from.Status.Initializers }},
+		{Name: "status.conditions", Copy: func(to, from object) { to.Status.Conditions = from.Status.Conditions }},
 	}
 }
 
-func copyTurnStartTime(to, from lifecycle) {
+func copyTurnStartTime(to, from object) {
 	switch {
 	case to.Spec.Initializers == nil:
 	case from.Spec.Initializers == nil:

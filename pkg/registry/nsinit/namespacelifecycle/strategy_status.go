@@ -25,10 +25,10 @@ import (
 // status returns the endpoint status. A client writes the messages of initializers and the
 // conditions that the server does not derive. The server removes characters that change what
 // terminals show, and derives the conditions that contain the message of the current initializer.
-func status(checker *authorization.Checker, clock clock.PassiveClock) generic.Endpoint[lifecycle] {
-	return generic.Endpoint[lifecycle]{
+func status(checker *authorization.Checker, clock clock.PassiveClock) generic.Endpoint[object] {
+	return generic.Endpoint[object]{
 		Owns: []string{"status.initializers", "status.conditions"},
-		Prepare: func(ctx context.Context, updated, old lifecycle) {
+		Prepare: func(ctx context.Context, updated, old object) {
 			for i := range updated.Status.Initializers {
 				entry := &updated.Status.Initializers[i]
 				entry.Message = printable.Lines(entry.Message)
@@ -43,7 +43,7 @@ func status(checker *authorization.Checker, clock clock.PassiveClock) generic.En
 }
 
 // copyDerived copies the status except for what clients write. No client adds or removes entries.
-func copyDerived(to, from lifecycle) {
+func copyDerived(to, from object) {
 	status := from.Status
 	status.Initializers = slices.Clone(from.Status.Initializers)
 	for i := range status.Initializers {
@@ -64,8 +64,8 @@ func filter(conditions []metav1.Condition, derived bool) []metav1.Condition {
 
 // authorizeStatus returns the authorization of the endpoint status: an initializer writes its own
 // message, and only users with the verb open write conditions.
-func authorizeStatus(checker *authorization.Checker) func(ctx context.Context, updated, old lifecycle) error {
-	return func(ctx context.Context, updated, old lifecycle) error {
+func authorizeStatus(checker *authorization.Checker) func(ctx context.Context, updated, old object) error {
+	return func(ctx context.Context, updated, old object) error {
 		for i, entry := range updated.Status.Initializers {
 			if entry.Message == old.Status.Initializers[i].Message {
 				continue

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package rest puts the storages of the nsinit.dev group together.
+// Package rest combines the storages of the nsinit.dev group.
 package rest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializers"
-	configurationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration/storage"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
 	populationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation/storage"
 	populatedstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace/storage"
@@ -30,37 +30,37 @@ import (
 	"github.com/nsinit/nsinit/pkg/webhook/stamp"
 )
 
-// StorageProvider knows how to serve the group.
+// StorageProvider provides the storage of the group.
 type StorageProvider struct {
 	Scheme  *runtime.Scheme
 	Codecs  serializer.CodecFactory
 	Checker *authorization.Checker
-	// Features are nsinit's own.
+	// Features are the feature gates of nsinit.
 	Features featuregate.FeatureGate
-	// Records is what the installation decides about records.
-	Records lifecyclestorage.Options
-	// EarlyWrites is what answers writes that come too early need.
+	// Lifecycles configures the storage of NamespaceLifecycles.
+	Lifecycles lifecyclestorage.Options
+	// EarlyWrites configures the answers to writes into initializing namespaces.
 	EarlyWrites earlywrite.Options
-	// ConfigMaps has the list of exempt namespaces.
+	// ConfigMaps reads the list of exempt namespaces.
 	ConfigMaps typedcorev1.ConfigMapsGetter
 }
 
 // NewRESTStorage returns the group with the storage of each resource and subresource.
 func (p *StorageProvider) NewRESTStorage(getter apiserverregistry.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, p.Scheme, metav1.ParameterCodec, p.Codecs)
-	configurations, err := configurationstorage.New(p.Scheme, getter, p.Checker, p.Features, p.Records.Clock)
+	configurations, err := generic.New(namespaceinitializerconfiguration.NewKind(p.Checker, p.Features), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}
-	lifecycles, err := lifecyclestorage.New(p.Scheme, getter, p.Checker, p.Records)
+	lifecycles, err := lifecyclestorage.New(p.Scheme, getter, p.Checker, p.Lifecycles)
 	if err != nil {
 		return group, err
 	}
-	populations, err := populationstorage.New(p.Scheme, getter, p.Records.Clock)
+	populations, err := generic.New(populationstorage.NewKind(), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}
-	populated, err := populatedstorage.New(p.Scheme, getter, p.Records.Clock)
+	populated, err := generic.New(populatedstorage.NewKind(), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package command holds the flags of http-provisioner, and puts it together.
+// Package command builds the command http-provisioner.
 package command
 
 import (
@@ -34,14 +34,14 @@ type options struct {
 // New returns the command, which runs until its context ends.
 func New() *cobra.Command {
 	o := options{Options: program.New(name, workers)}
-	command := o.Command("Provision something outside of the cluster for every new namespace over HTTP, and take it away at its end", o.run)
-	command.Flags().StringVar(&o.config, "config", o.config, "File of kind "+config.Kind+" that says what is provisioned. Required.")
+	command := o.Command("Provision a resource outside of the cluster for every new namespace over HTTP, and deprovision it when the namespace is deleted", o.run)
+	command.Flags().StringVar(&o.config, "config", o.config, "File of kind "+config.Kind+" with the requests to send. Required.")
 	return command
 }
 
 func (o *options) run(ctx context.Context) error {
 	if o.config == "" {
-		return errors.New("--config is missing: name a file of kind " + config.Kind)
+		return errors.New("--config is required: give a file of kind " + config.Kind)
 	}
 	provisioned, err := config.LoadFile(o.config)
 	if err != nil {

@@ -45,14 +45,14 @@ type Provisioner struct {
 	IdempotencyHeader          string
 	Timeout                    time.Duration
 	Provision                  *CompiledOperation
-	Deprovision                *CompiledOperation // nil: nothing is done
+	Deprovision                *CompiledOperation // nil: there is nothing to do
 	Publish                    []CompiledPublication
 }
 
 // CompiledOperation is an Operation.
 type CompiledOperation struct {
 	CompiledRequest
-	Poll *CompiledPoll // nil: the first answer is the end
+	Poll *CompiledPoll // nil: the first response completes the operation
 }
 
 // CompiledRequest is a Request.
@@ -92,7 +92,7 @@ func LoadFile(path string) (*Provisioner, error) {
 	return provisioner, nil
 }
 
-// Load compiles the content of a file, and reports everything that is wrong with it.
+// Load compiles the content of a file, and returns all errors in it.
 func Load(data []byte) (*Provisioner, error) {
 	var file HTTPProvisioner
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
@@ -107,11 +107,11 @@ func Load(data []byte) (*Provisioner, error) {
 	return provisioner, c.errs.ToAggregate()
 }
 
-// compiler collects what is wrong.
+// compiler collects errors.
 type compiler struct {
 	*expressions.Environment
 	errs field.ErrorList
-	// credentials says that a request has a header that holds credentials.
+	// credentials is true if a request has a header with credentials.
 	credentials bool
 }
 
@@ -119,7 +119,7 @@ func (c *compiler) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) 
 
 func (c *compiler) compile(file *HTTPProvisioner) *Provisioner {
 	if file.APIVersion != APIVersion || file.Kind != Kind {
-		c.add(field.Invalid(field.NewPath("apiVersion"), file.APIVersion, fmt.Sprintf("this is a file of kind %s of %s", Kind, APIVersion)))
+		c.add(field.Invalid(field.NewPath("apiVersion"), file.APIVersion, fmt.Sprintf("must be a file of kind %s of %s", Kind, APIVersion)))
 	}
 	p := &Provisioner{
 		Initializer: file.Initializer, Configuration: file.Configuration, Secret: file.Server.Secret,
@@ -127,7 +127,7 @@ func (c *compiler) compile(file *HTTPProvisioner) *Provisioner {
 		Provision: c.operation(&file.Provision, good, field.NewPath("provision")),
 	}
 	if file.Initializer == "" {
-		c.add(field.Required(field.NewPath("initializer"), "give the name under which it is registered"))
+		c.add(field.Required(field.NewPath("initializer"), "give the name of the registered initializer"))
 	}
 	if file.Deprovision != nil {
 		p.Deprovision = c.operation(file.Deprovision, goodIfGone, field.NewPath("deprovision"))
@@ -149,14 +149,14 @@ func (c *compiler) server(p *Provisioner, server *Server) {
 	case p.URL.Scheme != "https" && p.URL.Scheme != "http" || p.URL.Host == "":
 		c.add(field.Invalid(path.Child("url"), server.URL, "give a URL such as https://logs.example.com:9200"))
 	case p.URL.User != nil || p.URL.RawQuery != "" || p.URL.Fragment != "":
-		c.add(field.Invalid(path.Child("url"), p.URL.Redacted(), "leave out user, query and fragment: credentials belong into the Secret"))
+		c.add(field.Invalid(path.Child("url"), p.URL.Redacted(), "leave out user, query and fragment: credentials belong in the Secret"))
 	case p.URL.Scheme == "http" && !isLoopback(p.URL.Hostname()) && (server.Secret != nil || c.credentials):
-		c.add(field.Invalid(path.Child("url"), server.URL, "credentials are sent over TLS only: use https, or leave out server.secret and the headers that hold credentials"))
+		c.add(field.Invalid(path.Child("url"), server.URL, "credentials are sent over TLS only: use https, or remove server.secret and the headers with credentials"))
 	}
 	if server.IdempotencyHeader != "" {
 		p.IdempotencyHeader = server.IdempotencyHeader
 		if !httpguts.ValidHeaderFieldName(server.IdempotencyHeader) {
-			c.add(field.Invalid(path.Child("idempotencyHeader"), server.IdempotencyHeader, "it is no name of a header"))
+			c.add(field.Invalid(path.Child("idempotencyHeader"), server.IdempotencyHeader, "it is not a valid name of a header"))
 		}
 	}
 	if secret := server.Secret; secret != nil {
@@ -169,13 +169,13 @@ func (c *compiler) server(p *Provisioner, server *Server) {
 	}
 }
 
-// isLoopback says whether what is sent to a host stays on this machine.
+// isLoopback returns whether a host is this machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// holdsCredentials says whether a header is one of HTTP's for credentials.
+// holdsCredentials returns whether HTTP defines a header for credentials.
 func holdsCredentials(header string) bool {
 	return slices.Contains([]string{"Authorization", "Proxy-Authorization", "Cookie"}, http.CanonicalHeaderKey(header))
 }
@@ -212,11 +212,11 @@ func (c *compiler) request(r *Request, expect string, path *field.Path) Compiled
 		c.add(field.NotSupported(path.Child("method"), r.Method, methods))
 	}
 	if r.Path != "" && !strings.HasPrefix(r.Path, "/") {
-		c.add(field.Invalid(path.Child("path"), r.Path, "it begins with /"))
+		c.add(field.Invalid(path.Child("path"), r.Path, "it must begin with /"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		if !httpguts.ValidHeaderFieldName(name) {
-			c.add(field.Invalid(path.Child("headers"), name, "it is no name of a header"))
+			c.add(field.Invalid(path.Child("headers"), name, "it is not a valid name of a header"))
 		}
 		c.credentials = c.credentials || holdsCredentials(name)
 		compiled.Headers[name] = c.text(r.Headers[name], path.Child("headers").Key(name))

@@ -55,11 +55,11 @@ func TestLoadErrors(t *testing.T) {
 	}{
 		"not YAML":               {"apiVersion", "{", []string{"yaml"}},
 		"an unknown field":       {"provision: {", "provision: {verb: x, ", []string{`unknown field "verb"`}},
-		"another kind":           {"kind: HTTPProvisioner", "kind: Pod", []string{"this is a file of kind HTTPProvisioner"}},
+		"another kind":           {"kind: HTTPProvisioner", "kind: Pod", []string{"must be a file of kind HTTPProvisioner"}},
 		"no name":                {"initializer: a.example.com", "", []string{"initializer: Required"}},
 		"no URL":                 {"https://x.example.com", "", []string{"server.url: Invalid"}},
 		"a scheme":               {"https://x", "ftp://x", []string{"server.url: Invalid", "give a URL such as"}},
-		"credentials in the URL": {"https://x", "https://user:secret@x", []string{"server.url: Invalid", "credentials belong into the Secret"}},
+		"credentials in the URL": {"https://x", "https://user:secret@x", []string{"server.url: Invalid", "credentials belong in the Secret"}},
 		"plain HTTP, a Secret":   {`server: {url: "https://x.example.com"}`, `server: {url: "http://x.example.com", secret: {namespace: a, name: b}}`, []string{"server.url: Invalid", "credentials are sent over TLS only"}},
 		"plain HTTP, an address": {`server: {url: "https://x.example.com"}`, `server: {url: "http://10.0.0.1:80", secret: {namespace: a, name: b}}`, []string{"server.url: Invalid", "credentials are sent over TLS only"}},
 		"plain HTTP, a header":   {`https://x.example.com"}`, `http://x.example.com"}` + "\ndeprovision: {method: DELETE, headers: {authorization: Bearer x}}", []string{"server.url: Invalid", "credentials are sent over TLS only"}},
@@ -67,8 +67,8 @@ func TestLoadErrors(t *testing.T) {
 		"a header's name":        {`server: {`, `server: {idempotencyHeader: "a b", `, []string{"server.idempotencyHeader: Invalid"}},
 		"a Secret":               {`server: {`, `server: {secret: {name: ""}, `, []string{"server.secret.namespace: Required", "server.secret.name: Required"}},
 		"a method":               {"method: PUT", "method: FETCH", []string{"provision.method: Unsupported"}},
-		"a path":                 {"path: /a", "path: a", []string{"provision.path: Invalid", "begins with /"}},
-		"an expression":          {"path: /a", `path: "/${nobody}"`, []string{"provision.path: Invalid", "undeclared reference"}},
+		"a path":                 {"path: /a", "path: a", []string{"provision.path: Invalid", "must begin with /"}},
+		"an expression":          {"path: /a", `path: "/${unknown}"`, []string{"provision.path: Invalid", "undeclared reference"}},
 		"a body":                 {"path: /a", `body: {a: ["${creator +}"]}`, []string{"provision.body.a[0]: Invalid"}},
 		"headers":                {"path: /a", `headers: {"a b": x, c: "${d}"}`, []string{"provision.headers: Invalid", "provision.headers[c]: Invalid"}},
 		"conditions":             {"path: /a", `expect: creator, failWhen: "1"`, []string{"provision.expect: Invalid", "provision.failWhen: Invalid"}},
@@ -87,7 +87,7 @@ func TestLoadErrors(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), "secret@") {
-				t.Errorf("the error tells the password: %v", err)
+				t.Errorf("the error contains the password: %v", err)
 			}
 		})
 	}

@@ -27,16 +27,16 @@ import (
 )
 
 const (
-	// maxAnswer bounds the body of an answer, in bytes.
+	// maxAnswer bounds the body of a response, in bytes.
 	maxAnswer = 1 << 20
-	// excerpt bounds what an error says of a body, in bytes.
+	// excerpt bounds the part of a body in an error, in bytes.
 	excerpt = 256
-	// longestDelay bounds the time for which a server can put off a retry.
+	// longestDelay bounds the delay of a retry that a server asks for.
 	longestDelay = 10 * time.Minute
 )
 
-// exchange sends a request, and returns its answer if that is good. The answer is the variable
-// response afterwards in any case.
+// exchange sends a request, and returns the response if it is successful. It sets the variable response
+// in any case.
 func (s *server) exchange(ctx context.Context, request *config.CompiledRequest, target *url.URL, variables map[string]any) (map[string]any, error) {
 	message, err := s.message(ctx, request, target, variables)
 	if err != nil {
@@ -45,27 +45,27 @@ func (s *server) exchange(ctx context.Context, request *config.CompiledRequest, 
 	what := request.Method + " " + target.Redacted()
 	response, err := s.client.Do(message)
 	if err != nil {
-		return nil, fmt.Errorf("cannot send the request: %w", err) // which names it
+		return nil, fmt.Errorf("cannot send the request: %w", err) // err contains its method and URL
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the answer to %s: %w", what, err)
+		return nil, fmt.Errorf("cannot read the response to %s: %w", what, err)
 	}
 	if len(body) > maxAnswer {
-		return nil, fmt.Errorf("the answer to %s is longer than %d bytes", what, maxAnswer)
+		return nil, fmt.Errorf("the response to %s is longer than %d bytes", what, maxAnswer)
 	}
 	answer := answerOf(response, body)
 	variables["response"] = answer
 	klog.FromContext(ctx).V(2).Info("Answered", "request", what, "status", response.StatusCode)
 	good, err := request.Expect.Holds(variables)
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell whether the answer to %s is good (%s): %w", what, response.Status, err)
+		return nil, fmt.Errorf("cannot evaluate expect for the response to %s (%s): %w", what, response.Status, err)
 	}
 	if good {
 		return answer, nil
 	}
-	return nil, refusal(request, response, variables, fmt.Errorf("%s was answered with %s: %s", what, response.Status, shorten(body)))
+	return nil, refusal(request, response, variables, fmt.Errorf("%s: unexpected response %s: %s", what, response.Status, shorten(body)))
 }
 
 // message builds the request of one try.
@@ -78,7 +78,7 @@ func (s *server) message(ctx context.Context, request *config.CompiledRequest, t
 		}
 		data, err := json.Marshal(content)
 		if err != nil {
-			return nil, fmt.Errorf("the body cannot be sent: %w", err)
+			return nil, fmt.Errorf("cannot encode the body: %w", err)
 		}
 		body = bytes.NewReader(data)
 	}
@@ -93,7 +93,6 @@ func (s *server) message(ctx context.Context, request *config.CompiledRequest, t
 	if key := initializer.IdempotencyKey(ctx); key != "" {
 		message.Header.Set(s.config.IdempotencyHeader, key)
 	}
-	s.authenticate(message)
 	for name, text := range request.Headers {
 		value, err := text.Render(variables, nil)
 		if err != nil {
@@ -104,7 +103,7 @@ func (s *server) message(ctx context.Context, request *config.CompiledRequest, t
 	return message, nil
 }
 
-// answerOf returns what expressions see of an answer.
+// answerOf returns the variable of a response.
 func answerOf(response *http.Response, body []byte) map[string]any {
 	headers := map[string]any{}
 	for name, values := range response.Header {
@@ -117,8 +116,8 @@ func answerOf(response *http.Response, body []byte) map[string]any {
 	return map[string]any{"status": response.StatusCode, "headers": headers, "body": content, "text": strings.ToValidUTF8(string(body), "\uFFFD")}
 }
 
-// refusal returns the error for an answer that is not good: one for good, one that is to be tried
-// again when the server says so, or one that is tried again as usual.
+// refusal returns the error for an unsuccessful response: a permanent one, one with the delay that the
+// server asks for, or one that is retried with the usual back-off.
 func refusal(request *config.CompiledRequest, response *http.Response, variables map[string]any, err error) error {
 	if request.FailWhen != nil {
 		final, whenErr := request.FailWhen.Holds(variables)
@@ -135,7 +134,8 @@ func refusal(request *config.CompiledRequest, response *http.Response, variables
 	return err
 }
 
-// retryAfter reads a header that holds seconds or a time, which is compared with the server's own.
+// retryAfter parses the header Retry-After, which has seconds or a time. The time is compared with the
+// Date of the server.
 func retryAfter(header, date string) time.Duration {
 	if seconds, err := strconv.Atoi(header); err == nil {
 		return time.Duration(min(seconds, int(longestDelay/time.Second))) * time.Second

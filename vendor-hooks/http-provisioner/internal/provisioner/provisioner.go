@@ -36,7 +36,7 @@ func New(config *config.Provisioner, core kubernetes.Interface, clock clock.Cloc
 	return &Provisioner{config: config, core: core, clock: clock}
 }
 
-// Initialize provisions, and publishes what came of it. It is an initializer.Func.
+// Initialize provisions, and publishes the result. It is an initializer.Func.
 func (p *Provisioner) Initialize(ctx context.Context, namespace *corev1.Namespace) error {
 	variables := variables(ctx, namespace)
 	if err := p.do(ctx, p.config.Provision, variables); err != nil {
@@ -50,7 +50,7 @@ func (p *Provisioner) Initialize(ctx context.Context, namespace *corev1.Namespac
 	return nil
 }
 
-// Finalize takes away what was provisioned. It is an initializer.Func.
+// Finalize deprovisions. It is an initializer.Func.
 func (p *Provisioner) Finalize(ctx context.Context, namespace *corev1.Namespace) error {
 	if p.config.Deprovision == nil || initializer.NeverInitialized(ctx) {
 		return nil
@@ -64,8 +64,8 @@ func variables(ctx context.Context, namespace *corev1.Namespace) map[string]any 
 	return variables
 }
 
-// do sends the request of an operation and waits for its end. The answers are in the variables
-// afterwards.
+// do sends the request of an operation and waits until it is complete. It adds the responses to the
+// variables.
 func (p *Provisioner) do(ctx context.Context, operation *config.CompiledOperation, variables map[string]any) error {
 	server, err := p.server(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *Provisioner) do(ctx context.Context, operation *config.CompiledOperatio
 	return p.poll(ctx, server, operation.Poll, variables)
 }
 
-// poll asks until the operation has ended.
+// poll repeats a request until the operation is complete.
 func (p *Provisioner) poll(ctx context.Context, server *server, poll *config.CompiledPoll, variables map[string]any) error {
 	target, err := server.target(poll, variables)
 	if err != nil {
@@ -101,13 +101,13 @@ func (p *Provisioner) poll(ctx context.Context, server *server, poll *config.Com
 		ended, err := poll.Until.Holds(variables)
 		switch {
 		case err != nil:
-			return fmt.Errorf("cannot tell whether the operation has ended: %w", err)
+			return fmt.Errorf("cannot evaluate until: %w", err)
 		case ended:
 			return nil
 		case p.clock.Now().After(deadline):
-			return fmt.Errorf("the operation has not ended within %s, it is tried again: %s %s", poll.Timeout, poll.Method, target.Redacted())
+			return fmt.Errorf("the operation did not complete within %s, retrying it: %s %s", poll.Timeout, poll.Method, target.Redacted())
 		}
-		if err := initializer.Progress(ctx, fmt.Sprintf("waiting for the end of the operation %s", target.Path)); err != nil {
+		if err := initializer.Progress(ctx, fmt.Sprintf("waiting for the operation %s", target.Path)); err != nil {
 			logger.V(2).Info("Cannot report progress", "err", err)
 		}
 		select {
@@ -140,7 +140,7 @@ func (p *Provisioner) publish(ctx context.Context, namespace string, publication
 		}
 		_, err = p.core.CoreV1().Secrets(namespace).Apply(ctx, applycorev1.Secret(publication.Name, namespace).WithData(content), options)
 	default:
-		err = errors.New("it can be a ConfigMap or a Secret")
+		err = errors.New("kind must be ConfigMap or Secret")
 	}
 	return err
 }

@@ -109,17 +109,17 @@ func TestRequests(t *testing.T) {
 			[]func(http.ResponseWriter){status(200, "")}, []string{"PUT /base/x/..%2Fa%20b%3Fc%3Dd%26e%23f%2F%252F%2B/y?q=..%2Fa%20b%3Fc%3Dd%26e%23f%2F%252F%2B"}, "",
 		},
 		"or refused": {
-			nil, `provision: {method: PUT, path: "/x/${'.'}${'.'}/y"}`, nil, nil, "leads elsewhere",
+			nil, `provision: {method: PUT, path: "/x/${'.'}${'.'}/y"}`, nil, nil, "can lead to another path",
 		},
 		"a refusal": {
-			nil, `provision: {method: PUT}`, []func(http.ResponseWriter){status(409, "taken\n  by somebody")}, []string{"PUT /base"}, "was answered with 409 Conflict: taken by somebody",
+			nil, `provision: {method: PUT}`, []func(http.ResponseWriter){status(409, "taken\n  by another team")}, []string{"PUT /base"}, "unexpected response 409 Conflict: taken by another team",
 		},
 		"an answer that is expected": {
 			nil, `provision: {method: PUT, expect: 'response.status == 409 && response.body.type == "exists" && response.headers["x-a"] == "b"'}`,
 			[]func(http.ResponseWriter){status(409, `{"type":"exists"}`, "X-A", "b")}, []string{"PUT /base"}, "",
 		},
-		"an expectation that cannot be told": {
-			nil, `provision: {method: PUT, expect: response.body.ok}`, []func(http.ResponseWriter){status(200, `no JSON`)}, []string{"PUT /base"}, "cannot tell whether the answer",
+		"an expectation that cannot be evaluated": {
+			nil, `provision: {method: PUT, expect: response.body.ok}`, []func(http.ResponseWriter){status(200, `no JSON`)}, []string{"PUT /base"}, "cannot evaluate expect for the response",
 		},
 		"a redirection": {
 			nil, `provision: {method: PUT}`, []func(http.ResponseWriter){status(302, "", "Location", "https://evil.example.com")}, []string{"PUT /base"}, "302 Found",
@@ -146,7 +146,7 @@ func TestRequests(t *testing.T) {
 		},
 		"that does not end": {
 			nil, `provision: {method: POST, poll: {method: GET, path: /op, until: "false", interval: 1ms, timeout: 1ns}}`,
-			[]func(http.ResponseWriter){status(202, ""), status(200, "")}, []string{"POST /base", "GET /base/op"}, "has not ended within 1ns",
+			[]func(http.ResponseWriter){status(202, ""), status(200, "")}, []string{"POST /base", "GET /base/op"}, "did not complete within 1ns",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: a server says when to try again, in seconds or by its own clock.
+// TestRetryAfter: a server says when to try again, in seconds or as a time of its clock.
 func TestRetryAfter(t *testing.T) {
 	for name, test := range map[string]struct {
 		headers []string
@@ -255,8 +255,15 @@ func TestSecretChanges(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	set(keyCA, "no certificate", "3")
-	if err := p.Initialize(t.Context(), namespace()); err == nil || !strings.Contains(err.Error(), "ca.crt holds no certificate in PEM") {
+	if err := p.Initialize(t.Context(), namespace()); err == nil || !strings.Contains(err.Error(), "the Secret credentials/s is not valid: unable to load root certificates") {
 		t.Errorf("a broken certificate: %v", err)
+	}
+	set(keyCA, "", "4")
+	if err := p.Initialize(t.Context(), namespace()); err == nil || !strings.Contains(err.Error(), "ca.crt is empty") {
+		t.Errorf("an empty certificate: %v", err)
+	}
+	if _, err := newTransport(map[string][]byte{corev1.TLSCertKey: []byte("x")}); err == nil || !strings.Contains(err.Error(), "both or none") {
+		t.Errorf("a certificate without a key: %v", err)
 	}
 	// Without it, the server is not trusted.
 	untrusted, _ := of(t, record(t), nil, `provision: {method: PUT}`)

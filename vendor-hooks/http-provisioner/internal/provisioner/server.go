@@ -8,8 +8,6 @@ package provisioner
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,6 +18,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
@@ -33,21 +33,20 @@ const (
 	keyCA       = "ca.crt"
 )
 
-// server is where requests are sent, with credentials.
+// server sends requests with credentials.
 type server struct {
 	config *config.Provisioner
 	client *http.Client
-	secret map[string][]byte
 }
 
-// serverCache keeps connections as long as the Secret stays as it is.
+// serverCache keeps connections until the Secret changes.
 type serverCache struct {
 	mu      sync.Mutex
 	version string
 	server  *server
 }
 
-// server returns the server, with what the Secret holds now.
+// server returns the server with the current content of the Secret.
 func (p *Provisioner) server(ctx context.Context) (*server, error) {
 	secret := &corev1.Secret{}
 	if reference := p.config.Secret; reference != nil {
@@ -65,60 +64,44 @@ func (p *Provisioner) server(ctx context.Context) (*server, error) {
 	}
 	transport, err := newTransport(secret.Data)
 	if err != nil {
-		return nil, fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("the Secret %s/%s is not valid: %w", secret.Namespace, secret.Name, err)
 	}
 	if old := p.servers.server; old != nil {
-		old.client.CloseIdleConnections()
+		utilnet.CloseIdleConnectionsFor(old.client.Transport)
 	}
 	p.servers.version = version
-	p.servers.server = &server{config: p.config, secret: secret.Data, client: &http.Client{
+	p.servers.server = &server{config: p.config, client: &http.Client{
 		Transport: transport,
 		Timeout:   p.config.Timeout,
-		// Credentials go to the server that was configured, and nowhere else.
+		// Credentials are sent only to the configured server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	return p.servers.server, nil
 }
 
-// newTransport returns a transport with the certificates of a Secret.
-func newTransport(secret map[string][]byte) (*http.Transport, error) {
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: 16,
+// newTransport returns a transport with the credentials and certificates of a Secret. A token takes
+// precedence over a password.
+func newTransport(secret map[string][]byte) (http.RoundTripper, error) {
+	if ca, given := secret[keyCA]; given && len(ca) == 0 {
+		return nil, fmt.Errorf("%s is empty", keyCA)
 	}
-	if ca, given := secret[keyCA]; given {
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM", keyCA)
-		}
+	if (len(secret[corev1.TLSCertKey]) == 0) != (len(secret[corev1.TLSPrivateKeyKey]) == 0) {
+		return nil, fmt.Errorf("it needs both or none of %s and %s", corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
 	}
-	certificate, key := secret[corev1.TLSCertKey], secret[corev1.TLSPrivateKeyKey]
-	if len(certificate) == 0 && len(key) == 0 {
-		return transport, nil
+	config := &rest.Config{
+		BearerToken: strings.TrimSpace(string(secret[keyToken])),
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: secret[keyCA], CertData: secret[corev1.TLSCertKey], KeyData: secret[corev1.TLSPrivateKeyKey],
+		},
 	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)
+	if config.BearerToken == "" {
+		config.Username, config.Password = string(secret[keyUsername]), string(secret[keyPassword])
 	}
-	transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
-	return transport, nil
+	return rest.TransportFor(config)
 }
 
-// authenticate adds the credentials of the Secret to a request.
-func (s *server) authenticate(request *http.Request) {
-	if token, given := s.secret[keyToken]; given {
-		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-		return
-	}
-	if username, given := s.secret[keyUsername]; given {
-		request.SetBasicAuth(string(username), string(s.secret[keyPassword]))
-	}
-}
-
-// path returns the URL of a path on the server. Nothing that an expression yields can lead
-// elsewhere.
+// path returns the URL of a path on the server. No value of an expression can change the server or the
+// segments of the path.
 func (s *server) path(path *expressions.Text, variables map[string]any) (*url.URL, error) {
 	rendered, err := path.Render(variables, func(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") })
 	if err != nil {
@@ -126,7 +109,7 @@ func (s *server) path(path *expressions.Text, variables map[string]any) (*url.UR
 	}
 	location, _, _ := strings.Cut(rendered, "?")
 	if slices.ContainsFunc(strings.Split(location, "/"), func(segment string) bool { return segment == "." || segment == ".." }) {
-		return nil, fmt.Errorf("the path %q leads elsewhere: one of its segments is . or .., as if it were a folder", rendered)
+		return nil, fmt.Errorf("the path %q has a segment . or .., which can lead to another path: remove it", rendered)
 	}
 	target, err := url.Parse(strings.TrimSuffix(s.config.URL.String(), "/") + rendered)
 	if err != nil {
@@ -150,7 +133,7 @@ func (s *server) target(poll *config.CompiledPoll, variables map[string]any) (*u
 	}
 	target := s.config.URL.ResolveReference(relative)
 	if target.Scheme != s.config.URL.Scheme || target.Host != s.config.URL.Host || target.User != nil {
-		return nil, errors.New("the location " + target.Redacted() + " is on another server: credentials are not sent there")
+		return nil, errors.New("the location " + target.Redacted() + " is on another server, to which credentials are not sent")
 	}
 	return target, nil
 }

@@ -4,8 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package helper answers what clients ask of NamespaceLifecycles and of the namespaces that they describe. Decisions
-// are made from the spec: the status is for people.
+// Package helper reads facts from NamespaceLifecycles and their namespaces. Decisions depend on the spec: the status is
+// for people.
 package helper
 
 import (
@@ -21,7 +21,7 @@ import (
 // TurnEnded is the message of the condition Stalled once it is False.
 const TurnEnded = "the stalled initializer finished its turn"
 
-// IsClosed says whether the gate of a namespace is closed.
+// IsClosed returns whether the gate of a namespace is closed.
 func IsClosed(namespace *corev1.Namespace) bool {
 	_, closed := namespace.Labels[v1alpha1.LabelInitializing]
 	return closed

@@ -52,10 +52,7 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: name})
 		}
 	}
-	var pending []string
-	for _, entry := range helper.Pending(r) {
-		pending = append(pending, entry.Name)
-	}
+	pending := helper.Pending(r)
 	name := func() string { return rapid.SampledFrom(initializers()).Draw(t, "name") }
 	now := metav1.NowMicro()
 	return map[string]func(){
@@ -193,25 +190,25 @@ func (m *model) checkRemoval(is transition) {
 	m.checkOwners(is, nil)
 }
 
-// checkInitialize: entries leave from the front, each by its own initializer or skipped by the
-// privileged; an empty list and a failure are final.
+// checkInitialize: entries are removed from the front, each by itself or skipped by a user with the verb
+// open; an empty list and a failure are final.
 func (m *model) checkInitialize(is transition) {
 	before, after := helper.Pending(is.before), helper.Pending(is.after)
 	if len(after) > len(before) || !slices.Equal(before[len(before)-len(after):], after) {
 		m.t.Fatalf("pending was %v and became %v", before, after)
 	}
 	gone := before[:len(before)-len(after)]
-	for _, entry := range gone {
-		skipped := is.user == privileged && slices.Contains(is.after.Spec.Skipped, entry.Name) && !slices.Contains(is.before.Spec.Skipped, entry.Name)
-		if is.deaf || is.user != entry.Name && !skipped {
-			m.t.Fatalf("%q removed %q", is.user, entry.Name)
+	for _, name := range gone {
+		skipped := is.user == privileged && slices.Contains(is.after.Spec.Skipped, name) && !slices.Contains(is.before.Spec.Skipped, name)
+		if is.deaf || is.user != name && !skipped {
+			m.t.Fatalf("%q removed %q", is.user, name)
 		}
 	}
 	if n := len(is.before.Spec.Skipped); n > len(is.after.Spec.Skipped) || !slices.Equal(is.before.Spec.Skipped, is.after.Spec.Skipped[:n]) {
 		m.t.Fatalf("skipped was %q and became %q", is.before.Spec.Skipped, is.after.Spec.Skipped)
 	}
 	for _, name := range is.after.Spec.Skipped[len(is.before.Spec.Skipped):] {
-		if !slices.Contains(gone, nsinit.NamespaceInitializer{Name: name}) {
+		if !slices.Contains(gone, name) {
 			m.t.Fatalf("%q was skipped, and what left is %v", name, gone)
 		}
 	}
@@ -219,7 +216,7 @@ func (m *model) checkInitialize(is transition) {
 	switch {
 	case was != nil && (!equality.Semantic.DeepEqual(was, now) || len(gone) > 0):
 		m.t.Fatalf("the initialization had failed with %v, and became %v, %v", was, now, after)
-	case was == nil && now != nil && (is.deaf || len(gone) > 0 || is.user != privileged && is.user != before[0].Name):
+	case was == nil && now != nil && (is.deaf || len(gone) > 0 || is.user != privileged && is.user != before[0]):
 		m.t.Fatalf("%q failed %v", is.user, before)
 	}
 	m.checkTurn(is)
@@ -314,7 +311,7 @@ func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
 	case len(pending) > 0:
 		phase = nsinit.LifecycleInitializing
 		if failureOf(r) == nil {
-			current = pending[0].Name
+			current = pending[0]
 		}
 	}
 	if r.Status.Phase != phase || r.Status.CurrentInitializer != current || len(r.Status.Initializers) != len(r.Spec.Plan) {
@@ -324,11 +321,11 @@ func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
 		if r.DeletionTimestamp != nil && entry.StartTime == nil {
 			continue // the status of one that had no turn before the deletion stays as it is
 		}
-		waits := slices.Contains(pending, nsinit.NamespaceInitializer{Name: entry.Name})
+		waits := slices.Contains(pending, entry.Name)
 		done := entry.State == nsinit.InitializerDone || entry.State == nsinit.InitializerSkipped
 		if entry.Name != r.Spec.Plan[i].Name || waits == done ||
 			(entry.State == nsinit.InitializerSkipped) != slices.Contains(r.Spec.Skipped, entry.Name) ||
-			(entry.State == nsinit.InitializerRunning) && entry.Name != pending[0].Name {
+			(entry.State == nsinit.InitializerRunning) && entry.Name != pending[0] {
 			m.t.Fatalf("the spec is %+v, and the status says %+v", r.Spec, entry)
 		}
 	}

@@ -28,7 +28,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/authorization"
-	"github.com/nsinit/nsinit/pkg/registry/registrytest"
 )
 
 const (
@@ -39,7 +38,7 @@ const (
 
 var errUnavailable = errors.New("no authorizer answered")
 
-// model is the storage of one record, on which anybody writes anything.
+// model is the storage of one NamespaceLifecycle, with random writes by random users.
 type model struct {
 	t       *rapid.T
 	storage *Storage
@@ -53,7 +52,7 @@ type model struct {
 func newModel(t *rapid.T) *model {
 	m := &model{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	trusted := func(context.Context) error { return nil }
-	storage, err := New(scheme.New(), registrytest.New().RESTOptions(), authorization.New(authorizer.AuthorizerFunc(m.authorize)), Options{
+	storage, err := New(scheme.New(), newMemory().RESTOptions(), authorization.New(authorizer.AuthorizerFunc(m.authorize)), Options{
 		Clock: m.clock, ReadRepairAfter: repairTime, Identified: trusted, Confirmed: trusted,
 	})
 	if err != nil {
@@ -166,7 +165,7 @@ func (m *model) write(t *rapid.T) {
 		}
 		sent.UID = rapid.SampledFrom([]types.UID{sent.UID, before.UID, ""}).Draw(t, "uid")
 	}
-	users := append(initializers(), privileged, "nobody")
+	users := append(initializers(), privileged, "stranger")
 	if before != nil && pending(before) > 0 { // more often those who may write something
 		users = append(users, before.Spec.Initializers.Pending[0].Name, before.Spec.Initializers.Pending[0].Name, privileged, privileged)
 	}
@@ -261,8 +260,8 @@ func (m *model) read(t *rapid.T) {
 	m.versions = append(m.versions, after)
 }
 
-// TestAnySequenceOfWrites: whatever is written to whichever endpoint, by anybody, the record
-// keeps the promises that check knows.
+// TestAnySequenceOfWrites: after random writes to random endpoints by random users, the
+// NamespaceLifecycle keeps the promises that check verifies.
 func TestAnySequenceOfWrites(t *testing.T) {
 	accepted := map[string]int{}
 	for range 5 { // times rapid's number of checks

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package storage serves records from etcd: the main resource and its subresources.
+// Package storage serves NamespaceLifecycles from etcd.
 package storage
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-// Storage holds what serves records.
+// Storage serves NamespaceLifecycles and their subresources.
 type Storage struct {
 	Lifecycle  *REST
 	Status     *generic.SubresourceREST
@@ -37,31 +37,30 @@ type Storage struct {
 	Initialize *generic.SubresourceREST
 }
 
-// Options are what an installation decides about records.
+// Options configure the storage of NamespaceLifecycles.
 type Options struct {
-	// Clock is the time.
+	// Clock gives the times in the status.
 	Clock clock.PassiveClock
-	// ReadRepairAfter is how long an initializer with failurePolicy Ignore may have its
-	// turn before a GET of the record drops it. Zero: a GET changes nothing.
+	// ReadRepairAfter is how long an initializer with failurePolicy Ignore can have its
+	// turn before a GET of the NamespaceLifecycle skips it. Zero: a GET changes nothing.
 	ReadRepairAfter time.Duration
-	// Identified returns why the storage must not be trusted, or nil. It is asked
-	// before a record is said not to exist, and before a list is returned.
+	// Identified returns why the storage must not be trusted, or nil. It is called before a list
+	// or "not found" is returned.
 	Identified func(context.Context) error
-	// Confirmed does the same, and asks the core API, too. It is asked before a record is
-	// created.
+	// Confirmed does the same, and also reads the core API. It is called before a
+	// NamespaceLifecycle is created.
 	Confirmed func(context.Context) error
 }
 
-// REST serves the main endpoint of records.
+// REST serves the main endpoint of NamespaceLifecycles.
 type REST struct {
 	*generic.REST
 	options Options
 }
 
-// Get implements rest.Getter. It does two things more than to read. A record whose first
-// initializer should have been dropped long ago is repaired, as in the design of dynamic
-// admission configuration: whoever had to drop it is not there. And that a record does not
-// exist, on which namespaces may disappear, is said only if the storage is the right one.
+// Get implements rest.Getter. It skips an initializer if RepairDue returns true, as the design of
+// dynamic admission configuration requires. It returns "not found" only if the storage is the one in
+// use, because namespaces are removed on that answer.
 func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	object, err := r.REST.Get(ctx, name, options)
 	if apierrors.IsNotFound(err) {
@@ -72,23 +71,22 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	if err != nil {
 		return nil, err
 	}
-	record, ok := object.(*nsinit.NamespaceLifecycle)
-	if !ok || !namespacelifecycle.RepairDue(record, r.options.Clock.Now(), r.options.ReadRepairAfter) {
+	lifecycle, ok := object.(*nsinit.NamespaceLifecycle)
+	if !ok || !namespacelifecycle.RepairDue(lifecycle, r.options.Clock.Now(), r.options.ReadRepairAfter) {
 		return object, nil
 	}
-	repaired, err := r.Modify(ctx, name, &storage.Preconditions{UID: &record.UID}, false, func(existing runtime.Object) error {
+	repaired, err := r.Modify(ctx, name, &storage.Preconditions{UID: &lifecycle.UID}, false, func(existing runtime.Object) error {
 		namespacelifecycle.Repair(existing.(*nsinit.NamespaceLifecycle), r.options.Clock.Now(), r.options.ReadRepairAfter)
 		return nil
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot drop an initializer whose deadline is long past; the next read tries again", "namespace", name)
+		klog.FromContext(ctx).Error(err, "Cannot skip an initializer after its deadline, the next GET tries again", "namespace", name)
 		return object, nil
 	}
 	return repaired, nil
 }
 
-// List implements rest.Lister. A list from a storage that was just lost is not returned: it lacks
-// what was lost.
+// List implements rest.Lister. It returns no list from a storage that was lost.
 func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	list, err := r.REST.List(ctx, options)
 	if err != nil {
@@ -100,8 +98,8 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	return list, nil
 }
 
-// Create implements rest.Creater, within timing.CreateTimeout. No record is created in a storage other than
-// the one that is in use.
+// Create implements rest.Creater, within timing.CreateTimeout. It creates nothing in a storage other
+// than the one in use.
 func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, timing.CreateTimeout)
 	defer cancel()
@@ -111,11 +109,10 @@ func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.
 	return r.REST.Create(ctx, object, validate, options)
 }
 
-// New returns the storage of records. The checker answers who may act as which
-// initializer or participant.
+// New returns the storage of NamespaceLifecycles. The checker authorizes initializers and participants.
 func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, checker *authorization.Checker, options Options) (*Storage, error) {
 	kind := namespacelifecycle.NewKind(checker, options.Clock)
-	kind.Table = newTable(options.Clock)
+	kind.Table = newTable()
 	storage, err := generic.New(kind, scheme, getter)
 	if err != nil {
 		return nil, err

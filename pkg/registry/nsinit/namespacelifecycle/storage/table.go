@@ -8,10 +8,9 @@ package storage
 
 import (
 	"fmt"
-	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
@@ -19,53 +18,49 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.NamespaceLifecycle] {
+func newTable() *generic.Table[*nsinit.NamespaceLifecycle] {
 	return &generic.Table[*nsinit.NamespaceLifecycle]{
-		Clock: clock,
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
 			{Name: "Phase", Type: "string", Description: "Initializing, Active or Terminating, or Failed where an initializer failed."},
-			{Name: "Waiting For", Type: "string", Description: "The initializer whose turn it is, or the participants that have not cleaned up, and how many come after."},
-			{Name: "Since", Type: "string", Description: "How long the one that is waited for has had its turn."},
-			{Name: "Age", Type: "string", Description: "How long ago the record was created."},
-			{Name: "Message", Type: "string", Priority: 1, Description: "What the one that is waited for last reported."},
-			{Name: "Namespace UID", Type: "string", Priority: 1, Description: "The incarnation of the namespace that the record describes."},
+			{Name: "Waiting For", Type: "string", Description: "The initializer whose turn it is, or the participant that has to clean up, and the number of those after it."},
+			{Name: "Since", Type: "string", Description: "How long its turn has lasted."},
+			{Name: "Age", Type: "string", Description: "How long ago the NamespaceLifecycle was created."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "What it last reported."},
+			{Name: "Namespace UID", Type: "string", Priority: 1, Description: "The UID of the namespace."},
 		},
-		Cells: func(record *nsinit.NamespaceLifecycle, now time.Time) []any {
-			waiting, since, message := waitingFor(record, now)
-			return []any{record.Name, phase(record), waiting, since,
-				generic.Since(record.CreationTimestamp.Time, now), message, string(record.Spec.NamespaceUID)}
+		Cells: func(lifecycle *nsinit.NamespaceLifecycle, age string) []any {
+			waiting, since, message := waitingFor(lifecycle)
+			return []any{lifecycle.Name, phase(lifecycle), waiting, since,
+				age, message, string(lifecycle.Spec.NamespaceUID)}
 		},
 	}
 }
 
-func phase(record *nsinit.NamespaceLifecycle) string {
-	if record.DeletionTimestamp == nil && helper.Failure(record) != nil {
+func phase(lifecycle *nsinit.NamespaceLifecycle) string {
+	if lifecycle.DeletionTimestamp == nil && helper.Failure(lifecycle) != nil {
 		return "Failed"
 	}
-	return string(record.Status.Phase)
+	return string(lifecycle.Status.Phase)
 }
 
-// waitingFor returns who is being waited for, since when, and what it last said.
-func waitingFor(record *nsinit.NamespaceLifecycle, now time.Time) (who, since, message string) {
-	if record.DeletionTimestamp != nil {
+// waitingFor returns the initializer or participant that has to act, since when, and what it last reported.
+func waitingFor(lifecycle *nsinit.NamespaceLifecycle) (who, since, message string) {
+	if lifecycle.DeletionTimestamp != nil {
 		var participants []string
-		for _, finalizer := range record.Spec.Finalizers {
+		for _, finalizer := range lifecycle.Spec.Finalizers {
 			participants = append(participants, string(finalizer))
 		}
-		return orNone(first(participants)), generic.Since(record.DeletionTimestamp.Time, now), "<none>"
+		return orNone(first(participants)), table.ConvertToHumanReadableDateType(*lifecycle.DeletionTimestamp), "<none>"
 	}
-	var pending []string
-	for _, entry := range helper.Pending(record) {
-		pending = append(pending, entry.Name)
-	}
+	pending := helper.Pending(lifecycle)
 	if len(pending) == 0 {
 		return "<none>", "<none>", "<none>"
 	}
 	since = "<unknown>"
-	if entry := helper.Entry(record, pending[0]); entry != nil {
+	if entry := helper.Entry(lifecycle, pending[0]); entry != nil {
 		if entry.StartTime != nil {
-			since = generic.Since(entry.StartTime.Time, now)
+			since = table.ConvertToHumanReadableDateType(metav1.Time(*entry.StartTime))
 		}
 		message = printable.Line(entry.Message)
 	}

@@ -10,14 +10,12 @@ package storage
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -26,13 +24,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
-// New returns the storage of populations.
-func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, clock clock.PassiveClock) (*generic.Storage, error) {
-	return generic.New(NewKind(clock), scheme, getter)
-}
-
 // NewKind returns the declaration of populations.
-func NewKind(clock clock.PassiveClock) *generic.Kind[*nsinit.NamespacePopulation] {
+func NewKind() *generic.Kind[*nsinit.NamespacePopulation] {
 	type object = *nsinit.NamespacePopulation
 	return &generic.Kind[object]{
 		Resource: "namespacepopulations", Singular: "namespacepopulation", ShortNames: []string{"nspop"},
@@ -49,12 +42,12 @@ func NewKind(clock clock.PassiveClock) *generic.Kind[*nsinit.NamespacePopulation
 		},
 		Create:   func(_ context.Context, created object) { created.Status = nsinit.NamespacePopulationStatus{} },
 		Validate: validate,
-		Table:    newTable(clock),
+		Table:    newTable(),
 	}
 }
 
-// validate checks a population. Its expressions are compiled whenever they change, so that
-// whoever writes them learns what is wrong, and not the namespaces.
+// validate validates a population. If the spec changes, it compiles the expressions, so that their author
+// gets the errors.
 func validate(updated, old *nsinit.NamespacePopulation) field.ErrorList {
 	errs := validation.ValidateNamespacePopulation(updated, old)
 	if old != nil && equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
@@ -68,18 +61,18 @@ func validate(updated, old *nsinit.NamespacePopulation) field.ErrorList {
 	return append(errs, compileErrs...)
 }
 
-func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.NamespacePopulation] {
+func newTable() *generic.Table[*nsinit.NamespacePopulation] {
 	return &generic.Table[*nsinit.NamespacePopulation]{
-		Clock: clock,
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the population, by which populations are ordered."},
+			{Name: "Ready", Type: "string", Description: "Whether every manifest could be applied to a new namespace: True, False or Unknown."},
 			{Name: "Manifests", Type: "integer", Description: "Number of manifests."},
 			{Name: "Namespaces", Type: "integer", Description: "Number of namespaces that have objects of the population."},
 			{Name: "Failed", Type: "integer", Description: "Number of objects that could not be applied."},
 			{Name: "Age", Type: "string", Description: "How long ago the population was created."},
-			{Name: "Message", Type: "string", Priority: 1, Description: "What is in the way."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "The first error."},
 		},
-		Cells: func(p *nsinit.NamespacePopulation, now time.Time) []any {
+		Cells: func(p *nsinit.NamespacePopulation, age string) []any {
 			failed, message := int64(0), ""
 			for _, m := range p.Status.Manifests {
 				failed += int64(m.Failed)
@@ -87,7 +80,14 @@ func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.NamespacePopulati
 					message = fmt.Sprintf("%s in %s: %s", m.Name, m.Namespace, m.Message)
 				}
 			}
-			return []any{p.Name, int64(len(p.Spec.Manifests)), int64(p.Status.Namespaces), failed, generic.Since(p.CreationTimestamp.Time, now), message}
+			ready := metav1.ConditionUnknown
+			if condition := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); condition != nil {
+				ready = condition.Status
+				if message == "" && ready == metav1.ConditionFalse {
+					message = condition.Message
+				}
+			}
+			return []any{p.Name, string(ready), int64(len(p.Spec.Manifests)), int64(p.Status.Namespaces), failed, age, message}
 		},
 	}
 }

@@ -4,31 +4,23 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package storage serves the records of populated namespaces from etcd.
+// Package storage serves PopulatedNamespaces from etcd.
 package storage
 
 import (
 	"context"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
-// New returns the storage of the records.
-func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, clock clock.PassiveClock) (*generic.Storage, error) {
-	return generic.New(NewKind(clock), scheme, getter)
-}
-
-// NewKind returns the declaration of the records.
-func NewKind(clock clock.PassiveClock) *generic.Kind[*nsinit.PopulatedNamespace] {
+// NewKind returns the declaration of PopulatedNamespaces.
+func NewKind() *generic.Kind[*nsinit.PopulatedNamespace] {
 	type object = *nsinit.PopulatedNamespace
 	return &generic.Kind[object]{
 		Resource: "populatednamespaces", Singular: "populatednamespace", ShortNames: []string{"popns"},
@@ -45,20 +37,19 @@ func NewKind(clock clock.PassiveClock) *generic.Kind[*nsinit.PopulatedNamespace]
 		},
 		Create:   func(_ context.Context, created object) { created.Status = nsinit.PopulatedNamespaceStatus{} },
 		Validate: validation.ValidatePopulatedNamespace,
-		Table:    newTable(clock),
+		Table:    newTable(),
 	}
 }
 
-func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.PopulatedNamespace] {
+func newTable() *generic.Table[*nsinit.PopulatedNamespace] {
 	return &generic.Table[*nsinit.PopulatedNamespace]{
-		Clock: clock,
 		Columns: []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
 			{Name: "Applied", Type: "string", Description: "How many of the objects were applied."},
-			{Name: "Age", Type: "string", Description: "How long ago the first of them was to be applied."},
-			{Name: "Message", Type: "string", Priority: 1, Description: "What is in the way."},
+			{Name: "Age", Type: "string", Description: "How long ago the PopulatedNamespace was created."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "The first error."},
 		},
-		Cells: func(p *nsinit.PopulatedNamespace, now time.Time) []any {
+		Cells: func(p *nsinit.PopulatedNamespace, age string) []any {
 			applied, message := 0, ""
 			for _, o := range p.Status.Objects {
 				if o.State == nsinit.PopulatedObjectApplied {
@@ -67,7 +58,7 @@ func newTable(clock clock.PassiveClock) *generic.Table[*nsinit.PopulatedNamespac
 					message = fmt.Sprintf("%s/%s: %s", o.Population, o.Manifest, o.Message)
 				}
 			}
-			return []any{p.Name, fmt.Sprintf("%d/%d", applied, len(p.Status.Objects)), generic.Since(p.CreationTimestamp.Time, now), message}
+			return []any{p.Name, fmt.Sprintf("%d/%d", applied, len(p.Status.Objects)), age, message}
 		},
 	}
 }

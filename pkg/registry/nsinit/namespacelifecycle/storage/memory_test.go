@@ -4,10 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package registrytest lets tests use the storage of a resource, with its strategies and
-// endpoints, on objects in memory. A write takes microseconds, so a property test can make
-// thousands.
-package registrytest
+package storage
 
 import (
 	"context"
@@ -24,19 +21,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Memory is a storage.Interface that holds objects in memory. It serves reads and writes of
-// single objects, from one goroutine; nothing else is implemented.
-type Memory struct {
+// memory is a storage.Interface that stores objects in memory, where a write takes microseconds. It
+// implements reads and writes of single objects, from one goroutine.
+type memory struct {
 	storage.Interface
 	objects  map[string]runtime.Object
 	revision uint64
 }
 
-// New returns an empty Memory.
-func New() *Memory { return &Memory{objects: map[string]runtime.Object{}} }
+// newMemory returns an empty memory.
+func newMemory() *memory { return &memory{objects: map[string]runtime.Object{}} }
 
 // RESTOptions returns the options with which a store keeps its objects in m.
-func (m *Memory) RESTOptions() generic.RESTOptionsGetter {
+func (m *memory) RESTOptions() generic.RESTOptionsGetter {
 	return generic.RESTOptions{
 		StorageConfig:  &storagebackend.ConfigForResource{},
 		ResourcePrefix: "objects",
@@ -48,13 +45,13 @@ func (m *Memory) RESTOptions() generic.RESTOptionsGetter {
 }
 
 // Versioner implements storage.Interface.
-func (*Memory) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
+func (*memory) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
 
 // ReadinessCheck implements storage.Interface.
-func (*Memory) ReadinessCheck() error { return nil }
+func (*memory) ReadinessCheck() error { return nil }
 
 // Get implements storage.Interface.
-func (m *Memory) Get(_ context.Context, key string, options storage.GetOptions, out runtime.Object) error {
+func (m *memory) Get(_ context.Context, key string, options storage.GetOptions, out runtime.Object) error {
 	stored, found := m.objects[key]
 	if !found && options.IgnoreNotFound {
 		return runtime.SetZeroValue(out)
@@ -66,7 +63,7 @@ func (m *Memory) Get(_ context.Context, key string, options storage.GetOptions, 
 }
 
 // Create implements storage.Interface.
-func (m *Memory) Create(_ context.Context, key string, object, out runtime.Object, _ uint64) error {
+func (m *memory) Create(_ context.Context, key string, object, out runtime.Object, _ uint64) error {
 	if _, found := m.objects[key]; found {
 		return storage.NewKeyExistsError(key, 0)
 	}
@@ -74,7 +71,7 @@ func (m *Memory) Create(_ context.Context, key string, object, out runtime.Objec
 }
 
 // Delete implements storage.Interface.
-func (m *Memory) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+func (m *memory) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
 	stored, found := m.objects[key]
 	if !found {
@@ -92,7 +89,7 @@ func (m *Memory) Delete(ctx context.Context, key string, out runtime.Object, pre
 
 // GuaranteedUpdate implements storage.Interface. As in etcd, an update that changes nothing
 // is not written.
-func (m *Memory) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+func (m *memory) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, _ runtime.Object) error {
 	existing := reflect.New(reflect.TypeOf(out).Elem()).Interface().(runtime.Object)
 	if err := m.Get(ctx, key, storage.GetOptions{IgnoreNotFound: ignoreNotFound}, existing); err != nil {
@@ -117,7 +114,7 @@ func (m *Memory) GuaranteedUpdate(ctx context.Context, key string, out runtime.O
 	return m.store(key, updated, out)
 }
 
-func (m *Memory) store(key string, object, out runtime.Object) error {
+func (m *memory) store(key string, object, out runtime.Object) error {
 	m.revision++
 	stored := object.DeepCopyObject()
 	if err := m.Versioner().UpdateObject(stored, m.revision); err != nil {
