@@ -139,7 +139,7 @@ func schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "InitializerStatus tells how far one initializer of the plan is.",
+				Description: "InitializerStatus is the progress of one initializer of the plan.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -160,7 +160,7 @@ func schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"startTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "startTime is when the initializer became the first that is pending.",
+							Description: "startTime is when the turn of the initializer began.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
@@ -172,7 +172,7 @@ func schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"deadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "deadline is when the failurePolicy takes effect. It is informative: what counts are the plan and the server's clock.",
+							Description: "deadline is when the failurePolicy takes effect. It is informative: the plan and the clock of the server decide.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
@@ -225,7 +225,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceInitializerConfiguration registers initializers: processes that must act on every new namespace, one after the other, before tenants may write into it. Configurations are merged in the order of their names; the order within each is kept. A namespace takes its list when it is created, so a change concerns only namespaces that are created after it.",
+				Description: "NamespaceInitializerConfiguration registers initializers: processes that must act on every new namespace, one after the other, before tenants can write into it. Configurations are merged in the order of their names; the order within each is kept. A namespace gets its plan when it is created, so a change applies only to namespaces that are created after it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -261,7 +261,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers lists the initializers that act on each new namespace, in the order in which they act. A name that a configuration earlier in the order has registered already is left out, and this configuration's status says so.",
+							Description: "initializers lists the initializers that act on each new namespace, in the order in which they act. A name that an earlier configuration registers is ignored here. The condition NamesAccepted reports it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -274,7 +274,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref commo
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec holds what decides when this configuration may disappear.",
+							Description: "spec holds the finalizers of this configuration.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespaceInitializerConfigurationSpec{}.OpenAPIModelName()),
 						},
@@ -348,7 +348,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationSpec(ref c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceInitializerConfigurationSpec holds what decides when a configuration may disappear.",
+				Description: "NamespaceInitializerConfigurationSpec holds the finalizers of a configuration.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"finalizers": {
@@ -358,7 +358,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationSpec(ref c
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizers lists who must have acted before the configuration leaves storage. The server adds \"kubernetes\", which nsinit removes once no namespace waits for the configuration's initializers any more. After creation it changes through the finalize subresource only.",
+							Description: "finalizers lists the participants that must act before the configuration is removed from storage. The server adds \"kubernetes\", which nsinit removes once no namespace waits for the initializers of the configuration. After creation, only the finalize subresource changes the list.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -385,7 +385,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase is Active, or Terminating after the configuration was deleted.\n\nPossible enum values:\n - `\"Active\"` configurations are applied to new namespaces.\n - `\"Terminating\"` configurations are applied to no new namespace and leave once no namespace waits for them.",
+							Description: "phase is Active, or Terminating after the configuration was deleted.\n\nPossible enum values:\n - `\"Active\"` configurations are applied to new namespaces.\n - `\"Terminating\"` configurations are not applied to new namespaces. They are removed once no namespace waits for them.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Active", "Terminating"},
@@ -403,7 +403,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions report what is wrong with the configuration, if anything.",
+							Description: "conditions are NamesAccepted and, after a deletion, Drained.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -448,7 +448,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "pending lists the initializers that have not acted yet, in the order in which they act. Only the first one acts, and removes itself when it is done. When the last one is removed, and no failing result is set, the initializers struct becomes nil and the namespace opens.",
+							Description: "pending lists the initializers that have not acted, in the order in which they act. Only the first one acts, and removes itself when it is done. When the last one is removed, and no failing result is set, the initializers struct becomes nil and the namespace opens.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -461,13 +461,13 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 					},
 					"result": {
 						SchemaProps: spec.SchemaProps{
-							Description: "result, if it is set with status Failure, ends the initialization without success: the failure is reported, and then the namespace is deleted. Only the first pending initializer may set it, and it cannot be taken back.",
+							Description: "result with status Failure ends the initialization: the failure is reported, and then the namespace is deleted. Only the first pending initializer can set it, and that is final.",
 							Ref:         ref(v1.Status{}.OpenAPIModelName()),
 						},
 					},
 					"turnStartTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "turnStartTime is when the first pending initializer became the first, from which its deadline runs. The server sets it, by its own clock.",
+							Description: "turnStartTime is when the turn of the first pending initializer began. Its deadline counts from this time. The server sets it.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
@@ -483,7 +483,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycle(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceLifecycle is the record of one core Namespace, and has its name: which initializers the namespace still waits for, and who must clean up before it may disappear. nsinit creates and deletes records; users read them.",
+				Description: "NamespaceLifecycle describes the core Namespace of the same name: which initializers the namespace still waits for, and which participants must clean up before it can be removed. nsinit creates and deletes NamespaceLifecycles; users read them.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -509,14 +509,14 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycle(ref common.ReferenceCall
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says which incarnation of the namespace this is, what was planned for it when it was created, and what is still to be done.",
+							Description: "spec identifies the namespace by its UID, and holds the plan that was made when it was created, and what remains to be done.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespaceLifecycleSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status says where the namespace stands and who is being waited for, since when and why.",
+							Description: "status shows the progress of the namespace: which initializer it waits for, since when and why.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespaceLifecycleStatus{}.OpenAPIModelName()),
 						},
@@ -533,7 +533,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleList(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceLifecycleList is a list of records.",
+				Description: "NamespaceLifecycleList is a list of NamespaceLifecycles.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -559,7 +559,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleList(ref common.Reference
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "items is the list of records.",
+							Description: "items is the list of NamespaceLifecycles.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -583,12 +583,12 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceLifecycleSpec is what was planned for a namespace, and what is still to be done.",
+				Description: "NamespaceLifecycleSpec is the plan of a namespace, and what remains to be done.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespaceUID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceUID is the UID of the core Namespace that this record describes. It is immutable: a namespace that is deleted and created again under the same name gets a record of its own and inherits nothing.",
+							Description: "namespaceUID is the UID of the core Namespace. It is immutable: a namespace that is deleted and created again with the same name gets a new NamespaceLifecycle and inherits nothing.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -601,7 +601,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "plan is the list of initializers that was in force when the namespace was created, each with its policies. It never changes, so what happens to this namespace does not depend on configurations that changed since.",
+							Description: "plan lists the initializers that were registered when the namespace was created, each with its policies. It never changes, so later changes of configurations do not affect this namespace.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -614,7 +614,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 					},
 					"initializers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers tracks the initialization. If nil, the namespace is completely initialized, and that is final: the list never grows again. Otherwise no tenant can write into the namespace. It changes through the initialize subresource only: each initializer removes itself when it has done its work, and only the first one acts.",
+							Description: "initializers tracks the initialization. If nil, the namespace is completely initialized, and that is final. Otherwise, no tenant can write into the namespace. Only the initialize subresource changes it: the first initializer acts, and removes itself when its work is done.",
 							Ref:         ref(v1alpha1.NamespaceInitializers{}.OpenAPIModelName()),
 						},
 					},
@@ -625,7 +625,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizers lists who must have acted before the record leaves storage, in the order given. The server adds \"kubernetes\", which nsinit removes once the content of the core Namespace is gone. After creation it changes through the finalize subresource only.",
+							Description: "finalizers lists the participants that must act before the NamespaceLifecycle is removed from storage. The server adds \"kubernetes\", which nsinit removes once the content of the core Namespace is deleted. After creation, only the finalize subresource changes the list.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -644,7 +644,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "skipped lists the initializers that were dropped from the pending ones without having done their work: at their deadline where their failurePolicy is Ignore, or by an administrator. Through the initialize subresource a name is added in the same request that removes it from pending; none is ever taken away.",
+							Description: "skipped lists the initializers that were removed from pending before their work was done: at their deadline if their failurePolicy is Ignore, or by an administrator. The request to the initialize subresource that removes a name from pending adds it here. No name is ever removed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -669,12 +669,12 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceLifecycleStatus says where a namespace stands.",
+				Description: "NamespaceLifecycleStatus is the progress of a namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "phase is Initializing while initializers are pending, Active once there are none, and Terminating after the record was deleted.\n\nPossible enum values:\n - `\"Active\"` namespaces are completely initialized.\n - `\"Initializing\"` namespaces wait for an initializer.\n - `\"Terminating\"` namespaces are being deleted.",
+							Description: "phase is Initializing while initializers are pending, Active once there are none, and Terminating after the NamespaceLifecycle was deleted.\n\nPossible enum values:\n - `\"Active\"` namespaces are completely initialized.\n - `\"Initializing\"` namespaces wait for an initializer.\n - `\"Terminating\"` namespaces are being deleted.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Active", "Initializing", "Terminating"},
@@ -682,7 +682,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 					},
 					"currentInitializer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "currentInitializer is the first pending initializer: the one whose turn it is. It is empty when there is none, when the initialization failed and when the record is terminating. Watches can select on it.",
+							Description: "currentInitializer is the first pending initializer: the one whose turn it is. It is empty if there is none, if the initialization failed and if the NamespaceLifecycle is terminating. Watches can select on it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -699,7 +699,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers tells, for each initializer of the plan, how far it is and what it last said.",
+							Description: "initializers shows the progress of each initializer of the plan, and what it last reported.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -722,7 +722,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Initializing, Ready, Stalled once a turn has lasted for long, and OpenedByHand once a user opened the namespace, each with the reason and a message for people.",
+							Description: "conditions are Initializing, Ready, Stalled once a turn lasts longer than usual, and OpenedByHand once a user opened the namespace.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -745,7 +745,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespacePopulation says what is put into new namespaces before their tenants may act: manifests with parameters, which the initializer policy-population applies with its own identity. Populations are applied in the order of their names; the order of the manifests within each is kept. The idea is that of the Namespace Population proposal, of which the Namespace Initializer KEP tells in its first user story.",
+				Description: "NamespacePopulation holds the manifests that the initializer policy-population applies to new namespaces, with its own identity, before tenants can write into them. Populations are applied in the order of their names; the order of the manifests within each is kept. It implements the Namespace Population proposal, which the Namespace Initializer KEP describes in its first user story.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -771,14 +771,14 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says what is applied, and where.",
+							Description: "spec holds the manifests and selects the namespaces.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespacePopulationSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status is what came of it.",
+							Description: "status is the result.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.NamespacePopulationStatus{}.OpenAPIModelName()),
 						},
@@ -845,7 +845,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespacePopulationSpec says what is applied, and where.",
+				Description: "NamespacePopulationSpec holds the manifests and selects the namespaces.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespaceSelector": {
@@ -889,12 +889,12 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespacePopulationStatus is what came of a population.",
+				Description: "NamespacePopulationStatus is the result of a population.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation that the rest of the status is about.",
+							Description: "observedGeneration is the generation that the status describes.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -939,7 +939,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "manifests tells of each manifest.",
+							Description: "manifests are the results of the manifests.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -975,7 +975,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"failurePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failurePolicy says what happens when the initializer has not removed itself by its deadline. Absent: the namespace waits for ever. Ignore: the initializer is dropped and the next one has its turn. Fail: the initialization fails, and the namespace is deleted.\n\nPossible enum values:\n - `\"Fail\"` fails the namespace's initialization at the deadline.\n - `\"Ignore\"` drops the initializer at its deadline.",
+							Description: "failurePolicy is what happens when the initializer has not removed itself by its deadline. Absent: the namespace waits indefinitely. Ignore: the initializer is skipped and the next one has its turn. Fail: the initialization fails, and the namespace is deleted.\n\nPossible enum values:\n - `\"Fail\"` fails the namespace's initialization at the deadline.\n - `\"Ignore\"` skips the initializer at its deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Fail", "Ignore"},
@@ -983,14 +983,14 @@ func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"timeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeoutSeconds is the deadline, in seconds from the moment at which the initializer becomes the first that is pending. It may only be set together with failurePolicy, and defaults to 5 there.",
+							Description: "timeoutSeconds is the deadline, in seconds from the start of the turn of the initializer. It can be set only with a failurePolicy, and is 5 by default.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"finalizer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizer says that this participant also acts when the namespace is deleted: its name is put into the record's spec.finalizers, and the namespace cannot disappear before the participant has removed it.",
+							Description: "finalizer makes this participant act when the namespace is deleted, too: its name is added to spec.finalizers of the NamespaceLifecycle, and the namespace is not removed before the participant has removed its name.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1014,7 +1014,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespace(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulatedNamespace records what NamespacePopulations put into the core Namespace of the same name. policy-population writes it down before it acts, so that nothing is forgotten, and it is removed with the namespace.",
+				Description: "PopulatedNamespace records what NamespacePopulations put into the core Namespace of the same name. policy-population lists each object here before it applies it, so that none is missing after a crash. It is removed with the namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1040,7 +1040,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespace(ref common.ReferenceCall
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec says which namespace this is.",
+							Description: "spec identifies the namespace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.PopulatedNamespaceSpec{}.OpenAPIModelName()),
 						},
@@ -1064,7 +1064,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceList(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulatedNamespaceList is a list of records of populated namespaces.",
+				Description: "PopulatedNamespaceList is a list of PopulatedNamespaces.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1090,7 +1090,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceList(ref common.Reference
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "items is the list of records.",
+							Description: "items is the list of PopulatedNamespaces.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1114,12 +1114,12 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceSpec(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulatedNamespaceSpec says which namespace this is.",
+				Description: "PopulatedNamespaceSpec identifies the namespace.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespaceUID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaceUID is the UID of the namespace. It cannot be changed: another namespace of the same name has a record of its own.",
+							Description: "namespaceUID is the UID of the namespace. It is immutable: another namespace of the same name gets a new PopulatedNamespace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1151,7 +1151,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Applied is True if every object is as its manifest says, or was when the namespace was opened.",
+							Description: "conditions: Applied is True if every object matches its manifest, or did when the namespace opened.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1241,7 +1241,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 					},
 					"prunePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "prunePolicy is that of the manifest when the object was applied.\n\nPossible enum values:\n - `\"Delete\"` deletes the object.\n - `\"Orphan\"` leaves it where it is.",
+							Description: "prunePolicy is that of the manifest when the object was applied.\n\nPossible enum values:\n - `\"Delete\"` deletes the object.\n - `\"Orphan\"` keeps the object.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Delete", "Orphan"},
@@ -1295,14 +1295,14 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 					},
 					"when": {
 						SchemaProps: spec.SchemaProps{
-							Description: "when is a CEL expression that yields true or false. If it yields false, the namespace does not get the object. It sees what the template's expressions see. Absent: every namespace that is selected gets it.",
+							Description: "when is a CEL expression that yields true or false. If it yields false, the namespace does not get the object. It has the variables of the template. Absent: every selected namespace gets the object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"driftPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "driftPolicy says what happens after the namespace was opened. Ignore, the default: the object belongs to the namespace's tenants. Repair: it follows the manifest, and comes back if it is changed or deleted.\n\nPossible enum values:\n - `\"Ignore\"` leaves the object to the namespace's tenants.\n - `\"Repair\"` makes the object follow its manifest.",
+							Description: "driftPolicy is what happens after the namespace opens. Ignore, the default: tenants own the object. Repair: the object follows the manifest, and is applied again if it is changed or deleted.\n\nPossible enum values:\n - `\"Ignore\"` leaves the object to the namespace's tenants.\n - `\"Repair\"` makes the object follow its manifest.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Ignore", "Repair"},
@@ -1310,7 +1310,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 					},
 					"prunePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "prunePolicy says what happens to the objects when the manifest is taken out of the population, or the population is deleted. Delete, the default: they are deleted. Orphan: they stay.\n\nPossible enum values:\n - `\"Delete\"` deletes the object.\n - `\"Orphan\"` leaves it where it is.",
+							Description: "prunePolicy is what happens to the objects when the manifest is removed from the population, or the population is deleted. Delete, the default: they are deleted. Orphan: they are kept.\n\nPossible enum values:\n - `\"Delete\"` deletes the object.\n - `\"Orphan\"` keeps the object.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Delete", "Orphan"},
@@ -1318,7 +1318,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationManifest(ref common.ReferenceCall
 					},
 					"template": {
 						SchemaProps: spec.SchemaProps{
-							Description: "template is the object. Strings in it may hold CEL expressions in ${...}, which see namespaceObject (with metadata.name, uid, labels and annotations), creator (the user who created the namespace) and creatorGroups; $${ stands for a literal ${. A string that is one expression takes the type of what it yields. apiVersion, kind and metadata.name are required, metadata.namespace is set by nsinit.",
+							Description: "template is the object. Strings in it can contain CEL expressions in ${...}. Their variables are namespaceObject (with metadata.name, uid, labels and annotations), creator (the user who created the namespace) and creatorGroups. $${ is a literal ${. A string that is one expression takes the type of its value. apiVersion, kind and metadata.name are required; nsinit sets metadata.namespace.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -1335,7 +1335,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PopulationManifestStatus is what came of one manifest.",
+				Description: "PopulationManifestStatus is the result of one manifest.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -1364,14 +1364,14 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says why, for the namespace that is named.",
+							Description: "message is the error in that namespace.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespace is one of those in which it failed, the first by name.",
+							Description: "namespace is the first, by name, in which it failed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1400,7 +1400,7 @@ func schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"failurePolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failurePolicy says what happens when the initializer has not removed itself by its deadline. Absent: the namespace waits for ever. Ignore: the initializer is dropped and the next one has its turn. Fail: the initialization fails, and the namespace is deleted.\n\nPossible enum values:\n - `\"Fail\"` fails the namespace's initialization at the deadline.\n - `\"Ignore\"` drops the initializer at its deadline.",
+							Description: "failurePolicy is what happens when the initializer has not removed itself by its deadline. Absent: the namespace waits indefinitely. Ignore: the initializer is skipped and the next one has its turn. Fail: the initialization fails, and the namespace is deleted.\n\nPossible enum values:\n - `\"Fail\"` fails the namespace's initialization at the deadline.\n - `\"Ignore\"` skips the initializer at its deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Fail", "Ignore"},
@@ -1408,14 +1408,14 @@ func schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"timeoutSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "timeoutSeconds is the deadline, in seconds from the moment at which the initializer becomes the first that is pending. It may only be set together with failurePolicy, and defaults to 5 there.",
+							Description: "timeoutSeconds is the deadline, in seconds from the start of the turn of the initializer. It can be set only with a failurePolicy, and is 5 by default.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"finalizer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "finalizer says that this participant also acts when the namespace is deleted: its name is put into the record's spec.finalizers, and the namespace cannot disappear before the participant has removed it.",
+							Description: "finalizer makes this participant act when the namespace is deleted, too: its name is added to spec.finalizers of the NamespaceLifecycle, and the namespace is not removed before the participant has removed its name.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -16,18 +16,18 @@ import (
 // InitializerStatusApplyConfiguration represents a declarative configuration of the InitializerStatus type for use
 // with apply.
 //
-// InitializerStatus tells how far one initializer of the plan is.
+// InitializerStatus is the progress of one initializer of the plan.
 type InitializerStatusApplyConfiguration struct {
 	// name is the name of the initializer.
 	Name *string `json:"name,omitempty"`
 	// state is Waiting for its turn, Running, Done, Skipped, or Failed.
 	State *nsinitv1alpha1.InitializerState `json:"state,omitempty"`
-	// startTime is when the initializer became the first that is pending.
+	// startTime is when the turn of the initializer began.
 	StartTime *v1.MicroTime `json:"startTime,omitempty"`
 	// endTime is when the initializer was removed, or failed.
 	EndTime *v1.MicroTime `json:"endTime,omitempty"`
-	// deadline is when the failurePolicy takes effect. It is informative: what
-	// counts are the plan and the server's clock.
+	// deadline is when the failurePolicy takes effect. It is informative: the plan
+	// and the clock of the server decide.
 	Deadline *v1.MicroTime `json:"deadline,omitempty"`
 	// message is what the initializer last reported. An initializer writes it
 	// through the status subresource without losing its turn.

@@ -21,10 +21,10 @@ import (
 // with apply.
 //
 // NamespaceInitializerConfiguration registers initializers: processes that must
-// act on every new namespace, one after the other, before tenants may write
+// act on every new namespace, one after the other, before tenants can write
 // into it. Configurations are merged in the order of their names; the order
-// within each is kept. A namespace takes its list when it is created, so a
-// change concerns only namespaces that are created after it.
+// within each is kept. A namespace gets its plan when it is created, so a
+// change applies only to namespaces that are created after it.
 type NamespaceInitializerConfigurationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata. The name decides the order in
@@ -32,11 +32,10 @@ type NamespaceInitializerConfigurationApplyConfiguration struct {
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// initializers lists the initializers that act on each new namespace, in
-	// the order in which they act. A name that a configuration earlier in the
-	// order has registered already is left out, and this configuration's
-	// status says so.
+	// the order in which they act. A name that an earlier configuration registers
+	// is ignored here. The condition NamesAccepted reports it.
 	Initializers []RegisteredInitializerApplyConfiguration `json:"initializers,omitempty"`
-	// spec holds what decides when this configuration may disappear.
+	// spec holds the finalizers of this configuration.
 	Spec *NamespaceInitializerConfigurationSpecApplyConfiguration `json:"spec,omitempty"`
 	// status is what nsinit observed of this configuration.
 	Status *NamespaceInitializerConfigurationStatusApplyConfiguration `json:"status,omitempty"`

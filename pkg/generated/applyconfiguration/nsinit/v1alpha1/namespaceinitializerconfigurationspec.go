@@ -15,13 +15,12 @@ import (
 // NamespaceInitializerConfigurationSpecApplyConfiguration represents a declarative configuration of the NamespaceInitializerConfigurationSpec type for use
 // with apply.
 //
-// NamespaceInitializerConfigurationSpec holds what decides when a configuration
-// may disappear.
+// NamespaceInitializerConfigurationSpec holds the finalizers of a configuration.
 type NamespaceInitializerConfigurationSpecApplyConfiguration struct {
-	// finalizers lists who must have acted before the configuration leaves
-	// storage. The server adds "kubernetes", which nsinit removes once no
-	// namespace waits for the configuration's initializers any more. After
-	// creation it changes through the finalize subresource only.
+	// finalizers lists the participants that must act before the configuration is
+	// removed from storage. The server adds "kubernetes", which nsinit removes once
+	// no namespace waits for the initializers of the configuration. After creation,
+	// only the finalize subresource changes the list.
 	Finalizers []nsinitv1alpha1.FinalizerName `json:"finalizers,omitempty"`
 }
 

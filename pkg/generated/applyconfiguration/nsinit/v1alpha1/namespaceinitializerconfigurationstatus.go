@@ -21,7 +21,7 @@ import (
 type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
 	// phase is Active, or Terminating after the configuration was deleted.
 	Phase *nsinitv1alpha1.ConfigurationPhase `json:"phase,omitempty"`
-	// conditions report what is wrong with the configuration, if anything.
+	// conditions are NamesAccepted and, after a deletion, Drained.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// pendingNamespaces is the number of namespaces that wait for an
 	// initializer of this configuration.

@@ -17,17 +17,17 @@ import (
 //
 // NamespaceInitializers tracks the progress of initialization.
 type NamespaceInitializersApplyConfiguration struct {
-	// pending lists the initializers that have not acted yet, in the order in
-	// which they act. Only the first one acts, and removes itself when it is
-	// done. When the last one is removed, and no failing result is set, the
-	// initializers struct becomes nil and the namespace opens.
+	// pending lists the initializers that have not acted, in the order in which
+	// they act. Only the first one acts, and removes itself when it is done. When
+	// the last one is removed, and no failing result is set, the initializers
+	// struct becomes nil and the namespace opens.
 	Pending []NamespaceInitializerApplyConfiguration `json:"pending,omitempty"`
-	// result, if it is set with status Failure, ends the initialization without
-	// success: the failure is reported, and then the namespace is deleted. Only
-	// the first pending initializer may set it, and it cannot be taken back.
+	// result with status Failure ends the initialization: the failure is reported,
+	// and then the namespace is deleted. Only the first pending initializer can set
+	// it, and that is final.
 	Result *v1.Status `json:"result,omitempty"`
-	// turnStartTime is when the first pending initializer became the first, from
-	// which its deadline runs. The server sets it, by its own clock.
+	// turnStartTime is when the turn of the first pending initializer began. Its
+	// deadline counts from this time. The server sets it.
 	TurnStartTime *v1.MicroTime `json:"turnStartTime,omitempty"`
 }
 

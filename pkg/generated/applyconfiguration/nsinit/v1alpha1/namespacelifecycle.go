@@ -20,20 +20,21 @@ import (
 // NamespaceLifecycleApplyConfiguration represents a declarative configuration of the NamespaceLifecycle type for use
 // with apply.
 //
-// NamespaceLifecycle is the record of one core Namespace, and has its name: which
-// initializers the namespace still waits for, and who must clean up before it may
-// disappear. nsinit creates and deletes records; users read them.
+// NamespaceLifecycle describes the core Namespace of the same name: which
+// initializers the namespace still waits for, and which participants must clean up
+// before it can be removed. nsinit creates and deletes NamespaceLifecycles; users
+// read them.
 type NamespaceLifecycleApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata. The name is the name of the
 	// core Namespace.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec says which incarnation of the namespace this is, what was planned
-	// for it when it was created, and what is still to be done.
+	// spec identifies the namespace by its UID, and holds the plan that was made
+	// when it was created, and what remains to be done.
 	Spec *NamespaceLifecycleSpecApplyConfiguration `json:"spec,omitempty"`
-	// status says where the namespace stands and who is being waited for, since
-	// when and why.
+	// status shows the progress of the namespace: which initializer it waits for,
+	// since when and why.
 	Status *NamespaceLifecycleStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -16,33 +16,30 @@ import (
 // NamespaceLifecycleSpecApplyConfiguration represents a declarative configuration of the NamespaceLifecycleSpec type for use
 // with apply.
 //
-// NamespaceLifecycleSpec is what was planned for a namespace, and what is still
-// to be done.
+// NamespaceLifecycleSpec is the plan of a namespace, and what remains to be done.
 type NamespaceLifecycleSpecApplyConfiguration struct {
-	// namespaceUID is the UID of the core Namespace that this record describes.
-	// It is immutable: a namespace that is deleted and created again under the
-	// same name gets a record of its own and inherits nothing.
+	// namespaceUID is the UID of the core Namespace. It is immutable: a namespace
+	// that is deleted and created again with the same name gets a new
+	// NamespaceLifecycle and inherits nothing.
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
-	// plan is the list of initializers that was in force when the namespace was
-	// created, each with its policies. It never changes, so what happens to
-	// this namespace does not depend on configurations that changed since.
+	// plan lists the initializers that were registered when the namespace was
+	// created, each with its policies. It never changes, so later changes of
+	// configurations do not affect this namespace.
 	Plan []PlannedInitializerApplyConfiguration `json:"plan,omitempty"`
-	// initializers tracks the initialization. If nil, the namespace is
-	// completely initialized, and that is final: the list never grows again.
-	// Otherwise no tenant can write into the namespace. It changes through the
-	// initialize subresource only: each initializer removes itself when it has
-	// done its work, and only the first one acts.
+	// initializers tracks the initialization. If nil, the namespace is completely
+	// initialized, and that is final. Otherwise, no tenant can write into the
+	// namespace. Only the initialize subresource changes it: the first initializer
+	// acts, and removes itself when its work is done.
 	Initializers *NamespaceInitializersApplyConfiguration `json:"initializers,omitempty"`
-	// finalizers lists who must have acted before the record leaves storage, in
-	// the order given. The server adds "kubernetes", which nsinit removes once
-	// the content of the core Namespace is gone. After creation it changes
-	// through the finalize subresource only.
+	// finalizers lists the participants that must act before the
+	// NamespaceLifecycle is removed from storage. The server adds "kubernetes",
+	// which nsinit removes once the content of the core Namespace is deleted.
+	// After creation, only the finalize subresource changes the list.
 	Finalizers []nsinitv1alpha1.FinalizerName `json:"finalizers,omitempty"`
-	// skipped lists the initializers that were dropped from the pending ones
-	// without having done their work: at their deadline where their failurePolicy
-	// is Ignore, or by an administrator. Through the initialize subresource a name
-	// is added in the same request that removes it from pending; none is ever
-	// taken away.
+	// skipped lists the initializers that were removed from pending before their
+	// work was done: at their deadline if their failurePolicy is Ignore, or by an
+	// administrator. The request to the initialize subresource that removes a name
+	// from pending adds it here. No name is ever removed.
 	Skipped []string `json:"skipped,omitempty"`
 }
 

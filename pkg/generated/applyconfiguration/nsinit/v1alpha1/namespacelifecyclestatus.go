@@ -16,21 +16,20 @@ import (
 // NamespaceLifecycleStatusApplyConfiguration represents a declarative configuration of the NamespaceLifecycleStatus type for use
 // with apply.
 //
-// NamespaceLifecycleStatus says where a namespace stands.
+// NamespaceLifecycleStatus is the progress of a namespace.
 type NamespaceLifecycleStatusApplyConfiguration struct {
 	// phase is Initializing while initializers are pending, Active once there
-	// are none, and Terminating after the record was deleted.
+	// are none, and Terminating after the NamespaceLifecycle was deleted.
 	Phase *nsinitv1alpha1.LifecyclePhase `json:"phase,omitempty"`
 	// currentInitializer is the first pending initializer: the one whose turn
-	// it is. It is empty when there is none, when the initialization failed and
-	// when the record is terminating. Watches can select on it.
+	// it is. It is empty if there is none, if the initialization failed and
+	// if the NamespaceLifecycle is terminating. Watches can select on it.
 	CurrentInitializer *string `json:"currentInitializer,omitempty"`
-	// initializers tells, for each initializer of the plan, how far it is and
-	// what it last said.
+	// initializers shows the progress of each initializer of the plan, and what it
+	// last reported.
 	Initializers []InitializerStatusApplyConfiguration `json:"initializers,omitempty"`
-	// conditions are Initializing, Ready, Stalled once a turn has lasted for
-	// long, and OpenedByHand once a user opened the namespace, each with the
-	// reason and a message for people.
+	// conditions are Initializing, Ready, Stalled once a turn lasts longer than
+	// usual, and OpenedByHand once a user opened the namespace.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

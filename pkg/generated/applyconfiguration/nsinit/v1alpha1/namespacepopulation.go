@@ -20,21 +20,20 @@ import (
 // NamespacePopulationApplyConfiguration represents a declarative configuration of the NamespacePopulation type for use
 // with apply.
 //
-// NamespacePopulation says what is put into new namespaces before their tenants
-// may act: manifests with parameters, which the initializer policy-population
-// applies with its own identity. Populations are applied in the order of their
-// names; the order of the manifests within each is kept. The idea is that of
-// the Namespace Population proposal, of which the Namespace Initializer KEP
-// tells in its first user story.
+// NamespacePopulation holds the manifests that the initializer policy-population
+// applies to new namespaces, with its own identity, before tenants can write into
+// them. Populations are applied in the order of their names; the order of the
+// manifests within each is kept. It implements the Namespace Population proposal,
+// which the Namespace Initializer KEP describes in its first user story.
 type NamespacePopulationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata. The name decides the order in
 	// which populations are applied.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec says what is applied, and where.
+	// spec holds the manifests and selects the namespaces.
 	Spec *NamespacePopulationSpecApplyConfiguration `json:"spec,omitempty"`
-	// status is what came of it.
+	// status is the result.
 	Status *NamespacePopulationStatusApplyConfiguration `json:"status,omitempty"`
 }
 

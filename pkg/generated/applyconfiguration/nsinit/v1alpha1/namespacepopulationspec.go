@@ -15,7 +15,7 @@ import (
 // NamespacePopulationSpecApplyConfiguration represents a declarative configuration of the NamespacePopulationSpec type for use
 // with apply.
 //
-// NamespacePopulationSpec says what is applied, and where.
+// NamespacePopulationSpec holds the manifests and selects the namespaces.
 type NamespacePopulationSpecApplyConfiguration struct {
 	// namespaceSelector selects namespaces by their labels. Absent: all of them.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`

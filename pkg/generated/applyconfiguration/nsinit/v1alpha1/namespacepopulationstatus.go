@@ -15,9 +15,9 @@ import (
 // NamespacePopulationStatusApplyConfiguration represents a declarative configuration of the NamespacePopulationStatus type for use
 // with apply.
 //
-// NamespacePopulationStatus is what came of a population.
+// NamespacePopulationStatus is the result of a population.
 type NamespacePopulationStatusApplyConfiguration struct {
-	// observedGeneration is the generation that the rest of the status is about.
+	// observedGeneration is the generation that the status describes.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions of the population. Applied is True if every manifest was applied
 	// to each namespace that has objects of the population. Ready is True if every
@@ -27,7 +27,7 @@ type NamespacePopulationStatusApplyConfiguration struct {
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// namespaces is the number of namespaces that have objects of the population.
 	Namespaces *int32 `json:"namespaces,omitempty"`
-	// manifests tells of each manifest.
+	// manifests are the results of the manifests.
 	Manifests []PopulationManifestStatusApplyConfiguration `json:"manifests,omitempty"`
 }
 

@@ -21,14 +21,15 @@ import (
 // with apply.
 //
 // PopulatedNamespace records what NamespacePopulations put into the core
-// Namespace of the same name. policy-population writes it down before it acts,
-// so that nothing is forgotten, and it is removed with the namespace.
+// Namespace of the same name. policy-population lists each object here before it
+// applies it, so that none is missing after a crash. It is removed with the
+// namespace.
 type PopulatedNamespaceApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata. The name is that of the namespace.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// spec says which namespace this is.
+	// spec identifies the namespace.
 	Spec *PopulatedNamespaceSpecApplyConfiguration `json:"spec,omitempty"`
 	// status is what was applied.
 	Status *PopulatedNamespaceStatusApplyConfiguration `json:"status,omitempty"`

@@ -15,10 +15,10 @@ import (
 // PopulatedNamespaceSpecApplyConfiguration represents a declarative configuration of the PopulatedNamespaceSpec type for use
 // with apply.
 //
-// PopulatedNamespaceSpec says which namespace this is.
+// PopulatedNamespaceSpec identifies the namespace.
 type PopulatedNamespaceSpecApplyConfiguration struct {
-	// namespaceUID is the UID of the namespace. It cannot be changed: another
-	// namespace of the same name has a record of its own.
+	// namespaceUID is the UID of the namespace. It is immutable: another
+	// namespace of the same name gets a new PopulatedNamespace.
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
 }
 

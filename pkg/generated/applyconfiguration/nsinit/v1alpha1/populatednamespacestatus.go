@@ -17,8 +17,8 @@ import (
 //
 // PopulatedNamespaceStatus is what was applied.
 type PopulatedNamespaceStatusApplyConfiguration struct {
-	// conditions: Applied is True if every object is as its manifest says, or was
-	// when the namespace was opened.
+	// conditions: Applied is True if every object matches its manifest, or did when
+	// the namespace opened.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// objects are those that were applied, or should be, in the order in which
 	// they are applied.

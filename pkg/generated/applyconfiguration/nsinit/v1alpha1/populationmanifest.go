@@ -21,23 +21,23 @@ type PopulationManifestApplyConfiguration struct {
 	// name identifies the manifest within its population. It is a DNS label.
 	Name *string `json:"name,omitempty"`
 	// when is a CEL expression that yields true or false. If it yields false, the
-	// namespace does not get the object. It sees what the template's expressions
-	// see. Absent: every namespace that is selected gets it.
+	// namespace does not get the object. It has the variables of the template.
+	// Absent: every selected namespace gets the object.
 	When *string `json:"when,omitempty"`
-	// driftPolicy says what happens after the namespace was opened. Ignore, the
-	// default: the object belongs to the namespace's tenants. Repair: it follows
-	// the manifest, and comes back if it is changed or deleted.
+	// driftPolicy is what happens after the namespace opens. Ignore, the default:
+	// tenants own the object. Repair: the object follows the manifest, and is
+	// applied again if it is changed or deleted.
 	DriftPolicy *nsinitv1alpha1.DriftPolicyType `json:"driftPolicy,omitempty"`
-	// prunePolicy says what happens to the objects when the manifest is taken out
-	// of the population, or the population is deleted. Delete, the default: they
-	// are deleted. Orphan: they stay.
+	// prunePolicy is what happens to the objects when the manifest is removed from
+	// the population, or the population is deleted. Delete, the default: they are
+	// deleted. Orphan: they are kept.
 	PrunePolicy *nsinitv1alpha1.PrunePolicyType `json:"prunePolicy,omitempty"`
-	// template is the object. Strings in it may hold CEL expressions in ${...},
-	// which see namespaceObject (with metadata.name, uid, labels and
+	// template is the object. Strings in it can contain CEL expressions in ${...}.
+	// Their variables are namespaceObject (with metadata.name, uid, labels and
 	// annotations), creator (the user who created the namespace) and
-	// creatorGroups; $${ stands for a literal ${. A string that is one expression
-	// takes the type of what it yields. apiVersion, kind and metadata.name are
-	// required, metadata.namespace is set by nsinit.
+	// creatorGroups. $${ is a literal ${. A string that is one expression
+	// takes the type of its value. apiVersion, kind and metadata.name are
+	// required; nsinit sets metadata.namespace.
 	Template *runtime.RawExtension `json:"template,omitempty"`
 }
 

@@ -11,7 +11,7 @@ package v1alpha1
 // PopulationManifestStatusApplyConfiguration represents a declarative configuration of the PopulationManifestStatus type for use
 // with apply.
 //
-// PopulationManifestStatus is what came of one manifest.
+// PopulationManifestStatus is the result of one manifest.
 type PopulationManifestStatusApplyConfiguration struct {
 	// name is that of the manifest.
 	Name *string `json:"name,omitempty"`
@@ -19,9 +19,9 @@ type PopulationManifestStatusApplyConfiguration struct {
 	Applied *int32 `json:"applied,omitempty"`
 	// failed is the number of namespaces in which it could not be applied.
 	Failed *int32 `json:"failed,omitempty"`
-	// message says why, for the namespace that is named.
+	// message is the error in that namespace.
 	Message *string `json:"message,omitempty"`
-	// namespace is one of those in which it failed, the first by name.
+	// namespace is the first, by name, in which it failed.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

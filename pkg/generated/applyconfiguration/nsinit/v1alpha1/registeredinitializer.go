@@ -22,18 +22,18 @@ type RegisteredInitializerApplyConfiguration struct {
 	// alwayspullimages.kubernetes.io, or a name prefixed with a domain, such as
 	// openshift.com/origin.
 	Name *string `json:"name,omitempty"`
-	// failurePolicy says what happens when the initializer has not removed
-	// itself by its deadline. Absent: the namespace waits for ever. Ignore: the
-	// initializer is dropped and the next one has its turn. Fail: the
+	// failurePolicy is what happens when the initializer has not removed itself
+	// by its deadline. Absent: the namespace waits indefinitely. Ignore: the
+	// initializer is skipped and the next one has its turn. Fail: the
 	// initialization fails, and the namespace is deleted.
 	FailurePolicy *nsinitv1alpha1.FailurePolicyType `json:"failurePolicy,omitempty"`
-	// timeoutSeconds is the deadline, in seconds from the moment at which the
-	// initializer becomes the first that is pending. It may only be set together
-	// with failurePolicy, and defaults to 5 there.
+	// timeoutSeconds is the deadline, in seconds from the start of the turn of
+	// the initializer. It can be set only with a failurePolicy, and is 5 by
+	// default.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-	// finalizer says that this participant also acts when the namespace is
-	// deleted: its name is put into the record's spec.finalizers, and the
-	// namespace cannot disappear before the participant has removed it.
+	// finalizer makes this participant act when the namespace is deleted, too:
+	// its name is added to spec.finalizers of the NamespaceLifecycle, and the
+	// namespace is not removed before the participant has removed its name.
 	Finalizer *bool `json:"finalizer,omitempty"`
 }
 
