@@ -453,7 +453,7 @@ func TestAuthorityUnknown(t *testing.T) {
 		return client.Patch(types.MergePatchType).Resource("namespacelifecycles").Name(record.Name).SubResource("initialize").
 			Body([]byte(`{"spec":{"initializers":{"pending":[]}}}`)).MaxRetries(0).Do(t.Context()).Error()
 	}
-	if err := remove(); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), `could not find out whether user "hook-a" has verb "initialize"`) {
+	if err := remove(); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), `cannot check whether user "hook-a" has verb "initialize"`) {
 		t.Errorf("%v, want an error that clients retry", err)
 	}
 	server.Core.FailReviews("")
