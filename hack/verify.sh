@@ -75,7 +75,7 @@ done < <({
 
 echo "==> commit subjects"
 # The rule holds after this commit. A shallow clone may not contain it.
-since=36fafe3ca2301d3b781be79a28d33fd2a533cfaa
+since=054ee05430a1b3edffe42eccd8f81b268e0d34dc
 rule='^[a-z0-9/, -]+: [^ ]'
 if git merge-base --is-ancestor "${since}" HEAD 2>/dev/null; then
   while read -r subject; do

@@ -24,7 +24,8 @@ type Options interface {
 	Validate() error
 	// Run runs the command.
 	Run(ctx context.Context) error
-	base() *Base
+	// AddFlags adds the flags for the output.
+	AddFlags(command *cobra.Command)
 }
 
 // Base is what the options of most commands have.
@@ -35,7 +36,8 @@ type Base struct {
 	Args       []string
 }
 
-func (b *Base) base() *Base { return b }
+// AddFlags implements Options.
+func (b *Base) AddFlags(command *cobra.Command) { b.PrintFlags.AddFlags(command) }
 
 // Complete implements Options.
 func (b *Base) Complete(f Factory, args []string) (err error) {
@@ -65,7 +67,7 @@ func NewCommand(f Factory, o Options, command *cobra.Command) *cobra.Command {
 		}
 		return o.Run(command.Context())
 	}
-	o.base().PrintFlags.AddFlags(command)
+	o.AddFlags(command)
 	return command
 }
 

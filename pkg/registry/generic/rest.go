@@ -23,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	storageerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
-	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
@@ -164,7 +163,7 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 	if options.Preconditions == nil {
 		options.Preconditions = &metav1.Preconditions{}
 	}
-	options.Preconditions.UID = ptr.To(accessor.GetUID())
+	options.Preconditions.UID = new(accessor.GetUID())
 	if accessor.GetDeletionTimestamp().IsZero() {
 		terminating, err := r.terminate(ctx, name, validate, options)
 		return terminating, false, err
