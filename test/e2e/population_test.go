@@ -398,7 +398,7 @@ func TestPreview(t *testing.T) {
 			t.Errorf("exit code %d, %q is missing in:\n%s", code, want, stdout)
 		}
 	}
-	c.RefusedPlugin(t, "no such file", "preview", "a-new-one", "--filename=/nowhere")
+	c.RefusedPlugin(t, `the path "/nowhere" does not exist`, "preview", "a-new-one", "--filename=/nowhere")
 	c.RefusedPlugin(t, "there is no NamespacePopulation in it", "preview", "a-new-one", "--filename="+filepath.Join(c.Root, "artifacts", "examples", "kep.yaml"))
 }
 

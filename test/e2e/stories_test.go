@@ -60,11 +60,11 @@ func TestBothStories(t *testing.T) {
 		killer.Go(func() {
 			for finished := 0; ; kills.Add(1) {
 				// A hook that is killed faster than it starts would never finish a turn.
-				for before := finished; finished <= before; finished = finishedTurns(ctx, c, h.initializer) {
+				for next := finished + 10 + rand.IntN(30); finished < next; finished = finishedTurns(ctx, c, h.initializer) {
 					select {
 					case <-stop:
 						return
-					case <-time.After(time.Duration(2000+rand.IntN(3000)) * time.Millisecond):
+					case <-time.After(time.Second):
 					}
 				}
 				_ = h.process.Kill()

@@ -261,7 +261,7 @@ func (w *wedge) getStuck(t *testing.T, c *framework.Cluster, cause diagnosis.Cau
 		}
 		return fmt.Errorf("it still exists: %s", framework.JSON(t, changed.Status))
 	})
-	if found, err := c.Why(t, namespace); err == nil || !strings.Contains(err.Error(), "not found") {
+	if found, err := c.Why(t, namespace); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("of a namespace that is gone it says %v %v", found, err)
 	}
 }
