@@ -266,7 +266,7 @@ func TestPluginCheck(t *testing.T) {
 	if !c.StampsByPolicy(t) {
 		delivered = "as delivered (10)"
 	}
-	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Records": "are served", "Objects": "can be listed", "Controllers": "holds Lease",
+	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Lifecycles": "are served", "Objects": "can be listed", "Controllers": "holds Lease",
 		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "accepts new objects", "Policies": delivered, "Gate": "a new namespace is closed"} {
 		if err := finds(check, results, "OK", says); err != nil {
 			t.Error(err)

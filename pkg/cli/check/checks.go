@@ -116,7 +116,7 @@ func (i *inspection) installation(ctx context.Context) {
 	for _, fact := range []struct {
 		check string
 		judge func() (diagnosis.Finding, error)
-	}{{"APIService", installed.API}, {"Records", installed.Lifecycles}, {"Controllers", installed.ControllerManager}} {
+	}{{"APIService", installed.API}, {"Lifecycles", installed.Lifecycles}, {"Controllers", installed.ControllerManager}} {
 		switch finding, err := fact.judge(); {
 		case err != nil:
 			i.unknown(fact.check, err)
