@@ -87,9 +87,9 @@ func TestInstallation(t *testing.T) {
 		core, apis []runtime.Object
 		want       []string
 	}{
-		"works":         {[]runtime.Object{lease(time.Second)}, []runtime.Object{available}, []string{"APIService OK", "Records OK", "Controllers OK", "CA OK"}},
-		"down":          {[]runtime.Object{lease(time.Minute)}, []runtime.Object{service}, []string{"APIService Problem", "Records OK", "Controllers Problem", "CA OK"}},
-		"not installed": {nil, nil, []string{"APIService Problem", "Records OK", "Controllers Problem"}},
+		"works":         {[]runtime.Object{lease(time.Second)}, []runtime.Object{available}, []string{"APIService OK", "Lifecycles OK", "Controllers OK", "CA OK"}},
+		"down":          {[]runtime.Object{lease(time.Minute)}, []runtime.Object{service}, []string{"APIService Problem", "Lifecycles OK", "Controllers Problem", "CA OK"}},
+		"not installed": {nil, nil, []string{"APIService Problem", "Lifecycles OK", "Controllers Problem"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients := diagnosis.NewClients(fake.NewClientset(test.core...), nsinitfake.NewClientset(), aggregatorfake.NewClientset(test.apis...), nil)

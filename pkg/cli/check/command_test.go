@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 	}{
 		"text": {installed(), nil, []string{"CHECK ", "Kubernetes     OK        v1.36.0", "Controllers    OK        one holds Lease", "helps: ",
 			"APIService     Problem   nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)", "Gate           OK        a new namespace is closed"}, "exit code 3"},
-		"items":     {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK APIService=Problem Records=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
+		"items":     {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
 		"too old":   {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
 		"no leader": {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
 		"format":    {installed(), []string{"-o", "name"}, nil, `output format "name", allowed formats are:`},
