@@ -84,7 +84,14 @@ func waitWatched(t *testing.T, c *framework.Cluster, initializer string) {
 	t.Helper()
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, namespace, initializer)
-	c.WaitEvents(t, namespace, "InitializerRunning")
+	// Until the controller watches again, the turn may stall.
+	framework.Eventually(t, "an event reports the turn", func(ctx context.Context) error {
+		events, err := c.Core.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + namespace + ",reason=InitializerRunning"})
+		if err == nil && len(events.Items) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
 }
 
 // TestCorruptConfiguration: a configuration cannot be decoded. New namespaces stay closed and report its name.
