@@ -54,13 +54,16 @@ test-quick: ## Run the checks and the unit tests that take seconds.
 	@echo "==> quick unit tests"
 	@hack/test.sh quick hack/unit.sh -short
 
+# The tests, and the programs that they start, spend memory instead of time on garbage collection.
+test-quick unit e2e: export GOGC := 300
+
 .PHONY: unit
 unit: ## Run the tests that need no control plane.
 	@echo "==> unit tests"
 	@hack/test.sh unit hack/unit.sh
 
 RUN ?= .
-# The tests use this number of control planes at the same time. Each takes about half a processor, and 1.5 GB.
+# The tests use this number of control planes at the same time. Each takes about half a processor, and 2 GB.
 PLANES ?= 3
 .PHONY: e2e
 e2e: dev ## Run the end-to-end tests, or those that match RUN, on PLANES control planes.

@@ -35,7 +35,7 @@ import (
 // them as soon as they can. A hook is killed each time it has finished a turn. All namespaces become Ready, and
 // each has its contents before its tenant's first write.
 func TestBothStories(t *testing.T) {
-	const tenants, each = 10, 50
+	const tenants, each = 10, 30
 	c := framework.Another(t)
 	ctx := t.Context()
 	s := c.StartLogStore(t, 0)
