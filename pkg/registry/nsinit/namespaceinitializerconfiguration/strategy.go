@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package namespaceinitializerconfiguration
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -87,15 +88,8 @@ func newTable() *generic.Table[*nsinit.NamespaceInitializerConfiguration] {
 			for _, finalizer := range c.Spec.Finalizers {
 				finalizers = append(finalizers, string(finalizer))
 			}
-			return []any{c.Name, string(c.Status.Phase), joined(initializers),
-				int64(c.Status.PendingNamespaces), age, joined(finalizers)}
+			return []any{c.Name, string(c.Status.Phase), cmp.Or(strings.Join(initializers, ","), "<none>"),
+				int64(c.Status.PendingNamespaces), age, cmp.Or(strings.Join(finalizers, ","), "<none>")}
 		},
 	}
-}
-
-func joined(names []string) string {
-	if len(names) == 0 {
-		return "<none>"
-	}
-	return strings.Join(names, ",")
 }

@@ -44,15 +44,17 @@ func advance(lifecycle, old *nsinit.NamespaceLifecycle, now time.Time, actor str
 
 // startTurn sets the start of the turn to now, unless the first pending initializer stayed the same.
 func startTurn(lifecycle, old *nsinit.NamespaceLifecycle, now time.Time) {
-	if len(helper.Pending(lifecycle)) == 0 {
+	pending := helper.Pending(lifecycle)
+	if len(pending) == 0 {
 		return
 	}
 	stamp := metav1.NewMicroTime(now)
 	lifecycle.Spec.Initializers.TurnStartTime = &stamp
-	if old == nil || len(helper.Pending(old)) == 0 || old.Spec.Initializers.TurnStartTime == nil {
+	if old == nil {
 		return
 	}
-	if helper.Pending(old)[0] == helper.Pending(lifecycle)[0] {
+	before := helper.Pending(old)
+	if len(before) > 0 && before[0] == pending[0] && old.Spec.Initializers.TurnStartTime != nil {
 		lifecycle.Spec.Initializers.TurnStartTime = old.Spec.Initializers.TurnStartTime
 	}
 }
@@ -60,9 +62,9 @@ func startTurn(lifecycle, old *nsinit.NamespaceLifecycle, now time.Time) {
 // settle derives the status from the spec: the state of each initializer, the phase and the conditions.
 // It does not change entries of initializers that have ended.
 func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	old := lifecycle.Status.CurrentInitializer
+	old, pending := lifecycle.Status.CurrentInitializer, helper.Pending(lifecycle)
 	for i := range lifecycle.Status.Initializers {
-		settleEntry(lifecycle, &lifecycle.Status.Initializers[i], now, actor)
+		settleEntry(lifecycle, &lifecycle.Status.Initializers[i], pending, now, actor)
 	}
 	settlePhase(lifecycle, now)
 	if lifecycle.Status.CurrentInitializer != old {
@@ -73,8 +75,8 @@ func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 // neverInitialized is the message of an initializer that had no turn.
 const neverInitialized = "never had its turn: the namespace was deleted before"
 
-// settleEntry derives the state of one initializer.
-func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, now time.Time, actor string) {
+// settleEntry derives the state of one initializer from the names of the pending ones.
+func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, pending []string, now time.Time, actor string) {
 	if entry.EndTime != nil {
 		return
 	}
@@ -86,7 +88,7 @@ func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.Initializer
 		}
 		return
 	}
-	pending, stamp := helper.Pending(lifecycle), metav1.NewMicroTime(now)
+	stamp := metav1.NewMicroTime(now)
 	turn := len(pending) > 0 && pending[0] == entry.Name
 	switch {
 	case !slices.Contains(pending, entry.Name):

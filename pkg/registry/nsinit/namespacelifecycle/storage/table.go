@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package storage
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta/table"
@@ -51,7 +52,7 @@ func waitingFor(lifecycle *nsinit.NamespaceLifecycle) (who, since, message strin
 		for _, finalizer := range lifecycle.Spec.Finalizers {
 			participants = append(participants, string(finalizer))
 		}
-		return orNone(first(participants)), table.ConvertToHumanReadableDateType(*lifecycle.DeletionTimestamp), "<none>"
+		return cmp.Or(first(participants), "<none>"), table.ConvertToHumanReadableDateType(*lifecycle.DeletionTimestamp), "<none>"
 	}
 	pending := helper.Pending(lifecycle)
 	if len(pending) == 0 {
@@ -64,7 +65,7 @@ func waitingFor(lifecycle *nsinit.NamespaceLifecycle) (who, since, message strin
 		}
 		message = printable.Line(entry.Message)
 	}
-	return first(pending), since, orNone(message)
+	return first(pending), since, cmp.Or(message, "<none>")
 }
 
 // first shortens a list to its head and the number of the others.
@@ -76,11 +77,4 @@ func first(names []string) string {
 		return names[0]
 	}
 	return fmt.Sprintf("%s (+%d)", names[0], len(names)-1)
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-	return text
 }
