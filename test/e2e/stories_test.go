@@ -31,7 +31,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestBothStories: tenants create 500 namespaces at the same time, with both hooks in place, and write into
+// TestBothStories: tenants create many namespaces at the same time, with both hooks in place, and write into
 // them as soon as they can. A hook is killed each time it has finished a turn. All namespaces become Ready, and
 // each has its contents before its tenant's first write.
 func TestBothStories(t *testing.T) {

@@ -240,9 +240,9 @@ func TestDescribe(t *testing.T) {
 		"it was opened by hand":          {namespace(opener("alice")), aLifecycle(participant, openedHand), byHand("alice did")},
 		"it was opened by hand before it had a lifecycle": {namespace(opener("alice")), aLifecycle(),
 			byHand(`user "alice" removed the label nsinit.dev/initializing before every initializer was done`)},
-		"an annotation without a plan":       {namespace(opener("nsinit")), aLifecycle(participant), &done},
-		"a user opened it, and said adopted": {namespace(says(adopted)), aLifecycle(participant), &done},
-		"it is about to open":                {namespace(closed), aLifecycle(), nil},
+		"the annotation, and a plan that is done": {namespace(opener("nsinit")), aLifecycle(participant), &done},
+		"a user opened it, and said adopted":      {namespace(says(adopted)), aLifecycle(participant), &done},
+		"it is about to open":                     {namespace(closed), aLifecycle(), nil},
 
 		"it is deleted":                             {namespace(deleting), aLifecycle(), nil},
 		"it was ready, and is deleted":              {namespace(deleting, ready), aLifecycle(leaving), &terminating},
