@@ -13,8 +13,8 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // NamespaceInitializerConfiguration registers initializers: processes that must
-// act on every new namespace, one after the other, before tenants can write
-// into it. Configurations are merged in the order of their names; the order
+// act on new namespaces, by default on all and one after the other, before tenants
+// can write into them. Configurations are merged in the order of their names; the order
 // within each is kept. A namespace gets its plan when it is created, so a
 // change applies only to namespaces that are created after it.
 type NamespaceInitializerConfiguration struct {
@@ -27,11 +27,37 @@ type NamespaceInitializerConfiguration struct {
 
 // RegisteredInitializer is one initializer of a configuration.
 type RegisteredInitializer struct {
-	Name           string
-	FailurePolicy  *FailurePolicyType
-	TimeoutSeconds *int32
-	Finalizer      bool
+	Name              string
+	FailurePolicy     *FailurePolicyType
+	TimeoutSeconds    *int32
+	Finalizer         bool
+	MatchConditions   []MatchCondition
+	NamespaceSelector *metav1.LabelSelector
+	Ordering          *InitializerOrdering
+	Activation        *ActivationPolicy
 }
+
+// MatchCondition is one condition that a namespace must fulfil.
+type MatchCondition struct {
+	Name       string
+	Expression string
+}
+
+// InitializerOrdering decides which initializers act before another one.
+type InitializerOrdering struct {
+	After []string
+}
+
+// ActivationPolicy decides when new namespaces begin to wait for an initializer.
+type ActivationPolicy string
+
+const (
+	// ActivationAlways initializers are in the plans from their registration on.
+	ActivationAlways ActivationPolicy = "Always"
+	// ActivationWhenServed initializers are in no plan before a program has reported
+	// that it serves them.
+	ActivationWhenServed ActivationPolicy = "WhenServed"
+)
 
 // FailurePolicyType is what happens to a namespace whose initializer misses its
 // deadline.
@@ -55,6 +81,16 @@ type NamespaceInitializerConfigurationStatus struct {
 	Phase             ConfigurationPhase
 	Conditions        []metav1.Condition
 	PendingNamespaces int32
+	Initializers      []RegisteredInitializerStatus
+}
+
+// RegisteredInitializerStatus is what nsinit observed of one initializer of a
+// configuration.
+type RegisteredInitializerStatus struct {
+	Name       string
+	ReportTime *metav1.MicroTime
+	Reporter   string
+	Conditions []metav1.Condition
 }
 
 // ConfigurationPhase is the phase of a configuration.

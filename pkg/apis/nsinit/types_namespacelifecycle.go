@@ -49,14 +49,16 @@ type ConfigurationReference struct {
 
 // NamespaceInitializers tracks the progress of initialization.
 type NamespaceInitializers struct {
-	Pending       []NamespaceInitializer
-	Result        *metav1.Status
-	TurnStartTime *metav1.MicroTime
+	Pending           []NamespaceInitializer
+	Result            *metav1.Status
+	TurnStartTime     *metav1.MicroTime
+	FailedInitializer string
 }
 
-// NamespaceInitializer is an initializer that has not yet acted.
+// NamespaceInitializer is an initializer that has not finished.
 type NamespaceInitializer struct {
-	Name string
+	Name          string
+	TurnStartTime *metav1.MicroTime
 }
 
 // FinalizerName is the name of a participant that must act before an object can be
@@ -70,10 +72,11 @@ const FinalizerKubernetes FinalizerName = "kubernetes"
 
 // NamespaceLifecycleStatus is the progress of a namespace.
 type NamespaceLifecycleStatus struct {
-	Phase              LifecyclePhase
-	CurrentInitializer string
-	Initializers       []InitializerStatus
-	Conditions         []metav1.Condition
+	Phase               LifecyclePhase
+	CurrentInitializer  string
+	CurrentInitializers []string
+	Initializers        []InitializerStatus
+	Conditions          []metav1.Condition
 }
 
 // LifecyclePhase is the phase of a namespace.

@@ -24,8 +24,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 	// Group=nsinit.dev, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithKind("ConfigurationReference"):
 		return &nsinitv1alpha1.ConfigurationReferenceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InitializerOrdering"):
+		return &nsinitv1alpha1.InitializerOrderingApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("InitializerStatus"):
 		return &nsinitv1alpha1.InitializerStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("MatchCondition"):
+		return &nsinitv1alpha1.MatchConditionApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializer"):
 		return &nsinitv1alpha1.NamespaceInitializerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializerConfiguration"):
@@ -64,6 +68,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &nsinitv1alpha1.PopulationManifestStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RegisteredInitializer"):
 		return &nsinitv1alpha1.RegisteredInitializerApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RegisteredInitializerStatus"):
+		return &nsinitv1alpha1.RegisteredInitializerStatusApplyConfiguration{}
 
 	}
 	return nil

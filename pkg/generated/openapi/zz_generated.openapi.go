@@ -24,7 +24,9 @@ import (
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
 		v1alpha1.ConfigurationReference{}.OpenAPIModelName():                  schema_pkg_apis_nsinit_v1alpha1_ConfigurationReference(ref),
+		v1alpha1.InitializerOrdering{}.OpenAPIModelName():                     schema_pkg_apis_nsinit_v1alpha1_InitializerOrdering(ref),
 		v1alpha1.InitializerStatus{}.OpenAPIModelName():                       schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref),
+		v1alpha1.MatchCondition{}.OpenAPIModelName():                          schema_pkg_apis_nsinit_v1alpha1_MatchCondition(ref),
 		v1alpha1.NamespaceInitializer{}.OpenAPIModelName():                    schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializer(ref),
 		v1alpha1.NamespaceInitializerConfiguration{}.OpenAPIModelName():       schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref),
 		v1alpha1.NamespaceInitializerConfigurationList{}.OpenAPIModelName():   schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationList(ref),
@@ -48,6 +50,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PopulationManifest{}.OpenAPIModelName():                      schema_pkg_apis_nsinit_v1alpha1_PopulationManifest(ref),
 		v1alpha1.PopulationManifestStatus{}.OpenAPIModelName():                schema_pkg_apis_nsinit_v1alpha1_PopulationManifestStatus(ref),
 		v1alpha1.RegisteredInitializer{}.OpenAPIModelName():                   schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializer(ref),
+		v1alpha1.RegisteredInitializerStatus{}.OpenAPIModelName():             schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref),
 		resource.Quantity{}.OpenAPIModelName():                                schema_apimachinery_pkg_api_resource_Quantity(ref),
 		v1.APIGroup{}.OpenAPIModelName():                                      schema_pkg_apis_meta_v1_APIGroup(ref),
 		v1.APIGroupList{}.OpenAPIModelName():                                  schema_pkg_apis_meta_v1_APIGroupList(ref),
@@ -135,6 +138,38 @@ func schema_pkg_apis_nsinit_v1alpha1_ConfigurationReference(ref common.Reference
 	}
 }
 
+func schema_pkg_apis_nsinit_v1alpha1_InitializerOrdering(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InitializerOrdering decides which initializers act before another one.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"after": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "after names the initializers that must be done or skipped before this one acts. Names that are not in the plan of a namespace have no effect there.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -199,11 +234,41 @@ func schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 	}
 }
 
+func schema_pkg_apis_nsinit_v1alpha1_MatchCondition(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MatchCondition is one condition that a namespace must fulfil.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name identifies the condition in messages, such as team-a or example.com/team-a.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"expression": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expression is a CEL expression that yields true or false. It can use namespaceObject (its metadata has name, uid, labels and annotations), creator (the name of the user who created the namespace) and creatorGroups (the groups of that user).",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "expression"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializer(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceInitializer is an initializer that has not yet acted.",
+				Description: "NamespaceInitializer is an initializer that has not finished.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
@@ -214,10 +279,18 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializer(ref common.ReferenceCa
 							Format:      "",
 						},
 					},
+					"turnStartTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "turnStartTime is when the turn of the initializer began. Its deadline counts from this time. It is absent while a predecessor is pending. The server sets it.",
+							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"name"},
 			},
 		},
+		Dependencies: []string{
+			v1.MicroTime{}.OpenAPIModelName()},
 	}
 }
 
@@ -225,7 +298,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespaceInitializerConfiguration registers initializers: processes that must act on every new namespace, one after the other, before tenants can write into it. Configurations are merged in the order of their names; the order within each is kept. A namespace gets its plan when it is created, so a change applies only to namespaces that are created after it.",
+				Description: "NamespaceInitializerConfiguration registers initializers: processes that must act on new namespaces, by default on all and one after the other, before tenants can write into them. Configurations are merged in the order of their names; the order within each is kept. A namespace gets its plan when it is created, so a change applies only to namespaces that are created after it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -421,11 +494,34 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 							Format:      "int32",
 						},
 					},
+					"initializers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "initializers shows of each initializer whether a program serves it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RegisteredInitializerStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.RegisteredInitializerStatus{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -448,7 +544,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "pending lists the initializers that have not acted, in the order in which they act. Only the first one acts, and removes itself when it is done. When the last one is removed, and no failing result is set, the initializers struct becomes nil and the namespace opens.",
+							Description: "pending lists the initializers that have not finished, in the order of the plan. Those for which no predecessor is pending act at the same time, and each removes itself when it is done. When the last one is removed, and no failing result is set, the initializers struct becomes nil and the namespace opens.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -461,14 +557,21 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 					},
 					"result": {
 						SchemaProps: spec.SchemaProps{
-							Description: "result with status Failure ends the initialization: the failure is reported, and then the namespace is deleted. Only the first pending initializer can set it, and that is final.",
+							Description: "result with status Failure ends the initialization: the failure is reported, and then the namespace is deleted. Only an initializer that has its turn can set it, and that is final.",
 							Ref:         ref(v1.Status{}.OpenAPIModelName()),
 						},
 					},
 					"turnStartTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "turnStartTime is when the turn of the first pending initializer began. Its deadline counts from this time. The server sets it.",
+							Description: "turnStartTime is what pending[0].turnStartTime was in the first version. Objects that this version stored are converted when they are read. Deprecated: use turnStartTime of the entries of pending.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"failedInitializer": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failedInitializer is the name of the initializer that set result. The request that sets result can leave it out if only one initializer has its turn.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},
@@ -614,7 +717,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleSpec(ref common.Reference
 					},
 					"initializers": {
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers tracks the initialization. If nil, the namespace is completely initialized, and that is final. Otherwise, no tenant can write into the namespace. Only the initialize subresource changes it: the first initializer acts, and removes itself when its work is done.",
+							Description: "initializers tracks the initialization. If nil, the namespace is completely initialized, and that is final. Otherwise, no tenant can write into the namespace. Only the initialize subresource changes it: each initializer removes itself when its work is done.",
 							Ref:         ref(v1alpha1.NamespaceInitializers{}.OpenAPIModelName()),
 						},
 					},
@@ -687,6 +790,25 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							Format:      "",
 						},
 					},
+					"currentInitializers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "currentInitializers lists the initializers that have their turn, in the order of the plan. It is empty if there is none, if the initialization failed and if the NamespaceLifecycle is terminating. The field selector status.currentInitializer=NAME selects the namespaces in which NAME has its turn.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
 					"initializers": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -722,7 +844,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Initializing, Ready, Stalled once a turn lasts longer than usual, and OpenedByHand once a user opened the namespace.",
+							Description: "conditions are Initializing, Ready, Stalled once a turn lasts longer than usual, OpenedByHand once a user opened the namespace, and PlanDegraded if the plan differs from what the configurations say.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -995,6 +1117,49 @@ func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 							Format:      "",
 						},
 					},
+					"matchConditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "matchConditions select namespaces: the initializer is in the plan of a namespace only if every expression yields true. They are evaluated once, when the plan is made. An expression that fails then counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.MatchCondition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"namespaceSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespaceSelector selects namespaces by the labels that they have when the plan is made. Absent or empty: all namespaces. The user who creates a namespace chooses its labels, so use matchConditions on the name or the creator where users must not decide.",
+							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"ordering": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, it acts at once.",
+							Ref:         ref(v1alpha1.InitializerOrdering{}.OpenAPIModelName()),
+						},
+					},
+					"activation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "activation decides when new namespaces begin to wait for the initializer. Absent or Always: as soon as it is registered. WhenServed: once a program has reported that it serves the initializer.\n\nPossible enum values:\n - `\"Always\"` initializers are in the plans from their registration on.\n - `\"WhenServed\"` initializers are in no plan before a program has reported that it serves them.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Always", "WhenServed"},
+						},
+					},
 					"configuration": {
 						SchemaProps: spec.SchemaProps{
 							Description: "configuration is the NamespaceInitializerConfiguration that registered the initializer. It is absent for the built-in one.",
@@ -1006,7 +1171,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ConfigurationReference{}.OpenAPIModelName()},
+			v1alpha1.ConfigurationReference{}.OpenAPIModelName(), v1alpha1.InitializerOrdering{}.OpenAPIModelName(), v1alpha1.MatchCondition{}.OpenAPIModelName(), v1.LabelSelector{}.OpenAPIModelName()},
 	}
 }
 
@@ -1420,10 +1585,115 @@ func schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 							Format:      "",
 						},
 					},
+					"matchConditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "matchConditions select namespaces: the initializer is in the plan of a namespace only if every expression yields true. They are evaluated once, when the plan is made. An expression that fails then counts as true, and the condition PlanDegraded of the NamespaceLifecycle reports it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.MatchCondition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"namespaceSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespaceSelector selects namespaces by the labels that they have when the plan is made. Absent or empty: all namespaces. The user who creates a namespace chooses its labels, so use matchConditions on the name or the creator where users must not decide.",
+							Ref:         ref(v1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"ordering": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, it acts at once.",
+							Ref:         ref(v1alpha1.InitializerOrdering{}.OpenAPIModelName()),
+						},
+					},
+					"activation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "activation decides when new namespaces begin to wait for the initializer. Absent or Always: as soon as it is registered. WhenServed: once a program has reported that it serves the initializer.\n\nPossible enum values:\n - `\"Always\"` initializers are in the plans from their registration on.\n - `\"WhenServed\"` initializers are in no plan before a program has reported that it serves them.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Always", "WhenServed"},
+						},
+					},
 				},
 				Required: []string{"name"},
 			},
 		},
+		Dependencies: []string{
+			v1alpha1.InitializerOrdering{}.OpenAPIModelName(), v1alpha1.MatchCondition{}.OpenAPIModelName(), v1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RegisteredInitializerStatus is what nsinit observed of one initializer of a configuration.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the initializer.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reportTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reportTime is when a program last reported that it serves the initializer. The program writes it through the status subresource, and repeats it every 20 seconds. The server replaces a later time with its own.",
+							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"reporter": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reporter is the user that last reported. The server sets it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions are Served.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			v1.Condition{}.OpenAPIModelName(), v1.MicroTime{}.OpenAPIModelName()},
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/order"
 )
 
 // Pending returns the names of the initializers that have not acted, in the order of their turns.
@@ -35,6 +37,40 @@ func Failure(lifecycle *nsinit.NamespaceLifecycle) *metav1.Status {
 		return nil
 	}
 	return initializers.Result
+}
+
+// CurrentInitializers returns the names of the initializers that have their turn, in the order of the plan. Whether the
+// initialization has failed does not matter.
+func CurrentInitializers(lifecycle *nsinit.NamespaceLifecycle) []string {
+	return order.Current(planOrder(lifecycle), Pending(lifecycle))
+}
+
+// Predecessors returns the names of the initializers of the plan that must finish before one acts.
+func Predecessors(lifecycle *nsinit.NamespaceLifecycle, name string) []string {
+	return order.Predecessors(planOrder(lifecycle), name)
+}
+
+func planOrder(lifecycle *nsinit.NamespaceLifecycle) []order.Entry {
+	entries := make([]order.Entry, 0, len(lifecycle.Spec.Plan))
+	for _, planned := range lifecycle.Spec.Plan {
+		entry := order.Entry{Name: planned.Name, First: planned.Name == v1alpha1.InitializerLifecycle}
+		if planned.Ordering != nil {
+			entry.Ordered, entry.After = true, planned.Ordering.After
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+// FailedInitializer returns the name of the initializer that ended the initialization, or "".
+func FailedInitializer(lifecycle *nsinit.NamespaceLifecycle) string {
+	if Failure(lifecycle) == nil {
+		return ""
+	}
+	if name := lifecycle.Spec.Initializers.FailedInitializer; name != "" {
+		return name
+	}
+	return Pending(lifecycle)[0] // stored by a version in which one initializer acted at a time
 }
 
 // Planned returns the plan's entry of an initializer, or nil.

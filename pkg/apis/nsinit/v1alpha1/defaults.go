@@ -24,6 +24,14 @@ func SetDefaults_PopulationManifest(obj *PopulationManifest) {
 	}
 }
 
+// SetDefaults_NamespaceInitializers moves the start of the turn to the entry of the initializer. Versions in which
+// one initializer acted at a time stored it outside.
+func SetDefaults_NamespaceInitializers(obj *NamespaceInitializers) {
+	if obj.TurnStartTime != nil && len(obj.Pending) > 0 && obj.Pending[0].TurnStartTime == nil {
+		obj.Pending[0].TurnStartTime = obj.TurnStartTime
+	}
+}
+
 // SetDefaults_RegisteredInitializer gives an initializer with a failurePolicy its
 // default deadline. Without a failurePolicy there is no deadline to default.
 func SetDefaults_RegisteredInitializer(obj *RegisteredInitializer) {

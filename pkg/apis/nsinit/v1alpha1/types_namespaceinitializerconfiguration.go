@@ -19,8 +19,8 @@ import (
 // +k8s:supportsSubresource="/finalize"
 
 // NamespaceInitializerConfiguration registers initializers: processes that must
-// act on every new namespace, one after the other, before tenants can write
-// into it. Configurations are merged in the order of their names; the order
+// act on new namespaces, by default on all and one after the other, before tenants
+// can write into them. Configurations are merged in the order of their names; the order
 // within each is kept. A namespace gets its plan when it is created, so a
 // change applies only to namespaces that are created after it.
 type NamespaceInitializerConfiguration struct {
@@ -88,7 +88,85 @@ type RegisteredInitializer struct {
 	// namespace is not removed before the participant has removed its name.
 	// +optional
 	Finalizer bool `json:"finalizer,omitempty" protobuf:"varint,4,opt,name=finalizer"`
+
+	// matchConditions select namespaces: the initializer is in the plan of a
+	// namespace only if every expression yields true. They are evaluated once, when
+	// the plan is made. An expression that fails then counts as true, and the
+	// condition PlanDegraded of the NamespaceLifecycle reports it.
+	// +optional
+	// +patchMergeKey=name
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=name
+	// +k8s:optional
+	// +k8s:listType=map
+	// +k8s:listMapKey=name
+	// +k8s:maxItems=16
+	MatchConditions []MatchCondition `json:"matchConditions,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,5,rep,name=matchConditions"`
+
+	// namespaceSelector selects namespaces by the labels that they have when the
+	// plan is made. Absent or empty: all namespaces. The user who creates a namespace
+	// chooses its labels, so use matchConditions on the name or the creator where
+	// users must not decide.
+	// +optional
+	// +k8s:opaqueType
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty" protobuf:"bytes,6,opt,name=namespaceSelector"`
+
+	// ordering decides which initializers act before this one. Absent: all that
+	// come before it in the plan. An empty ordering: none, it acts at once.
+	// +optional
+	// +k8s:optional
+	Ordering *InitializerOrdering `json:"ordering,omitempty" protobuf:"bytes,7,opt,name=ordering"`
+
+	// activation decides when new namespaces begin to wait for the initializer.
+	// Absent or Always: as soon as it is registered. WhenServed: once a program has
+	// reported that it serves the initializer.
+	// +optional
+	// +k8s:optional
+	Activation *ActivationPolicy `json:"activation,omitempty" protobuf:"bytes,8,opt,name=activation,casttype=ActivationPolicy"`
 }
+
+// MatchCondition is one condition that a namespace must fulfil.
+type MatchCondition struct {
+	// name identifies the condition in messages, such as team-a or
+	// example.com/team-a.
+	// +required
+	// +k8s:required
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+
+	// expression is a CEL expression that yields true or false. It can use
+	// namespaceObject (its metadata has name, uid, labels and annotations), creator
+	// (the name of the user who created the namespace) and creatorGroups (the groups
+	// of that user).
+	// +required
+	// +k8s:required
+	Expression string `json:"expression" protobuf:"bytes,2,opt,name=expression"`
+}
+
+// InitializerOrdering decides which initializers act before another one.
+type InitializerOrdering struct {
+	// after names the initializers that must be done or skipped before this one acts.
+	// Names that are not in the plan of a namespace have no effect there.
+	// +optional
+	// +listType=set
+	// +k8s:optional
+	// +k8s:listType=set
+	// +k8s:maxItems=64
+	After []string `json:"after,omitempty" protobuf:"bytes,1,rep,name=after"`
+}
+
+// ActivationPolicy decides when new namespaces begin to wait for an initializer.
+// +enum
+// +k8s:enum
+type ActivationPolicy string
+
+const (
+	// ActivationAlways initializers are in the plans from their registration on.
+	ActivationAlways ActivationPolicy = "Always"
+	// ActivationWhenServed initializers are in no plan before a program has reported
+	// that it serves them.
+	ActivationWhenServed ActivationPolicy = "WhenServed"
+)
 
 // FailurePolicyType is what happens to a namespace whose initializer misses its
 // deadline.
@@ -109,6 +187,18 @@ const (
 	// ConditionNamesAccepted is False if an initializer of a configuration has no effect, because an earlier
 	// configuration registers its name.
 	ConditionNamesAccepted = "NamesAccepted"
+	// ConditionServed of an initializer is True while a program reports that it serves the initializer, False if
+	// the last report is too old, and Unknown before the first one.
+	ConditionServed = "Served"
+)
+
+const (
+	// ReasonReported: a program reported that it serves the initializer.
+	ReasonReported = "Reported"
+	// ReasonReportOverdue: no program has reported for longer than usual.
+	ReasonReportOverdue = "ReportOverdue"
+	// ReasonNeverReported: no program has ever reported.
+	ReasonNeverReported = "NeverReported"
 )
 
 // DefaultTimeoutSeconds is the deadline of an initializer that has a
@@ -147,6 +237,43 @@ type NamespaceInitializerConfigurationStatus struct {
 	// initializer of this configuration.
 	// +optional
 	PendingNamespaces int32 `json:"pendingNamespaces,omitempty" protobuf:"varint,3,opt,name=pendingNamespaces"`
+
+	// initializers shows of each initializer whether a program serves it.
+	// +optional
+	// +patchMergeKey=name
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=name
+	Initializers []RegisteredInitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,4,rep,name=initializers"`
+}
+
+// RegisteredInitializerStatus is what nsinit observed of one initializer of a
+// configuration.
+type RegisteredInitializerStatus struct {
+	// name is the name of the initializer.
+	// +required
+	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+
+	// reportTime is when a program last reported that it serves the initializer.
+	// The program writes it through the status subresource, and repeats it every 20
+	// seconds. The server replaces a later time with its own.
+	// +optional
+	// +k8s:opaqueType
+	ReportTime *metav1.MicroTime `json:"reportTime,omitempty" protobuf:"bytes,2,opt,name=reportTime"`
+
+	// reporter is the user that last reported. The server sets it.
+	// +optional
+	Reporter string `json:"reporter,omitempty" protobuf:"bytes,3,opt,name=reporter"`
+
+	// conditions are Served.
+	// +optional
+	// +patchMergeKey=type
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=type
+	// +k8s:opaqueType
+	// +k8s:eachVal=+k8s:opaqueType
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type" protobuf:"bytes,4,rep,name=conditions"`
 }
 
 // ConfigurationPhase is the phase of a configuration.

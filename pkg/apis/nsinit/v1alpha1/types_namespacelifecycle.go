@@ -66,8 +66,8 @@ type NamespaceLifecycleSpec struct {
 
 	// initializers tracks the initialization. If nil, the namespace is completely
 	// initialized, and that is final. Otherwise, no tenant can write into the
-	// namespace. Only the initialize subresource changes it: the first initializer
-	// acts, and removes itself when its work is done.
+	// namespace. Only the initialize subresource changes it: each initializer removes
+	// itself when its work is done.
 	// +optional
 	// +k8s:optional
 	Initializers *NamespaceInitializers `json:"initializers,omitempty" protobuf:"bytes,3,opt,name=initializers"`
@@ -116,9 +116,9 @@ type ConfigurationReference struct {
 
 // NamespaceInitializers tracks the progress of initialization.
 type NamespaceInitializers struct {
-	// pending lists the initializers that have not acted, in the order in which
-	// they act. Only the first one acts, and removes itself when it is done. When
-	// the last one is removed, and no failing result is set, the initializers
+	// pending lists the initializers that have not finished, in the order of the
+	// plan. Those for which no predecessor is pending act at the same time, and each
+	// removes itself when it is done. When the last one is removed, and no failing result is set, the initializers
 	// struct becomes nil and the namespace opens.
 	// +optional
 	// +patchMergeKey=name
@@ -131,25 +131,38 @@ type NamespaceInitializers struct {
 	Pending []NamespaceInitializer `json:"pending" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,1,rep,name=pending"`
 
 	// result with status Failure ends the initialization: the failure is reported,
-	// and then the namespace is deleted. Only the first pending initializer can set
+	// and then the namespace is deleted. Only an initializer that has its turn can set
 	// it, and that is final.
 	// +optional
 	// +k8s:opaqueType
 	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt,name=result"`
 
-	// turnStartTime is when the turn of the first pending initializer began. Its
-	// deadline counts from this time. The server sets it.
+	// turnStartTime is what pending[0].turnStartTime was in the first version. Objects
+	// that this version stored are converted when they are read.
+	// Deprecated: use turnStartTime of the entries of pending.
 	// +optional
 	// +k8s:opaqueType
 	TurnStartTime *metav1.MicroTime `json:"turnStartTime,omitempty" protobuf:"bytes,3,opt,name=turnStartTime"`
+
+	// failedInitializer is the name of the initializer that set result. The request
+	// that sets result can leave it out if only one initializer has its turn.
+	// +optional
+	// +k8s:optional
+	FailedInitializer string `json:"failedInitializer,omitempty" protobuf:"bytes,4,opt,name=failedInitializer"`
 }
 
-// NamespaceInitializer is an initializer that has not yet acted.
+// NamespaceInitializer is an initializer that has not finished.
 type NamespaceInitializer struct {
 	// name is the name of the initializer that must act on this namespace.
 	// +required
 	// +k8s:required
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
+
+	// turnStartTime is when the turn of the initializer began. Its deadline counts
+	// from this time. It is absent while a predecessor is pending. The server sets it.
+	// +optional
+	// +k8s:opaqueType
+	TurnStartTime *metav1.MicroTime `json:"turnStartTime,omitempty" protobuf:"bytes,2,opt,name=turnStartTime"`
 }
 
 // FinalizerName is the name of a participant that must act before an object can be
@@ -174,6 +187,14 @@ type NamespaceLifecycleStatus struct {
 	// +optional
 	CurrentInitializer string `json:"currentInitializer,omitempty" protobuf:"bytes,2,opt,name=currentInitializer"`
 
+	// currentInitializers lists the initializers that have their turn, in the order
+	// of the plan. It is empty if there is none, if the initialization failed and if
+	// the NamespaceLifecycle is terminating. The field selector
+	// status.currentInitializer=NAME selects the namespaces in which NAME has its turn.
+	// +optional
+	// +listType=set
+	CurrentInitializers []string `json:"currentInitializers,omitempty" protobuf:"bytes,5,rep,name=currentInitializers"`
+
 	// initializers shows the progress of each initializer of the plan, and what it
 	// last reported.
 	// +optional
@@ -184,7 +205,8 @@ type NamespaceLifecycleStatus struct {
 	Initializers []InitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=initializers"`
 
 	// conditions are Initializing, Ready, Stalled once a turn lasts longer than
-	// usual, and OpenedByHand once a user opened the namespace.
+	// usual, OpenedByHand once a user opened the namespace, and PlanDegraded if the
+	// plan differs from what the configurations say.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -225,6 +247,10 @@ const (
 	// initializers were done. It is on the NamespaceLifecycle, and is absent
 	// otherwise. Its message names the user and the skipped initializers.
 	ConditionOpenedByHand = "OpenedByHand"
+	// ConditionPlanDegraded is True if the plan differs from what the configurations
+	// say: an expression failed and counted as true, or initializers wait for each
+	// other. It is on the NamespaceLifecycle, and is absent otherwise.
+	ConditionPlanDegraded = "PlanDegraded"
 	// ConditionFailing is True while nsinit-controller-manager fails to take the
 	// next step for a namespace, and retries. It is on the core Namespace only,
 	// and is absent if the first retries succeed.
@@ -238,6 +264,14 @@ const (
 	ReasonInitialized = "Initialized"
 	// ReasonAdopted: the namespace was open before nsinit knew it.
 	ReasonAdopted = "Adopted"
+	// ReasonExpressionFailed: an expression of a configuration failed, and counted as true.
+	ReasonExpressionFailed = "ExpressionFailed"
+	// ReasonCycle: initializers of several configurations wait for each other, so the
+	// order of the plan decides.
+	ReasonCycle = "OrderingCycle"
+	// ReasonObjectsMissing: the initializers are done, but an object that every
+	// usable namespace has does not exist yet.
+	ReasonObjectsMissing = "ObjectsMissing"
 	// ReasonFailed: an initializer set a failing result.
 	ReasonFailed = "InitializationFailed"
 	// ReasonOpenedByHand: a user removed the label of the namespace before its

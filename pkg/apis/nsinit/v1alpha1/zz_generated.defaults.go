@@ -51,6 +51,9 @@ func SetObjectDefaults_NamespaceLifecycle(in *NamespaceLifecycle) {
 		a := &in.Spec.Plan[i]
 		SetDefaults_RegisteredInitializer(&a.RegisteredInitializer)
 	}
+	if in.Spec.Initializers != nil {
+		SetDefaults_NamespaceInitializers(in.Spec.Initializers)
+	}
 }
 
 func SetObjectDefaults_NamespaceLifecycleList(in *NamespaceLifecycleList) {

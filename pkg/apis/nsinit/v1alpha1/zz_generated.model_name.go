@@ -17,8 +17,18 @@ func (in ConfigurationReference) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InitializerOrdering) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.InitializerOrdering"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in InitializerStatus) OpenAPIModelName() string {
 	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.InitializerStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in MatchCondition) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.MatchCondition"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -134,4 +144,9 @@ func (in PopulationManifestStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RegisteredInitializer) OpenAPIModelName() string {
 	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializer"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RegisteredInitializerStatus) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializerStatus"
 }

@@ -93,6 +93,21 @@ func RegisterValidations(scheme *runtime.Scheme) error {
 	return nil
 }
 
+var symbolsForActivationPolicy = sets.New(ActivationAlways, ActivationWhenServed)
+
+// Validate_ActivationPolicy validates an instance of ActivationPolicy according
+// to declarative validation rules in the API schema.
+func Validate_ActivationPolicy(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *ActivationPolicy) (errs field.ErrorList) {
+
+	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForActivationPolicy, nil); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
+	return errs
+}
+
 var symbolsForDriftPolicyType = sets.New(DriftIgnore, DriftRepair)
 
 // Validate_DriftPolicyType validates an instance of DriftPolicyType according
@@ -118,6 +133,118 @@ func Validate_FailurePolicyType(
 
 	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForFailurePolicyType, nil); len(e) != 0 {
 		errs = append(errs, e...)
+	}
+
+	return errs
+}
+
+// Validate_InitializerOrdering validates an instance of InitializerOrdering according
+// to declarative validation rules in the API schema.
+func Validate_InitializerOrdering(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *InitializerOrdering) (errs field.ErrorList) {
+
+	{ // field InitializerOrdering.After
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 64).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with set semantics require unique values
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj, validate.DirectEqual); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *InitializerOrdering) []string {
+				return oldObj.After
+			})
+		errs = append(errs, fn(fldPath.Child("after"), obj.After, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+// Validate_MatchCondition validates an instance of MatchCondition according
+// to declarative validation rules in the API schema.
+func Validate_MatchCondition(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *MatchCondition) (errs field.ErrorList) {
+
+	{ // field MatchCondition.Name
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *MatchCondition) *string {
+				return &oldObj.Name
+			})
+		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
+	}
+
+	{ // field MatchCondition.Expression
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *MatchCondition) *string {
+				return &oldObj.Expression
+			})
+		errs = append(errs, fn(fldPath.Child("expression"), &obj.Expression, oldVal, oldObj != nil)...)
 	}
 
 	return errs
@@ -158,6 +285,7 @@ func Validate_NamespaceInitializer(
 		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
 	}
 
+	// field NamespaceInitializer.TurnStartTime has no validation
 	return errs
 }
 
@@ -249,7 +377,7 @@ func Validate_NamespaceInitializers(
 			}
 			// iterate the list and call the type's validation function
 			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
-				func(a *NamespaceInitializer, b *NamespaceInitializer) bool { return a.Name == b.Name }, validate.DirectEqual, Validate_NamespaceInitializer); len(e) != 0 {
+				func(a *NamespaceInitializer, b *NamespaceInitializer) bool { return a.Name == b.Name }, validate.SemanticDeepEqual, Validate_NamespaceInitializer); len(e) != 0 {
 				errs = append(errs, e...)
 			}
 			return
@@ -263,6 +391,35 @@ func Validate_NamespaceInitializers(
 
 	// field NamespaceInitializers.Result has no validation
 	// field NamespaceInitializers.TurnStartTime has no validation
+
+	{ // field NamespaceInitializers.FailedInitializer
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *string,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *NamespaceInitializers) *string {
+				return &oldObj.FailedInitializer
+			})
+		errs = append(errs, fn(fldPath.Child("failedInitializer"), &obj.FailedInitializer, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -933,5 +1090,110 @@ func Validate_RegisteredInitializer(
 	}
 
 	// field RegisteredInitializer.Finalizer has no validation
+
+	{ // field RegisteredInitializer.MatchConditions
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []MatchCondition,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 16).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with map semantics require unique keys
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
+				func(a *MatchCondition, b *MatchCondition) bool { return a.Name == b.Name }); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
+				func(a *MatchCondition, b *MatchCondition) bool { return a.Name == b.Name }, validate.DirectEqual, Validate_MatchCondition); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *RegisteredInitializer) []MatchCondition {
+				return oldObj.MatchConditions
+			})
+		errs = append(errs, fn(fldPath.Child("matchConditions"), obj.MatchConditions, oldVal, oldObj != nil)...)
+	}
+
+	// field RegisteredInitializer.NamespaceSelector has no validation
+
+	{ // field RegisteredInitializer.Ordering
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *InitializerOrdering,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_InitializerOrdering(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *RegisteredInitializer) *InitializerOrdering {
+				return oldObj.Ordering
+			})
+		errs = append(errs, fn(fldPath.Child("ordering"), obj.Ordering, oldVal, oldObj != nil)...)
+	}
+
+	{ // field RegisteredInitializer.Activation
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *ActivationPolicy,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_ActivationPolicy(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *RegisteredInitializer) *ActivationPolicy {
+				return oldObj.Activation
+			})
+		errs = append(errs, fn(fldPath.Child("activation"), obj.Activation, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }

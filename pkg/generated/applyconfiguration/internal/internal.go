@@ -39,6 +39,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: uid
       type:
         scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.InitializerOrdering
+  map:
+    fields:
+    - name: after
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.InitializerStatus
   map:
     fields:
@@ -64,6 +73,17 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: state
       type:
         scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.MatchCondition
+  map:
+    fields:
+    - name: expression
+      type:
+        scalar: string
+      default: ""
+    - name: name
+      type:
+        scalar: string
+      default: ""
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializer
   map:
     fields:
@@ -71,6 +91,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
+    - name: turnStartTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfiguration
   map:
     fields:
@@ -120,6 +143,14 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: initializers
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializerStatus
+          elementRelationship: associative
+          keys:
+          - name
     - name: pendingNamespaces
       type:
         scalar: numeric
@@ -129,6 +160,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializers
   map:
     fields:
+    - name: failedInitializer
+      type:
+        scalar: string
     - name: pending
       type:
         list:
@@ -206,6 +240,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: currentInitializer
       type:
         scalar: string
+    - name: currentInitializers
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: initializers
       type:
         list:
@@ -280,6 +320,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PlannedInitializer
   map:
     fields:
+    - name: activation
+      type:
+        scalar: string
     - name: configuration
       type:
         namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.ConfigurationReference
@@ -289,10 +332,24 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: finalizer
       type:
         scalar: boolean
+    - name: matchConditions
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.MatchCondition
+          elementRelationship: associative
+          keys:
+          - name
     - name: name
       type:
         scalar: string
       default: ""
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: ordering
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.InitializerOrdering
     - name: timeoutSeconds
       type:
         scalar: numeric
@@ -420,19 +477,57 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializer
   map:
     fields:
+    - name: activation
+      type:
+        scalar: string
     - name: failurePolicy
       type:
         scalar: string
     - name: finalizer
       type:
         scalar: boolean
+    - name: matchConditions
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.MatchCondition
+          elementRelationship: associative
+          keys:
+          - name
     - name: name
       type:
         scalar: string
       default: ""
+    - name: namespaceSelector
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: ordering
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.InitializerOrdering
     - name: timeoutSeconds
       type:
         scalar: numeric
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializerStatus
+  map:
+    fields:
+    - name: conditions
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
+          elementRelationship: associative
+          keys:
+          - type
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: reportTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
+    - name: reporter
+      type:
+        scalar: string
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Condition
   map:
     fields:

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/order"
 )
 
 // TurnEnded is the message of the condition Stalled once it is False.
@@ -50,10 +51,44 @@ func Current(lifecycle *v1alpha1.NamespaceLifecycle) string {
 // Failure returns the result that ended the initialization, or nil.
 func Failure(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Status {
 	initializers := lifecycle.Spec.Initializers
-	if initializers == nil || initializers.Result == nil || initializers.Result.Status != metav1.StatusFailure {
+	if initializers == nil || initializers.Result == nil || initializers.Result.Status != metav1.StatusFailure || len(initializers.Pending) == 0 {
 		return nil
 	}
 	return initializers.Result
+}
+
+// CurrentInitializers returns the names of the initializers that have their turn, in the order of the plan. Whether the
+// initialization has failed does not matter.
+func CurrentInitializers(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	return order.Current(planOrder(lifecycle), Pending(lifecycle))
+}
+
+// Predecessors returns the names of the initializers of the plan that must finish before one acts.
+func Predecessors(lifecycle *v1alpha1.NamespaceLifecycle, name string) []string {
+	return order.Predecessors(planOrder(lifecycle), name)
+}
+
+func planOrder(lifecycle *v1alpha1.NamespaceLifecycle) []order.Entry {
+	entries := make([]order.Entry, 0, len(lifecycle.Spec.Plan))
+	for _, planned := range lifecycle.Spec.Plan {
+		entry := order.Entry{Name: planned.Name, First: planned.Name == v1alpha1.InitializerLifecycle}
+		if planned.Ordering != nil {
+			entry.Ordered, entry.After = true, planned.Ordering.After
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+// FailedInitializer returns the name of the initializer that ended the initialization, or "".
+func FailedInitializer(lifecycle *v1alpha1.NamespaceLifecycle) string {
+	if Failure(lifecycle) == nil {
+		return ""
+	}
+	if name := lifecycle.Spec.Initializers.FailedInitializer; name != "" {
+		return name
+	}
+	return Pending(lifecycle)[0] // stored by a version in which one initializer acted at a time
 }
 
 // Planned returns the plan's entry of an initializer, or nil.

@@ -21,8 +21,8 @@ import (
 // with apply.
 //
 // NamespaceInitializerConfiguration registers initializers: processes that must
-// act on every new namespace, one after the other, before tenants can write
-// into it. Configurations are merged in the order of their names; the order
+// act on new namespaces, by default on all and one after the other, before tenants
+// can write into them. Configurations are merged in the order of their names; the order
 // within each is kept. A namespace gets its plan when it is created, so a
 // change applies only to namespaces that are created after it.
 type NamespaceInitializerConfigurationApplyConfiguration struct {

@@ -26,6 +26,8 @@ type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
 	// pendingNamespaces is the number of namespaces that wait for an
 	// initializer of this configuration.
 	PendingNamespaces *int32 `json:"pendingNamespaces,omitempty"`
+	// initializers shows of each initializer whether a program serves it.
+	Initializers []RegisteredInitializerStatusApplyConfiguration `json:"initializers,omitempty"`
 }
 
 // NamespaceInitializerConfigurationStatusApplyConfiguration constructs a declarative configuration of the NamespaceInitializerConfigurationStatus type for use with
@@ -60,5 +62,18 @@ func (b *NamespaceInitializerConfigurationStatusApplyConfiguration) WithConditio
 // If called multiple times, the PendingNamespaces field is set to the value of the last call.
 func (b *NamespaceInitializerConfigurationStatusApplyConfiguration) WithPendingNamespaces(value int32) *NamespaceInitializerConfigurationStatusApplyConfiguration {
 	b.PendingNamespaces = &value
+	return b
+}
+
+// WithInitializers adds the given value to the Initializers field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Initializers field.
+func (b *NamespaceInitializerConfigurationStatusApplyConfiguration) WithInitializers(values ...*RegisteredInitializerStatusApplyConfiguration) *NamespaceInitializerConfigurationStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithInitializers")
+		}
+		b.Initializers = append(b.Initializers, *values[i])
+	}
 	return b
 }

@@ -17,18 +17,22 @@ import (
 //
 // NamespaceInitializers tracks the progress of initialization.
 type NamespaceInitializersApplyConfiguration struct {
-	// pending lists the initializers that have not acted, in the order in which
-	// they act. Only the first one acts, and removes itself when it is done. When
-	// the last one is removed, and no failing result is set, the initializers
+	// pending lists the initializers that have not finished, in the order of the
+	// plan. Those for which no predecessor is pending act at the same time, and each
+	// removes itself when it is done. When the last one is removed, and no failing result is set, the initializers
 	// struct becomes nil and the namespace opens.
 	Pending []NamespaceInitializerApplyConfiguration `json:"pending,omitempty"`
 	// result with status Failure ends the initialization: the failure is reported,
-	// and then the namespace is deleted. Only the first pending initializer can set
+	// and then the namespace is deleted. Only an initializer that has its turn can set
 	// it, and that is final.
 	Result *v1.Status `json:"result,omitempty"`
-	// turnStartTime is when the turn of the first pending initializer began. Its
-	// deadline counts from this time. The server sets it.
+	// turnStartTime is what pending[0].turnStartTime was in the first version. Objects
+	// that this version stored are converted when they are read.
+	// Deprecated: use turnStartTime of the entries of pending.
 	TurnStartTime *v1.MicroTime `json:"turnStartTime,omitempty"`
+	// failedInitializer is the name of the initializer that set result. The request
+	// that sets result can leave it out if only one initializer has its turn.
+	FailedInitializer *string `json:"failedInitializer,omitempty"`
 }
 
 // NamespaceInitializersApplyConfiguration constructs a declarative configuration of the NamespaceInitializers type for use with
@@ -63,5 +67,13 @@ func (b *NamespaceInitializersApplyConfiguration) WithResult(value v1.Status) *N
 // If called multiple times, the TurnStartTime field is set to the value of the last call.
 func (b *NamespaceInitializersApplyConfiguration) WithTurnStartTime(value v1.MicroTime) *NamespaceInitializersApplyConfiguration {
 	b.TurnStartTime = &value
+	return b
+}
+
+// WithFailedInitializer sets the FailedInitializer field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the FailedInitializer field is set to the value of the last call.
+func (b *NamespaceInitializersApplyConfiguration) WithFailedInitializer(value string) *NamespaceInitializersApplyConfiguration {
+	b.FailedInitializer = &value
 	return b
 }

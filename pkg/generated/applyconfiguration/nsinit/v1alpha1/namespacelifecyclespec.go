@@ -28,8 +28,8 @@ type NamespaceLifecycleSpecApplyConfiguration struct {
 	Plan []PlannedInitializerApplyConfiguration `json:"plan,omitempty"`
 	// initializers tracks the initialization. If nil, the namespace is completely
 	// initialized, and that is final. Otherwise, no tenant can write into the
-	// namespace. Only the initialize subresource changes it: the first initializer
-	// acts, and removes itself when its work is done.
+	// namespace. Only the initialize subresource changes it: each initializer removes
+	// itself when its work is done.
 	Initializers *NamespaceInitializersApplyConfiguration `json:"initializers,omitempty"`
 	// finalizers lists the participants that must act before the
 	// NamespaceLifecycle is removed from storage. The server adds "kubernetes",

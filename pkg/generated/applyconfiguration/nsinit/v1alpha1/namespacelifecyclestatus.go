@@ -25,11 +25,17 @@ type NamespaceLifecycleStatusApplyConfiguration struct {
 	// it is. It is empty if there is none, if the initialization failed and
 	// if the NamespaceLifecycle is terminating. Watches can select on it.
 	CurrentInitializer *string `json:"currentInitializer,omitempty"`
+	// currentInitializers lists the initializers that have their turn, in the order
+	// of the plan. It is empty if there is none, if the initialization failed and if
+	// the NamespaceLifecycle is terminating. The field selector
+	// status.currentInitializer=NAME selects the namespaces in which NAME has its turn.
+	CurrentInitializers []string `json:"currentInitializers,omitempty"`
 	// initializers shows the progress of each initializer of the plan, and what it
 	// last reported.
 	Initializers []InitializerStatusApplyConfiguration `json:"initializers,omitempty"`
 	// conditions are Initializing, Ready, Stalled once a turn lasts longer than
-	// usual, and OpenedByHand once a user opened the namespace.
+	// usual, OpenedByHand once a user opened the namespace, and PlanDegraded if the
+	// plan differs from what the configurations say.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
@@ -52,6 +58,16 @@ func (b *NamespaceLifecycleStatusApplyConfiguration) WithPhase(value nsinitv1alp
 // If called multiple times, the CurrentInitializer field is set to the value of the last call.
 func (b *NamespaceLifecycleStatusApplyConfiguration) WithCurrentInitializer(value string) *NamespaceLifecycleStatusApplyConfiguration {
 	b.CurrentInitializer = &value
+	return b
+}
+
+// WithCurrentInitializers adds the given value to the CurrentInitializers field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the CurrentInitializers field.
+func (b *NamespaceLifecycleStatusApplyConfiguration) WithCurrentInitializers(values ...string) *NamespaceLifecycleStatusApplyConfiguration {
+	for i := range values {
+		b.CurrentInitializers = append(b.CurrentInitializers, values[i])
+	}
 	return b
 }
 

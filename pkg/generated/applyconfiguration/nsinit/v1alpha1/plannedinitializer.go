@@ -10,6 +10,7 @@ package v1alpha1
 
 import (
 	nsinitv1alpha1 "github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // PlannedInitializerApplyConfiguration represents a declarative configuration of the PlannedInitializer type for use
@@ -59,6 +60,43 @@ func (b *PlannedInitializerApplyConfiguration) WithTimeoutSeconds(value int32) *
 // If called multiple times, the Finalizer field is set to the value of the last call.
 func (b *PlannedInitializerApplyConfiguration) WithFinalizer(value bool) *PlannedInitializerApplyConfiguration {
 	b.RegisteredInitializerApplyConfiguration.Finalizer = &value
+	return b
+}
+
+// WithMatchConditions adds the given value to the MatchConditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the MatchConditions field.
+func (b *PlannedInitializerApplyConfiguration) WithMatchConditions(values ...*MatchConditionApplyConfiguration) *PlannedInitializerApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithMatchConditions")
+		}
+		b.RegisteredInitializerApplyConfiguration.MatchConditions = append(b.RegisteredInitializerApplyConfiguration.MatchConditions, *values[i])
+	}
+	return b
+}
+
+// WithNamespaceSelector sets the NamespaceSelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceSelector field is set to the value of the last call.
+func (b *PlannedInitializerApplyConfiguration) WithNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *PlannedInitializerApplyConfiguration {
+	b.RegisteredInitializerApplyConfiguration.NamespaceSelector = value
+	return b
+}
+
+// WithOrdering sets the Ordering field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Ordering field is set to the value of the last call.
+func (b *PlannedInitializerApplyConfiguration) WithOrdering(value *InitializerOrderingApplyConfiguration) *PlannedInitializerApplyConfiguration {
+	b.RegisteredInitializerApplyConfiguration.Ordering = value
+	return b
+}
+
+// WithActivation sets the Activation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Activation field is set to the value of the last call.
+func (b *PlannedInitializerApplyConfiguration) WithActivation(value nsinitv1alpha1.ActivationPolicy) *PlannedInitializerApplyConfiguration {
+	b.RegisteredInitializerApplyConfiguration.Activation = &value
 	return b
 }
 

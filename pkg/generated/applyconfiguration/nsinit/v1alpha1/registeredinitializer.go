@@ -10,6 +10,7 @@ package v1alpha1
 
 import (
 	nsinitv1alpha1 "github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
 // RegisteredInitializerApplyConfiguration represents a declarative configuration of the RegisteredInitializer type for use
@@ -35,6 +36,23 @@ type RegisteredInitializerApplyConfiguration struct {
 	// its name is added to spec.finalizers of the NamespaceLifecycle, and the
 	// namespace is not removed before the participant has removed its name.
 	Finalizer *bool `json:"finalizer,omitempty"`
+	// matchConditions select namespaces: the initializer is in the plan of a
+	// namespace only if every expression yields true. They are evaluated once, when
+	// the plan is made. An expression that fails then counts as true, and the
+	// condition PlanDegraded of the NamespaceLifecycle reports it.
+	MatchConditions []MatchConditionApplyConfiguration `json:"matchConditions,omitempty"`
+	// namespaceSelector selects namespaces by the labels that they have when the
+	// plan is made. Absent or empty: all namespaces. The user who creates a namespace
+	// chooses its labels, so use matchConditions on the name or the creator where
+	// users must not decide.
+	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
+	// ordering decides which initializers act before this one. Absent: all that
+	// come before it in the plan. An empty ordering: none, it acts at once.
+	Ordering *InitializerOrderingApplyConfiguration `json:"ordering,omitempty"`
+	// activation decides when new namespaces begin to wait for the initializer.
+	// Absent or Always: as soon as it is registered. WhenServed: once a program has
+	// reported that it serves the initializer.
+	Activation *nsinitv1alpha1.ActivationPolicy `json:"activation,omitempty"`
 }
 
 // RegisteredInitializerApplyConfiguration constructs a declarative configuration of the RegisteredInitializer type for use with
@@ -72,5 +90,42 @@ func (b *RegisteredInitializerApplyConfiguration) WithTimeoutSeconds(value int32
 // If called multiple times, the Finalizer field is set to the value of the last call.
 func (b *RegisteredInitializerApplyConfiguration) WithFinalizer(value bool) *RegisteredInitializerApplyConfiguration {
 	b.Finalizer = &value
+	return b
+}
+
+// WithMatchConditions adds the given value to the MatchConditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the MatchConditions field.
+func (b *RegisteredInitializerApplyConfiguration) WithMatchConditions(values ...*MatchConditionApplyConfiguration) *RegisteredInitializerApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithMatchConditions")
+		}
+		b.MatchConditions = append(b.MatchConditions, *values[i])
+	}
+	return b
+}
+
+// WithNamespaceSelector sets the NamespaceSelector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamespaceSelector field is set to the value of the last call.
+func (b *RegisteredInitializerApplyConfiguration) WithNamespaceSelector(value *v1.LabelSelectorApplyConfiguration) *RegisteredInitializerApplyConfiguration {
+	b.NamespaceSelector = value
+	return b
+}
+
+// WithOrdering sets the Ordering field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Ordering field is set to the value of the last call.
+func (b *RegisteredInitializerApplyConfiguration) WithOrdering(value *InitializerOrderingApplyConfiguration) *RegisteredInitializerApplyConfiguration {
+	b.Ordering = value
+	return b
+}
+
+// WithActivation sets the Activation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Activation field is set to the value of the last call.
+func (b *RegisteredInitializerApplyConfiguration) WithActivation(value nsinitv1alpha1.ActivationPolicy) *RegisteredInitializerApplyConfiguration {
+	b.Activation = &value
 	return b
 }
