@@ -13,11 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
@@ -38,25 +37,29 @@ const shortCaches = `
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: --authorization-webhook-cache-unauthorized-ttl=1s}
 `
 
-// TestLeastPrivilege removes each permission of nsinit's programs in turn, and waits until a request is refused.
+// TestLeastPrivilege: nsinit's programs use each permission that they have, and are refused nothing. The audit log shows
+// the requests that kube-apiserver authorized. What a policy or nsinit-apiserver checks is taken away to see a refusal.
 func TestLeastPrivilege(t *testing.T) {
 	i := newInstallation(t, "embedded", shortCaches, nil)
 	i.documents(t, "Install")
 	i.documents(t, "Register an initializer")
 	i.waitReadyPods(t)
 	defer i.useAll(t)()
-	all := i.rights(t)
-	t.Logf("%d rights", len(all))
-	for _, r := range all {
+	checked, read := i.rights(t)
+	t.Logf("%d rights", len(checked)+len(read))
+	i.askForMetrics(t, "nsinit-controller-manager") // it checks the permissions of the user
+	i.used(t, read)
+	for _, r := range checked {
 		t.Run(r.String(), func(t *testing.T) { i.missed(t, r) })
 	}
 }
 
-// right is one rule of a role, or a binding to a role of Kubernetes, that a program of nsinit needs.
+// right is one rule of a role, or a binding to a role of Kubernetes, that a program of nsinit has.
 type right struct {
 	app, role  string
 	namespaced bool
 	rule       int // -1: the binding
+	allows     rbacv1.PolicyRule
 }
 
 func (r right) String() string {
@@ -64,6 +67,56 @@ func (r right) String() string {
 		return fmt.Sprintf("%s: binding %s", r.app, r.role)
 	}
 	return fmt.Sprintf("%s: rule %d of %s (namespaced: %v)", r.app, r.rule+1, r.role, r.namespaced)
+}
+
+// isUsedBy reports whether a request needs the right.
+func (r right) isUsedBy(event framework.AuditEvent) bool {
+	resource := event.ObjectRef.Resource
+	if event.ObjectRef.Subresource != "" {
+		resource += "/" + event.ObjectRef.Subresource
+	}
+	return event.User.Username == account(r.app) && slices.Contains(r.allows.Resources, resource) && slices.Contains(r.allows.Verbs, event.Verb)
+}
+
+func account(app string) string { return "system:serviceaccount:nsinit-system:" + app }
+
+// used waits until the audit log shows a request for each right. No request of the programs may be refused, except for those
+// that show the event of a refusal.
+func (i *installation) used(t *testing.T, rights []right) {
+	t.Helper()
+	unused, from := slices.Clone(rights), int64(0)
+	wait := func() {
+		framework.Eventually(t, "every right is used", func(context.Context) error {
+			events, next := i.AuditSince(t, from)
+			from = next
+			for _, event := range events {
+				unused = slices.DeleteFunc(unused, func(r right) bool { return r.isUsedBy(event) })
+			}
+			if len(unused) > 0 {
+				return fmt.Errorf("no request needed %s", unused)
+			}
+			return nil
+		})
+	}
+	// policy-population writes events only if requests are refused.
+	events := slices.IndexFunc(unused, func(r right) bool {
+		return r.app == "policy-population" && slices.Contains(r.allows.Resources, "events")
+	})
+	if events < 0 {
+		t.Fatal("policy-population may not write events")
+	}
+	last := unused[events]
+	unused = slices.Delete(unused, events, events+1)
+	wait()
+	for app := range programs {
+		if refused, _ := i.refusals(t, app, 0); len(refused) > 0 {
+			t.Errorf("%d requests of %s were refused, such as %+v", len(refused), app, refused[0])
+		}
+	}
+	quota := slices.IndexFunc(rights, func(r right) bool { return r.app == last.app && slices.Contains(r.allows.Resources, "resourcequotas") })
+	defer i.take(t, rights[quota])()
+	unused = []right{last}
+	wait()
 }
 
 // useAll repeats the requests that need the programs' permissions until the returned function is called: namespaces are
@@ -115,27 +168,34 @@ func (i *installation) useAll(t *testing.T) (end func()) {
 	}
 }
 
-// programs maps nsinit's service accounts to their programs and the signal that restarts them. A leader releases its
-// lease, and a server would continue for a while.
-var programs = map[string]os.Signal{ //nolint:gochecknoglobals // a constant
-	"nsinit-apiserver": syscall.SIGKILL, "nsinit-controller-manager": syscall.SIGTERM, "policy-population": syscall.SIGTERM,
-}
+// programs are nsinit's service accounts, which have the names of their programs.
+var programs = sets.New("nsinit-apiserver", "nsinit-controller-manager", "policy-population") //nolint:gochecknoglobals // a constant
 
-// rights returns every right of nsinit's programs.
-func (i *installation) rights(t *testing.T) []right {
+// rights returns every right of nsinit's programs: those that a policy or nsinit-apiserver checks, and those that
+// kube-apiserver checks.
+func (i *installation) rights(t *testing.T) (checked, read []right) {
 	t.Helper()
-	var all []right
-	add := func(role rbacv1.RoleRef, namespaced bool, binding string, subjects []rbacv1.Subject, rules func(name string) []rbacv1.PolicyRule) {
+	add := func(role rbacv1.RoleRef, namespaced bool, binding string, subjects []rbacv1.Subject) {
 		for _, subject := range subjects {
-			if _, ours := programs[subject.Name]; !ours || subject.Namespace != "nsinit-system" {
+			if !programs.Has(subject.Name) || subject.Namespace != "nsinit-system" {
 				continue
 			}
 			if !strings.HasPrefix(role.Name, "nsinit:") {
-				all = append(all, right{app: subject.Name, role: binding, namespaced: namespaced, rule: -1})
+				allows := rbacv1.PolicyRule{Resources: []string{"tokenreviews", "subjectaccessreviews"}, Verbs: []string{"create"}}
+				if namespaced {
+					allows = rbacv1.PolicyRule{Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
+				}
+				read = append(read, right{app: subject.Name, role: binding, namespaced: namespaced, rule: -1, allows: allows})
 				continue
 			}
-			for n := range rules(role.Name) {
-				all = append(all, right{app: subject.Name, role: role.Name, namespaced: namespaced, rule: n})
+			r := right{app: subject.Name, role: role.Name, namespaced: namespaced}
+			for n, rule := range *i.rules(t, r).rules {
+				r.rule, r.allows = n, rule
+				if virtual(rule) {
+					checked = append(checked, r)
+				} else {
+					read = append(read, r)
+				}
 			}
 		}
 	}
@@ -144,16 +204,16 @@ func (i *installation) rights(t *testing.T) []right {
 		t.Fatal(err)
 	}
 	for _, b := range clusterBindings.Items {
-		add(b.RoleRef, false, b.Name, b.Subjects, func(name string) []rbacv1.PolicyRule { return *i.rules(t, right{role: name}).rules })
+		add(b.RoleRef, false, b.Name, b.Subjects)
 	}
 	bindings, err := i.Core.RbacV1().RoleBindings("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range bindings.Items {
-		add(b.RoleRef, true, b.Name, b.Subjects, func(name string) []rbacv1.PolicyRule { return *i.rules(t, right{role: name, namespaced: true}).rules })
+		add(b.RoleRef, true, b.Name, b.Subjects)
 	}
-	return all
+	return checked, read
 }
 
 // editable holds the rules of a role, and a function that stores them.
@@ -187,95 +247,20 @@ func (i *installation) rules(t *testing.T, r right) editable {
 	}}
 }
 
-// take removes a permission. It returns the rules and a function that restores them.
-func (i *installation) take(t *testing.T, r right) (rbacv1.PolicyRule, func()) {
+// take removes a rule. It returns a function that restores it.
+func (i *installation) take(t *testing.T, r right) (giveBack func()) {
 	t.Helper()
-	restored := func(err error) {
-		if err != nil {
+	e := i.rules(t, r)
+	before := slices.Clone(*e.rules)
+	*e.rules = slices.Delete(slices.Clone(before), r.rule, r.rule+1)
+	if err := e.store(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		*e.rules = before
+		if err := e.store(); err != nil {
 			t.Errorf("%s cannot be given back: %v", r, err)
 		}
-	}
-	if r.rule >= 0 {
-		e := i.rules(t, r)
-		before := slices.Clone(*e.rules)
-		*e.rules = slices.Delete(slices.Clone(before), r.rule, r.rule+1)
-		if err := e.store(); err != nil {
-			t.Fatal(err)
-		}
-		return before[r.rule], func() { *e.rules = before; restored(e.store()) }
-	}
-	subjects, store, allowed := i.subjects(t, r)
-	before := *subjects
-	*subjects = slices.DeleteFunc(slices.Clone(before), func(s rbacv1.Subject) bool { return s.Name == r.app })
-	if err := store(); err != nil {
-		t.Fatal(err)
-	}
-	return allowed, func() { *subjects = before; restored(store()) }
-}
-
-// subjects returns the subjects of a role of Kubernetes, a function that stores them, and the rules of the role that
-// matter here.
-func (i *installation) subjects(t *testing.T, r right) (subjects *[]rbacv1.Subject, store func() error, allowed rbacv1.PolicyRule) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	if r.namespaced {
-		client := i.Core.RbacV1().RoleBindings(metav1.NamespaceSystem)
-		binding, err := client.Get(ctx, r.role, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &binding.Subjects, func() error {
-			binding.ResourceVersion = ""
-			_, err := client.Update(ctx, binding, metav1.UpdateOptions{})
-			return err
-		}, rbacv1.PolicyRule{Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
-	}
-	client := i.Core.RbacV1().ClusterRoleBindings()
-	binding, err := client.Get(ctx, r.role, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &binding.Subjects, func() error {
-		binding.ResourceVersion = ""
-		_, err := client.Update(ctx, binding, metav1.UpdateOptions{})
-		return err
-	}, rbacv1.PolicyRule{Resources: []string{"tokenreviews", "subjectaccessreviews"}, Verbs: []string{"create"}}
-}
-
-// provoke sends the requests that show that a permission is missing, in addition to useAll.
-func (i *installation) provoke(t *testing.T, r right, rule rbacv1.PolicyRule) {
-	t.Helper()
-	ctx := t.Context()
-	system := func(remove func(ctx context.Context, name string, options metav1.DeleteOptions) error, name string) {
-		t.Helper()
-		if err := remove(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	creates := slices.Contains(rule.Verbs, "create") && len(rule.Verbs) == 1 && r.rule >= 0
-	switch {
-	case creates && slices.Contains(rule.Resources, "leases"):
-		system(i.Core.CoordinationV1().Leases("nsinit-system").Delete, r.app)
-	case creates && slices.Contains(rule.Resources, "configmaps"):
-		system(i.Core.CoreV1().ConfigMaps("nsinit-system").Delete, "nsinit-storage")
-	case creates && slices.Contains(rule.Resources, "secrets"):
-		system(i.Core.CoreV1().Secrets("nsinit-system").Delete, "nsinit-apiserver-tls")
-	}
-	if r.app == "nsinit-controller-manager" && r.rule < 0 && !r.namespaced {
-		i.askForMetrics(t, r.app) // the permissions of the user are looked up
-	} else if begins(rule) {
-		i.restart(r.app)
-	}
-}
-
-// begins reports whether a program uses a rule when it starts: lists, watches and periodic reads begin then.
-func begins(rule rbacv1.PolicyRule) bool {
-	return slices.ContainsFunc([]string{"get", "list", "create"}, func(verb string) bool { return slices.Contains(rule.Verbs, verb) })
-}
-
-func (i *installation) restart(app string) {
-	for _, p := range i.node.Running(app) {
-		_ = p.Signal(programs[app]) // it may be ending for other reasons
 	}
 }
 
@@ -300,58 +285,26 @@ func (i *installation) askForMetrics(t *testing.T, app string) {
 	}
 }
 
-// missed removes one permission and waits until a request is refused. Then it restores the permission and waits until
-// everything works again.
+// missed removes one rule and waits until a request is refused. Then it restores the rule and waits until everything works
+// again.
 func (i *installation) missed(t *testing.T, r right) {
 	t.Helper()
-	if r.rule >= 0 && virtual((*i.rules(t, r).rules)[r.rule]) {
-		i.quiet(t, r.app)
-	}
+	i.quiet(t, r.app)
 	_, from := i.AuditSince(t, 0)
-	rule, giveBack := i.take(t, r)
+	giveBack := i.take(t, r)
 	defer func() {
 		giveBack()
-		if begins(rule) { // it would wait longer and longer before it tries again, and so would others
-			i.restart(r.app)
-			if r.app == "nsinit-apiserver" {
-				i.restart("nsinit-controller-manager")
-				i.restart("policy-population")
-			}
-		}
-		if slices.Contains(rule.Resources, "leases") {
-			// The leader could not release its Lease. Without one, its successor leads immediately.
-			_ = i.Core.CoordinationV1().Leases("nsinit-system").Delete(context.WithoutCancel(t.Context()), r.app, metav1.DeleteOptions{})
-		}
 		i.healthy(t)
 	}()
-	if slices.Contains(rule.Resources, "events") && r.app == "policy-population" {
-		// It writes this event only if another request is refused.
-		for n, other := range *i.rules(t, r).rules {
-			if slices.Contains(other.Resources, "resourcequotas") {
-				_, back := i.take(t, right{app: r.app, role: r.role, rule: n})
-				defer back()
-			}
-		}
-	}
-	began := time.Now()
-	i.provoke(t, r, rule)
-	var found framework.AuditEvent
 	framework.Eventually(t, "it is missed", func(context.Context) error {
 		refused, next := i.refusals(t, r.app, from)
 		from = next
-		for _, event := range refused {
-			resource := event.ObjectRef.Resource
-			if event.ObjectRef.Subresource != "" {
-				resource += "/" + event.ObjectRef.Subresource
-			}
-			if virtual(rule) || slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, event.Verb) {
-				found = event
-				return nil
-			}
+		if len(refused) == 0 {
+			return errors.New("nothing was refused: it may not be needed")
 		}
-		return errors.New("nothing was refused: it may not be needed")
+		t.Logf("without %s: refused %s of %s %s", r.allows.Verbs, refused[0].Verb, refused[0].ObjectRef.Resource, refused[0].ObjectRef.Subresource)
+		return nil
 	})
-	t.Logf("%.1f s: without %s: refused %s of %s %s", time.Since(began).Seconds(), rule.Verbs, found.Verb, found.ObjectRef.Resource, found.ObjectRef.Subresource)
 }
 
 // virtual reports whether a rule grants a permission that a policy or nsinit-apiserver checks. Without it, they refuse
@@ -362,12 +315,13 @@ func virtual(rule rbacv1.PolicyRule) bool {
 	})
 }
 
-// refusals returns the refused requests of a program since a position of the audit log.
+// refusals returns the refused requests of a program since a position of the audit log. The webhook for early writes refuses
+// with 429.
 func (i *installation) refusals(t *testing.T, app string, from int64) (refused []framework.AuditEvent, next int64) {
 	t.Helper()
 	events, next := i.AuditSince(t, from)
 	for _, event := range events {
-		if event.ResponseStatus.Code == 403 && event.User.Username == "system:serviceaccount:nsinit-system:"+app {
+		if code := event.ResponseStatus.Code; (code == http.StatusForbidden || code == http.StatusTooManyRequests) && event.User.Username == account(app) {
 			refused = append(refused, event)
 		}
 	}
