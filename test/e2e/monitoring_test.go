@@ -124,7 +124,7 @@ func TestMonitoring(t *testing.T) {
 	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
 	c.AskToRetry(t)
 
-	// A namespace every half second, into which its tenant writes too early.
+	// A namespace every two seconds, into which its tenant writes too early.
 	stop := make(chan struct{})
 	var load sync.WaitGroup
 	t.Cleanup(func() { close(stop); load.Wait() })
@@ -141,7 +141,7 @@ func TestMonitoring(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(500 * time.Millisecond):
+			case <-time.After(2 * time.Second):
 			}
 			namespace, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("ns")}}, metav1.CreateOptions{})
 			if err == nil {

@@ -175,9 +175,9 @@ func (r *replicas) startLoad(t *testing.T) *load {
 			return configurations.Delete(ctx, created.Name, metav1.DeleteOptions{})
 		}),
 	}
-	for range 4 {
+	for range 2 {
 		l.work.Go(func() {
-			for ctx.Err() == nil {
+			for ; ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
 				r.live(t, l)
 			}
 		})

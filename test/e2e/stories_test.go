@@ -28,6 +28,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -35,7 +36,7 @@ import (
 // them as soon as they can. A hook is killed each time it has finished a turn. All namespaces become Ready, and
 // each has its contents before its tenant's first write.
 func TestBothStories(t *testing.T) {
-	const tenants, each = 10, 30
+	const tenants, each = 10, 6
 	c := framework.Another(t)
 	ctx := t.Context()
 	s := c.StartLogStore(t, 0)
@@ -120,9 +121,7 @@ func TestBothStories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-			return c.Type == v1alpha1.ConditionReady && c.Status == corev1.ConditionTrue
-		}) {
+		if utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionReady) == nil {
 			t.Errorf("namespace %s is not Ready: %+v", namespace.Name, namespace.Status.Conditions)
 		}
 		if indices["logs-"+string(namespace.UID)] != namespace.Name {

@@ -13,30 +13,58 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 const (
 	// ProbeUser may write, so only a policy refuses its requests.
 	ProbeUser = "nsinit-dev:probe"
 
-	// probeNamespace is the manifest of a namespace that exists while the gate is checked.
-	probeNamespace = `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "` + probePrefix + `", "labels": {"nsinit-dev/probe": "true"}}}`
-	probePrefix    = "nsinit-dev-probe-"
-	probeSelector  = "nsinit-dev/probe=true"
+	// probeLabel is on a namespace that exists while the gate is checked.
+	probeLabel = "nsinit-dev/probe"
 )
+
+// probeClients returns clients of the administrator and of the probe. They do not retry.
+func (c *Cluster) probeClients() (admin, probe kubernetes.Interface, err error) {
+	config, err := c.AdminConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	if admin, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, nil, err
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: ProbeUser, Groups: []string{user.AllAuthenticated}}
+	probe, err = kubernetes.NewForConfig(config)
+	return admin, probe, err
+}
 
 // policiesAct waits until the stamp and the guard are in force.
 func (c *Cluster) policiesAct(ctx context.Context) error {
+	admin, probe, err := c.probeClients()
+	if err != nil {
+		return err
+	}
 	return poll(ctx, startLimit, 200*time.Millisecond, func() error {
-		out, err := c.Admin(ctx, "create", "namespace", "nsinit-dev-dry-run", "--dry-run=server",
-			"-o", `jsonpath={.metadata.labels.nsinit\.dev/initializing}`)
+		created, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "nsinit-dev-dry-run"}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return fmt.Errorf("the stamp does not act: %w", err)
 		}
-		if out != "true" {
-			return fmt.Errorf("the stamp does not act: a new namespace carries %q", out)
+		if !helper.IsClosed(created) {
+			return fmt.Errorf("the stamp does not act: a new namespace carries %q", created.Labels)
 		}
-		_, err = c.Admin(ctx, "label", "namespace", "default", "nsinit.dev/initializing=true", "--dry-run=server", "--as", ProbeUser)
+		_, err = probe.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceDefault, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelInitializing+`":"true"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		if !refusedBy(err, "nsinit-guard") {
 			return fmt.Errorf("the guard does not act: %w", orOpen(err))
 		}
@@ -62,12 +90,19 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 	if err := controller.Stop(ctx, 30*time.Second); err != nil {
 		return err
 	}
-	namespace, err := c.kubectlInput(ctx, c.AdminKubeconfig(), probeNamespace, "create", "-f", "-", "-o", "jsonpath={.metadata.name}")
+	admin, probe, err := c.probeClients()
+	if err != nil {
+		return err
+	}
+	namespace, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "nsinit-dev-probe-", Labels: map[string]string{probeLabel: "true"},
+	}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	if err := poll(ctx, startLimit, 200*time.Millisecond, func() error {
-		_, err := c.Admin(ctx, "create", "configmap", "probe", "--namespace", namespace, "--dry-run=server", "--as", ProbeUser)
+		_, err := probe.CoreV1().ConfigMaps(namespace.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !refusedBy(err, "nsinit-gate") {
 			return fmt.Errorf("the gate does not act: %w", orOpen(err))
 		}
@@ -75,14 +110,17 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := c.ensure(ctx, controller.Name, func() error {
-		_, err := c.Admin(ctx, "get", "namespacelifecycles", namespace)
-		return err
-	}); err != nil {
+	if err := c.ensure(ctx, controller.Name, func() error { return c.answers(ctx, lifecycles+"/"+namespace.Name) }); err != nil {
 		return err
 	}
-	if _, err := c.Admin(ctx, "delete", "namespaces", "--selector", probeSelector, "--wait=false"); err != nil {
+	probes, err := admin.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: probeLabel})
+	if err != nil {
 		return err
+	}
+	for _, one := range probes.Items {
+		if err := admin.CoreV1().Namespaces().Delete(ctx, one.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
 	}
 	return os.WriteFile(c.path("gate.seen"), []byte(gate), 0o600)
 }

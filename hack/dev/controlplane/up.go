@@ -9,6 +9,7 @@ package controlplane
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,11 @@ import (
 
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1helper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // startLimit is how long a program may take to be ready, much longer than on two busy cores.
@@ -151,18 +157,14 @@ func (c *Cluster) kubernetes(ctx context.Context) error {
 	if err := c.ensure(ctx, "etcd", func() error { return c.etcdHealthy(ctx) }); err != nil {
 		return err
 	}
-	if err := c.ensure(ctx, "kube-apiserver", func() error {
-		_, err := c.Admin(ctx, "get", "--raw", "/readyz")
-		return err
-	}); err != nil {
+	if err := c.ensure(ctx, "kube-apiserver", func() error { return c.answers(ctx, "/readyz") }); err != nil {
 		return err
 	}
 	if c.Bare {
 		return nil
 	}
 	return c.ensure(ctx, "kube-controller-manager", func() error {
-		_, err := c.Admin(ctx, "get", "serviceaccount", "default", "--namespace=default")
-		return err
+		return c.answers(ctx, "/api/v1/namespaces/default/serviceaccounts/default")
 	})
 }
 
@@ -174,14 +176,33 @@ func (c *Cluster) etcdHealthy(ctx context.Context) error {
 	return err
 }
 
-// get sends a request to a program that is not behind kube-apiserver.
+// lifecycles is the path of the NamespaceLifecycles.
+const lifecycles = "/apis/" + v1alpha1.GroupName + "/v1alpha1/namespacelifecycles"
+
+// AdminConfig returns the configuration of an administrator's clients. A client takes much less CPU time than kubectl, so
+// it checks what is checked again and again.
+func (c *Cluster) AdminConfig() (*rest.Config, error) {
+	return clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig())
+}
+
+// answers returns an error unless kube-apiserver answers a GET of the administrator with 200.
+func (c *Cluster) answers(ctx context.Context, path string) error {
+	config, err := c.AdminConfig()
+	if err != nil {
+		return err
+	}
+	_, err = get(ctx, path, config)
+	return err
+}
+
+// get sends a request.
 func get(ctx context.Context, path string, config *rest.Config) ([]byte, error) {
 	config.NegotiatedSerializer, config.Timeout = scheme.Codecs, 5*time.Second
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	return client.Get().AbsPath(path).DoRaw(ctx)
+	return client.Get().RequestURI(path).DoRaw(ctx)
 }
 
 // nsinit installs and starts nsinit. The controller comes last, because it opens the namespace that shows the
@@ -226,16 +247,22 @@ func (c *Cluster) ApplyPolicies(ctx context.Context) error {
 
 // Served returns an error until the API of nsinit is available through kube-apiserver.
 func (c *Cluster) Served(ctx context.Context) error {
-	out, err := c.Admin(ctx, "get", "apiservice", "v1alpha1.nsinit.dev",
-		"-o", `jsonpath={.status.conditions[?(@.type=="Available")].status} {.status.conditions[?(@.type=="Available")].message}`)
+	config, err := c.AdminConfig()
 	if err != nil {
 		return err
 	}
-	if !strings.HasPrefix(out, "True") {
-		return fmt.Errorf("APIService v1alpha1.nsinit.dev is not available: %s", strings.TrimSpace(out))
+	data, err := get(ctx, "/apis/apiregistration.k8s.io/v1/apiservices/"+v1alpha1.SchemeGroupVersion.Version+"."+v1alpha1.GroupName, config)
+	if err != nil {
+		return err
 	}
-	_, err = c.Admin(ctx, "get", "namespacelifecycles")
-	return err
+	var service apiregistrationv1.APIService
+	if err := json.Unmarshal(data, &service); err != nil {
+		return err
+	}
+	if available := apiregistrationv1helper.GetAPIServiceConditionByType(&service, apiregistrationv1.Available); available == nil || available.Status != apiregistrationv1.ConditionTrue {
+		return fmt.Errorf("APIService %s is not available: %+v", service.Name, available)
+	}
+	return c.answers(ctx, lifecycles+"?limit=1")
 }
 
 func (c *Cluster) earlyWrites() string { return filepath.Join(c.Root, "artifacts", "early-writes") }

@@ -20,7 +20,7 @@ import (
 )
 
 // repeatInterval is how long Repeat waits between two tries.
-const repeatInterval = 20 * time.Millisecond
+const repeatInterval = 50 * time.Millisecond
 
 // Failures counts tries, and keeps what failed.
 type Failures struct {

@@ -22,9 +22,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-// CreateNamespace creates a namespace as a user until the test ends.
+// CreateNamespace creates a namespace as a user. It is deleted when the test ends if it is closed or waits for participants.
+// An open one disturbs no other test, and to delete it costs more than anything else that most tests do.
 func (c *Cluster) CreateNamespace(t *testing.T, config *rest.Config) *corev1.Namespace {
 	t.Helper()
 	namespace, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(context.Background(),
@@ -32,11 +35,7 @@ func (c *Cluster) CreateNamespace(t *testing.T, config *rest.Config) *corev1.Nam
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	c.DeleteLater(t, namespace.Name)
 	return namespace
 }
 
@@ -83,19 +82,28 @@ func (c *Cluster) DeleteNamespace(t *testing.T, namespace string) {
 	}
 }
 
-// DeleteLater deletes a namespace when the test ends.
+// DeleteLater deletes a namespace when the test ends, unless it is open and waits for no participants.
 func (c *Cluster) DeleteLater(t *testing.T, namespace string) {
 	t.Cleanup(func() {
-		_ = c.Core.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+		ctx := context.Background()
+		n, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && !helper.IsClosed(n) && len(n.Finalizers) == 0 {
+			return
+		}
+		_ = c.Core.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{})
 	})
 }
 
 // WaitReady waits until a namespace is open.
 func (c *Cluster) WaitReady(t *testing.T, namespace string) {
 	t.Helper()
-	if out, err := c.Kubectl("wait", "--for=condition=Ready", "namespace/"+namespace, "--timeout="+Patience.String()); err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
+	Eventually(t, "namespace "+namespace+" is open", func(ctx context.Context) error {
+		n, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil && utilnamespaces.TrueCondition(n.Status.Conditions, v1alpha1.ConditionReady) == nil {
+			err = fmt.Errorf("conditions: %v", n.Status.Conditions)
+		}
+		return err
+	})
 }
 
 // WaitNoNamespace waits until a namespace is gone.
