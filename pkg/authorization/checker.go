@@ -49,6 +49,12 @@ func (c *Checker) MayInitialize(ctx context.Context, namespace, initializer stri
 	if err := c.check(ctx, v1alpha1.VerbInitialize, "", "namespaces", namespace, initializer); err != nil {
 		return err
 	}
+	return c.MayReport(ctx, initializer)
+}
+
+// MayReport checks whether the user may report that it serves an initializer. The right to initialize
+// namespaces is not needed.
+func (c *Checker) MayReport(ctx context.Context, initializer string) error {
 	return c.check(ctx, v1alpha1.VerbInitialize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, initializer, initializer)
 }
 

@@ -260,14 +260,21 @@ func lifecycleChanges() map[string]change[*v1alpha1.NamespaceLifecycle] {
 
 func configurationChanges() map[string]change[*v1alpha1.NamespaceInitializerConfiguration] {
 	type configuration = *v1alpha1.NamespaceInitializerConfiguration
+	entries := func(entry v1alpha1.RegisteredInitializerStatus) func(configuration) {
+		return func(c configuration) { c.Status.Initializers = []v1alpha1.RegisteredInitializerStatus{entry} }
+	}
+	now := metav1.NowMicro()
 	return metadataChanges(map[string]change[configuration]{
-		"initializers":  {part: "initializers", do: func(c configuration) { c.Initializers = c.Initializers[1:] }},
-		"finalizer":     {part: "initializers", do: func(c configuration) { c.Initializers[0].Finalizer = true }},
-		"a finalizer":   {part: "spec.finalizers", do: func(c configuration) { c.Spec.Finalizers = append(c.Spec.Finalizers, "a.example.com") }},
-		"no finalizers": {part: "spec.finalizers", do: func(c configuration) { c.Spec.Finalizers = nil }},
-		"phase":         {part: "status.phase", do: func(c configuration) { c.Status.Phase = v1alpha1.ConfigurationTerminating }},
-		"no phase":      {part: "status.phase", do: func(c configuration) { c.Status.Phase = "" }},
-		"pending":       {part: "status", do: func(c configuration) { c.Status.PendingNamespaces = 7 }},
+		"initializers":               {part: "initializers", do: func(c configuration) { c.Initializers = c.Initializers[1:] }},
+		"finalizer":                  {part: "initializers", do: func(c configuration) { c.Initializers[0].Finalizer = true }},
+		"a finalizer":                {part: "spec.finalizers", do: func(c configuration) { c.Spec.Finalizers = append(c.Spec.Finalizers, "a.example.com") }},
+		"no finalizers":              {part: "spec.finalizers", do: func(c configuration) { c.Spec.Finalizers = nil }},
+		"phase":                      {part: "status.phase", do: func(c configuration) { c.Status.Phase = v1alpha1.ConfigurationTerminating }},
+		"no phase":                   {part: "status.phase", do: func(c configuration) { c.Status.Phase = "" }},
+		"pending":                    {part: "status", do: func(c configuration) { c.Status.PendingNamespaces = 7 }},
+		"a report":                   {part: "status", do: entries(v1alpha1.RegisteredInitializerStatus{Name: "a.example.com", ReportTime: &now})},
+		"a reporter":                 {part: "status.initializers.*.reporter", do: entries(v1alpha1.RegisteredInitializerStatus{Name: "a.example.com", Reporter: "other"})},
+		"an entry of no initializer": {part: "status", do: entries(v1alpha1.RegisteredInitializerStatus{Name: "c.example.com", ReportTime: &now}), owner: kept},
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/randfill"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
@@ -42,7 +43,7 @@ func configurations(t *testing.T) *generic.Kind[*nsinit.NamespaceInitializerConf
 	if err := features.Add(gate); err != nil {
 		t.Fatal(err)
 	}
-	return namespaceinitializerconfiguration.NewKind(nil, gate)
+	return namespaceinitializerconfiguration.NewKind(nil, gate, clock.RealClock{})
 }
 
 // TestOwners: who may change what. A change of this table is a change of the API.
@@ -134,7 +135,14 @@ func filled[T generic.Object](kind *generic.Kind[T], seed int64) T {
 		func(at *metav1.MicroTime, c randfill.Continue) {
 			*at = metav1.NewMicroTime(time.Unix(int64(c.Uint32()), 0))
 		},
-		// The server derives these two kinds of entries in part.
+		// The server derives these three kinds of entries in part.
+		func(entries *[]nsinit.RegisteredInitializerStatus, c randfill.Continue) {
+			*entries = make([]nsinit.RegisteredInitializerStatus, 2)
+			for i, name := range []string{"a.example.com", "b.example.com"} {
+				c.Fill(&(*entries)[i])
+				(*entries)[i].Name = name
+			}
+		},
 		func(entries *[]nsinit.InitializerStatus, c randfill.Continue) {
 			*entries = make([]nsinit.InitializerStatus, 2)
 			for i, name := range []string{"a.example.com", "b.example.com"} {

@@ -101,3 +101,12 @@ func Participants(lifecycle *nsinit.NamespaceLifecycle) []string {
 	}
 	return names
 }
+
+// RegistrationStatus returns the status of an initializer of a configuration, or nil.
+func RegistrationStatus(configuration *nsinit.NamespaceInitializerConfiguration, name string) *nsinit.RegisteredInitializerStatus {
+	i := slices.IndexFunc(configuration.Status.Initializers, func(s nsinit.RegisteredInitializerStatus) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &configuration.Status.Initializers[i]
+}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/features"
@@ -29,7 +30,7 @@ func TestFailOnCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	strategyOf := func(endpoint string) *generic.Strategy[configuration] {
-		return generic.NewStrategy(NewKind(nil, gate), endpoint, runtime.NewScheme())
+		return generic.NewStrategy(NewKind(nil, gate, clock.RealClock{}), endpoint, runtime.NewScheme())
 	}
 	strategy := strategyOf("")
 	of := func(policies ...nsinit.FailurePolicyType) *nsinit.NamespaceInitializerConfiguration {

@@ -48,7 +48,7 @@ type StorageProvider struct {
 // NewRESTStorage returns the group with the storage of each resource and subresource.
 func (p *StorageProvider) NewRESTStorage(getter apiserverregistry.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, p.Scheme, metav1.ParameterCodec, p.Codecs)
-	configurations, err := generic.New(namespaceinitializerconfiguration.NewKind(p.Checker, p.Features), p.Scheme, getter)
+	configurations, err := generic.New(namespaceinitializerconfiguration.NewKind(p.Checker, p.Features, p.Lifecycles.Clock), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}

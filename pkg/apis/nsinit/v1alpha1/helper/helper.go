@@ -127,3 +127,12 @@ func Message(lifecycle *v1alpha1.NamespaceLifecycle) string {
 	}
 	return ""
 }
+
+// RegistrationStatus returns the status of an initializer of a configuration, or nil.
+func RegistrationStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, name string) *v1alpha1.RegisteredInitializerStatus {
+	i := slices.IndexFunc(configuration.Status.Initializers, func(s v1alpha1.RegisteredInitializerStatus) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &configuration.Status.Initializers[i]
+}
