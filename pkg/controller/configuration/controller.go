@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -59,20 +61,25 @@ type Controller struct {
 	lifecycles     listers.NamespaceLifecycleLister
 	synced         []cache.InformerSynced
 	queue          workqueue.TypedRateLimitingInterface[string]
+	// served has the configurations with an initializer whose last report may be too old.
+	served workqueue.TypedRateLimitingInterface[string]
 }
 
 // New returns a controller that is not running yet.
 func New(d Dependencies) (*Controller, error) {
+	queue := func(name string) workqueue.TypedRateLimitingInterface[string] {
+		return workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: d.Clock})
+	}
 	c := &Controller{
 		Dependencies:   d,
 		configurations: d.Configurations.Lister(),
 		lifecycles:     d.Lifecycles.Lister(),
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.DefaultTypedControllerRateLimiter[string](),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
+		queue:          queue(Name),
+		served:         queue(Name + "-served"),
 	}
 	registration, err := d.Configurations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { c.enqueueAll() },
+		AddFunc:    c.configurationAdded,
 		UpdateFunc: c.configurationUpdated,
 		DeleteFunc: func(any) { c.enqueueAll() },
 	})
@@ -99,6 +106,13 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
+func (c *Controller) configurationAdded(object any) {
+	c.enqueueAll()
+	if configuration, ok := object.(*v1alpha1.NamespaceInitializerConfiguration); ok {
+		c.served.Add(configuration.Name)
+	}
+}
+
 func (c *Controller) configurationUpdated(oldObj, newObj any) {
 	oldConfiguration, ok := oldObj.(*v1alpha1.NamespaceInitializerConfiguration)
 	newConfiguration, isConfiguration := newObj.(*v1alpha1.NamespaceInitializerConfiguration)
@@ -106,8 +120,13 @@ func (c *Controller) configurationUpdated(oldObj, newObj any) {
 	case !ok || !isConfiguration:
 	case oldConfiguration.UID != newConfiguration.UID || oldConfiguration.Generation != newConfiguration.Generation || oldConfiguration.DeletionTimestamp.IsZero() != newConfiguration.DeletionTimestamp.IsZero():
 		c.enqueueAll()
+	case onlyReported(oldConfiguration, newConfiguration):
 	default:
 		c.queue.Add(newConfiguration.Name)
+	}
+	if ok && isConfiguration {
+		// The queue keeps the earlier time of one that is in it.
+		c.served.AddAfter(newConfiguration.Name, timing.ReportOverdue)
 	}
 }
 
@@ -129,10 +148,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
+	defer c.served.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return errors.New("stopped before the caches were filled")
 	}
-	workers.Run(ctx, c.queue, 1, c.reconcile)
+	var group sync.WaitGroup
+	group.Go(func() { workers.Run(ctx, c.queue, 1, c.reconcile) })
+	group.Go(func() { workers.Run(ctx, c.served, 1, c.reconcileServed) })
+	group.Wait()
 	return nil
 }
 

@@ -54,6 +54,7 @@ func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, al
 func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration, pending int, now time.Time) *v1alpha1.NamespaceInitializerConfiguration {
 	updated := configuration.DeepCopy()
 	updated.Status.PendingNamespaces = int32(pending) //nolint:gosec // a count of namespaces
+	setServed(updated, now)
 	if configuration.DeletionTimestamp == nil {
 		condition := namesAccepted(configuration, all)
 		condition.ObservedGeneration, condition.LastTransitionTime = configuration.Generation, metav1.NewTime(now)

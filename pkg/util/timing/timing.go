@@ -21,4 +21,9 @@ const (
 	// DrainPeriod is how long after the deletion of a configuration a NamespaceLifecycle may still be created with
 	// its initializers.
 	DrainPeriod = MaxListAge + CreateTimeout + MaxClockSkew
+	// ReportInterval is how often a program reports that it serves an initializer.
+	ReportInterval = 20 * time.Second
+	// ReportOverdue is the age of the last report at which an initializer is not served. One report may fail, and
+	// clocks may differ by MaxClockSkew.
+	ReportOverdue = 3 * ReportInterval
 )

@@ -1,0 +1,85 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package configuration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/timing"
+)
+
+// onlyReported says whether programs have reported that they serve initializers, and nothing else has
+// changed. Then no namespace needs to be counted.
+func onlyReported(oldConfiguration, newConfiguration *v1alpha1.NamespaceInitializerConfiguration) bool {
+	if equality.Semantic.DeepEqual(oldConfiguration.Status.Initializers, newConfiguration.Status.Initializers) {
+		return false
+	}
+	before, after := oldConfiguration.Status, newConfiguration.Status
+	before.Initializers, after.Initializers = nil, nil
+	return equality.Semantic.DeepEqual(before, after) && equality.Semantic.DeepEqual(oldConfiguration.Spec, newConfiguration.Spec)
+}
+
+// reconcileServed sets the condition Served of the initializers whose last report is too old. It has a
+// queue of its own, because a report needs no count of namespaces. A report that the cache does not have
+// yet causes a conflict.
+func (c *Controller) reconcileServed(ctx context.Context, name string) error {
+	configuration, err := c.configurations.Get(name)
+	if err != nil {
+		return utilapierrors.IgnoreAbsent(err)
+	}
+	updated := configuration.DeepCopy()
+	next := setServed(updated, c.Clock.Now())
+	if !equality.Semantic.DeepEqual(configuration.Status, updated.Status) {
+		if _, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
+			return utilapierrors.IgnoreAbsent(err)
+		}
+	}
+	if next > 0 {
+		c.served.AddAfter(name, next)
+	}
+	return nil
+}
+
+// setServed sets the condition Served of each initializer that never reported, or whose last report is
+// too old. The server sets the condition with a report. It returns the time until the next report is too
+// old, or 0 if there is none.
+func setServed(configuration *v1alpha1.NamespaceInitializerConfiguration, now time.Time) (next time.Duration) {
+	for _, initializer := range configuration.Initializers {
+		entry := helper.RegistrationStatus(configuration, initializer.Name)
+		if entry == nil {
+			configuration.Status.Initializers = append(configuration.Status.Initializers, v1alpha1.RegisteredInitializerStatus{Name: initializer.Name})
+			entry = helper.RegistrationStatus(configuration, initializer.Name)
+		}
+		condition := metav1.Condition{Type: v1alpha1.ConditionServed, LastTransitionTime: metav1.NewTime(now)}
+		if entry.ReportTime == nil {
+			condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNeverReported
+			condition.Message = "no program has reported that it serves the initializer"
+			meta.SetStatusCondition(&entry.Conditions, condition)
+			continue
+		}
+		left := entry.ReportTime.Add(timing.ReportOverdue).Sub(now)
+		if left > 0 {
+			if next == 0 || left < next {
+				next = left
+			}
+			continue
+		}
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonReportOverdue
+		condition.Message = fmt.Sprintf("user %q last reported at %s: check its program", entry.Reporter, entry.ReportTime.UTC().Format(time.RFC3339))
+		meta.SetStatusCondition(&entry.Conditions, condition)
+	}
+	return next
+}
