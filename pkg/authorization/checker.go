@@ -41,7 +41,7 @@ type Checker struct {
 
 // New returns a Checker on an authorizer.
 func New(a authorizer.UnconditionalAuthorizer) *Checker {
-	return &Checker{authorizer: a}
+	return &Checker{authorizer: AnyName(a)}
 }
 
 // MayInitialize checks whether the user may act as an initializer in a namespace.

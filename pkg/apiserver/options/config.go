@@ -25,6 +25,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apiserver"
+	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
@@ -62,6 +63,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err
 	}
+	config.Authorization.Authorizer = authorization.AnyName(config.Authorization.Authorizer)
 
 	etcdReady, err := factory.CreateReadyCheck(o.Recommended.Etcd.StorageConfig, config.DrainedNotify())
 	if err != nil {
