@@ -4,7 +4,11 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package expressions renders templates: JSON values whose strings can contain CEL expressions in ${...}. Expressions
-// read the namespace and its creator. Their results are data: they are not searched for expressions, and cannot change
-// the structure of the template.
+// Package expressions evaluates CEL expressions that read a namespace and its creator.
+//
+// An Environment renders templates: JSON values whose strings can contain expressions in ${...}. Their results are data:
+// they are not searched for expressions, and cannot change the structure of the template.
+//
+// A Selection evaluates the matchConditions that select namespaces. They are type-checked, and their cost is bounded
+// when they are written.
 package expressions

@@ -7,7 +7,9 @@ SPDX-License-Identifier: Apache-2.0
 package expressions
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -17,30 +19,37 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// costLimit bounds what one expression may cost to evaluate, in CEL's units.
+// costLimit bounds what one expression of a template may cost to evaluate, in CEL's units.
 const costLimit = 100_000
 
 // Environment compiles expressions.
-type Environment struct{ cel *cel.Env }
+type Environment struct {
+	cel     *cel.Env
+	options []cel.ProgramOption
+}
 
 // NewEnvironment returns an environment with the variables of a namespace, and more variables of type dyn.
 func NewEnvironment(more ...string) (*Environment, error) {
-	options := []cel.EnvOption{
-		ext.Strings(),
-		ext.Encoders(),
-		cel.OptionalTypes(),
-		cel.Variable("namespaceObject", cel.MapType(cel.StringType, cel.DynType)),
-		cel.Variable("creator", cel.StringType),
-		cel.Variable("creatorGroups", cel.ListType(cel.StringType)),
-	}
+	options := []cel.EnvOption{cel.Variable("namespaceObject", cel.MapType(cel.StringType, cel.DynType))}
 	for _, name := range more {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
-	environment, err := cel.NewEnv(options...)
+	return newEnvironment(options, cel.CostLimit(costLimit))
+}
+
+// newEnvironment returns an environment with the functions of all environments and the creator of a namespace.
+func newEnvironment(more []cel.EnvOption, options ...cel.ProgramOption) (*Environment, error) {
+	environment, err := cel.NewEnv(append([]cel.EnvOption{
+		ext.Strings(),
+		ext.Encoders(),
+		cel.OptionalTypes(),
+		cel.Variable("creator", cel.StringType),
+		cel.Variable("creatorGroups", cel.ListType(cel.StringType)),
+	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up CEL: %w", err)
 	}
-	return &Environment{environment}, nil
+	return &Environment{environment, options}, nil
 }
 
 // Variables returns the values of the variables for one namespace.
@@ -59,13 +68,13 @@ func Variables(namespace *corev1.Namespace) map[string]any {
 	}
 }
 
-func (e *Environment) program(expression string) (cel.Program, *cel.Type, error) {
+func (e *Environment) program(expression string) (cel.Program, *cel.Ast, error) {
 	ast, issues := e.cel.Compile(expression)
 	if issues.Err() != nil {
 		return nil, nil, issues.Err()
 	}
-	program, err := e.cel.Program(ast, cel.CostLimit(costLimit))
-	return program, ast.OutputType(), err
+	program, err := e.cel.Program(ast, e.options...)
+	return program, ast, err
 }
 
 // Condition is an expression that yields true or false.
@@ -76,25 +85,43 @@ type Condition struct {
 
 // Condition compiles an expression without ${}.
 func (e *Environment) Condition(source string) (*Condition, error) {
-	program, kind, err := e.program(source)
+	condition, _, err := e.condition(source, cel.BoolType, cel.DynType)
+	return condition, err
+}
+
+// condition compiles an expression that has one of some types.
+func (e *Environment) condition(source string, kinds ...*cel.Type) (*Condition, *cel.Ast, error) {
+	program, ast, err := e.program(source)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if !kind.IsExactType(cel.BoolType) && !kind.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("it yields a value of type %s: it must yield true or false", kind)
+	if !slices.ContainsFunc(kinds, ast.OutputType().IsExactType) {
+		return nil, nil, fmt.Errorf("it yields a value of type %s: it must yield true or false", ast.OutputType())
 	}
-	return &Condition{program, source}, nil
+	return &Condition{program, source}, ast, nil
 }
 
 // Holds evaluates the condition.
 func (c *Condition) Holds(variables map[string]any) (bool, error) {
-	value, _, err := c.program.Eval(variables)
+	holds, _, err := c.evaluate(variables)
 	if err != nil {
 		return false, fmt.Errorf("expression %q: %w", c.source, err)
 	}
+	return holds, nil
+}
+
+// evaluate also returns what the evaluation cost, in CEL's units. It is 0 if costs are not tracked.
+func (c *Condition) evaluate(variables map[string]any) (holds bool, cost uint64, err error) {
+	value, details, err := c.program.Eval(variables)
+	if details != nil && details.ActualCost() != nil {
+		cost = *details.ActualCost()
+	}
+	if err != nil {
+		return false, cost, err
+	}
 	holds, ok := value.Value().(bool)
 	if !ok {
-		return false, fmt.Errorf("expression %q: it yields neither true nor false", c.source)
+		return false, cost, errors.New("it yields neither true nor false")
 	}
-	return holds, nil
+	return holds, cost, nil
 }

@@ -13,7 +13,10 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/expressions"
 )
 
 // Source provides the current configurations.
@@ -26,49 +29,101 @@ type Source interface {
 	List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
 }
 
-// Merge merges configurations into one plan. It sorts the configurations by name, and keeps the order
-// of the entries in each. The first of several entries with the same name is used. Configurations that
-// are being deleted are ignored. If an initializer is also a participant, the built-in initializer is
-// the first entry.
-func Merge(configurations []v1alpha1.NamespaceInitializerConfiguration) []v1alpha1.PlannedInitializer {
-	sorted := slices.Clone(configurations)
-	slices.SortFunc(sorted, func(a, b v1alpha1.NamespaceInitializerConfiguration) int { return cmp.Compare(a.Name, b.Name) })
+// Plan is the plan of one namespace, and how it came about.
+type Plan struct {
+	// Entries are the initializers that act on the namespace.
+	Entries []v1alpha1.PlannedInitializer
+	// LeftOut are the other registered initializers, in the order of the configurations.
+	LeftOut []LeftOut
+	// Degradations are the differences between the plan and what the configurations say.
+	Degradations []Degradation
+}
 
-	var plan []v1alpha1.PlannedInitializer
+// Merger makes plans. Its methods can be called concurrently.
+type Merger struct{ conditions *expressions.Selection }
+
+// NewMerger returns a Merger.
+func NewMerger() *Merger { return &Merger{expressions.NewSelection()} }
+
+// Merge merges configurations into the plan of a namespace, which has its current labels and the annotations of its
+// creator. It sorts the configurations by name, and keeps the order of the entries in each. Configurations that are being
+// deleted, and entries that are not active or do not select the namespace, are left out. Of the remaining entries with the
+// same name, the first is used. If one of them is a participant, the built-in initializer is the first entry of the plan.
+func (m *Merger) Merge(configurations []v1alpha1.NamespaceInitializerConfiguration, namespace *corev1.Namespace) *Plan {
+	plan := &Plan{}
+	selection := &selection{conditions: m.conditions, namespace: namespace, left: budget}
+	registeredBy := map[string]string{}
 	finalizers := false
-	for _, configuration := range sorted {
-		if configuration.DeletionTimestamp != nil {
-			continue
-		}
-		for _, initializer := range configuration.Initializers {
-			if slices.ContainsFunc(plan, func(p v1alpha1.PlannedInitializer) bool { return p.Name == initializer.Name }) {
+	for _, configuration := range sorted(configurations) {
+		for i := range configuration.Initializers {
+			initializer := &configuration.Initializers[i]
+			var reason Reason
+			var message string
+			var failures []string
+			switch by, taken := registeredBy[initializer.Name]; {
+			case configuration.DeletionTimestamp != nil:
+				reason, message = ConfigurationDeleted, fmt.Sprintf("configuration %q is being deleted", configuration.Name)
+			case taken:
+				reason, message = NameTaken, fmt.Sprintf("configuration %q registers it first", by)
+			case !isActive(&configuration, initializer):
+				reason, message = NotServed, fmt.Sprintf("activation is %s, and no program has reported that it serves the initializer", v1alpha1.ActivationWhenServed)
+			default:
+				reason, message, failures = selection.exclude(initializer)
+			}
+			if reason != "" {
+				plan.LeftOut = append(plan.LeftOut, LeftOut{initializer.Name, configuration.Name, reason, message})
 				continue
 			}
-			plan = append(plan, v1alpha1.PlannedInitializer{
-				RegisteredInitializer: *initializer.DeepCopy(),
-				Configuration:         &v1alpha1.ConfigurationReference{Name: configuration.Name, UID: configuration.UID},
-			})
+			for _, failure := range failures {
+				plan.Degradations = append(plan.Degradations, expressionFailed(configuration.Name, initializer.Name, failure))
+			}
+			registeredBy[initializer.Name] = configuration.Name
+			plan.Entries = append(plan.Entries, planned(&configuration, initializer))
 			finalizers = finalizers || initializer.Finalizer
 		}
 	}
 	if finalizers {
-		plan = slices.Insert(plan, 0, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
+		plan.Entries = slices.Insert(plan.Entries, 0, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
 	}
 	return plan
 }
 
-// Ineffective returns a message for each initializer of a configuration that has no effect because another
-// configuration registers its name first. The list of all configurations may include an older version of the
-// given one.
+// sorted returns configurations in the order of their names.
+func sorted(configurations []v1alpha1.NamespaceInitializerConfiguration) []v1alpha1.NamespaceInitializerConfiguration {
+	return slices.SortedFunc(slices.Values(configurations), func(a, b v1alpha1.NamespaceInitializerConfiguration) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// planned returns the entry of a plan for an initializer. The entry has no selection, which was evaluated.
+func planned(configuration *v1alpha1.NamespaceInitializerConfiguration, initializer *v1alpha1.RegisteredInitializer) v1alpha1.PlannedInitializer {
+	entry := v1alpha1.PlannedInitializer{
+		RegisteredInitializer: *initializer.DeepCopy(),
+		Configuration:         &v1alpha1.ConfigurationReference{Name: configuration.Name, UID: configuration.UID},
+	}
+	entry.MatchConditions, entry.NamespaceSelector = nil, nil
+	return entry
+}
+
+// Ineffective returns a message for each initializer of a configuration that has no effect on any namespace, because an
+// earlier configuration registers its name for all namespaces. The list of all configurations may include an older version
+// of the given one.
 func Ineffective(configuration *v1alpha1.NamespaceInitializerConfiguration, all []v1alpha1.NamespaceInitializerConfiguration) []string {
-	var messages []string
-	plan := Merge(all)
-	for i, initializer := range configuration.Initializers {
-		for _, planned := range plan {
-			if planned.Name == initializer.Name && planned.Configuration != nil && planned.Configuration.Name < configuration.Name {
-				messages = append(messages, fmt.Sprintf("initializers[%d] %q has no effect because configuration %q registers it first: remove or rename it",
-					i, initializer.Name, planned.Configuration.Name))
+	first := map[string]string{}
+	for _, other := range sorted(all) {
+		if other.DeletionTimestamp != nil || other.Name >= configuration.Name {
+			continue
+		}
+		for i := range other.Initializers {
+			entry := &other.Initializers[i]
+			if _, found := first[entry.Name]; !found && isActive(&other, entry) && selectsAll(entry) {
+				first[entry.Name] = other.Name
 			}
+		}
+	}
+	var messages []string
+	for i, initializer := range configuration.Initializers {
+		if by, found := first[initializer.Name]; found {
+			messages = append(messages, fmt.Sprintf("initializers[%d] %q has no effect because configuration %q registers it first: remove or rename it",
+				i, initializer.Name, by))
 		}
 	}
 	return messages

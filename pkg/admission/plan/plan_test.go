@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -64,7 +65,7 @@ func TestMerge(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, Merge(test.configurations)); diff != "" {
+			if diff := cmp.Diff(test.want, NewMerger().Merge(test.configurations, &corev1.Namespace{}).Entries); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
@@ -56,11 +57,12 @@ func TestPlanProperties(t *testing.T) {
 		for _, c := range given {
 			untouched = append(untouched, *c.DeepCopy())
 		}
-		plan := Merge(given)
+		merger, namespace := NewMerger(), &corev1.Namespace{}
+		plan := merger.Merge(given, namespace).Entries
 		if diff := gocmp.Diff(untouched, given); diff != "" && len(given) > 0 {
 			t.Fatalf("Plan changed what it was given (-before +after):\n%s", diff)
 		}
-		if diff := gocmp.Diff(plan, Merge(rapid.Permutation(given).Draw(t, "another order"))); diff != "" {
+		if diff := gocmp.Diff(plan, merger.Merge(rapid.Permutation(given).Draw(t, "another order"), namespace).Entries); diff != "" {
 			t.Fatalf("the order of the list matters (-one +other):\n%s", diff)
 		}
 		if participants := slices.ContainsFunc(plan, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer }); participants {

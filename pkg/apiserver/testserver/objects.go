@@ -70,8 +70,8 @@ func (s *Server) WaitInForce(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := plan.Merge(stored.Items)
 	const probe = "in-force"
+	want := plan.NewMerger().Merge(stored.Items, Namespace(probe, probe, true)).Entries
 	s.Core.SetNamespace(Namespace(probe, probe, true))
 	defer s.Core.DeleteNamespace(probe)
 	err = wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -52,6 +53,7 @@ type Plugin struct {
 	source     plan.Source
 	checker    *authorization.Checker
 	namespaces wants.NamespaceReader
+	merger     *plan.Merger
 }
 
 var _ interface {
@@ -64,7 +66,7 @@ var _ interface {
 
 // New returns a plugin without its dependencies.
 func New() *Plugin {
-	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update)}
+	return &Plugin{Handler: admission.NewHandler(admission.Create, admission.Update), merger: plan.NewMerger()}
 }
 
 // SetConfigurationSource implements WantsConfigurationSource.
@@ -94,13 +96,14 @@ func (p *Plugin) ValidateInitialization() error {
 }
 
 // Admit sets spec.plan and spec.initializers of a new lifecycle, and adds the participants to
-// spec.finalizers.
+// spec.finalizers. The status of a new lifecycle has the condition PlanDegraded or none.
 func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	lifecycle, ok := newLifecycle(attributes)
 	if !ok {
 		return nil
 	}
-	plan, err := p.plan(ctx, attributes, lifecycle)
+	lifecycle.Status = nsinit.NamespaceLifecycleStatus{}
+	plan, degraded, err := p.plan(ctx, attributes, lifecycle)
 	if err != nil {
 		return err
 	}
@@ -121,6 +124,9 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 			lifecycle.Spec.Finalizers = append(lifecycle.Spec.Finalizers, name)
 		}
 	}
+	if degraded != nil {
+		lifecycle.Status.Conditions = []metav1.Condition{*degraded}
+	}
 	return nil
 }
 
@@ -132,23 +138,39 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if !ok {
 		return nil
 	}
-	plan, err := p.plan(ctx, attributes, lifecycle)
+	plan, degraded, err := p.plan(ctx, attributes, lifecycle)
 	if err != nil {
 		return err
 	}
-	if equality.Semantic.DeepEqual(plan, lifecycle.Spec.Plan) && waitsForAll(lifecycle) {
+	if equality.Semantic.DeepEqual(plan, lifecycle.Spec.Plan) && waitsForAll(lifecycle) && reports(lifecycle, degraded) {
 		return nil
 	}
 	if err := p.checker.MayOpen(ctx, lifecycle.Name); err == nil {
 		return nil
 	}
 	return apierrors.NewConflict(attributes.GetResource().GroupResource(), lifecycle.Name,
-		errors.New("spec.plan differs from the configurations, which changed during the request: create the NamespaceLifecycle again, without a plan"))
+		errors.New("spec.plan differs from the configurations: they or the namespace changed during the request; create the NamespaceLifecycle again, without a plan"))
 }
 
-// plan returns the current plan for the namespace of a lifecycle. It is empty if the namespace is open.
-// A namespace that cannot be read, is being deleted, or has another UID is an error.
-func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, error) {
+// plan returns the current plan for the namespace of a lifecycle, and the condition PlanDegraded or nil. The plan is empty
+// if the namespace is open. A namespace that cannot be read, is being deleted, or has another UID is an error.
+func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) ([]nsinit.PlannedInitializer, *metav1.Condition, error) {
+	namespace, err := p.namespace(ctx, attributes, lifecycle)
+	if err != nil || !helper.IsClosed(namespace) {
+		return nil, nil, err
+	}
+	configurations, err := p.source.Configurations()
+	if err != nil {
+		return nil, nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine which initializers namespace %q needs: %w", lifecycle.Name, err))
+	}
+	merged := p.merger.Merge(configurations, namespace)
+	var spec nsinit.NamespaceLifecycleSpec
+	err = v1alpha1.Convert_v1alpha1_NamespaceLifecycleSpec_To_nsinit_NamespaceLifecycleSpec(&v1alpha1.NamespaceLifecycleSpec{Plan: merged.Entries}, &spec, nil)
+	return spec.Plan, merged.Condition(), err
+}
+
+// namespace reads the namespace of a lifecycle.
+func (p *Plugin) namespace(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) (*corev1.Namespace, error) {
 	if errs := unnamed(lifecycle); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), lifecycle.Name, errs)
 	}
@@ -166,16 +188,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, life
 	if namespace.DeletionTimestamp != nil {
 		return nil, terminating(attributes, lifecycle.Name)
 	}
-	if !helper.IsClosed(namespace) {
-		return nil, nil
-	}
-	configurations, err := p.source.Configurations()
-	if err != nil {
-		return nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine which initializers namespace %q needs: %w", lifecycle.Name, err))
-	}
-	var spec nsinit.NamespaceLifecycleSpec
-	err = v1alpha1.Convert_v1alpha1_NamespaceLifecycleSpec_To_nsinit_NamespaceLifecycleSpec(&v1alpha1.NamespaceLifecycleSpec{Plan: plan.Merge(configurations)}, &spec, nil)
-	return spec.Plan, err
+	return namespace, nil
 }
 
 // warn adds a warning to the response for each initializer of a written configuration that has no
@@ -245,4 +258,13 @@ func waitsForAll(lifecycle *nsinit.NamespaceLifecycle) bool {
 	return slices.EqualFunc(lifecycle.Spec.Plan, pending, func(planned nsinit.PlannedInitializer, entry nsinit.NamespaceInitializer) bool {
 		return planned.Name == entry.Name && (!planned.Finalizer || slices.Contains(lifecycle.Spec.Finalizers, nsinit.FinalizerName(planned.Name)))
 	})
+}
+
+// reports says whether a lifecycle has the condition PlanDegraded that its plan has, apart from the time.
+func reports(lifecycle *nsinit.NamespaceLifecycle, degraded *metav1.Condition) bool {
+	reported := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)
+	if reported == nil || degraded == nil {
+		return reported == degraded
+	}
+	return reported.Status == degraded.Status && reported.Reason == degraded.Reason && reported.Message == degraded.Message
 }

@@ -134,7 +134,7 @@ func TestAdmittedPlan(t *testing.T) {
 func checkPlan(t *rapid.T, c *changing, lifecycle *nsinit.NamespaceLifecycle) {
 	var want []v1alpha1.PlannedInitializer
 	if len(c.namespace.Labels) > 0 {
-		want = plan.Merge(c.list)
+		want = plan.NewMerger().Merge(c.list, c.namespace).Entries
 	}
 	var got v1alpha1.NamespaceLifecycleSpec
 	if err := v1alpha1.Convert_nsinit_NamespaceLifecycleSpec_To_v1alpha1_NamespaceLifecycleSpec(&lifecycle.Spec, &got, nil); err != nil {

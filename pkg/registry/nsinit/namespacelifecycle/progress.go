@@ -23,9 +23,14 @@ import (
 )
 
 // begin sets the status of a new NamespaceLifecycle: every planned initializer waits, and the first
-// pending one has its turn.
+// pending one has its turn. Of the status that it has, only the condition PlanDegraded is kept, which admission has set.
 func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
+	degraded := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)
 	lifecycle.Status = nsinit.NamespaceLifecycleStatus{}
+	if degraded != nil {
+		degraded.LastTransitionTime = metav1.NewTime(now)
+		lifecycle.Status.Conditions = []metav1.Condition{*degraded}
+	}
 	for _, planned := range lifecycle.Spec.Plan {
 		lifecycle.Status.Initializers = append(lifecycle.Status.Initializers, nsinit.InitializerStatus{
 			Name:  planned.Name,

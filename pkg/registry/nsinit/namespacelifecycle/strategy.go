@@ -73,7 +73,7 @@ func parts() []generic.Part[object] {
 			Fields: []string{
 				"status.phase", "status.currentInitializer", "status.initializers.*.state", "status.initializers.*.startTime",
 				"status.initializers.*.endTime", "status.initializers.*.deadline", "status.initializers.*.lastActor",
-				`status.conditions.[type="Initializing"]`, `status.conditions.[type="Ready"]`,
+				`status.conditions.[type="Initializing"]`, `status.conditions.[type="Ready"]`, `status.conditions.[type="PlanDegraded"]`,
 			},
 			Copy: copyDerived,
 		},

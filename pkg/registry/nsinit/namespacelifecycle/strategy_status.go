@@ -58,7 +58,7 @@ func copyDerived(to, from object) {
 // filter returns the conditions that the server derives, or the others.
 func filter(conditions []metav1.Condition, derived bool) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
-		return derived != (c.Type == v1alpha1.ConditionInitializing || c.Type == v1alpha1.ConditionReady)
+		return derived != slices.Contains([]string{v1alpha1.ConditionInitializing, v1alpha1.ConditionReady, v1alpha1.ConditionPlanDegraded}, c.Type)
 	})
 }
 

@@ -1,0 +1,123 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package expressions
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Sizes of the variables that the estimate assumes. Larger values cost more: then MaxConditionCost ends the evaluation.
+const (
+	maxEntries   = 4096 // labels, annotations and groups
+	maxUser      = 1024 // characters of the name of a user
+	maxGroup     = 256  // characters of the name of a group
+	maxUID       = 36
+	maxName      = validation.DNS1123LabelMaxLength
+	maxKey       = validation.DNS1123SubdomainMaxLength + 1 + maxLabel // with a prefix
+	maxLabel     = validation.LabelValueMaxLength
+	maxAnnotated = apivalidation.TotalAnnotationSizeLimitB
+)
+
+// sizes estimates the sizes of the variables. It implements checker.CostEstimator.
+type sizes struct{}
+
+// EstimateSize implements checker.CostEstimator.
+func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate { return sizeAt(node.Path()) }
+
+// sizeAt returns the size of the value at a path: the number of characters or of entries. It is nil if the path leads to
+// neither.
+func sizeAt(path []string) *checker.SizeEstimate {
+	largest := 0
+	switch {
+	case slices.Equal(path, []string{"creator"}):
+		largest = maxUser
+	case slices.Equal(path, []string{"creatorGroups"}):
+		largest = maxEntries
+	case len(path) == 2 && path[0] == "creatorGroups":
+		largest = maxGroup
+	case len(path) < 3 || path[0] != "namespaceObject" || path[1] != "metadata":
+		return nil
+	case len(path) == 3:
+		largest = map[string]int{"name": maxName, "uid": maxUID, "labels": maxEntries, "annotations": maxEntries}[path[2]]
+	case path[3] == "@keys":
+		largest = maxKey
+	case path[2] == "labels":
+		largest = maxLabel
+	case path[2] == "annotations":
+		largest = maxAnnotated
+	}
+	if largest == 0 {
+		return nil
+	}
+	return &checker.SizeEstimate{Max: uint64(largest)}
+}
+
+// EstimateCallCost implements checker.CostEstimator. It adds the sizes of optional values, which CEL does not know.
+func (s sizes) EstimateCallCost(function, _ string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+	var size *checker.SizeEstimate
+	switch {
+	case (function == operators.OptIndex || function == operators.OptSelect) && len(args[0].Path()) > 0:
+		size = sizeAt(append(slices.Clone(args[0].Path()), "@values"))
+	case function == "value":
+		size = (*target).ComputedSize()
+	case function == "or" || function == "orValue":
+		if first, second := (*target).ComputedSize(), args[0].ComputedSize(); first != nil && second != nil {
+			size = new(first.Union(*second))
+		}
+	}
+	if size == nil {
+		return nil
+	}
+	return &checker.CallEstimate{CostEstimate: checker.FixedCostEstimate(1), ResultSize: size}
+}
+
+// isBounded reports whether the estimate knows what a function costs, and how large its result is.
+func isBounded(function string) bool {
+	switch function {
+	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse, operators.Conditional,
+		operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
+		operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, operators.Negate,
+		operators.In, operators.Index, operators.OptIndex, operators.OptSelect,
+		overloads.Size, overloads.StartsWith, overloads.EndsWith, overloads.Contains, overloads.Matches,
+		overloads.TypeConvertInt, overloads.TypeConvertString,
+		"charAt", "indexOf", "lastIndexOf", "lowerAscii", "upperAscii", "replace", "split", "substring", "trim",
+		"optional.of", "optional.none", "hasValue", "value", "or", "orValue":
+		return true
+	}
+	return false
+}
+
+// checkFunctions returns an error, with a caret for each position, for functions whose cost cannot be estimated.
+func checkFunctions(checked *cel.Ast) error {
+	native := checked.NativeRep()
+	problems := common.NewErrors(checked.Source())
+	ast.PostOrderVisit(native.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		at := native.SourceInfo().GetStartLocation(e.ID())
+		switch e.Kind() {
+		case ast.CallKind:
+			if name := e.AsCall().FunctionName(); !isBounded(name) {
+				problems.ReportErrorAtID(e.ID(), at, "%s is not available here because its cost cannot be bounded", name)
+			}
+		case ast.StructKind:
+			problems.ReportErrorAtID(e.ID(), at, "objects are not available here: use a map")
+		}
+	}))
+	if len(problems.GetErrors()) == 0 {
+		return nil
+	}
+	return errors.New(problems.ToDisplayString())
+}
