@@ -12,11 +12,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics/legacyregistry"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -25,6 +27,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
+	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
@@ -113,6 +116,10 @@ func (s *shared) lifecycles() (runnable, error) {
 	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), lifecycles.Lister(), systemclock.New())); err != nil {
 		return nil, err
 	}
+	required, err := s.requiredObjects()
+	if err != nil {
+		return nil, err
+	}
 	controller, err := lifecycle.New(lifecycle.Dependencies{
 		Core:       s.core,
 		Nsinit:     s.nsinit,
@@ -122,13 +129,34 @@ func (s *shared) lifecycles() (runnable, error) {
 		Events:     s.events,
 		Metrics:    metrics,
 		Clock:      systemclock.New(),
+		Required:   required,
 
 		StalledAfter: s.StalledAfter,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error { return controller.Run(ctx, s.Workers) }, nil
+	return func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return required.Run(ctx) })
+		group.Go(func() error { return controller.Run(ctx, s.Workers) })
+		return group.Wait()
+	}, nil
+}
+
+// requiredObjects watches the objects that a namespace needs before it opens.
+func (s *shared) requiredObjects() (*requiredobjects.Tracker, error) {
+	objects, err := requiredobjects.Parse(s.RequiredObjects.Objects)
+	if err != nil {
+		return nil, err
+	}
+	return requiredobjects.New(requiredobjects.Dependencies{
+		Objects:  objects,
+		Metadata: s.metadata,
+		Mapper:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.core.Discovery())),
+		Clock:    systemclock.New(),
+		Timeout:  s.RequiredObjects.Timeout,
+	})
 }
 
 // configurations updates the status of configurations, and releases deleted ones.

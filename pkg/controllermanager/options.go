@@ -22,6 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
+	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/leader"
@@ -41,9 +42,17 @@ type Options struct {
 	Exemptions           string
 	Workers              int
 	StalledAfter         time.Duration
+	RequiredObjects      RequiredObjects
 	NamespaceTermination bool
 	Certificates         Certificates
 	LeaderElection       leader.Election
+}
+
+// RequiredObjects configures which objects a namespace needs before it opens.
+type RequiredObjects struct {
+	// Objects have the form resource[.group]/name.
+	Objects []string
+	Timeout time.Duration
 }
 
 // Certificates configures the controller that issues certificates.
@@ -55,13 +64,14 @@ type Certificates struct {
 // NewOptions returns the default options.
 func NewOptions() *Options {
 	o := &Options{
-		SecureServing:  genericoptions.NewSecureServingOptions().WithLoopback(),
-		Authentication: genericoptions.NewDelegatingAuthenticationOptions(),
-		Authorization:  genericoptions.NewDelegatingAuthorizationOptions(),
-		Logs:           logs.NewOptions(),
-		Exemptions:     installation.Namespace + "/" + installation.Exemptions,
-		Workers:        8,
-		StalledAfter:   5 * time.Minute,
+		SecureServing:   genericoptions.NewSecureServingOptions().WithLoopback(),
+		Authentication:  genericoptions.NewDelegatingAuthenticationOptions(),
+		Authorization:   genericoptions.NewDelegatingAuthorizationOptions(),
+		Logs:            logs.NewOptions(),
+		Exemptions:      installation.Namespace + "/" + installation.Exemptions,
+		Workers:         8,
+		StalledAfter:    5 * time.Minute,
+		RequiredObjects: RequiredObjects{Timeout: 5 * time.Second},
 		Certificates: Certificates{Options: certificates.Options{
 			Namespace: installation.Namespace, CASecret: "nsinit-ca", ServingSecret: installation.ServingSecret,
 			Names:       installation.ServingNames(),
@@ -69,6 +79,9 @@ func NewOptions() *Options {
 			CA:          365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
 		}},
 		LeaderElection: leader.NewElection(installation.Namespace, name),
+	}
+	for _, object := range requiredobjects.ByKubernetes() {
+		o.RequiredObjects.Objects = append(o.RequiredObjects.Objects, object.String())
 	}
 	o.SecureServing.BindPort = 10443
 	o.SecureServing.ServerCert.CertDirectory = ""
@@ -90,6 +103,12 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are reconciled at the same time.")
 	flags.DurationVar(&o.StalledAfter, "stalled-after", o.StalledAfter,
 		"How long a turn may last before the condition Stalled and an event report it. 0 disables the report.")
+	flags.StringSliceVar(&o.RequiredObjects.Objects, "required-objects", o.RequiredObjects.Objects,
+		"Objects that must exist in a namespace before its gate opens, each as resource[.group]/name. An empty list disables the wait. "+
+			"nsinit-controller-manager needs the verbs list and watch for each of them.")
+	flags.DurationVar(&o.RequiredObjects.Timeout, "required-objects-timeout", o.RequiredObjects.Timeout,
+		"How long an initialized namespace waits for a required object. The wait goes on while such objects appear in other namespaces, for a minute at most. "+
+			"Then the gate opens, and a condition and an event report what did not exist.")
 	flags.BoolVar(&o.NamespaceTermination, termination.Name, o.NamespaceTermination,
 		"Delete the content of terminating namespaces, and remove their finalizer. For control planes without kube-controller-manager. "+
 			"It requires the permissions in artifacts/deploy/namespace-termination.yaml.")
@@ -130,6 +149,12 @@ func (o *Options) Validate() error {
 	}
 	if o.StalledAfter < 0 {
 		errs = append(errs, fmt.Errorf("--stalled-after=%s: set a positive duration, or 0 to disable the report", o.StalledAfter))
+	}
+	if _, err := requiredobjects.Parse(o.RequiredObjects.Objects); err != nil {
+		errs = append(errs, fmt.Errorf("--required-objects: %w", err))
+	}
+	if o.RequiredObjects.Timeout <= 0 {
+		errs = append(errs, fmt.Errorf("--required-objects-timeout=%s: set a positive duration, or --required-objects= to disable the wait", o.RequiredObjects.Timeout))
 	}
 	if c := o.Certificates; c.Enabled && (c.Serving <= 0 || c.CA <= c.Serving) {
 		errs = append(errs, fmt.Errorf("--certificates-serving-validity=%s must be positive, and --certificates-ca-validity=%s longer", c.Serving, c.CA))

@@ -226,7 +226,7 @@ func (c *Controller) failNamespace(ctx context.Context, s state) error {
 func (c *Controller) openGate(ctx context.Context, s state) error {
 	read, namespace := s.namespace, s.namespace.DeepCopy()
 	delete(namespace.Labels, v1alpha1.LabelInitializing)
-	report := opened(s.lifecycle)
+	report := s.objects.opened(s.lifecycle)
 	report.apply(namespace, c.Clock.Now())
 	// gofail: var lifecycleBeforeOpenGate struct{}
 	updated, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
@@ -249,7 +249,7 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 	took := c.Clock.Since(read.CreationTimestamp.Time)
 	c.Metrics.openings.Inc()
 	c.Metrics.timeToReady.Observe(took.Seconds())
-	c.Events.Event(read, corev1.EventTypeNormal, v1alpha1.ReasonInitialized, "The namespace is open: "+report.message)
+	c.recordOpening(read, s.objects.missing, report)
 	klog.FromContext(ctx).Info("Opened the gate", "uid", read.UID, "age", took)
 	return nil
 }

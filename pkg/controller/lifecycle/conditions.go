@@ -58,8 +58,10 @@ func describe(s state) *report {
 			pending.stalled = condition.Message
 		}
 		return pending
-	case helper.IsClosed(s.namespace):
-		return nil // openGate sets them
+	case s.objects.wait:
+		return s.objects.waiting()
+	case helper.IsClosed(s.namespace), len(s.objects.missing) > 0:
+		return nil // openGate sets them, or has set them
 	case openedByHand(s) != "":
 		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonOpenedByHand, message: openedByHand(s)}
 	case isAdopted(s):
@@ -115,7 +117,7 @@ func isAdopted(s state) bool {
 	_, stamped := s.namespace.Annotations[v1alpha1.AnnotationCreatedBy]
 	return !stamped && len(s.lifecycle.Spec.Plan) == 0 &&
 		!slices.ContainsFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-			return c.Type == v1alpha1.ConditionReady && c.Reason == v1alpha1.ReasonInitialized
+			return c.Type == v1alpha1.ConditionReady && (c.Reason == v1alpha1.ReasonInitialized || c.Reason == v1alpha1.ReasonObjectsMissing)
 		})
 }
 

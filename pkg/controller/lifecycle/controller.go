@@ -30,6 +30,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
+	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
@@ -56,6 +57,8 @@ type Dependencies struct {
 	Events     record.EventRecorder
 	Metrics    *Metrics
 	Clock      clock.WithTicker
+	// Required are the objects that a namespace needs before it opens. Nil: none.
+	Required *requiredobjects.Tracker
 	// StalledAfter is how long a turn may last before it is reported as stalled. 0 disables the report.
 	StalledAfter time.Duration
 }
@@ -71,6 +74,7 @@ type Controller struct {
 	queue      workqueue.TypedRateLimitingInterface[string]
 
 	turns   turns
+	waits   waits
 	listing listing
 }
 
@@ -86,6 +90,7 @@ func New(d Dependencies) (*Controller, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
 		turns: turns{seen: map[string]sighting{}},
+		waits: waits{seen: map[string]sighting{}},
 	}
 	namespaces, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.enqueue,
@@ -106,6 +111,11 @@ func New(d Dependencies) (*Controller, error) {
 	c.synced = []cache.InformerSynced{namespaces.HasSynced, d.Exemptions.HasSynced}
 	c.listing.synced = lifecycles.HasSynced
 	d.Exemptions.OnChange(c.enqueueAll)
+	if d.Required != nil {
+		if err := d.Required.OnChange(c.objectChanged); err != nil {
+			return nil, err
+		}
+	}
 	return c, nil
 }
 
@@ -215,10 +225,14 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return nil
 	}
 	c.measureTurn(name, &s)
+	c.measureObjects(ctx, name, &s)
 	step := next(s)
 	if step == nothing {
 		if s.turn.wake > 0 {
 			c.queue.AddAfter(name, s.turn.wake)
+		}
+		if s.objects.wake > 0 {
+			c.queue.AddAfter(name, s.objects.wake)
 		}
 		return c.report(ctx, s)
 	}
@@ -237,6 +251,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return err
 	}
 	c.measureTurn(name, &s)
+	c.measureObjects(ctx, name, &s)
 	if now := next(s); now != step {
 		// The cache is behind. What happens before it catches up may never be an event, such as the
 		// removal of a lifecycle that the cache never showed.
@@ -264,7 +279,7 @@ func leftAlone(s state) bool {
 // reportedReady says whether nsinit wrote the current condition Ready of a namespace.
 func reportedReady(namespace *corev1.Namespace) bool {
 	ready := utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && slices.Contains([]string{v1alpha1.ReasonInitialized, v1alpha1.ReasonAdopted, v1alpha1.ReasonOpenedByHand}, ready.Reason)
+	return ready != nil && slices.Contains([]string{v1alpha1.ReasonInitialized, v1alpha1.ReasonObjectsMissing, v1alpha1.ReasonAdopted, v1alpha1.ReasonOpenedByHand}, ready.Reason)
 }
 
 // cached reads both objects from the caches, which return no error but not found.

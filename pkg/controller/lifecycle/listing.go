@@ -222,6 +222,7 @@ func (c *Controller) reconcileUnlisted(ctx context.Context, name string, exempt 
 		return nil
 	}
 	c.measureTurn(name, &s)
+	c.measureObjects(ctx, name, &s)
 	if step := next(s); step != nothing {
 		return c.take(ctx, step, s)
 	}

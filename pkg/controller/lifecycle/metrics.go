@@ -15,6 +15,7 @@ import (
 // Metrics are the metrics of the controller.
 type Metrics struct {
 	openings    *metrics.Counter
+	without     *metrics.CounterVec
 	lifecycles  *metrics.Counter
 	failures    *metrics.Counter
 	timeToReady *metrics.Histogram
@@ -32,6 +33,10 @@ func NewMetrics() *Metrics {
 			Namespace: namespace, Subsystem: subsystem, Name: "gate_openings_total", StabilityLevel: metrics.ALPHA,
 			Help: "Number of namespaces whose gate this instance opened.",
 		}),
+		without: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "gate_openings_without_object_total", StabilityLevel: metrics.ALPHA,
+			Help: "Number of namespaces whose gate this instance opened although a required object did not exist, by object. See --required-objects.",
+		}, []string{"object"}),
 		lifecycles: metrics.NewCounter(&metrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "records_created_total", StabilityLevel: metrics.ALPHA,
 			Help: "Number of NamespaceLifecycles that this instance created.",
@@ -59,7 +64,7 @@ func NewMetrics() *Metrics {
 
 // Register registers the metrics with the given function of a registry.
 func (m *Metrics) Register(register func(metrics.Registerable) error) error {
-	for _, metric := range []metrics.Registerable{m.openings, m.lifecycles, m.failures, m.timeToReady, m.deadlines, m.turns} {
+	for _, metric := range []metrics.Registerable{m.openings, m.without, m.lifecycles, m.failures, m.timeToReady, m.deadlines, m.turns} {
 		if err := register(metric); err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ type state struct {
 	namespace *corev1.Namespace
 	lifecycle *v1alpha1.NamespaceLifecycle
 	turn      turn
+	objects   objects
 }
 
 // action is the next step for one name. Each action is idempotent, and is taken on a state that was
@@ -56,7 +57,8 @@ const (
 	reportStall action = "ReportStall"
 	// failNamespace: an initializer failed, so the namespace is deleted.
 	failNamespace action = "FailNamespace"
-	// openGate: every initializer is done, and the gate is still closed.
+	// openGate: every initializer is done and the required objects exist, or their absence was accepted,
+	// and the gate is still closed.
 	openGate action = "OpenGate"
 	// withdrawReady: the namespace is being deleted, and its condition Ready is still True. This
 	// action precedes every other, and needs no lifecycle.
@@ -104,6 +106,8 @@ func next(s state) action {
 		return failInitializer
 	case s.turn.stalled && stall(s.lifecycle) == nil:
 		return reportStall
+	case s.objects.wait:
+		return nothing
 	case helper.Current(s.lifecycle) == "" && helper.IsClosed(s.namespace):
 		return openGate
 	}
