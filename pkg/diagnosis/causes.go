@@ -24,6 +24,7 @@ type Cause string
 const (
 	InitializerPending        Cause = "InitializerPending"
 	InitializationFailed      Cause = "InitializationFailed"
+	ObjectsMissing            Cause = "ObjectsMissing"
 	ParticipantPending        Cause = "ParticipantPending"
 	FormerIncarnation         Cause = "FormerIncarnation"
 	NsinitFailing             Cause = "NsinitFailing"
@@ -57,7 +58,7 @@ func rules() []rule { return append(otherRules(), namespaceController) }
 // otherRules returns the rules but for namespaceController, which depends on their findings.
 func otherRules() []rule {
 	return []rule{
-		initializers, participants, failing, brokenInstallation, missingLifecycle,
+		initializers, missingObjects, participants, failing, brokenInstallation, missingLifecycle,
 		unavailableAPIs, undiscovered, unlistable, refusedDeletions, failedDeletions,
 		finalizedContent, gracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection,
 	}
@@ -146,6 +147,11 @@ func lifecycleCauses() []entry {
 		}},
 		{InitializationFailed, "nsinit is about to delete the namespace; if the namespace stays, the deletion is refused", []remedy{
 			{description: "read the failure, and fix its cause before you create the namespace again", command: describeLifecycle},
+		}},
+		{ObjectsMissing, "every initializer is done, and an object of `--required-objects` does not exist, such as the ServiceAccount `default`; stuck if the namespace was opened without it", []remedy{
+			{description: "check whether kube-controller-manager runs, and read its log: it creates these objects in every namespace"},
+			{description: "see which of them exist", command: "kubectl --namespace $NAMESPACE get serviceaccount/default configmap/kube-root-ca.crt"},
+			{description: "if your cluster does not create them, set --required-objects of nsinit-controller-manager"},
 		}},
 		{ParticipantPending, "a participant has not cleaned up after the namespace", participant},
 		{FormerIncarnation, "a participant has not cleaned up after the former namespace of the same name", participant},

@@ -127,6 +127,9 @@ func missingLifecycle(o Observation) []Finding {
 
 // initializers reports the initializer that has not acted, or has failed.
 func initializers(o Observation) []Finding {
+	if o.objectsMissing(v1alpha1.ConditionInitializing) != nil {
+		return nil // missingObjects explains it
+	}
 	if o.waits() && o.lifecycle() == lifecycleForbidden {
 		return tenantView(o)
 	}

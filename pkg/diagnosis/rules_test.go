@@ -62,6 +62,13 @@ func is(kind corev1.NamespaceConditionType, message string) corev1.NamespaceCond
 	return corev1.NamespaceCondition{Type: kind, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: *ago(2 * time.Minute)}
 }
 
+// lacks is a condition that is True because an object does not exist.
+func lacks(kind corev1.NamespaceConditionType, message string) corev1.NamespaceCondition {
+	condition := is(kind, message)
+	condition.Reason = v1alpha1.ReasonObjectsMissing
+	return condition
+}
+
 func lifecycleHeld(n *corev1.Namespace) {
 	n.Spec.Finalizers, n.Finalizers = nil, []string{v1alpha1.NamespaceFinalizer}
 }
@@ -309,6 +316,11 @@ func TestRules(t *testing.T) {
 		"every initializer is done": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 			r.Spec.Initializers, r.Status.Conditions[0].Message = nil, "every initializer is done"
 		}), nil), Namespace: named(closed)}, []string{"Stuck InitializerPending"}, []string{"every initializer is done, and nsinit-controller-manager has not opened the namespace yet"}, nil},
+		"it waits for an object": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers = nil }), nil), Namespace: named(closed, conditions(lacks(v1alpha1.ConditionInitializing, "waiting for x")))},
+			[]string{"Waiting ObjectsMissing"}, []string{"waiting for x"}, []string{"kubectl --namespace ns get serviceaccount/default configmap/kube-root-ca.crt"}},
+		"a tenant sees that it waits for an object": {Observation{Installation: installed(nil, forbidden("no")), Namespace: named(closed, conditions(lacks(v1alpha1.ConditionInitializing, "waiting for x")))}, []string{"Waiting ObjectsMissing"}, []string{"waiting for x"}, nil},
+		"it was opened without an object": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers = nil }), nil), Namespace: named(closed, open, conditions(lacks(v1alpha1.ConditionReady, "opened without x")))},
+			[]string{"Stuck ObjectsMissing"}, []string{"opened without x"}, nil},
 		"opened by hand":                 {Observation{Installation: stopped(installed(lifecycle(), nil)), Namespace: named(closed, open)}, []string{"Stuck NsinitControllerDown", "Waiting InitializerPending"}, []string{"a user opened the namespace", "b.example.com"}, nil},
 		"a tenant reads conditions":      {Observation{Installation: installed(nil, forbidden("no")), Namespace: named(closed, conditions(is(v1alpha1.ConditionInitializing, "waiting for b")))}, []string{"Waiting InitializerPending"}, []string{"waiting for b"}, nil},
 		"a tenant reads that it stalled": {Observation{Installation: installed(nil, forbidden("no")), Namespace: named(closed, conditions(is(v1alpha1.ConditionInitializing, "waiting for b"), is(v1alpha1.ConditionStalled, "b is slow")))}, []string{"Stuck InitializerPending"}, []string{"b is slow"}, nil},

@@ -136,6 +136,10 @@ func (c *Cluster) nsinitAPIServerArgs() []string {
 
 func (c *Cluster) nsinitControllerManagerArgs() []string {
 	pki := c.PKI()
+	more := []string{"-v=2"}
+	if c.Bare {
+		more = append(more, "--required-objects=") // kube-controller-manager creates them
+	}
 	return append(flags(
 		"namespace-termination", fmt.Sprint(c.Bare),
 		"bind-address", "127.0.0.1",
@@ -149,7 +153,7 @@ func (c *Cluster) nsinitControllerManagerArgs() []string {
 		"leader-elect-retry-period", "1s",
 		// Soon enough for a test or a trial.
 		"stalled-after", "10s",
-	), "-v=2")
+	), more...)
 }
 
 func (c *Cluster) policyPopulationArgs() []string {

@@ -34,6 +34,9 @@ func (f *Follower) opening(seen sight) {
 			f.line.Show("%s (%s)", printable.Line(helper.Message(seen.lifecycle)), f.clients.Clock.Since(status.StartTime.Time).Round(time.Second))
 		}
 	}
+	if condition := seen.initializing(); condition != nil && condition.Reason == v1alpha1.ReasonObjectsMissing {
+		f.line.Show("%s", seen.message())
+	}
 }
 
 // conditions reports the conditions of the namespace, for tenants.

@@ -151,14 +151,25 @@ func (o *Options) describe(ctx context.Context, name string) error {
 	case err == nil && namespace.UID != lifecycle.Spec.NamespaceUID:
 		former = ", the NamespaceLifecycle is of a former namespace of this name"
 	}
-	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s%s\n", name, lifecycle.Status.Phase, former)
-	for _, condition := range lifecycle.Status.Conditions {
-		_, _ = fmt.Fprintf(o.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
+	if err == nil && former == "" && lacksObjects(namespace) {
+		_ = o.conditions(namespace) // the initializers are done, and the namespace has a later state
+	} else {
+		_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s%s\n", name, lifecycle.Status.Phase, former)
+		for _, condition := range lifecycle.Status.Conditions {
+			_, _ = fmt.Fprintf(o.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
+		}
 	}
 	if len(lifecycle.Status.Initializers) == 0 {
 		return nil
 	}
 	return o.initializers(lifecycle)
+}
+
+// lacksObjects reports whether a namespace waits for required objects, or was opened without them.
+func lacksObjects(namespace *corev1.Namespace) bool {
+	return namespace.DeletionTimestamp == nil && slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+		return c.Type == v1alpha1.ConditionReady && c.Reason == v1alpha1.ReasonObjectsMissing
+	})
 }
 
 func (o *Options) initializers(lifecycle *v1alpha1.NamespaceLifecycle) error {

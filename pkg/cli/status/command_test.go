@@ -95,6 +95,18 @@ func closed(n *corev1.Namespace) {
 	n.Status.Conditions = []corev1.NamespaceCondition{{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue, Message: "waiting for\nsomething"}}
 }
 
+// lacking is a namespace without a required object.
+func lacking(n *corev1.Namespace) {
+	n.Status.Conditions = []corev1.NamespaceCondition{{Type: v1alpha1.ConditionReady, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonObjectsMissing, Message: "waiting for x"}}
+}
+
+// initialized is a lifecycle whose initializers are done.
+func initialized() *v1alpha1.NamespaceLifecycle {
+	l := lifecycle("shop")
+	l.Status = v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleActive}
+	return l
+}
+
 func terminating(n *corev1.Namespace) {
 	ago := cmdtesting.Ago(0)
 	n.DeletionTimestamp, n.Finalizers, n.Status.Phase = &ago, []string{"x/y"}, corev1.NamespaceTerminating
@@ -142,17 +154,19 @@ c.example.com   Waiting   <none>       no          <none>    <none>
 `
 	former := func(n *corev1.Namespace) { n.UID = "another" }
 	for name, test := range map[string]cmdtesting.Test{
-		"its initializers":       {Cluster: cmdtesting.New(namespace(closed), lifecycle("shop")), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n" + described},
-		"wide":                   {Cluster: cmdtesting.New(namespace(closed), lifecycle("shop")), Args: []string{"shop", "-o", "wide"}, Out: "Namespace shop: Initializing\n" + described},
-		"a removed namespace":    {Cluster: cmdtesting.New(lifecycle("shop")), Args: []string{"shop"}, Out: "Namespace shop: Initializing, the namespace is removed\n" + described},
-		"a former namespace":     {Cluster: cmdtesting.New(namespace(former), lifecycle("shop")), Args: []string{"shop"}, Out: "Namespace shop: Initializing, the NamespaceLifecycle is of a former namespace of this name\n" + described},
-		"only the lifecycle":     {Cluster: refusing(cmdtesting.New(lifecycle("shop")), "namespaces"), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n" + described},
-		"a tenant":               {Cluster: refusing(cmdtesting.New(namespace(closed)), "namespacelifecycles"), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n  Initializing=True: waiting for something\n"},
-		"a tenant, terminating":  {Cluster: refusing(cmdtesting.New(namespace(terminating)), "namespacelifecycles"), Args: []string{"shop"}, Out: "Namespace shop: Terminating\n"},
-		"a tenant, closed, both": {Cluster: refusing(cmdtesting.New(namespace(closed, terminating)), "namespacelifecycles"), Args: []string{"shop"}, Out: "Namespace shop: Terminating\n  Initializing=True: waiting for something\n"},
-		"exempt":                 {Cluster: cmdtesting.New(namespace()), Args: []string{"shop"}, Out: "Namespace shop: Active\n"},
-		"its name":               {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
-		"a field":                {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "jsonpath={.kind} {.status.phase}"}, Out: "NamespaceLifecycle Initializing"},
+		"its initializers":         {Cluster: cmdtesting.New(namespace(closed), lifecycle("shop")), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n" + described},
+		"wide":                     {Cluster: cmdtesting.New(namespace(closed), lifecycle("shop")), Args: []string{"shop", "-o", "wide"}, Out: "Namespace shop: Initializing\n" + described},
+		"a removed namespace":      {Cluster: cmdtesting.New(lifecycle("shop")), Args: []string{"shop"}, Out: "Namespace shop: Initializing, the namespace is removed\n" + described},
+		"a former namespace":       {Cluster: cmdtesting.New(namespace(former), lifecycle("shop")), Args: []string{"shop"}, Out: "Namespace shop: Initializing, the NamespaceLifecycle is of a former namespace of this name\n" + described},
+		"only the lifecycle":       {Cluster: refusing(cmdtesting.New(lifecycle("shop")), "namespaces"), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n" + described},
+		"a tenant":                 {Cluster: refusing(cmdtesting.New(namespace(closed)), "namespacelifecycles"), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n  Initializing=True: waiting for something\n"},
+		"a tenant, terminating":    {Cluster: refusing(cmdtesting.New(namespace(terminating)), "namespacelifecycles"), Args: []string{"shop"}, Out: "Namespace shop: Terminating\n"},
+		"a tenant, closed, both":   {Cluster: refusing(cmdtesting.New(namespace(closed, terminating)), "namespacelifecycles"), Args: []string{"shop"}, Out: "Namespace shop: Terminating\n  Initializing=True: waiting for something\n"},
+		"it waits for an object":   {Cluster: cmdtesting.New(namespace(closed, lacking), initialized()), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n  Ready=False: waiting for x\n"},
+		"opened without an object": {Cluster: cmdtesting.New(namespace(lacking), initialized()), Args: []string{"shop"}, Out: "Namespace shop: Active\n  Ready=False: waiting for x\n"},
+		"exempt":                   {Cluster: cmdtesting.New(namespace()), Args: []string{"shop"}, Out: "Namespace shop: Active\n"},
+		"its name":                 {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
+		"a field":                  {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "jsonpath={.kind} {.status.phase}"}, Out: "NamespaceLifecycle Initializing"},
 
 		"no namespace":             {Args: []string{"shop"}, Err: `namespace "shop" does not exist`},
 		"no namespace, JSON":       {Args: []string{"shop", "-o", "json"}, Err: `namespace "shop" does not exist`},
