@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/sets"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -23,13 +22,16 @@ import (
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
-// List is the current list of exempt namespaces.
+// List is the current list of exemptions.
 type List struct {
 	namespace, name string
 	informer        cache.SharedIndexInformer
 
 	mu       sync.Mutex
 	onChange []func()
+	// parsed is the content of the version source of the ConfigMap.
+	source *corev1.ConfigMap
+	parsed *installation.ExemptionList
 }
 
 // New returns a list that is not running yet.
@@ -72,7 +74,11 @@ func (l *List) OnChange(f func()) {
 
 func (l *List) changed(logger klog.Logger, object any) {
 	if configMap, ok := object.(*corev1.ConfigMap); ok {
-		logger.Info("Read the list of exempt namespaces", "names", sets.List(installation.Exempt(configMap)))
+		list := l.parse(configMap)
+		logger.Info("Read the list of exemptions", "entries", list.Len())
+		for _, line := range list.Malformed {
+			logger.Error(nil, "The list of exemptions has a line without effect", "line", line)
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,16 +88,25 @@ func (l *List) changed(logger klog.Logger, object any) {
 }
 
 func (l *List) missing(logger klog.Logger) {
-	logger.Error(nil, "The list of exempt namespaces does not exist, so no namespace is initialized. Apply artifacts/deploy again, or set --exemptions-configmap")
+	logger.Error(nil, "The list of exemptions does not exist, so no namespace is initialized. Apply artifacts/deploy again, or set --exemptions-configmap")
 }
 
-// Has says whether a namespace is exempt. It is not known while the ConfigMap has not been read or does
-// not exist.
-func (l *List) Has(namespace string) (exempt, known bool) {
+// Has says whether a namespace is exempt by its name. It is not known while the ConfigMap has not been read or does not exist.
+func (l *List) Has(name, generateName string) (exempt, known bool) {
 	object, found, err := l.informer.GetStore().GetByKey(l.namespace + "/" + l.name)
 	configMap, ok := object.(*corev1.ConfigMap)
 	if err != nil || !found || !ok {
 		return false, false
 	}
-	return installation.Exempt(configMap).Has(namespace), true
+	return l.parse(configMap).ExemptName(name, generateName) != nil, true
+}
+
+// parse parses each version of the ConfigMap once.
+func (l *List) parse(configMap *corev1.ConfigMap) *installation.ExemptionList {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.source != configMap {
+		l.source, l.parsed = configMap, installation.ParseExemptions(configMap)
+	}
+	return l.parsed
 }

@@ -22,7 +22,7 @@ import (
 )
 
 func configMap(names string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "list"}, Data: map[string]string{installation.ExemptionsKey: names}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "list"}, Data: map[string]string{installation.KeyNamespaces: names}}
 }
 
 // TestFollows: the list is what the ConfigMap says now, and unknown while there is none.
@@ -38,7 +38,7 @@ func TestFollows(t *testing.T) {
 	l := New(client, "system", "list")
 	changes := make(chan struct{}, 10)
 	l.OnChange(func() { changes <- struct{}{} })
-	if _, known := l.Has("a"); known {
+	if _, known := l.Has("a", ""); known {
 		t.Error("known before anything was read")
 	}
 	go func() {
@@ -46,8 +46,8 @@ func TestFollows(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	eventually(t, "the log says that the list is missing", func() bool { return logged("The list of exempt namespaces does not exist") })
-	if _, known := l.Has("a"); known || !l.HasSynced() {
+	eventually(t, "the log says that the list is missing", func() bool { return logged("The list of exemptions does not exist") })
+	if _, known := l.Has("a", ""); known || !l.HasSynced() {
 		t.Errorf("known: %t, synced: %t", known, l.HasSynced())
 	}
 
@@ -63,15 +63,25 @@ func TestFollows(t *testing.T) {
 	<-changes
 	says(t, l, "a", false)
 	says(t, l, "b", true)
+	malformed := configMap("b\nTwo Names")
+	malformed.Data["user"] = "eve"
+	if _, err := configMaps.Update(ctx, malformed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-changes
+	says(t, l, "b", true)
+	for _, line := range []string{`line 2 of namespaces, \"Two Names\": `, `key \"user\" is unknown`} {
+		eventually(t, "the log has the malformed "+line, func() bool { return logged(line) })
+	}
 	if err := configMaps.Delete(ctx, "list", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the list is unknown", func() bool { _, known := l.Has("b"); return !known })
+	eventually(t, "the list is unknown", func() bool { _, known := l.Has("b", ""); return !known })
 }
 
 func says(t *testing.T, l *List, namespace string, want bool) {
 	t.Helper()
-	if exempt, known := l.Has(namespace); !known || exempt != want {
+	if exempt, known := l.Has(namespace, ""); !known || exempt != want {
 		t.Errorf("%s: exempt %t, known %t; want %t", namespace, exempt, known, want)
 	}
 }

@@ -213,14 +213,14 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 // reconcile takes the next step for a name. The caches only suggest a step. The step is
 // taken if live reads of both objects lead to the same step.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
-	exempt, known := c.Exemptions.Has(name)
+	s := c.cached(name)
+	exempt, known := c.exempt(name, s)
 	if !known {
 		return nil // every name is re-queued when the list of exemptions exists
 	}
 	if problem := c.listing.current(); problem != nil {
 		return c.reconcileUnlisted(ctx, name, exempt, problem)
 	}
-	s := c.cached(name)
 	if exempt && leftAlone(s) {
 		return nil
 	}
@@ -266,6 +266,15 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 func (c *Controller) measureTurn(name string, s *state) {
 	now := c.Clock.Now()
 	s.turn = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), now, c.StalledAfter)
+}
+
+// exempt says whether a namespace is exempt by its name, as far as the ConfigMap was read.
+func (c *Controller) exempt(name string, s state) (exempt, known bool) {
+	generateName := ""
+	if s.namespace != nil {
+		generateName = s.namespace.GenerateName
+	}
+	return c.Exemptions.Has(name, generateName)
 }
 
 // leftAlone says whether an exempt namespace needs no action. A namespace that was closed, got a

@@ -54,7 +54,7 @@ func newFixture(t *testing.T, liveNamespace *corev1.Namespace, liveLifecycle *v1
 	t.Cleanup(cancel)
 	coreObjects := []runtime.Object{&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-exemptions"},
-		Data:       map[string]string{installation.ExemptionsKey: "kube-system\nexempt\n"},
+		Data:       map[string]string{installation.KeyNamespaces: "kube-system\nexempt\n", installation.KeyNamePrefixes: "tool-\n", installation.KeyUsers: "operator\n"},
 	}}
 	var nsinitObjects []runtime.Object
 	if liveNamespace != nil {
@@ -585,23 +585,42 @@ func TestExemptedWithParticipants(t *testing.T) {
 	}
 }
 
+// TestExemptByCreator: a namespace that was not stamped, because its creator is exempt, gets a NamespaceLifecycle without a plan,
+// as one that is older than nsinit. Its generateName must have the prefix, too.
+func TestExemptByCreator(t *testing.T) {
+	for name, generateName := range map[string]string{"ns": "", "tool-x": "forged-"} {
+		open := namespace()
+		open.Name, open.GenerateName = name, generateName
+		f := newFixture(t, open, nil)
+		if err := f.reconcile(context.Background(), name); err != nil {
+			t.Fatal(err)
+		}
+		lifecycle, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(context.Background(), name, metav1.GetOptions{})
+		if err != nil || len(lifecycle.Spec.Plan) != 0 {
+			t.Errorf("%s: the lifecycle is %+v, %v", name, lifecycle, err)
+		}
+	}
+}
+
 // TestExemptNamespacesAreLeftAlone, and so is everything while the list is missing.
 func TestExemptNamespacesAreLeftAlone(t *testing.T) {
-	exempt := namespace()
-	exempt.Name = "exempt"
-	f := newFixture(t, exempt, nil)
-	if err := f.reconcile(context.Background(), "exempt"); err != nil {
-		t.Fatal(err)
+	for name, generateName := range map[string]string{"exempt": "", "tool-x": "", "tool-abcde": "tool-"} {
+		exempt := namespace()
+		exempt.Name, exempt.GenerateName = name, generateName
+		f := newFixture(t, exempt, nil)
+		if err := f.reconcile(context.Background(), name); err != nil {
+			t.Fatal(err)
+		}
+		if writes := f.writes(); len(writes) != 0 {
+			t.Errorf("%s: written: %v", name, writes)
+		}
 	}
-	if writes := f.writes(); len(writes) != 0 {
-		t.Errorf("written: %v", writes)
-	}
-	f = newFixture(t, namespace(closed), nil)
+	f := newFixture(t, namespace(closed), nil)
 	if err := f.core.CoreV1().ConfigMaps("nsinit-system").Delete(context.Background(), "nsinit-exemptions", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.core.ClearActions()
-	eventually(t, "the deletion of the list is seen", func() bool { _, known := f.Exemptions.Has("ns"); return !known })
+	eventually(t, "the deletion of the list is seen", func() bool { _, known := f.Exemptions.Has("ns", ""); return !known })
 	if err := f.reconcile(context.Background(), "ns"); err != nil {
 		t.Error(err)
 	}

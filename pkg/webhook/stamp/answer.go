@@ -24,8 +24,8 @@ import (
 )
 
 // answer admits the creation of a namespace with the stamp, or unchanged if it is exempt. It admits an
-// update that opens a namespace with the name of the user. It refuses a creation if the list of exempt
-// namespaces cannot be read.
+// update that opens a namespace with the name of the user. It refuses a creation if the list of exemptions
+// cannot be read.
 func answer(request *admissionv1.AdmissionRequest, list func() (*corev1.ConfigMap, error)) *admissionv1.AdmissionResponse {
 	var namespace corev1.Namespace
 	if request.Resource.Resource != "namespaces" || request.Resource.Group != "" ||
@@ -38,16 +38,14 @@ func answer(request *admissionv1.AdmissionRequest, list func() (*corev1.ConfigMa
 	if request.Operation == admissionv1.Update {
 		return answerUpdate(request, &namespace)
 	}
-	// A name that the server generates is not known yet, and never exempt.
-	if namespace.Name != "" {
-		exemptions, err := list()
-		if err != nil {
-			return refuse(request, http.StatusForbidden, fmt.Sprintf("cannot read the list of exempt namespaces, ConfigMap %s/%s, without which no namespace is created: %v",
-				installation.Namespace, installation.Exemptions, err))
-		}
-		if installation.Exempt(exemptions).Has(namespace.Name) {
-			return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
-		}
+	exemptions, err := list()
+	if err != nil {
+		return refuse(request, http.StatusForbidden, fmt.Sprintf("cannot read the list of exemptions, ConfigMap %s/%s, without which no namespace is created: %v",
+			installation.Namespace, installation.Exemptions, err))
+	}
+	if installation.ParseExemptions(exemptions).Exempt(installation.Creation{Name: namespace.Name, GenerateName: namespace.GenerateName,
+		Creator: request.UserInfo.Username, Groups: request.UserInfo.Groups}) != nil {
+		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 	}
 	// The name of a group with several lines would be read as several groups.
 	groups := slices.DeleteFunc(slices.Clone(request.UserInfo.Groups), func(group string) bool { return strings.Contains(group, "\n") })

@@ -30,7 +30,7 @@ func request(namespace string) *admissionv1.AdmissionRequest {
 }
 
 func listed() (*corev1.ConfigMap, error) {
-	return &corev1.ConfigMap{Data: map[string]string{"namespaces": "kube-system\nexempt\n\n"}}, nil
+	return &corev1.ConfigMap{Data: map[string]string{"namespaces": "kube-system\nexempt\n\n", "namePrefixes": "\nkube-\n", "users": "operator\n\"quoted\"\n", "groups": "operators\n"}}, nil
 }
 
 // TestStamp: a new namespace gets the label and its creator, which overwrite the values of the client.
@@ -97,9 +97,32 @@ func TestStampOpenedBy(t *testing.T) {
 
 // TestStampLeavesAlone: exempt namespaces are created unchanged. Without the list, none is created.
 func TestStampLeavesAlone(t *testing.T) {
-	for _, name := range []string{"kube-system", "exempt"} {
-		if response := answer(request(`{"metadata":{"name":"`+name+`"}}`), listed); !response.Allowed || response.Patch != nil || response.UID != "u" {
-			t.Errorf("%s: answered %+v", name, response)
+	by := func(user string, groups ...string) authenticationv1.UserInfo {
+		return authenticationv1.UserInfo{Username: user, Groups: groups}
+	}
+	for name, test := range map[string]struct {
+		sent   string
+		user   authenticationv1.UserInfo
+		exempt bool
+	}{
+		"of Kubernetes":                {`{"metadata":{"name":"kube-system"}}`, by("tenant"), true},
+		"on the list":                  {`{"metadata":{"name":"exempt"}}`, by("tenant"), true},
+		"a prefix":                     {`{"metadata":{"name":"kube-tool"}}`, by("tenant"), true},
+		"a name to be made":            {`{"metadata":{"generateName":"kube-"}}`, by("tenant"), true},
+		"another name to be made":      {`{"metadata":{"generateName":"kube"}}`, by("tenant"), false},
+		"a forged generateName":        {`{"metadata":{"name":"shop","generateName":"kube-"}}`, by("tenant"), false},
+		"a forged name":                {`{"metadata":{"name":"kube-tool","generateName":"shop-"}}`, by("tenant"), false},
+		"a user":                       {`{"metadata":{"name":"shop"}}`, by("operator"), true},
+		"a member of a group":          {`{"metadata":{"name":"shop"}}`, by("tenant", "operators"), true},
+		"a forged creator":             {`{"metadata":{"name":"shop","annotations":{"nsinit.dev/created-by":"operator","nsinit.dev/created-by-groups":"operators"}}}`, by("tenant"), false},
+		"a user on a malformed line":   {`{"metadata":{"name":"shop"}}`, by(`"quoted"`), false},
+		"a group with two names":       {`{"metadata":{"name":"shop"}}`, by("tenant", "a\noperators"), false},
+		"neither a name nor a creator": {`{"metadata":{}}`, by(""), false},
+	} {
+		r := request(test.sent)
+		r.UserInfo = test.user
+		if response := answer(r, listed); !response.Allowed || (response.Patch == nil) != test.exempt || response.UID != "u" {
+			t.Errorf("%s: answered %+v with %s", name, response.Result, response.Patch)
 		}
 	}
 	missing := func() (*corev1.ConfigMap, error) { return nil, errors.New("not found") }
@@ -107,6 +130,7 @@ func TestStampLeavesAlone(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    string
 	}{
+		"a name to be made":   {request(`{"metadata":{"generateName":"x"}}`), "without which no namespace is created: not found"},
 		"the list is missing": {request(`{"metadata":{"name":"shop"}}`), "ConfigMap nsinit-system/nsinit-exemptions, without which no namespace is created: not found"},
 		"no object":           {request(`x`), "cannot decode the namespace"},
 		"another operation":   {func() *admissionv1.AdmissionRequest { r := request(`{}`); r.Operation = admissionv1.Delete; return r }(), "not for DELETE of namespaces"},
@@ -116,8 +140,5 @@ func TestStampLeavesAlone(t *testing.T) {
 		if response := answer(test.request, missing); response.Allowed || response.UID != "u" || !strings.Contains(response.Result.Message, test.want) {
 			t.Errorf("%s: answered %+v", name, response.Result)
 		}
-	}
-	if response := answer(request(`{"metadata":{"generateName":"x"}}`), missing); !response.Allowed || response.Patch == nil {
-		t.Errorf("a generated name is in no list, answered %+v", response)
 	}
 }

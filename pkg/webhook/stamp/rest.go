@@ -21,7 +21,7 @@ import (
 // Name is the name of the webhook.
 const Name = "stamp"
 
-// New returns the webhook. It reads the list of exempt namespaces live, so that a change applies
+// New returns the webhook. It reads the list of exemptions live, so that a change applies
 // immediately.
 func New(configMaps typedcorev1.ConfigMapsGetter) admissionreview.Answer {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
