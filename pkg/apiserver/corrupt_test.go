@@ -226,7 +226,7 @@ func TestLostEncryptionKey(t *testing.T) {
 
 	server = start("second", "first")
 	server.WaitReady(t)
-	if got := server.MustRecord(t, "new").Status.CurrentInitializer; got != "a.example.com" {
+	if got := currentOf(server.MustRecord(t, "new")); got != "a.example.com" {
 		t.Errorf("it is the turn of %q", got)
 	}
 }

@@ -48,8 +48,8 @@ func TestDeleteInTwoSteps(t *testing.T) {
 		if record, err = client.Get(ctx, "two-steps", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if record.DeletionTimestamp == nil || record.Status.Phase != v1alpha1.LifecycleTerminating || record.Status.CurrentInitializer != "" {
-			t.Fatalf("after the deletion: %v, phase %q, current %q", record.DeletionTimestamp, record.Status.Phase, record.Status.CurrentInitializer)
+		if record.DeletionTimestamp == nil || record.Status.Phase != v1alpha1.LifecycleTerminating || currentOf(record) != "" {
+			t.Fatalf("after the deletion: %v, phase %q, current %q", record.DeletionTimestamp, record.Status.Phase, currentOf(record))
 		}
 	}
 	record.Spec.Finalizers = nil

@@ -190,7 +190,7 @@ func TestReplacedEtcd(t *testing.T) {
 	}
 	server = start(core)
 	server.WaitReady(t)
-	if got := server.MustRecord(t, "ns").Status.CurrentInitializer; got != "a.example.com" {
+	if got := currentOf(server.MustRecord(t, "ns")); got != "a.example.com" {
 		t.Errorf("it is the turn of %q", got)
 	}
 	var records *v1alpha1.NamespaceLifecycleList

@@ -138,8 +138,8 @@ func TestInitializeToTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if record.Status.CurrentInitializer != "b.example.com" || record.Status.Phase != v1alpha1.LifecycleInitializing {
-		t.Errorf("after a: phase %q, current %q", record.Status.Phase, record.Status.CurrentInitializer)
+	if currentOf(record) != "b.example.com" || record.Status.Phase != v1alpha1.LifecycleInitializing {
+		t.Errorf("after a: phase %q, current %q", record.Status.Phase, currentOf(record))
 	}
 	if entry := record.Status.Initializers[0]; entry.State != v1alpha1.InitializerDone || entry.LastActor != "hook-a" {
 		t.Errorf("after a: its entry is %+v", entry)
@@ -169,8 +169,8 @@ func TestInitializeToTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if record.Spec.Initializers != nil || record.Status.Phase != v1alpha1.LifecycleActive || record.Status.CurrentInitializer != "" {
-		t.Errorf("at the end: initializers %v, phase %q, current %q", record.Spec.Initializers, record.Status.Phase, record.Status.CurrentInitializer)
+	if record.Spec.Initializers != nil || record.Status.Phase != v1alpha1.LifecycleActive || currentOf(record) != "" {
+		t.Errorf("at the end: initializers %v, phase %q, current %q", record.Spec.Initializers, record.Status.Phase, currentOf(record))
 	}
 	if err := patch("hook-b", []byte(`{"spec":{"initializers":{"pending":[]}}}`)); err != nil {
 		t.Errorf("emptying an empty list: %v", err)
@@ -365,16 +365,17 @@ func TestSkippedRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := record.Spec.Initializers.TurnStartTime
+	began := record.Spec.Initializers.Pending[0].TurnStartTime
 	for _, body := range []string{
 		`{"spec":{"skipped":[]}}`,
 		`{"spec":{"skipped":null,"initializers":{"turnStartTime":"2001-01-01T00:00:00.000000Z"}}}`,
+		`{"spec":{"initializers":{"pending":[{"name":"b.example.com"},{"name":"c.example.com","turnStartTime":"2001-01-01T00:00:00.000000Z"}]}}}`,
 	} {
 		if record, err = patch(body); err != nil {
 			t.Fatal(err)
 		}
-		if fmt.Sprint(record.Spec.Skipped) != "[a.example.com]" || !record.Spec.Initializers.TurnStartTime.Equal(began) {
-			t.Errorf("after %s: skipped %v, since %s, which was %s", body, record.Spec.Skipped, record.Spec.Initializers.TurnStartTime, began)
+		if fmt.Sprint(record.Spec.Skipped) != "[a.example.com]" || !record.Spec.Initializers.Pending[0].TurnStartTime.Equal(began) || record.Spec.Initializers.TurnStartTime != nil {
+			t.Errorf("after %s: skipped %v, since %s, which was %s", body, record.Spec.Skipped, record.Spec.Initializers.Pending[0].TurnStartTime, began)
 		}
 	}
 	if _, err := patch(`{"spec":{"skipped":["b.example.com"],"initializers":{"pending":[{"name":"c.example.com"}]}}}`); err != nil {
@@ -426,8 +427,8 @@ func TestReadRepair(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if record.Status.CurrentInitializer != step.current {
-				t.Errorf("after %s more: it is the turn of %q, want %q", step.after, record.Status.CurrentInitializer, step.current)
+			if currentOf(record) != step.current {
+				t.Errorf("after %s more: it is the turn of %q, want %q", step.after, currentOf(record), step.current)
 			}
 		}
 	}

@@ -113,8 +113,8 @@ func TestLostStorage(t *testing.T) {
 			}
 			server.WaitReady(t)
 			record := server.MustRecord(t, "ns")
-			if record.Status.CurrentInitializer != "b.example.com" {
-				t.Errorf("after the acknowledgement: it is the turn of %q", record.Status.CurrentInitializer)
+			if currentOf(record) != "b.example.com" {
+				t.Errorf("after the acknowledgement: it is the turn of %q", currentOf(record))
 			}
 			if core.ConfigMap(configMap) == nil {
 				t.Error("the new storage is not named anywhere")
@@ -162,7 +162,7 @@ func TestConfigurationsInForce(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
 	stored := server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-	if got := server.MustRecord(t, uniqueName()).Status.CurrentInitializer; got != "a.example.com" {
+	if got := currentOf(server.MustRecord(t, uniqueName())); got != "a.example.com" {
 		t.Errorf("it is the turn of %q", got)
 	}
 	stored.Initializers = []v1alpha1.RegisteredInitializer{{Name: "b.example.com"}}
@@ -170,7 +170,7 @@ func TestConfigurationsInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the change is in force", func(context.Context) bool {
-		return server.MustRecord(t, uniqueName()).Status.CurrentInitializer == "b.example.com"
+		return currentOf(server.MustRecord(t, uniqueName())) == "b.example.com"
 	})
 }
 
@@ -188,7 +188,7 @@ func TestTwoReplicas(t *testing.T) {
 	first.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	for i, server := range []*testserver.Server{second, first} {
 		eventually(t, "the change is in force", func(context.Context) bool {
-			return server.MustRecord(t, uniqueName()).Status.CurrentInitializer == "a.example.com"
+			return currentOf(server.MustRecord(t, uniqueName())) == "a.example.com"
 		})
 		name := uniqueName()
 		server.MustRecord(t, name)

@@ -92,7 +92,7 @@ func TestUpgrade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if record.Status.Phase != want.phase || record.Status.CurrentInitializer != want.current ||
+		if record.Status.Phase != want.phase || currentOf(record) != want.current ||
 			len(pendingNames(record)) != want.pending || len(record.Spec.Finalizers) != want.finalizers || record.Spec.NamespaceUID == "" {
 			t.Errorf("%s: %+v %+v", name, record.Spec, record.Status)
 		}
@@ -113,8 +113,8 @@ func TestUpgrade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if record.Status.CurrentInitializer != name {
-			t.Fatalf("it is the turn of %q, want %q", record.Status.CurrentInitializer, name)
+		if currentOf(record) != name {
+			t.Fatalf("it is the turn of %q, want %q", currentOf(record), name)
 		}
 		done := record.DeepCopy()
 		done.Spec.Initializers.Pending = done.Spec.Initializers.Pending[1:]
@@ -141,7 +141,7 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if created.Status.CurrentInitializer == "" || len(pendingNames(created)) < 2 {
+	if currentOf(created) == "" || len(pendingNames(created)) < 2 {
 		t.Errorf("new: %+v", created)
 	}
 }

@@ -20,7 +20,7 @@ type Entry struct {
 	// Ordered says that the initializer waits for the entries in After. Otherwise, it waits for all entries before
 	// it.
 	Ordered bool
-	// After names entries. Names that are not in the plan have no effect.
+	// After names entries. Names that are not in the plan, and its own, have no effect.
 	After []string
 }
 
@@ -28,30 +28,53 @@ type Entry struct {
 // include no predecessors of predecessors, unless the entry names them or comes after them without an order.
 func Predecessors(plan []Entry, name string) []string {
 	i := slices.IndexFunc(plan, func(e Entry) bool { return e.Name == name })
-	if i < 0 || plan[i].First {
+	if i < 0 {
 		return nil
 	}
 	var names []string
 	for j, other := range plan {
-		if j == i {
-			continue
-		}
-		if other.First || (plan[i].Ordered && slices.Contains(plan[i].After, other.Name)) || (!plan[i].Ordered && j < i) {
+		if waits(plan, i, j) {
 			names = append(names, other.Name)
 		}
 	}
 	return names
 }
 
-// Current returns the pending names for which no predecessor is pending, in the order of pending. If the plan has no
-// cycle, there is at least one while any name is pending.
+// waits returns whether entry i waits for entry j.
+func waits(plan []Entry, i, j int) bool {
+	switch {
+	case i == j || plan[i].First:
+		return false
+	case plan[j].First:
+		return true
+	case plan[i].Ordered:
+		return slices.Contains(plan[i].After, plan[j].Name)
+	}
+	return j < i
+}
+
+// Current returns the pending names for which no predecessor is pending, in the order of the plan. If the plan has no
+// cycle, there is at least one while any name of the plan is pending.
 func Current(plan []Entry, pending []string) []string {
-	var current []string
+	waiting := make(map[string]bool, len(pending))
 	for _, name := range pending {
-		waits := slices.ContainsFunc(Predecessors(plan, name), func(p string) bool { return slices.Contains(pending, p) })
-		if !waits {
-			current = append(current, name)
+		waiting[name] = true
+	}
+	first := slices.ContainsFunc(plan, func(e Entry) bool { return e.First && waiting[e.Name] })
+	var current []string
+	before := false // an entry before is pending
+	for _, entry := range plan {
+		if !waiting[entry.Name] {
+			continue
 		}
+		waits := first || before
+		if !first && entry.Ordered {
+			waits = slices.ContainsFunc(entry.After, func(name string) bool { return name != entry.Name && waiting[name] })
+		}
+		if entry.First || !waits {
+			current = append(current, entry.Name)
+		}
+		before = true
 	}
 	return current
 }

@@ -103,7 +103,7 @@ func TestPluginCreateFails(t *testing.T) {
 		lifecycles := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 		for ; t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
 			lifecycle, err := lifecycles.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || lifecycle.Status.CurrentInitializer == "" {
+			if err != nil || len(lifecycle.Status.CurrentInitializers) == 0 {
 				continue
 			}
 			// A finalizer keeps the namespace, so that the failure can be seen.

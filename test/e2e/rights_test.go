@@ -139,7 +139,7 @@ func (i *installation) useAll(t *testing.T) (end func()) {
 				continue
 			}
 			for _, record := range records.Items {
-				if record.Status.CurrentInitializer == name {
+				if slices.Contains(record.Status.CurrentInitializers, name) {
 					record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
 					_, _ = lifecycles.Initialize(ctx, record.Name, &record, metav1.UpdateOptions{})
 				} else if record.DeletionTimestamp != nil && slices.Contains(record.Spec.Finalizers, name) {

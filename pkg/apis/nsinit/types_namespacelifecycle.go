@@ -51,7 +51,6 @@ type ConfigurationReference struct {
 type NamespaceInitializers struct {
 	Pending           []NamespaceInitializer
 	Result            *metav1.Status
-	TurnStartTime     *metav1.MicroTime
 	FailedInitializer string
 }
 
@@ -73,7 +72,6 @@ const FinalizerKubernetes FinalizerName = "kubernetes"
 // NamespaceLifecycleStatus is the progress of a namespace.
 type NamespaceLifecycleStatus struct {
 	Phase               LifecyclePhase
-	CurrentInitializer  string
 	CurrentInitializers []string
 	Initializers        []InitializerStatus
 	Conditions          []metav1.Condition
@@ -108,7 +106,7 @@ type InitializerState string
 const (
 	// InitializerWaiting initializers have others before them.
 	InitializerWaiting InitializerState = "Waiting"
-	// InitializerRunning is the state of the first pending initializer.
+	// InitializerRunning initializers have their turn.
 	InitializerRunning InitializerState = "Running"
 	// InitializerDone initializers have removed themselves.
 	InitializerDone InitializerState = "Done"

@@ -251,10 +251,6 @@ func (in *NamespaceInitializers) DeepCopyInto(out *NamespaceInitializers) {
 		*out = new(v1.Status)
 		(*in).DeepCopyInto(*out)
 	}
-	if in.TurnStartTime != nil {
-		in, out := &in.TurnStartTime, &out.TurnStartTime
-		*out = (*in).DeepCopy()
-	}
 	return
 }
 

@@ -73,7 +73,7 @@ func (c *Collector) CollectWithStability(collected chan<- metrics.Metric) {
 	turns, oldest := map[string]int{}, map[string]time.Duration{}
 	for _, lifecycle := range lifecycles {
 		phases[lifecycle.Status.Phase]++
-		if name := lifecycle.Status.CurrentInitializer; name != "" {
+		for _, name := range lifecycle.Status.CurrentInitializers {
 			turns[name]++
 			oldest[name] = max(oldest[name], turnAge(lifecycle, now))
 		}

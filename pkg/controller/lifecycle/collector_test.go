@@ -28,8 +28,9 @@ func TestCollector(t *testing.T) {
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	add := func(name string, phase v1alpha1.LifecyclePhase, current string, age time.Duration) {
 		t.Helper()
-		lifecycle := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: phase, CurrentInitializer: current}}
+		lifecycle := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: phase}}
 		if current != "" {
+			lifecycle.Status.CurrentInitializers = []string{current}
 			lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: new(metav1.NewMicroTime(now.Add(-age)))}
 		}
 		if err := store.Add(lifecycle); err != nil {
@@ -40,7 +41,7 @@ func TestCollector(t *testing.T) {
 	add("b", v1alpha1.LifecycleInitializing, "one.example.com", 90*time.Second)
 	add("c", v1alpha1.LifecycleInitializing, "two.example.com", -time.Second)
 	add("e", v1alpha1.LifecycleInitializing, "three.example.com", 0)
-	if err := store.Update(&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleInitializing, CurrentInitializer: "three.example.com"}}); err != nil {
+	if err := store.Update(&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleInitializing, CurrentInitializers: []string{"three.example.com"}}}); err != nil {
 		t.Fatal(err)
 	}
 	add("d", v1alpha1.LifecycleActive, "", 0)

@@ -187,7 +187,7 @@ func schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is Waiting for its turn, Running, Done, Skipped, or Failed.\n\nPossible enum values:\n - `\"Done\"` initializers have removed themselves.\n - `\"Failed\"` initializers have set a failing result.\n - `\"Running\"` is the state of the first pending initializer.\n - `\"Skipped\"` initializers were dropped at their deadline, or by an administrator.\n - `\"Waiting\"` initializers have others before them.",
+							Description: "state is Waiting for its turn, Running, Done, Skipped, or Failed.\n\nPossible enum values:\n - `\"Done\"` initializers have removed themselves.\n - `\"Failed\"` initializers have set a failing result.\n - `\"Running\"` initializers have their turn.\n - `\"Skipped\"` initializers were dropped at their deadline, or by an administrator.\n - `\"Waiting\"` initializers have others before them.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Done", "Failed", "Running", "Skipped", "Waiting"},
@@ -563,7 +563,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 					},
 					"turnStartTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "turnStartTime is what pending[0].turnStartTime was in the first version. Objects that this version stored are converted when they are read. Deprecated: use turnStartTime of the entries of pending.",
+							Description: "turnStartTime is always absent. The first version stored the start of the only turn here. The server reads it as pending[0].turnStartTime. Deprecated: use turnStartTime of the entries of pending.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
@@ -781,13 +781,6 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Active", "Initializing", "Terminating"},
-						},
-					},
-					"currentInitializer": {
-						SchemaProps: spec.SchemaProps{
-							Description: "currentInitializer is the first pending initializer: the one whose turn it is. It is empty if there is none, if the initialization failed and if the NamespaceLifecycle is terminating. Watches can select on it.",
-							Type:        []string{"string"},
-							Format:      "",
 						},
 					},
 					"currentInitializers": {

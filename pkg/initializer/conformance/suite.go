@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -201,8 +202,8 @@ func (s *suite) waitTurn(t *testing.T, namespace *corev1.Namespace, name string)
 	t.Helper()
 	s.until(t, fmt.Sprintf("it is the turn of %q in %s", name, namespace.Name), func(ctx context.Context) error {
 		lifecycle, err := s.lifecycle(ctx, namespace.Name)
-		if err == nil && lifecycle.Status.CurrentInitializer != name {
-			err = fmt.Errorf("it is the turn of %q: %+v", lifecycle.Status.CurrentInitializer, lifecycle.Status.Initializers)
+		if err == nil && !slices.Contains(lifecycle.Status.CurrentInitializers, name) {
+			err = fmt.Errorf("it is the turn of %q: %+v", lifecycle.Status.CurrentInitializers, lifecycle.Status.Initializers)
 		}
 		return err
 	})

@@ -235,26 +235,33 @@ func lifecycleChanges() map[string]change[*v1alpha1.NamespaceLifecycle] {
 		"result": {part: "spec.initializers", do: func(l lifecycle) {
 			l.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no quota"}
 		}},
-		"turnStartTime": {part: "spec.initializers.turnStartTime", do: func(l lifecycle) { l.Spec.Initializers.TurnStartTime = &metav1.MicroTime{} }},
-		"turnStartTime of another year": {part: "spec.initializers.turnStartTime", do: func(l lifecycle) {
-			l.Spec.Initializers.TurnStartTime = &metav1.MicroTime{Time: l.Spec.Initializers.TurnStartTime.AddDate(-1, 0, 0)}
+		"failedInitializer": {part: "spec.initializers", do: func(l lifecycle) { l.Spec.Initializers.FailedInitializer = "b.example.com" }, owner: refused},
+		"turnStartTime":     {part: "start of turns", do: func(l lifecycle) { l.Spec.Initializers.Pending[0].TurnStartTime = nil }},
+		"turnStartTime of another year": {part: "start of turns", do: func(l lifecycle) {
+			l.Spec.Initializers.Pending[0].TurnStartTime = &metav1.MicroTime{Time: l.CreationTimestamp.AddDate(-1, 0, 0)}
 		}},
-		"skipped":               {part: "spec.skipped", do: func(l lifecycle) { l.Spec.Skipped = []string{"a.example.com"} }, owner: refused},
-		"a finalizer":           {part: "spec.finalizers", do: func(l lifecycle) { l.Spec.Finalizers = append(l.Spec.Finalizers, "a.example.com") }},
-		"no finalizers":         {part: "spec.finalizers", do: func(l lifecycle) { l.Spec.Finalizers = nil }},
-		"phase":                 {part: "derived status", do: func(l lifecycle) { l.Status.Phase = v1alpha1.LifecycleActive }},
-		"currentInitializer":    {part: "derived status", do: func(l lifecycle) { l.Status.CurrentInitializer = "other" }},
-		"no currentInitializer": {part: "derived status", do: func(l lifecycle) { l.Status.CurrentInitializer = "" }},
-		"state":                 {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.State = v1alpha1.InitializerDone })},
-		"startTime":             {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.StartTime = nil })},
-		"endTime":               {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.EndTime = s.StartTime })},
-		"deadline":              {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.Deadline = s.StartTime })},
-		"lastActor":             {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.LastActor = "other" })},
-		"derived conditions":    {part: "derived status", do: func(l lifecycle) { l.Status.Conditions[0].Message = "changed" }},
-		"message":               {part: "status.initializers", do: entry(func(s *v1alpha1.InitializerStatus) { s.Message = "half way" })},
-		"no entries":            {part: "status.initializers", do: func(l lifecycle) { l.Status.Initializers = nil }, owner: kept},
-		"conditions":            {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = append(l.Status.Conditions, stalled) }},
-		"no conditions":         {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = nil }, owner: kept},
+		"turnStartTime of another one": {part: "start of turns", do: func(l lifecycle) {
+			l.Spec.Initializers.Pending[1].TurnStartTime = l.Spec.Initializers.Pending[0].TurnStartTime
+		}},
+		"turnStartTime as in the first version": {part: "start of turns", do: func(l lifecycle) {
+			l.Spec.Initializers.TurnStartTime = &metav1.MicroTime{Time: l.CreationTimestamp.Time}
+		}},
+		"skipped":                {part: "spec.skipped", do: func(l lifecycle) { l.Spec.Skipped = []string{"a.example.com"} }, owner: refused},
+		"a finalizer":            {part: "spec.finalizers", do: func(l lifecycle) { l.Spec.Finalizers = append(l.Spec.Finalizers, "a.example.com") }},
+		"no finalizers":          {part: "spec.finalizers", do: func(l lifecycle) { l.Spec.Finalizers = nil }},
+		"phase":                  {part: "derived status", do: func(l lifecycle) { l.Status.Phase = v1alpha1.LifecycleActive }},
+		"currentInitializers":    {part: "derived status", do: func(l lifecycle) { l.Status.CurrentInitializers = []string{"other"} }},
+		"no currentInitializers": {part: "derived status", do: func(l lifecycle) { l.Status.CurrentInitializers = nil }},
+		"state":                  {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.State = v1alpha1.InitializerDone })},
+		"startTime":              {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.StartTime = nil })},
+		"endTime":                {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.EndTime = s.StartTime })},
+		"deadline":               {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.Deadline = s.StartTime })},
+		"lastActor":              {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.LastActor = "other" })},
+		"derived conditions":     {part: "derived status", do: func(l lifecycle) { l.Status.Conditions[0].Message = "changed" }},
+		"message":                {part: "status.initializers", do: entry(func(s *v1alpha1.InitializerStatus) { s.Message = "half way" })},
+		"no entries":             {part: "status.initializers", do: func(l lifecycle) { l.Status.Initializers = nil }, owner: kept},
+		"conditions":             {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = append(l.Status.Conditions, stalled) }},
+		"no conditions":          {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = nil }, owner: kept},
 	})
 }
 

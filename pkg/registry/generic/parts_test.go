@@ -135,9 +135,16 @@ func filled[T generic.Object](kind *generic.Kind[T], seed int64) T {
 		func(at *metav1.MicroTime, c randfill.Continue) {
 			*at = metav1.NewMicroTime(time.Unix(int64(c.Uint32()), 0))
 		},
-		// The server derives these three kinds of entries in part.
+		// The server derives these four kinds of entries in part.
 		func(entries *[]nsinit.RegisteredInitializerStatus, c randfill.Continue) {
 			*entries = make([]nsinit.RegisteredInitializerStatus, 2)
+			for i, name := range []string{"a.example.com", "b.example.com"} {
+				c.Fill(&(*entries)[i])
+				(*entries)[i].Name = name
+			}
+		},
+		func(entries *[]nsinit.NamespaceInitializer, c randfill.Continue) {
+			*entries = make([]nsinit.NamespaceInitializer, 2)
 			for i, name := range []string{"a.example.com", "b.example.com"} {
 				c.Fill(&(*entries)[i])
 				(*entries)[i].Name = name

@@ -85,8 +85,8 @@ func (c *Cluster) WaitCurrent(t *testing.T, namespace, initializer string) *v1al
 	var lifecycle *v1alpha1.NamespaceLifecycle
 	Eventually(t, fmt.Sprintf("the turn of %q in %s", initializer, namespace), func(ctx context.Context) (err error) {
 		lifecycle, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && lifecycle.Status.CurrentInitializer != initializer {
-			err = fmt.Errorf("it is the turn of %q", lifecycle.Status.CurrentInitializer)
+		if err == nil && !slices.Contains(lifecycle.Status.CurrentInitializers, initializer) && (initializer != "" || len(lifecycle.Status.CurrentInitializers) > 0) {
+			err = fmt.Errorf("it is the turn of %q", lifecycle.Status.CurrentInitializers)
 		}
 		return err
 	})

@@ -46,7 +46,6 @@ func Funcs(runtimeserializer.CodecFactory) []any {
 		// Protobuf does not distinguish an empty list from an absent one.
 		func(obj *nsinit.NamespaceInitializers, c randfill.Continue) {
 			c.FillNoCustom(obj)
-			obj.TurnStartTime = nil
 			if len(obj.Pending) == 0 {
 				obj.Pending = nil
 			}

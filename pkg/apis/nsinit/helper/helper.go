@@ -18,7 +18,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/order"
 )
 
-// Pending returns the names of the initializers that have not acted, in the order of their turns.
+// Pending returns the names of the initializers that have not acted, in the order of the plan.
 func Pending(lifecycle *nsinit.NamespaceLifecycle) []string {
 	if lifecycle.Spec.Initializers == nil {
 		return nil
@@ -28,6 +28,19 @@ func Pending(lifecycle *nsinit.NamespaceLifecycle) []string {
 		names = append(names, entry.Name)
 	}
 	return names
+}
+
+// PendingEntry returns the entry of an initializer that has not acted, or nil.
+func PendingEntry(lifecycle *nsinit.NamespaceLifecycle, name string) *nsinit.NamespaceInitializer {
+	if lifecycle.Spec.Initializers == nil {
+		return nil
+	}
+	pending := lifecycle.Spec.Initializers.Pending
+	i := slices.IndexFunc(pending, func(p nsinit.NamespaceInitializer) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &pending[i]
 }
 
 // Failure returns the result that ended the initialization, or nil.
@@ -52,14 +65,19 @@ func Predecessors(lifecycle *nsinit.NamespaceLifecycle, name string) []string {
 
 func planOrder(lifecycle *nsinit.NamespaceLifecycle) []order.Entry {
 	entries := make([]order.Entry, 0, len(lifecycle.Spec.Plan))
-	for _, planned := range lifecycle.Spec.Plan {
-		entry := order.Entry{Name: planned.Name, First: planned.Name == v1alpha1.InitializerLifecycle}
-		if planned.Ordering != nil {
-			entry.Ordered, entry.After = true, planned.Ordering.After
-		}
-		entries = append(entries, entry)
+	for i := range lifecycle.Spec.Plan {
+		entries = append(entries, OrderOf(&lifecycle.Spec.Plan[i].RegisteredInitializer))
 	}
 	return entries
+}
+
+// OrderOf returns the place of an initializer in the order of a plan.
+func OrderOf(initializer *nsinit.RegisteredInitializer) order.Entry {
+	entry := order.Entry{Name: initializer.Name, First: initializer.Name == v1alpha1.InitializerLifecycle}
+	if initializer.Ordering != nil {
+		entry.Ordered, entry.After = true, initializer.Ordering.After
+	}
+	return entry
 }
 
 // FailedInitializer returns the name of the initializer that ended the initialization, or "".

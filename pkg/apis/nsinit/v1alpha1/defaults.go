@@ -24,11 +24,13 @@ func SetDefaults_PopulationManifest(obj *PopulationManifest) {
 	}
 }
 
-// SetDefaults_NamespaceInitializers moves the start of the turn to the entry of the initializer. Versions in which
-// one initializer acted at a time stored it outside.
-func SetDefaults_NamespaceInitializers(obj *NamespaceInitializers) {
-	if obj.TurnStartTime != nil && len(obj.Pending) > 0 && obj.Pending[0].TurnStartTime == nil {
-		obj.Pending[0].TurnStartTime = obj.TurnStartTime
+// SetDefaults_NamespaceLifecycle completes an object that a version stored in which one initializer acted at a time:
+// it had another field for the current initializer, the first pending one.
+func SetDefaults_NamespaceLifecycle(obj *NamespaceLifecycle) {
+	initializers := obj.Spec.Initializers
+	if obj.Status.Phase == LifecycleInitializing && len(obj.Status.CurrentInitializers) == 0 &&
+		initializers != nil && initializers.Result == nil && len(initializers.Pending) > 0 {
+		obj.Status.CurrentInitializers = []string{initializers.Pending[0].Name}
 	}
 }
 

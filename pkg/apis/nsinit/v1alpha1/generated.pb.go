@@ -798,11 +798,6 @@ func (m *NamespaceLifecycleStatus) MarshalToSizedBuffer(dAtA []byte) (int, error
 			dAtA[i] = 0x1a
 		}
 	}
-	i -= len(m.CurrentInitializer)
-	copy(dAtA[i:], m.CurrentInitializer)
-	i = encodeVarintGenerated(dAtA, i, uint64(len(m.CurrentInitializer)))
-	i--
-	dAtA[i] = 0x12
 	i -= len(m.Phase)
 	copy(dAtA[i:], m.Phase)
 	i = encodeVarintGenerated(dAtA, i, uint64(len(m.Phase)))
@@ -1841,8 +1836,6 @@ func (m *NamespaceLifecycleStatus) Size() (n int) {
 	_ = l
 	l = len(m.Phase)
 	n += 1 + l + sovGenerated(uint64(l))
-	l = len(m.CurrentInitializer)
-	n += 1 + l + sovGenerated(uint64(l))
 	if len(m.Initializers) > 0 {
 		for _, e := range m.Initializers {
 			l = e.Size()
@@ -2357,7 +2350,6 @@ func (this *NamespaceLifecycleStatus) String() string {
 	repeatedStringForConditions += "}"
 	s := strings.Join([]string{`&NamespaceLifecycleStatus{`,
 		`Phase:` + fmt.Sprintf("%v", this.Phase) + `,`,
-		`CurrentInitializer:` + fmt.Sprintf("%v", this.CurrentInitializer) + `,`,
 		`Initializers:` + repeatedStringForInitializers + `,`,
 		`Conditions:` + repeatedStringForConditions + `,`,
 		`CurrentInitializers:` + fmt.Sprintf("%v", this.CurrentInitializers) + `,`,
@@ -4592,38 +4584,6 @@ func (m *NamespaceLifecycleStatus) Unmarshal(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			m.Phase = LifecyclePhase(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 2:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field CurrentInitializer", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return ErrIntOverflowGenerated
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return ErrInvalidLengthGenerated
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return ErrInvalidLengthGenerated
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.CurrentInitializer = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {

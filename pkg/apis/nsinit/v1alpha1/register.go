@@ -7,9 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package v1alpha1
 
 import (
-	"fmt"
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,25 +46,6 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
-}
-
-// addFieldLabelConversions names the fields that field selectors may use.
-func addFieldLabelConversions(scheme *runtime.Scheme) error {
-	if err := scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("NamespaceLifecycle"),
-		selectable("metadata.name", "status.phase", "status.currentInitializer")); err != nil {
-		return err
-	}
-	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("NamespaceInitializerConfiguration"),
-		selectable("metadata.name", "status.phase"))
-}
-
-func selectable(supported ...string) runtime.FieldLabelConversionFunc {
-	return func(label, value string) (string, string, error) {
-		if slices.Contains(supported, label) {
-			return label, value, nil
-		}
-		return "", "", fmt.Errorf("%q is not a known field selector: use one of %q", label, supported)
-	}
 }
 
 // Resource qualifies a resource name with this package's group.

@@ -137,8 +137,8 @@ type NamespaceInitializers struct {
 	// +k8s:opaqueType
 	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt,name=result"`
 
-	// turnStartTime is what pending[0].turnStartTime was in the first version. Objects
-	// that this version stored are converted when they are read.
+	// turnStartTime is always absent. The first version stored the start of the only
+	// turn here. The server reads it as pending[0].turnStartTime.
 	// Deprecated: use turnStartTime of the entries of pending.
 	// +optional
 	// +k8s:opaqueType
@@ -181,11 +181,7 @@ type NamespaceLifecycleStatus struct {
 	// +optional
 	Phase LifecyclePhase `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase,casttype=LifecyclePhase"`
 
-	// currentInitializer is the first pending initializer: the one whose turn
-	// it is. It is empty if there is none, if the initialization failed and
-	// if the NamespaceLifecycle is terminating. Watches can select on it.
-	// +optional
-	CurrentInitializer string `json:"currentInitializer,omitempty" protobuf:"bytes,2,opt,name=currentInitializer"`
+	// The protobuf field 2 was currentInitializer of the first version: never use 2 again.
 
 	// currentInitializers lists the initializers that have their turn, in the order
 	// of the plan. It is empty if there is none, if the initialization failed and if
@@ -342,7 +338,7 @@ type InitializerState string
 const (
 	// InitializerWaiting initializers have others before them.
 	InitializerWaiting InitializerState = "Waiting"
-	// InitializerRunning is the state of the first pending initializer.
+	// InitializerRunning initializers have their turn.
 	InitializerRunning InitializerState = "Running"
 	// InitializerDone initializers have removed themselves.
 	InitializerDone InitializerState = "Done"

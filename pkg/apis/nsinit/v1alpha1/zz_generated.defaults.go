@@ -47,12 +47,10 @@ func SetObjectDefaults_NamespaceInitializerConfigurationList(in *NamespaceInitia
 }
 
 func SetObjectDefaults_NamespaceLifecycle(in *NamespaceLifecycle) {
+	SetDefaults_NamespaceLifecycle(in)
 	for i := range in.Spec.Plan {
 		a := &in.Spec.Plan[i]
 		SetDefaults_RegisteredInitializer(&a.RegisteredInitializer)
-	}
-	if in.Spec.Initializers != nil {
-		SetDefaults_NamespaceInitializers(in.Spec.Initializers)
 	}
 }
 

@@ -29,6 +29,7 @@ func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceIn
 		}
 		errs = append(errs, validateDeadline(&initializer, path)...)
 	}
+	errs = append(errs, validateOrder(configuration.Initializers, field.NewPath("initializers"))...)
 	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
 }
 

@@ -30,7 +30,9 @@ const MaxMessageLength = 4096
 func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&lifecycle.ObjectMeta, false, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
 	spec := field.NewPath("spec")
+	var planned []nsinit.RegisteredInitializer
 	for i, entry := range lifecycle.Spec.Plan {
+		planned = append(planned, entry.RegisteredInitializer)
 		path := spec.Child("plan").Index(i)
 		errs = append(errs, validateInitializerName(entry.Name, path.Child("name"))...)
 		errs = append(errs, validateDeadline(&entry.RegisteredInitializer, path)...)
@@ -44,6 +46,7 @@ func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.Erro
 			errs = append(errs, field.Required(path.Child("configuration", "name"), "name the configuration that registered the initializer"))
 		}
 	}
+	errs = append(errs, validateOrder(planned, spec.Child("plan"))...)
 	errs = append(errs, validateInitializers(lifecycle, spec.Child("initializers"))...)
 	errs = append(errs, validateFinalizers(lifecycle.Spec.Finalizers, spec.Child("finalizers"))...)
 	return append(errs, validateLifecycleStatus(&lifecycle.Status, field.NewPath("status"))...)
@@ -70,6 +73,15 @@ func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path
 			errs = append(errs, field.Invalid(at, entry.Name, "is not in the order of spec.plan"))
 		}
 		next = planned + 1
+	}
+	if name := initializers.FailedInitializer; name != "" {
+		at := path.Child("failedInitializer")
+		switch {
+		case initializers.Result == nil:
+			errs = append(errs, field.Forbidden(at, "may only be set together with result"))
+		case helper.PendingEntry(lifecycle, name) == nil:
+			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("is not in spec.initializers.pending, which is %q", helper.Pending(lifecycle))))
+		}
 	}
 	if result := initializers.Result; result != nil {
 		if result.Status != metav1.StatusFailure {
@@ -100,19 +112,17 @@ func ValidateNamespaceLifecycleUpdate(updated, old *nsinit.NamespaceLifecycle) f
 	return append(errs, ValidateNamespaceLifecycle(updated)...)
 }
 
-// ValidateInitialize validates a change of spec.initializers: entries are removed from the front.
-// None is added, moved or replaced. A result is set once and never removed. A complete
-// initialization stays complete.
+// ValidateInitialize validates a change of spec.initializers: an entry is removed when none of its predecessors is
+// pending, or together with those that are. None is added, moved or replaced. A result is set once, by an initializer
+// that has its turn, and never removed. A complete initialization stays complete.
 func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList {
 	path := field.NewPath("spec", "initializers")
 	before, after := helper.Pending(old), helper.Pending(updated)
 	var errs field.ErrorList
-	switch {
-	case len(before) == 0 && len(after) > 0:
+	if len(before) == 0 && len(after) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("pending"), "the initialization is complete, and that is final"))
-	case len(after) > len(before) || !slices.Equal(before[len(before)-len(after):], after):
-		errs = append(errs, field.Invalid(path.Child("pending"), after,
-			fmt.Sprintf("entries can only be removed, from the front: pending is %q", before)))
+	} else {
+		errs = append(errs, validateRemoval(updated, old, path.Child("pending"))...)
 	}
 	for i, name := range updated.Spec.Skipped {
 		waited := slices.Contains(before, name)
@@ -128,10 +138,44 @@ func ValidateInitialize(updated, old *nsinit.NamespaceLifecycle) field.ErrorList
 		errs = append(errs, field.Forbidden(path.Child("result"), "the initialization has failed, and that is final"))
 	case oldResult != nil && len(after) != len(before):
 		errs = append(errs, field.Forbidden(path.Child("pending"), "the initialization has failed: the namespace is being deleted and nothing more can be initialized"))
+	case oldResult != nil && old.Spec.Initializers.FailedInitializer != updated.Spec.Initializers.FailedInitializer:
+		errs = append(errs, field.Forbidden(path.Child("failedInitializer"), "the initialization has failed, and that is final"))
 	case oldResult == nil && newResult != nil && len(after) != len(before):
 		errs = append(errs, field.Forbidden(path.Child("result"), "an initializer either fails or removes itself: send one of the two"))
+	case oldResult == nil && newResult != nil:
+		errs = append(errs, validateFailed(updated.Spec.Initializers.FailedInitializer, helper.CurrentInitializers(old), path.Child("failedInitializer"))...)
 	}
 	return errs
+}
+
+// validateRemoval checks that no removed initializer waits for one that is pending, and that the others stay.
+func validateRemoval(updated, old *nsinit.NamespaceLifecycle, path *field.Path) field.ErrorList {
+	before, after := helper.Pending(old), helper.Pending(updated)
+	kept := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return !slices.Contains(after, name) })
+	if !slices.Equal(kept, after) {
+		return field.ErrorList{field.Invalid(path, after, fmt.Sprintf("entries can only be removed: pending is %q", before))}
+	}
+	var errs field.ErrorList
+	for _, name := range before {
+		if slices.Contains(after, name) {
+			continue
+		}
+		if waits := slices.DeleteFunc(helper.Predecessors(old, name), func(p string) bool { return !slices.Contains(after, p) }); len(waits) > 0 {
+			errs = append(errs, field.Invalid(path, after, fmt.Sprintf("%q waits for %q, and can only be removed after them", name, waits)))
+		}
+	}
+	return errs
+}
+
+// validateFailed checks that the initializer that failed has its turn.
+func validateFailed(name string, current []string, path *field.Path) field.ErrorList {
+	switch {
+	case name == "":
+		return field.ErrorList{field.Required(path, fmt.Sprintf("several initializers have their turn: name the one that failed, one of %q", current))}
+	case !slices.Contains(current, name):
+		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf("only an initializer that has its turn can fail, one of %q", current))}
+	}
+	return nil
 }
 
 // ValidateFinalize validates a change of spec.finalizers: the remaining names keep their order.

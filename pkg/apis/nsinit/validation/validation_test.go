@@ -130,6 +130,9 @@ func pending(names ...string) *nsinit.NamespaceInitializers {
 func failed(names ...string) *nsinit.NamespaceInitializers {
 	p := pending(names...)
 	p.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
+	if len(names) > 0 {
+		p.FailedInitializer = names[0]
+	}
 	return p
 }
 

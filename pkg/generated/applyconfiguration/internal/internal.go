@@ -237,9 +237,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
-    - name: currentInitializer
-      type:
-        scalar: string
     - name: currentInitializers
       type:
         list:

@@ -9,6 +9,8 @@ package namespacelifecycle
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,8 +24,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// begin sets the status of a new NamespaceLifecycle: every planned initializer waits, and the first
-// pending one has its turn. Of the status that it has, only the condition PlanDegraded is kept, which admission has set.
+// begin sets the status of a new NamespaceLifecycle: every planned initializer waits, and those that wait for no other
+// one have their turn. Of the status that it has, only the condition PlanDegraded is kept, which admission has set.
 func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	degraded := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)
 	lifecycle.Status = nsinit.NamespaceLifecycleStatus{}
@@ -37,42 +39,34 @@ func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 			State: nsinit.InitializerWaiting,
 		})
 	}
-	advance(lifecycle, nil, now, actor)
+	copyTurnStarts(lifecycle, &nsinit.NamespaceLifecycle{})
+	advance(lifecycle, now, actor)
 }
 
-// advance derives the start of the turn and the status after a change of spec.initializers. For a new
-// NamespaceLifecycle, old is nil.
-func advance(lifecycle, old *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	startTurn(lifecycle, old, now)
+// advance derives the start of turns and the status after a change of spec.initializers.
+func advance(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
+	startTurns(lifecycle, now)
 	settle(lifecycle, now, actor)
 }
 
-// startTurn sets the start of the turn to now, unless the first pending initializer stayed the same.
-func startTurn(lifecycle, old *nsinit.NamespaceLifecycle, now time.Time) {
-	pending := helper.Pending(lifecycle)
-	if len(pending) == 0 {
-		return
-	}
-	stamp := metav1.NewMicroTime(now)
-	lifecycle.Spec.Initializers.TurnStartTime = &stamp
-	if old == nil {
-		return
-	}
-	before := helper.Pending(old)
-	if len(before) > 0 && before[0] == pending[0] && old.Spec.Initializers.TurnStartTime != nil {
-		lifecycle.Spec.Initializers.TurnStartTime = old.Spec.Initializers.TurnStartTime
+// startTurns lets the turn of each current initializer begin now, unless it began before.
+func startTurns(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
+	for _, name := range helper.CurrentInitializers(lifecycle) {
+		if entry := helper.PendingEntry(lifecycle, name); entry.TurnStartTime == nil {
+			entry.TurnStartTime = new(metav1.NewMicroTime(now))
+		}
 	}
 }
 
 // settle derives the status from the spec: the state of each initializer, the phase and the conditions.
 // It does not change entries of initializers that have ended.
 func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	old, pending := lifecycle.Status.CurrentInitializer, helper.Pending(lifecycle)
+	before := lifecycle.Status.CurrentInitializers
 	for i := range lifecycle.Status.Initializers {
-		settleEntry(lifecycle, &lifecycle.Status.Initializers[i], pending, now, actor)
+		settleEntry(lifecycle, &lifecycle.Status.Initializers[i], now, actor)
 	}
 	settlePhase(lifecycle, now)
-	if lifecycle.Status.CurrentInitializer != old {
+	if !slices.Equal(before, lifecycle.Status.CurrentInitializers) {
 		endStall(lifecycle, now)
 	}
 }
@@ -80,8 +74,8 @@ func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 // neverInitialized is the message of an initializer that had no turn.
 const neverInitialized = "never had its turn: the namespace was deleted before"
 
-// settleEntry derives the state of one initializer from the names of the pending ones.
-func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, pending []string, now time.Time, actor string) {
+// settleEntry derives the state of one initializer.
+func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, now time.Time, actor string) {
 	if entry.EndTime != nil {
 		return
 	}
@@ -94,43 +88,43 @@ func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.Initializer
 		return
 	}
 	stamp := metav1.NewMicroTime(now)
-	turn := len(pending) > 0 && pending[0] == entry.Name
+	pending := helper.PendingEntry(lifecycle, entry.Name)
 	switch {
-	case !slices.Contains(pending, entry.Name):
+	case pending == nil:
 		entry.EndTime, entry.LastActor = &stamp, actor
 		if slices.Contains(lifecycle.Spec.Skipped, entry.Name) {
 			entry.State, entry.Message = nsinit.InitializerSkipped, skippedMessage(entry, now)
 		} else {
 			entry.State, entry.Message = nsinit.InitializerDone, "" // the error of an earlier try
 		}
-	case turn && helper.Failure(lifecycle) != nil:
+	case helper.FailedInitializer(lifecycle) == entry.Name:
 		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor
 		entry.Message = helper.Failure(lifecycle).Message
-	case turn && entry.StartTime == nil:
-		entry.State, entry.StartTime = nsinit.InitializerRunning, lifecycle.Spec.Initializers.TurnStartTime
-		entry.Deadline = deadlineTime(lifecycle)
+	case pending.TurnStartTime != nil && entry.StartTime == nil:
+		entry.State, entry.StartTime = nsinit.InitializerRunning, pending.TurnStartTime
+		entry.Deadline = deadlineTime(lifecycle, pending)
 	}
 }
 
-// settlePhase derives the phase, the current initializer and the conditions.
+// settlePhase derives the phase, the current initializers and the conditions.
 func settlePhase(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 	pending, failed := helper.Pending(lifecycle), helper.Failure(lifecycle)
-	lifecycle.Status.CurrentInitializer = ""
+	lifecycle.Status.CurrentInitializers = nil
 	switch {
 	case lifecycle.DeletionTimestamp != nil:
 		lifecycle.Status.Phase = nsinit.LifecycleTerminating
 		message := "the namespace is being deleted"
 		if failed != nil {
-			message += fmt.Sprintf(": initializer %q failed: %s", pending[0], failed.Message)
+			message += fmt.Sprintf(": initializer %q failed: %s", helper.FailedInitializer(lifecycle), failed.Message)
 		}
 		setConditions(lifecycle, now, metav1.ConditionFalse, v1alpha1.ReasonTerminating, message)
 	case failed != nil:
 		lifecycle.Status.Phase = nsinit.LifecycleInitializing
 		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonFailed,
-			fmt.Sprintf("initializer %q failed: %s; the namespace is deleted", pending[0], failed.Message))
+			fmt.Sprintf("initializer %q failed: %s; the namespace is deleted", helper.FailedInitializer(lifecycle), failed.Message))
 	case len(pending) > 0:
 		lifecycle.Status.Phase = nsinit.LifecycleInitializing
-		lifecycle.Status.CurrentInitializer = pending[0]
+		lifecycle.Status.CurrentInitializers = helper.CurrentInitializers(lifecycle)
 		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonPending, waitingMessage(lifecycle))
 	default:
 		lifecycle.Status.Phase = nsinit.LifecycleActive
@@ -143,38 +137,6 @@ func settlePhase(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 		}
 		setConditions(lifecycle, now, metav1.ConditionFalse, v1alpha1.ReasonInitialized, message)
 	}
-}
-
-// waitingMessage names the current initializer, the start of its turn, its deadline and what it last
-// reported. The built-in initializer is not counted.
-func waitingMessage(lifecycle *nsinit.NamespaceLifecycle) string {
-	pending, total := helper.Pending(lifecycle), len(lifecycle.Spec.Plan)
-	planned, entry := current(lifecycle), helper.Entry(lifecycle, pending[0])
-	text := fmt.Sprintf("waiting for initializer %q", pending[0])
-	if pending[0] != v1alpha1.InitializerLifecycle {
-		position := total - len(pending) + 1
-		if helper.Planned(lifecycle, v1alpha1.InitializerLifecycle) != nil {
-			position, total = position-1, total-1
-		}
-		text += fmt.Sprintf(" (%d of %d)", position, total)
-	}
-	if entry == nil {
-		return text
-	}
-	if entry.StartTime != nil {
-		text += " since " + entry.StartTime.UTC().Format(time.RFC3339)
-	}
-	if entry.Deadline != nil && planned != nil && planned.FailurePolicy != nil {
-		then := "it is skipped"
-		if *planned.FailurePolicy == nsinit.Fail {
-			then = "the initialization fails and the namespace is deleted"
-		}
-		text += " until " + entry.Deadline.UTC().Format(time.RFC3339) + ", when " + then
-	}
-	if entry.Message != "" {
-		text += ": " + entry.Message
-	}
-	return text
 }
 
 // setConditions sets the conditions Initializing and Ready. A namespace is ready if it is neither
@@ -194,34 +156,28 @@ func setConditions(lifecycle *nsinit.NamespaceLifecycle, now time.Time, initiali
 	}
 }
 
-// endStall sets the condition Stalled to False if it is True.
+// endStall sets the condition Stalled to False if it is True and names no current initializer. The
+// controller quotes the names of the stalled initializers in its message.
 func endStall(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
-	if meta.IsStatusConditionTrue(lifecycle.Status.Conditions, v1alpha1.ConditionStalled) {
-		meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
-			Reason: v1alpha1.ReasonTurnEnded, Message: v1alpha1helper.TurnEnded,
-		})
+	stalled := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
+	if stalled == nil || stalled.Status != metav1.ConditionTrue ||
+		slices.ContainsFunc(lifecycle.Status.CurrentInitializers, func(name string) bool { return strings.Contains(stalled.Message, strconv.Quote(name)) }) {
+		return
 	}
+	meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
+		Reason: v1alpha1.ReasonTurnEnded, Message: v1alpha1helper.TurnEnded,
+	})
 }
 
-// deadlineTime returns when the failurePolicy of the first pending initializer takes effect, or nil if it
-// has none.
-func deadlineTime(lifecycle *nsinit.NamespaceLifecycle) *metav1.MicroTime {
-	planned := current(lifecycle)
-	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || lifecycle.Spec.Initializers.TurnStartTime == nil {
+// deadlineTime returns when the failurePolicy of a pending initializer takes effect, or nil if it has
+// none, or no turn.
+func deadlineTime(lifecycle *nsinit.NamespaceLifecycle, pending *nsinit.NamespaceInitializer) *metav1.MicroTime {
+	planned := helper.Planned(lifecycle, pending.Name)
+	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || pending.TurnStartTime == nil {
 		return nil
 	}
-	at := metav1.NewMicroTime(lifecycle.Spec.Initializers.TurnStartTime.Add(time.Duration(*planned.TimeoutSeconds) * time.Second))
-	return &at
-}
-
-// current returns the plan's entry of the first pending initializer, or nil.
-func current(lifecycle *nsinit.NamespaceLifecycle) *nsinit.PlannedInitializer {
-	pending := helper.Pending(lifecycle)
-	if len(pending) == 0 {
-		return nil
-	}
-	return helper.Planned(lifecycle, pending[0])
+	return new(metav1.NewMicroTime(pending.TurnStartTime.Add(time.Duration(*planned.TimeoutSeconds) * time.Second)))
 }
 
 // skippedMessage returns why an initializer was skipped, and what it last reported.

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package namespacelifecycle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -17,27 +18,34 @@ import (
 // repairer is the actor of a repair in the status.
 const repairer = "nsinit-apiserver"
 
-// RepairDue returns whether a GET has to skip the first pending initializer: its failurePolicy is
-// Ignore, and both its deadline and the given bound have passed, even if the clocks differ by
-// timing.MaxClockSkew. The controller, which skips it at its deadline, does not run then.
-func RepairDue(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) bool {
-	planned := current(lifecycle)
-	if bound <= 0 || lifecycle.DeletionTimestamp != nil || helper.Failure(lifecycle) != nil || planned == nil ||
-		planned.FailurePolicy == nil || *planned.FailurePolicy != nsinit.Ignore {
-		return false
+// RepairDue returns the current initializers that a GET has to skip: their failurePolicy is Ignore, and
+// both their deadline and the given bound have passed, even if the clocks differ by
+// timing.MaxClockSkew. The controller, which skips them at their deadlines, does not run then.
+func RepairDue(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) []string {
+	if bound <= 0 || lifecycle.DeletionTimestamp != nil || helper.Failure(lifecycle) != nil {
+		return nil
 	}
-	due, start := deadlineTime(lifecycle), lifecycle.Spec.Initializers.TurnStartTime
-	return due != nil && now.After(due.Add(timing.MaxClockSkew)) && now.After(start.Add(bound+timing.MaxClockSkew))
+	var names []string
+	for _, name := range helper.CurrentInitializers(lifecycle) {
+		planned, pending := helper.Planned(lifecycle, name), helper.PendingEntry(lifecycle, name)
+		due := deadlineTime(lifecycle, pending)
+		if due != nil && *planned.FailurePolicy == nsinit.Ignore && now.After(due.Add(timing.MaxClockSkew)) &&
+			now.After(pending.TurnStartTime.Add(bound+timing.MaxClockSkew)) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
-// Repair skips the first pending initializer if RepairDue returns true.
+// Repair skips the initializers that RepairDue returns.
 func Repair(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.Duration) {
-	if !RepairDue(lifecycle, now, bound) {
+	due := RepairDue(lifecycle, now, bound)
+	if len(due) == 0 {
 		return
 	}
-	old := lifecycle.DeepCopy()
-	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, lifecycle.Spec.Initializers.Pending[0].Name)
-	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+	initializers := lifecycle.Spec.Initializers
+	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, due...)
+	initializers.Pending = slices.DeleteFunc(initializers.Pending, func(p nsinit.NamespaceInitializer) bool { return slices.Contains(due, p.Name) })
 	normalize(lifecycle)
-	advance(lifecycle, old, now, repairer)
+	advance(lifecycle, now, repairer)
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
@@ -51,9 +53,7 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 			}
 			return validation.ValidateNamespaceLifecycleUpdate(updated, old)
 		},
-		Fields: func(l object) fields.Set {
-			return fields.Set{"status.phase": string(l.Status.Phase), "status.currentInitializer": l.Status.CurrentInitializer}
-		},
+		Fields:    selectable,
 		Terminate: func(l object) { settle(l, clock.Now(), "") },
 	}
 }
@@ -64,14 +64,18 @@ func parts() []generic.Part[object] {
 		generic.Metadata[object](),
 		{Name: "spec.namespaceUID", Copy: func(to, from object) { to.Spec.NamespaceUID = from.Spec.NamespaceUID }},
 		{Name: "spec.plan", Copy: func(to, from object) { to.Spec.Plan = from.Spec.Plan }},
-		{Name: "spec.initializers.turnStartTime", Copy: copyTurnStartTime},
+		{
+			Name:   "start of turns",
+			Fields: []string{"spec.initializers.pending.*.turnStartTime", "spec.initializers.turnStartTime"},
+			Copy:   copyTurnStarts,
+		},
 		{Name: "spec.initializers", Copy: func(to, from object) { to.Spec.Initializers = from.Spec.Initializers }},
 		{Name: "spec.skipped", Copy: func(to, from object) { to.Spec.Skipped = from.Spec.Skipped }},
 		generic.Finalizers[object](),
 		{
 			Name: "derived status",
 			Fields: []string{
-				"status.phase", "status.currentInitializer", "status.initializers.*.state", "status.initializers.*.startTime",
+				"status.phase", "status.currentInitializers", "status.initializers.*.state", "status.initializers.*.startTime",
 				"status.initializers.*.endTime", "status.initializers.*.deadline", "status.initializers.*.lastActor",
 				`status.conditions.[type="Initializing"]`, `status.conditions.[type="Ready"]`, `status.conditions.[type="PlanDegraded"]`,
 			},
@@ -82,14 +86,31 @@ func parts() []generic.Part[object] {
 	}
 }
 
-func copyTurnStartTime(to, from object) {
-	switch {
-	case to.Spec.Initializers == nil:
-	case from.Spec.Initializers == nil:
-		to.Spec.Initializers.TurnStartTime = nil
-	default:
-		to.Spec.Initializers.TurnStartTime = from.Spec.Initializers.TurnStartTime
+// copyTurnStarts copies the starts of the turns of pending initializers.
+func copyTurnStarts(to, from object) {
+	if to.Spec.Initializers == nil {
+		return
 	}
+	for i := range to.Spec.Initializers.Pending {
+		entry := &to.Spec.Initializers.Pending[i]
+		entry.TurnStartTime = nil
+		if known := helper.PendingEntry(from, entry.Name); known != nil {
+			entry.TurnStartTime = known.TurnStartTime
+		}
+	}
+}
+
+// selectable returns the selectable fields: one for each current initializer.
+func selectable(lifecycle object) fields.Set {
+	set := fields.Set{"status.phase": string(lifecycle.Status.Phase)}
+	for _, name := range lifecycle.Status.CurrentInitializers {
+		field, value := v1alpha1.CurrentInitializerField(name)
+		set[field] = value
+	}
+	if len(lifecycle.Status.CurrentInitializers) > 0 {
+		set[v1alpha1.FieldCurrentInitializer] = "some"
+	}
+	return set
 }
 
 // actor returns the name of the user that a request comes from.

@@ -22,7 +22,7 @@ import (
 )
 
 // initialize returns the endpoint initialize, the only way to change spec.initializers and
-// spec.skipped after creation. The server derives the start of the turn and the status in the same
+// spec.skipped after creation. The server derives the starts of turns and the status in the same
 // write.
 func initialize(checker *authorization.Checker, clock clock.PassiveClock) generic.Endpoint[object] {
 	return generic.Endpoint[object]{
@@ -30,7 +30,8 @@ func initialize(checker *authorization.Checker, clock clock.PassiveClock) generi
 		Prepare: func(ctx context.Context, updated, old object) {
 			updated.Spec.Skipped = merged(old.Spec.Skipped, updated.Spec.Skipped)
 			normalize(updated)
-			advance(updated, old, clock.Now(), actor(ctx))
+			nameFailed(updated, old)
+			advance(updated, clock.Now(), actor(ctx))
 		},
 		Validate:  validation.ValidateInitialize,
 		Authorize: authorizeInitialize(checker),
@@ -38,27 +39,40 @@ func initialize(checker *authorization.Checker, clock clock.PassiveClock) generi
 	}
 }
 
+// nameFailed sets failedInitializer if the sender left it out and there is no choice: the initialization
+// had failed before, or one initializer has its turn.
+func nameFailed(updated, old object) {
+	if helper.Failure(updated) == nil || updated.Spec.Initializers.FailedInitializer != "" {
+		return
+	}
+	if helper.Failure(old) != nil {
+		updated.Spec.Initializers.FailedInitializer = old.Spec.Initializers.FailedInitializer
+	} else if current := helper.CurrentInitializers(old); len(current) == 1 {
+		updated.Spec.Initializers.FailedInitializer = current[0]
+	}
+}
+
 // authorizeInitialize returns the authorization of the endpoint initialize: an initializer removes
-// its own entry, or sets a failing result while its entry is the first. A user with the verb open
-// may skip or fail an initializer, which the NamespaceLifecycle then reports. The transition is
-// valid, so the removed entries were the first ones.
+// its own entry, or sets a failing result. A user with the verb open may skip or fail an initializer,
+// which the NamespaceLifecycle then reports. The transition is valid, so the initializers that it removes
+// or fails had their turn, or waited only for others that it removes.
 func authorizeInitialize(checker *authorization.Checker) func(ctx context.Context, lifecycle, old object) error {
 	return func(ctx context.Context, lifecycle, old object) error {
-		before, after := helper.Pending(old), helper.Pending(lifecycle)
-		for _, removed := range before[:len(before)-len(after)] {
-			err := checker.MayInitialize(ctx, lifecycle.Name, removed)
-			if err != nil && slices.Contains(lifecycle.Spec.Skipped, removed) && checker.MayOpen(ctx, lifecycle.Name) == nil {
+		for _, name := range removed(lifecycle, old) {
+			err := checker.MayInitialize(ctx, lifecycle.Name, name)
+			if err != nil && slices.Contains(lifecycle.Spec.Skipped, name) && checker.MayOpen(ctx, lifecycle.Name) == nil {
 				err = nil
 			}
 			if err != nil {
-				return fmt.Errorf("spec.initializers.pending: cannot remove %q: %w", removed, err)
+				return fmt.Errorf("spec.initializers.pending: cannot remove %q: %w", name, err)
 			}
 		}
 		if helper.Failure(lifecycle) == nil || helper.Failure(old) != nil {
 			return nil
 		}
-		if err := checker.MayInitialize(ctx, lifecycle.Name, before[0]); err != nil && checker.MayOpen(ctx, lifecycle.Name) != nil {
-			return fmt.Errorf("spec.initializers.result: cannot fail in place of %q: %w", before[0], err)
+		failed := helper.FailedInitializer(lifecycle)
+		if err := checker.MayInitialize(ctx, lifecycle.Name, failed); err != nil && checker.MayOpen(ctx, lifecycle.Name) != nil {
+			return fmt.Errorf("spec.initializers.result: cannot fail in place of %q: %w", failed, err)
 		}
 		return nil
 	}
@@ -67,15 +81,20 @@ func authorizeInitialize(checker *authorization.Checker) func(ctx context.Contex
 // auditInitialize returns the annotations of the audit log that name the initializers that were
 // removed, and the one that failed.
 func auditInitialize(lifecycle, old object) map[string]string {
-	before, after := helper.Pending(old), helper.Pending(lifecycle)
 	annotations := map[string]string{}
-	if removed := before[:len(before)-len(after)]; len(removed) > 0 {
-		annotations[v1alpha1.AuditRemovedInitializers] = strings.Join(removed, ",")
+	if names := removed(lifecycle, old); len(names) > 0 {
+		annotations[v1alpha1.AuditRemovedInitializers] = strings.Join(names, ",")
 	}
 	if helper.Failure(lifecycle) != nil && helper.Failure(old) == nil {
-		annotations[v1alpha1.AuditFailedInitializer] = before[0]
+		annotations[v1alpha1.AuditFailedInitializer] = helper.FailedInitializer(lifecycle)
 	}
 	return annotations
+}
+
+// removed returns the names of the initializers that were pending in old and are not any more.
+func removed(lifecycle, old object) []string {
+	after := helper.Pending(lifecycle)
+	return slices.DeleteFunc(helper.Pending(old), func(name string) bool { return slices.Contains(after, name) })
 }
 
 // merged appends the new names. A writer that read an older list removes none.

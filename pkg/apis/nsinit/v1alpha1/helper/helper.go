@@ -70,14 +70,19 @@ func Predecessors(lifecycle *v1alpha1.NamespaceLifecycle, name string) []string 
 
 func planOrder(lifecycle *v1alpha1.NamespaceLifecycle) []order.Entry {
 	entries := make([]order.Entry, 0, len(lifecycle.Spec.Plan))
-	for _, planned := range lifecycle.Spec.Plan {
-		entry := order.Entry{Name: planned.Name, First: planned.Name == v1alpha1.InitializerLifecycle}
-		if planned.Ordering != nil {
-			entry.Ordered, entry.After = true, planned.Ordering.After
-		}
-		entries = append(entries, entry)
+	for i := range lifecycle.Spec.Plan {
+		entries = append(entries, OrderOf(&lifecycle.Spec.Plan[i].RegisteredInitializer))
 	}
 	return entries
+}
+
+// OrderOf returns the place of an initializer in the order of a plan.
+func OrderOf(initializer *v1alpha1.RegisteredInitializer) order.Entry {
+	entry := order.Entry{Name: initializer.Name, First: initializer.Name == v1alpha1.InitializerLifecycle}
+	if initializer.Ordering != nil {
+		entry.Ordered, entry.After = true, initializer.Ordering.After
+	}
+	return entry
 }
 
 // FailedInitializer returns the name of the initializer that ended the initialization, or "".

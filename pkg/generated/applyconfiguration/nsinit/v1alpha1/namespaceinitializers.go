@@ -26,8 +26,8 @@ type NamespaceInitializersApplyConfiguration struct {
 	// and then the namespace is deleted. Only an initializer that has its turn can set
 	// it, and that is final.
 	Result *v1.Status `json:"result,omitempty"`
-	// turnStartTime is what pending[0].turnStartTime was in the first version. Objects
-	// that this version stored are converted when they are read.
+	// turnStartTime is always absent. The first version stored the start of the only
+	// turn here. The server reads it as pending[0].turnStartTime.
 	// Deprecated: use turnStartTime of the entries of pending.
 	TurnStartTime *v1.MicroTime `json:"turnStartTime,omitempty"`
 	// failedInitializer is the name of the initializer that set result. The request

@@ -21,10 +21,6 @@ type NamespaceLifecycleStatusApplyConfiguration struct {
 	// phase is Initializing while initializers are pending, Active once there
 	// are none, and Terminating after the NamespaceLifecycle was deleted.
 	Phase *nsinitv1alpha1.LifecyclePhase `json:"phase,omitempty"`
-	// currentInitializer is the first pending initializer: the one whose turn
-	// it is. It is empty if there is none, if the initialization failed and
-	// if the NamespaceLifecycle is terminating. Watches can select on it.
-	CurrentInitializer *string `json:"currentInitializer,omitempty"`
 	// currentInitializers lists the initializers that have their turn, in the order
 	// of the plan. It is empty if there is none, if the initialization failed and if
 	// the NamespaceLifecycle is terminating. The field selector
@@ -50,14 +46,6 @@ func NamespaceLifecycleStatus() *NamespaceLifecycleStatusApplyConfiguration {
 // If called multiple times, the Phase field is set to the value of the last call.
 func (b *NamespaceLifecycleStatusApplyConfiguration) WithPhase(value nsinitv1alpha1.LifecyclePhase) *NamespaceLifecycleStatusApplyConfiguration {
 	b.Phase = &value
-	return b
-}
-
-// WithCurrentInitializer sets the CurrentInitializer field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CurrentInitializer field is set to the value of the last call.
-func (b *NamespaceLifecycleStatusApplyConfiguration) WithCurrentInitializer(value string) *NamespaceLifecycleStatusApplyConfiguration {
-	b.CurrentInitializer = &value
 	return b
 }
 

@@ -54,22 +54,42 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 	}
 	pending := helper.Pending(r)
 	name := func() string { return rapid.SampledFrom(initializers()).Draw(t, "name") }
+	without := func(removed ...string) []string {
+		return slices.DeleteFunc(slices.Clone(pending), func(name string) bool { return slices.Contains(removed, name) })
+	}
+	some := func() []string {
+		return rapid.SliceOfNDistinct(rapid.SampledFrom(initializers()), 0, 3, rapid.ID).Draw(t, "some")
+	}
 	now := metav1.NowMicro()
 	return map[string]func(){
-		"remove the first": func() { setPending(pending[min(1, len(pending)):]...) },
-		"remove the first and fail": func() {
-			setPending(pending[min(1, len(pending)):]...)
+		"remove one": func() { setPending(without(name())...) },
+		"remove one and fail": func() {
+			setPending(without(name())...)
 			r.Spec.Initializers.Result = result("forged")
 		},
-		"skip the first": func() {
-			r.Spec.Skipped = append(r.Spec.Skipped, pending[:min(1, len(pending))]...)
-			setPending(pending[min(1, len(pending)):]...)
+		"skip some": func() {
+			skipped := some()
+			r.Spec.Skipped = append(r.Spec.Skipped, skipped...)
+			setPending(without(skipped...)...)
 		},
-		"remove all":               func() { r.Spec.Initializers = nil },
-		"wait for any":             func() { setPending(rapid.SliceOf(rapid.SampledFrom(initializers())).Draw(t, "pending")...) },
-		"fail":                     func() { setPending(pending...); r.Spec.Initializers.Result = result(name()) },
-		"take the failure back":    func() { setPending(pending...); r.Spec.Initializers.Result = nil },
-		"begin the turn now":       func() { setPending(pending...); r.Spec.Initializers.TurnStartTime = &now },
+		"remove some":           func() { setPending(without(some()...)...) },
+		"remove all":            func() { r.Spec.Initializers = nil },
+		"wait for any":          func() { setPending(rapid.SliceOf(rapid.SampledFrom(initializers())).Draw(t, "pending")...) },
+		"fail":                  func() { setPending(pending...); r.Spec.Initializers.Result = result(name()) },
+		"say who failed":        func() { setPending(pending...); r.Spec.Initializers.FailedInitializer = name() },
+		"do not say who failed": func() { setPending(pending...); r.Spec.Initializers.FailedInitializer = "" },
+		"take the failure back": func() { setPending(pending...); r.Spec.Initializers.Result = nil },
+		"begin turns now": func() {
+			setPending(pending...)
+			for i := range r.Spec.Initializers.Pending {
+				r.Spec.Initializers.Pending[i].TurnStartTime = &now
+			}
+		},
+		"order the plan": func() {
+			for i := range r.Spec.Plan {
+				r.Spec.Plan[i].Ordering = &nsinit.InitializerOrdering{}
+			}
+		},
 		"skip any":                 func() { r.Spec.Skipped = append(r.Spec.Skipped, name()) },
 		"unskip":                   func() { r.Spec.Skipped = nil },
 		"drop the plan":            func() { r.Spec.Plan = nil },
@@ -79,7 +99,7 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 		"remove all finalizers":    func() { r.Spec.Finalizers = nil },
 		"reverse the finalizers":   func() { slices.Reverse(r.Spec.Finalizers) },
 		"add a finalizer":          func() { r.Spec.Finalizers = append(r.Spec.Finalizers, nsinit.FinalizerName(name())) },
-		"say that it is Active":    func() { r.Status.Phase, r.Status.CurrentInitializer = nsinit.LifecycleActive, "" },
+		"say that it is Active":    func() { r.Status.Phase, r.Status.CurrentInitializers = nsinit.LifecycleActive, some() },
 		"drop the status":          func() { r.Status = nsinit.NamespaceLifecycleStatus{} },
 		"label":                    func() { metav1.SetMetaDataLabel(&r.ObjectMeta, "forged", name()) },
 		"put a metadata finalizer": func() { r.Finalizers = []string{"example.com/other"} },
@@ -190,18 +210,21 @@ func (m *model) checkRemoval(is transition) {
 	m.checkOwners(is, nil)
 }
 
-// checkInitialize: entries are removed from the front, each by itself or skipped by a user with the verb
-// open; an empty list and a failure are final.
+// checkInitialize: entries are removed once none that they wait for is pending, each by itself or skipped by a user with
+// the verb open; an empty list and a failure are final.
 func (m *model) checkInitialize(is transition) {
 	before, after := helper.Pending(is.before), helper.Pending(is.after)
-	if len(after) > len(before) || !slices.Equal(before[len(before)-len(after):], after) {
+	gone := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
+	if !slices.Equal(after, slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(gone, name) })) {
 		m.t.Fatalf("pending was %v and became %v", before, after)
 	}
-	gone := before[:len(before)-len(after)]
 	for _, name := range gone {
 		skipped := is.user == privileged && slices.Contains(is.after.Spec.Skipped, name) && !slices.Contains(is.before.Spec.Skipped, name)
 		if is.deaf || is.user != name && !skipped {
 			m.t.Fatalf("%q removed %q", is.user, name)
+		}
+		if waits := waitsFor(is.before.Spec.Plan, name, after); len(waits) > 0 {
+			m.t.Fatalf("%q was removed while it waited for %q", name, waits)
 		}
 	}
 	if n := len(is.before.Spec.Skipped); n > len(is.after.Spec.Skipped) || !slices.Equal(is.before.Spec.Skipped, is.after.Spec.Skipped[:n]) {
@@ -214,12 +237,41 @@ func (m *model) checkInitialize(is transition) {
 	}
 	was, now := failureOf(is.before), failureOf(is.after)
 	switch {
-	case was != nil && (!equality.Semantic.DeepEqual(was, now) || len(gone) > 0):
-		m.t.Fatalf("the initialization had failed with %v, and became %v, %v", was, now, after)
-	case was == nil && now != nil && (is.deaf || len(gone) > 0 || is.user != privileged && is.user != before[0]):
-		m.t.Fatalf("%q failed %v", is.user, before)
+	case was != nil && (!equality.Semantic.DeepEqual(is.before.Spec.Initializers, is.after.Spec.Initializers) || len(gone) > 0):
+		m.t.Fatalf("the initialization had failed with %+v, and became %+v", is.before.Spec.Initializers, is.after.Spec.Initializers)
+	case was == nil && now != nil:
+		failed := is.after.Spec.Initializers.FailedInitializer
+		if is.deaf || len(gone) > 0 || is.user != privileged && is.user != failed || !slices.Contains(turns(is.before), failed) {
+			m.t.Fatalf("%q failed %q of %v", is.user, failed, turns(is.before))
+		}
 	}
-	m.checkTurn(is)
+	m.checkTurns(is)
+}
+
+// waitsFor returns which of the pending entries of a plan another one waits for.
+func waitsFor(plan []nsinit.PlannedInitializer, name string, pending []string) (names []string) {
+	i := slices.IndexFunc(plan, func(p nsinit.PlannedInitializer) bool { return p.Name == name })
+	for j, other := range plan {
+		before := j < i
+		if ordering := plan[i].Ordering; ordering != nil {
+			before = slices.Contains(ordering.After, other.Name)
+		}
+		if before && slices.Contains(pending, other.Name) {
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}
+
+// turns returns the pending entries that wait for none.
+func turns(r *nsinit.NamespaceLifecycle) (names []string) {
+	pending := helper.Pending(r)
+	for _, name := range pending {
+		if len(waitsFor(r.Spec.Plan, name, pending)) == 0 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func failureOf(r *nsinit.NamespaceLifecycle) *metav1.Status {
@@ -229,19 +281,23 @@ func failureOf(r *nsinit.NamespaceLifecycle) *metav1.Status {
 	return r.Spec.Initializers.Result
 }
 
-// checkTurn: a turn begins when the one before it ends, and not again.
-func (m *model) checkTurn(is transition) {
-	after := helper.Pending(is.after)
-	if len(after) == 0 {
-		return
-	}
-	began := is.after.Spec.Initializers.TurnStartTime
-	if helper.Pending(is.before)[0] == after[0] {
-		if !began.Equal(is.before.Spec.Initializers.TurnStartTime) {
-			m.t.Fatalf("the turn of %v began at %s, and then at %s", after[0], is.before.Spec.Initializers.TurnStartTime, began)
+// checkTurns: a turn begins when the last one that it waits for is removed, and not again.
+func (m *model) checkTurns(is transition) {
+	before, after := turns(is.before), turns(is.after)
+	for _, pending := range helper.Pending(is.after) {
+		began := helper.PendingEntry(is.after, pending).TurnStartTime
+		switch {
+		case !slices.Contains(after, pending):
+			if began != nil {
+				m.t.Fatalf("the turn of %q began at %s, and it is the turn of %q", pending, began, after)
+			}
+		case slices.Contains(before, pending):
+			if was := helper.PendingEntry(is.before, pending).TurnStartTime; !began.Equal(was) {
+				m.t.Fatalf("the turn of %q began at %s, and then at %s", pending, was, began)
+			}
+		case !began.Time.Equal(m.clock.Now()):
+			m.t.Fatalf("at %s, the turn of %q is said to have begun at %s", m.clock.Now(), pending, began)
 		}
-	} else if !began.Time.Equal(m.clock.Now()) {
-		m.t.Fatalf("at %s, the turn of %v is said to have begun at %s", m.clock.Now(), after[0], began)
 	}
 }
 
@@ -304,17 +360,18 @@ func (m *model) checkMessages(is transition) {
 
 // checkStatus: the status says what follows from the spec.
 func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
-	pending, current, phase := helper.Pending(r), "", nsinit.LifecycleActive
+	pending, phase := helper.Pending(r), nsinit.LifecycleActive
+	var current []string
 	switch {
 	case r.DeletionTimestamp != nil:
 		phase = nsinit.LifecycleTerminating
 	case len(pending) > 0:
 		phase = nsinit.LifecycleInitializing
 		if failureOf(r) == nil {
-			current = pending[0]
+			current = turns(r)
 		}
 	}
-	if r.Status.Phase != phase || r.Status.CurrentInitializer != current || len(r.Status.Initializers) != len(r.Spec.Plan) {
+	if r.Status.Phase != phase || !slices.Equal(r.Status.CurrentInitializers, current) || len(r.Status.Initializers) != len(r.Spec.Plan) {
 		m.t.Fatalf("the spec is %+v, and the status %+v", r.Spec, r.Status)
 	}
 	for i, entry := range r.Status.Initializers {
@@ -323,9 +380,10 @@ func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
 		}
 		waits := slices.Contains(pending, entry.Name)
 		done := entry.State == nsinit.InitializerDone || entry.State == nsinit.InitializerSkipped
+		acts := entry.State == nsinit.InitializerRunning || entry.State == nsinit.InitializerFailed
 		if entry.Name != r.Spec.Plan[i].Name || waits == done ||
 			(entry.State == nsinit.InitializerSkipped) != slices.Contains(r.Spec.Skipped, entry.Name) ||
-			(entry.State == nsinit.InitializerRunning) && entry.Name != pending[0] {
+			acts != slices.Contains(turns(r), entry.Name) {
 			m.t.Fatalf("the spec is %+v, and the status says %+v", r.Spec, entry)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,9 +26,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 const (
@@ -84,7 +87,7 @@ func decide(allowed bool) (authorizer.Decision, string, error) {
 }
 
 func initializers() []string {
-	return []string{"a.example.com", "b.example.com", "ignored.example.com", "participant.example.com"}
+	return []string{"a.example.com", "b.example.com", "ignored.example.com", "ignored.example.org", "participant.example.com"}
 }
 
 // stored returns the record, or nil. The main endpoint of the storage behind it repairs nothing.
@@ -120,7 +123,11 @@ func (m *model) create(*rapid.T) {
 			RegisteredInitializer: nsinit.RegisteredInitializer{Name: name, Finalizer: name == "participant.example.com"},
 			Configuration:         &nsinit.ConfigurationReference{Name: "c", UID: "c"},
 		}
-		if name == "ignored.example.com" {
+		if rapid.IntRange(0, 2).Draw(m.t, "ordered") > 0 {
+			after := rapid.SliceOfNDistinct(rapid.SampledFrom(initializers()), 0, 3, rapid.ID).Draw(m.t, "after")
+			planned.Ordering = &nsinit.InitializerOrdering{After: slices.DeleteFunc(after, func(other string) bool { return other == name })}
+		}
+		if strings.HasPrefix(name, "ignored.") {
 			planned.FailurePolicy, planned.TimeoutSeconds = new(nsinit.Ignore), new(int32(30))
 		}
 		if planned.Finalizer {
@@ -131,6 +138,9 @@ func (m *model) create(*rapid.T) {
 			record.Spec.Initializers = &nsinit.NamespaceInitializers{}
 		}
 		record.Spec.Initializers.Pending = append(record.Spec.Initializers.Pending, nsinit.NamespaceInitializer{Name: name})
+	}
+	for len(record.Spec.Plan) > 0 && hasCycle(record) { // until none waits for a later one
+		breakCycle(record)
 	}
 	record.Spec.Skipped = rapid.SampledFrom([][]string{nil, {"a.example.com"}}).Draw(m.t, "sent as skipped")
 	record.Status.Phase = rapid.SampledFrom([]nsinit.LifecyclePhase{"", nsinit.LifecycleActive}).Draw(m.t, "sent as phase")
@@ -146,6 +156,27 @@ func (m *model) create(*rapid.T) {
 		m.checkStatus(after)
 	}
 	m.versions = append(m.versions, after)
+}
+
+// hasCycle says whether at some time none of the pending initializers could act.
+func hasCycle(record *nsinit.NamespaceLifecycle) bool {
+	rest := record.DeepCopy()
+	for len(turns(rest)) > 0 {
+		rest = without(rest, turns(rest)...)
+	}
+	return len(helper.Pending(rest)) > 0
+}
+
+// breakCycle lets one initializer not wait for a later one.
+func breakCycle(record *nsinit.NamespaceLifecycle) {
+	for i, planned := range record.Spec.Plan {
+		for j, later := range record.Spec.Plan {
+			if j > i && planned.Ordering != nil && slices.Contains(planned.Ordering.After, later.Name) {
+				planned.Ordering.After = slices.DeleteFunc(planned.Ordering.After, func(name string) bool { return name == later.Name })
+				return
+			}
+		}
+	}
 }
 
 // write sends some version of the record, changed in any way, to an endpoint.
@@ -167,7 +198,9 @@ func (m *model) write(t *rapid.T) {
 	}
 	users := append(initializers(), privileged, "stranger")
 	if before != nil && pending(before) > 0 { // more often those who may write something
-		users = append(users, before.Spec.Initializers.Pending[0].Name, before.Spec.Initializers.Pending[0].Name, privileged, privileged)
+		users = append(users, privileged, privileged)
+		users = append(users, turns(before)...)
+		users = append(users, turns(before)...)
 	}
 	who := rapid.SampledFrom(users).Draw(t, "user")
 	endpoint := rapid.SampledFrom([]string{"", "status", "initialize", "initialize", "initialize", "finalize", "POST finalize"}).Draw(t, "endpoint")
@@ -249,15 +282,24 @@ func (m *model) read(t *rapid.T) {
 		t.Fatal(err)
 	}
 	after := m.stored()
+	m.checkRepair(before, after)
 	if before.ResourceVersion == after.ResourceVersion {
 		return
 	}
 	m.checkInitialize(transition{before: before, after: after, user: privileged})
-	began := before.Spec.Initializers.TurnStartTime.Time
-	if before.Spec.Initializers.Pending[0].Name != "ignored.example.com" || m.clock.Since(began) < repairTime {
-		t.Fatalf("a read after %s changed %+v to %+v", m.clock.Since(began), before.Spec, after.Spec)
-	}
 	m.versions = append(m.versions, after)
+}
+
+// checkRepair: a read skips exactly the initializers whose deadlines are long past.
+func (m *model) checkRepair(before, after *nsinit.NamespaceLifecycle) {
+	for _, name := range helper.Pending(before) {
+		entry := helper.PendingEntry(before, name)
+		due := strings.HasPrefix(name, "ignored.") && entry.TurnStartTime != nil && m.clock.Since(entry.TurnStartTime.Time) > repairTime+timing.MaxClockSkew &&
+			before.DeletionTimestamp == nil && failureOf(before) == nil
+		if skipped := helper.PendingEntry(after, name) == nil; skipped != due {
+			m.t.Fatalf("at %s, a read changed %+v to %+v", m.clock.Now(), before.Spec, after.Spec)
+		}
+	}
 }
 
 // TestAnySequenceOfWrites: after random writes to random endpoints by random users, the
@@ -270,7 +312,7 @@ func TestAnySequenceOfWrites(t *testing.T) {
 			m.create(t)
 			t.Repeat(map[string]func(*rapid.T){
 				"create": m.create, "delete": m.remove, "get": m.read,
-				"write": m.write, "write again": m.write, "write once more": m.write, "initialize": m.proceed, "fail": m.fail,
+				"write": m.write, "write again": m.write, "write once more": m.write, "initialize": m.proceed, "fail": m.fail, "skip": m.skip,
 				"time passes": func(*rapid.T) {
 					m.clock.Step(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds")) * time.Second)
 				},
@@ -315,12 +357,43 @@ func (m *model) proceed(t *rapid.T) {
 		sent.Spec.Finalizers = sent.Spec.Finalizers[1:]
 		m.mustSend("finalize", who, record, sent)
 	case record.DeletionTimestamp == nil && pending(record) > 0 && record.Spec.Initializers.Result == nil:
-		sent := record.DeepCopy()
-		sent.Spec.Initializers.Pending = sent.Spec.Initializers.Pending[1:]
-		m.mustSend("initialize", record.Spec.Initializers.Pending[0].Name, record, sent)
+		who := rapid.SampledFrom(turns(record)).Draw(t, "who")
+		m.mustSend("initialize", who, record, without(record, who))
 	default:
 		t.Skip()
 	}
+}
+
+// without returns a copy of a record in which some initializers are not pending.
+func without(record *nsinit.NamespaceLifecycle, names ...string) *nsinit.NamespaceLifecycle {
+	sent := record.DeepCopy()
+	sent.Spec.Initializers.Pending = slices.DeleteFunc(sent.Spec.Initializers.Pending, func(p nsinit.NamespaceInitializer) bool { return slices.Contains(names, p.Name) })
+	return sent
+}
+
+// skip writes what an administrator writes who skips some initializers and all that they wait for.
+func (m *model) skip(t *rapid.T) {
+	record := m.stored()
+	if record == nil || record.DeletionTimestamp != nil || pending(record) == 0 || record.Spec.Initializers.Result != nil {
+		t.Skip()
+	}
+	waiting := helper.Pending(record)
+	names := []string{rapid.SampledFrom(waiting).Draw(t, "skipped")}
+	for i := 0; i < len(names); i++ {
+		names = merge(names, waitsFor(record.Spec.Plan, names[i], waiting))
+	}
+	sent := without(record, names...)
+	sent.Spec.Skipped = append(sent.Spec.Skipped, names...)
+	m.mustSend("initialize", privileged, record, sent)
+}
+
+func merge(names, more []string) []string {
+	for _, name := range more {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // fail writes what an initializer writes that cannot succeed. Half of the times, one that does not
@@ -332,14 +405,15 @@ func (m *model) fail(t *rapid.T) {
 	}
 	sent := record.DeepCopy()
 	sent.Spec.Initializers.Result = result("it cannot succeed")
-	first := record.Spec.Initializers.Pending[0].Name
-	m.mustSend("initialize", first, record, sent)
+	who := rapid.SampledFrom(turns(record)).Draw(t, "who")
+	if len(turns(record)) > 1 || rapid.Bool().Draw(t, "it says who it is") {
+		sent.Spec.Initializers.FailedInitializer = who
+	}
+	m.mustSend("initialize", who, record, sent)
 	if rapid.Bool().Draw(t, "it goes on") {
 		failed := m.stored()
-		sent = failed.DeepCopy()
-		sent.Spec.Initializers.Pending = sent.Spec.Initializers.Pending[1:]
-		err := m.send("initialize", first, sent, false)
-		m.check(transition{before: failed, after: m.stored(), endpoint: "initialize", user: first, err: err})
+		err := m.send("initialize", who, without(failed, who), false)
+		m.check(transition{before: failed, after: m.stored(), endpoint: "initialize", user: who, err: err})
 	}
 }
 

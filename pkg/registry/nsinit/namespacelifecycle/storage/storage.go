@@ -58,7 +58,7 @@ type REST struct {
 	options Options
 }
 
-// Get implements rest.Getter. It skips an initializer if RepairDue returns true, as the design of
+// Get implements rest.Getter. It skips the initializers that RepairDue returns, as the design of
 // dynamic admission configuration requires. It returns "not found" only if the storage is the one in
 // use, because namespaces are removed on that answer.
 func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
@@ -72,7 +72,7 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 		return nil, err
 	}
 	lifecycle, ok := object.(*nsinit.NamespaceLifecycle)
-	if !ok || !namespacelifecycle.RepairDue(lifecycle, r.options.Clock.Now(), r.options.ReadRepairAfter) {
+	if !ok || len(namespacelifecycle.RepairDue(lifecycle, r.options.Clock.Now(), r.options.ReadRepairAfter)) == 0 {
 		return object, nil
 	}
 	repaired, err := r.Modify(ctx, name, &storage.Preconditions{UID: &lifecycle.UID}, false, func(existing runtime.Object) error {
@@ -80,7 +80,7 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 		return nil
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot skip an initializer after its deadline, the next GET tries again", "namespace", name)
+		klog.FromContext(ctx).Error(err, "Cannot skip initializers after their deadlines, the next GET tries again", "namespace", name)
 		return object, nil
 	}
 	return repaired, nil

@@ -1,0 +1,100 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namespacelifecycle
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/printable"
+)
+
+const (
+	// maxNamed is how many of several current initializers a message names.
+	maxNamed = 5
+	// maxReport is the length, in bytes, at which the reports of several initializers are cut.
+	maxReport = 200
+)
+
+// waitingMessage names the current initializers, the start of the oldest turn, their deadlines and what they
+// last reported.
+func waitingMessage(lifecycle *nsinit.NamespaceLifecycle) string {
+	current := lifecycle.Status.CurrentInitializers
+	var since *metav1.MicroTime
+	for _, name := range current {
+		if entry := helper.Entry(lifecycle, name); entry != nil && (since == nil || entry.StartTime.Before(since)) {
+			since = entry.StartTime
+		}
+	}
+	started := ""
+	if since != nil {
+		started = " since " + since.UTC().Format(time.RFC3339)
+	}
+	if len(current) == 1 {
+		return fmt.Sprintf("waiting for initializer %q%s%s%s", current[0], position(lifecycle), started, details(lifecycle, current[0], false))
+	}
+	var names []string
+	text := ""
+	for _, name := range current[:min(maxNamed, len(current))] {
+		names = append(names, strconv.Quote(name))
+		if more := details(lifecycle, name, true); more != "" {
+			text += "; " + strconv.Quote(name) + more
+		}
+	}
+	if others := len(current) - len(names); others > 0 {
+		names[len(names)-1] += fmt.Sprintf(" and %d more", others)
+	}
+	return "waiting for initializers " + strings.Join(names, ", ") + position(lifecycle) + started + text
+}
+
+// position returns which of the planned initializers are current, such as " (3 of 7)": two are done. The built-in
+// initializer is not counted.
+func position(lifecycle *nsinit.NamespaceLifecycle) string {
+	if helper.PendingEntry(lifecycle, v1alpha1.InitializerLifecycle) != nil {
+		return ""
+	}
+	total := len(lifecycle.Spec.Plan)
+	if helper.Planned(lifecycle, v1alpha1.InitializerLifecycle) != nil {
+		total--
+	}
+	return fmt.Sprintf(" (%d of %d)", total-len(helper.Pending(lifecycle))+1, total)
+}
+
+// details returns the deadline of a current initializer, and what it last reported: one line of at most
+// maxReport bytes if it is to be short.
+func details(lifecycle *nsinit.NamespaceLifecycle, name string, short bool) string {
+	planned, entry := helper.Planned(lifecycle, name), helper.Entry(lifecycle, name)
+	if entry == nil {
+		return ""
+	}
+	text := ""
+	if entry.Deadline != nil && planned != nil && planned.FailurePolicy != nil {
+		then := "it is skipped"
+		if *planned.FailurePolicy == nsinit.Fail {
+			then = "the initialization fails and the namespace is deleted"
+		}
+		text = " until " + entry.Deadline.UTC().Format(time.RFC3339) + ", when " + then
+	}
+	report := entry.Message
+	if short {
+		report = printable.Line(report)
+	}
+	if short && len(report) > maxReport {
+		report = strings.ToValidUTF8(report[:maxReport], "") + "..."
+	}
+	if report == "" {
+		return text
+	}
+	return text + ": " + report
+}
