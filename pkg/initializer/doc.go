@@ -24,6 +24,9 @@ SPDX-License-Identifier: Apache-2.0
 // With Options.Registration the initializer registers itself. Otherwise an administrator adds it to a
 // NamespaceInitializerConfiguration, with finalizer: true if it has a function Finalize.
 //
+// The replica that acts reports every 20 seconds, in the status of each configuration that registers the initializer,
+// that it serves the initializer.
+//
 // The service account needs the ClusterRole nsinit:initializer, the verb initialize (and finalize) on
 // initializers.nsinit.dev with the initializer's name, the ClusterRole nsinit:configure to register itself, and the
 // permissions of its functions.

@@ -172,6 +172,9 @@ func (r *Runner) act(ctx context.Context) error {
 				return nil
 			})
 		}
+		if !r.options.DryRun {
+			group.Go(func() error { r.reportServed(ctx); return nil })
+		}
 		klog.FromContext(ctx).Info("Waiting for namespaces", "workers", r.options.Workers)
 		workers.Run(ctx, r.queue, r.options.Workers, r.take)
 	}
