@@ -26,6 +26,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
+	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	"github.com/nsinit/nsinit/pkg/initializer"
@@ -132,6 +133,7 @@ func run() error {
 		storagespace.New(storagespace.Options{}).Register(server.CustomRegister),
 		lifecycle.NewMetrics().Register(manager.Register),
 		manager.CustomRegister(lifecycle.NewCollector(nil, nil, nil)),
+		manager.CustomRegister(configuration.NewCollector(nil)),
 		certificates.NewMetrics().Register(manager.Register),
 	); err != nil {
 		return err

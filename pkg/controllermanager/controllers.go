@@ -161,9 +161,13 @@ func (s *shared) requiredObjects() (*requiredobjects.Tracker, error) {
 
 // configurations updates the status of configurations, and releases deleted ones.
 func (s *shared) configurations() (runnable, error) {
+	configurations := s.nsinitInformers.Nsinit().V1alpha1().NamespaceInitializerConfigurations()
+	if err := legacyregistry.CustomRegister(configuration.NewCollector(configurations.Lister())); err != nil {
+		return nil, err
+	}
 	controller, err := configuration.New(configuration.Dependencies{
 		Nsinit:         s.nsinit,
-		Configurations: s.nsinitInformers.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
+		Configurations: configurations,
 		Lifecycles:     s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles(),
 		Clock:          systemclock.New(),
 	})

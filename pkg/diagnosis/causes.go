@@ -23,6 +23,8 @@ type Cause string
 // The causes.
 const (
 	InitializerPending        Cause = "InitializerPending"
+	InitializerNotServed      Cause = "InitializerNotServed"
+	InitializerSlow           Cause = "InitializerSlow"
 	InitializationFailed      Cause = "InitializationFailed"
 	ObjectsMissing            Cause = "ObjectsMissing"
 	ParticipantPending        Cause = "ParticipantPending"
@@ -58,7 +60,7 @@ func rules() []rule { return append(otherRules(), namespaceController) }
 // otherRules returns the rules but for namespaceController, which depends on their findings.
 func otherRules() []rule {
 	return []rule{
-		initializers, missingObjects, participants, failing, brokenInstallation, missingLifecycle,
+		initializers, served, missingObjects, participants, failing, brokenInstallation, missingLifecycle,
 		unavailableAPIs, undiscovered, unlistable, refusedDeletions, failedDeletions,
 		finalizedContent, gracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection,
 	}
@@ -144,6 +146,17 @@ func lifecycleCauses() []entry {
 			{description: "check whether the initializer runs, and read its log", when: "INITIALIZER"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
 			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER", risk: "the namespace opens without what the initializer provides"},
+		}},
+		{InitializerNotServed, "no program reports that it serves the initializer: stuck if one reported before, because namespaces wait until it does again", []remedy{
+			{description: "start the program of the initializer", when: "NEVER"},
+			{description: "check whether the program of that user runs, and read its log", when: "REPORTED"},
+			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
+			{description: "read when programs reported", command: "kubectl describe nsic $CONFIGURATION"},
+			{description: "if a person does the work, remove the initializer when it is done", command: "kubectl nsinit done $NAMESPACE $INITIALIZER", risk: "if the work is not done, the namespace opens without it", when: "NEVER"},
+		}},
+		{InitializerSlow, "the turn of the initializer is stalled, but its program runs: it reports that it serves the initializer", []remedy{
+			{description: "read the log of the program: it waits for something, or retries"},
+			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
 		}},
 		{InitializationFailed, "nsinit is about to delete the namespace; if the namespace stays, the deletion is refused", []remedy{
 			{description: "read the failure, and fix its cause before you create the namespace again", command: describeLifecycle},

@@ -45,6 +45,8 @@ type Observation struct {
 	Patience time.Duration
 	// Namespace has a NotFound error if the namespace does not exist.
 	Namespace Answer[*corev1.Namespace]
+	// Configurations are read of namespaces that are being initialized, if the user may list them.
+	Configurations []v1alpha1.NamespaceInitializerConfiguration
 	// DeletionErr is why the namespace could not be deleted in a dry run. It is read of namespaces that are open or
 	// whose initialization failed.
 	DeletionErr error

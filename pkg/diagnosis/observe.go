@@ -45,6 +45,12 @@ func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error
 		return o, err
 	}
 	o.Installation = ObserveInstallation(ctx, d.Clients, name, d.Clock.Now())
+	if o.phase() == Initializing {
+		// Without them, a namespace is diagnosed as well: they only show whether programs run.
+		if list, err := d.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().List(ctx, metav1.ListOptions{}); err == nil {
+			o.Configurations = list.Items
+		}
+	}
 	switch phase := o.phase(); {
 	case phase == Active, phase == Initializing && o.failed():
 		if err := d.Core.CoreV1().Namespaces().Delete(ctx, name, dryRun(o.Namespace.Object.UID)); !isGone(err) {

@@ -8,6 +8,7 @@ package diagnosis
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -187,6 +188,15 @@ func stalled(r *v1alpha1.NamespaceLifecycle) {
 	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue})
 }
 
+// ruleCase is a case of TestRules.
+type ruleCase struct {
+	observation Observation
+	// want are the findings, as "state cause".
+	want []string
+	// says are parts of the messages, helps the commands of remedies.
+	says, helps []string
+}
+
 // TestRules: the findings of an observation are the same in whichever order the rules run, and every cause is found.
 func TestRules(t *testing.T) {
 	silent := errors.New("it never answers")
@@ -204,13 +214,7 @@ func TestRules(t *testing.T) {
 	ended := []Listing{listing("pods", object("Pod", "p", deleted(5*time.Minute)))}
 
 	found := map[Cause]bool{}
-	for name, test := range map[string]struct {
-		observation Observation
-		// want are the findings, as "state cause".
-		want []string
-		// says are parts of the messages, helps the commands of remedies.
-		says, helps []string
-	}{
+	tests := map[string]ruleCase{
 		"open":                        {Observation{Installation: none, Namespace: named(closed, open)}, nil, nil, nil},
 		"a former state":              {Observation{Installation: installed(lifecycle(former), nil), Namespace: named(closed, open)}, nil, nil, nil},
 		"opened by hand, and settled": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Initializers = nil }), nil), Namespace: named(closed, open)}, nil, nil, nil},
@@ -328,7 +332,9 @@ func TestRules(t *testing.T) {
 		"a participant":                  {Observation{Installation: installed(lifecycle(deleting), nil), Namespace: named(lifecycleHeld)}, []string{"Stuck ParticipantPending"}, []string{`participant "a.example.com" has not cleaned up yet: no access (system:serviceaccount:quota:server)`}, []string{"kubectl nsinit finalize ns a.example.com", "kubectl --namespace quota get pods"}},
 		"a participant of no namespace":  {Observation{Installation: installed(lifecycle(deleting), nil), Namespace: gone}, []string{"Stuck ParticipantPending"}, []string{"the namespace does not exist any more, and participant"}, nil},
 		"a former namespace":             {Observation{Installation: installed(lifecycle(deleting, former), nil), Namespace: named(closed)}, []string{"Stuck FormerIncarnation"}, []string{`the former namespace of its name is cleaned up: participant "a.example.com"`}, nil},
-	} {
+	}
+	maps.Copy(tests, servedCases())
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := test.observation
 			o.Name, o.Patience = "ns", DefaultPatience

@@ -71,7 +71,7 @@ func inspect(ctx context.Context, clients *cmdutil.Clients) []Result {
 	i := &inspection{Clients: clients, now: clients.Clock.Now()}
 	i.kubernetes()
 	for _, check := range []func(context.Context){
-		i.installation, i.storageSpace, i.objects, i.configMaps, i.delivered, i.nameReuse, i.stamp, i.servingCertificate,
+		i.installation, i.storageSpace, i.objects, i.served, i.configMaps, i.delivered, i.nameReuse, i.stamp, i.servingCertificate,
 	} {
 		check(ctx)
 	}
@@ -177,8 +177,7 @@ func (i *inspection) configMaps(ctx context.Context) {
 // storageSpace checks whether the storage accepts new objects. nsinit-apiserver also refuses dry runs while its storage is full.
 func (i *inspection) storageSpace(ctx context.Context) {
 	_, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
-		ObjectMeta:   metav1.ObjectMeta{GenerateName: "nsinit-check-"},
-		Initializers: []v1alpha1.RegisteredInitializer{{Name: "check.nsinit.example.com"}},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-check-"},
 	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if i.accepted("StorageSpace", err, `see "When the storage is full" in docs/operate.md`, "object") {
 		i.add("StorageSpace", OK, "", "the storage accepts new objects")

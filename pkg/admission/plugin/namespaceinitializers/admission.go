@@ -192,7 +192,7 @@ func (p *Plugin) namespace(ctx context.Context, attributes admission.Attributes,
 }
 
 // warn adds a warning to the response for each initializer of a written configuration that has no
-// effect. The condition NamesAccepted reports the same. The request succeeds in any case.
+// effect, or that no program serves. The condition NamesAccepted reports the same. The request succeeds in any case.
 func (p *Plugin) warn(ctx context.Context, attributes admission.Attributes) {
 	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
 	if !ok || attributes.GetSubresource() != "" || written.DeletionTimestamp != nil {
@@ -207,6 +207,9 @@ func (p *Plugin) warn(ctx context.Context, attributes admission.Attributes) {
 		klog.FromContext(ctx).Info("Cannot check whether the initializers of a configuration have an effect", "configuration", written.Name, "err", err)
 	}
 	for _, message := range plan.Ineffective(&configuration, all) {
+		warning.AddWarning(ctx, "", message)
+	}
+	for _, message := range unserved(written) {
 		warning.AddWarning(ctx, "", message)
 	}
 }

@@ -1,0 +1,85 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"fmt"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/util/timing"
+)
+
+// served reports of each initializer that has its turn whether a program serves it. An initializer that never
+// reported may be a person, and one that reports is slow only while its turn is stalled.
+func served(o Observation) []Finding {
+	if o.phase() != Initializing || o.lifecycle() != lifecycleCurrent || o.failed() {
+		return nil
+	}
+	var found []Finding
+	lifecycle := o.Lifecycle.Object
+	for _, name := range helper.CurrentInitializers(lifecycle) {
+		configuration, registration := o.registration(name)
+		if registration == nil {
+			continue
+		}
+		progress := helper.Entry(lifecycle, name)
+		w := words{"INITIALIZER": name, "CONFIGURATION": configuration}
+		if registration.ReportTime == nil {
+			w["NEVER"] = "true"
+			found = append(found, o.finding(InitializerNotServed, Waiting, nil, fmt.Sprintf("no program has ever reported that it serves initializer %q", name), w))
+			continue
+		}
+		reported := &metav1.Time{Time: registration.ReportTime.Time}
+		age := duration.HumanDuration(max(0, o.age(reported)))
+		w["PODS"] = actorNamespace(&v1alpha1.InitializerStatus{LastActor: registration.Reporter})
+		w["REPORTED"] = "true"
+		stalled := apimeta.IsStatusConditionTrue(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
+		switch {
+		case apimeta.IsStatusConditionFalse(registration.Conditions, v1alpha1.ConditionServed), o.age(reported) > timing.ReportOverdue+timing.MaxClockSkew:
+			found = append(found, o.finding(InitializerNotServed, Stuck, reported,
+				fmt.Sprintf("no program serves initializer %q: user %q last reported %s ago", name, registration.Reporter, age), w))
+		case stalled:
+			message := fmt.Sprintf("the program of initializer %q runs: user %q reported %s ago", name, registration.Reporter, age)
+			if progress != nil && progress.Message != "" {
+				message += "; its last message: " + progress.Message
+			}
+			found = append(found, o.finding(InitializerSlow, Stuck, nil, message, w))
+		}
+	}
+	return found
+}
+
+// registration returns the name of the configuration of a planned initializer and the status there. The status is nil
+// if the configuration could not be read or does not register the initializer any more.
+func (o Observation) registration(name string) (string, *v1alpha1.RegisteredInitializerStatus) {
+	for _, planned := range o.Lifecycle.Object.Spec.Plan {
+		if planned.Name != name || planned.Configuration == nil {
+			continue
+		}
+		for i := range o.Configurations {
+			configuration := &o.Configurations[i]
+			if configuration.UID != planned.Configuration.UID {
+				continue
+			}
+			for _, initializer := range configuration.Initializers {
+				if initializer.Name != name {
+					continue
+				}
+				if status := helper.RegistrationStatus(configuration, name); status != nil {
+					return configuration.Name, status
+				}
+				return configuration.Name, &v1alpha1.RegisteredInitializerStatus{Name: name} // it has never reported
+			}
+		}
+	}
+	return "", nil
+}
