@@ -1647,7 +1647,7 @@ func schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref common.Refe
 					},
 					"reportTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reportTime is when a program last reported that it serves the initializer. The program writes it through the status subresource, and repeats it every 20 seconds. The server replaces a later time with its own.",
+							Description: "reportTime is when a program last reported that it serves the initializer. The program writes it through the status subresource, and repeats it every 20 seconds. The server replaces it with its own time.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},

@@ -256,7 +256,7 @@ type RegisteredInitializerStatus struct {
 
 	// reportTime is when a program last reported that it serves the initializer.
 	// The program writes it through the status subresource, and repeats it every 20
-	// seconds. The server replaces a later time with its own.
+	// seconds. The server replaces it with its own time.
 	// +optional
 	// +k8s:opaqueType
 	ReportTime *metav1.MicroTime `json:"reportTime,omitempty" protobuf:"bytes,2,opt,name=reportTime"`

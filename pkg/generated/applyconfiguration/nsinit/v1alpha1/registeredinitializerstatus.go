@@ -23,7 +23,7 @@ type RegisteredInitializerStatusApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// reportTime is when a program last reported that it serves the initializer.
 	// The program writes it through the status subresource, and repeats it every 20
-	// seconds. The server replaces a later time with its own.
+	// seconds. The server replaces it with its own time.
 	ReportTime *v1.MicroTime `json:"reportTime,omitempty"`
 	// reporter is the user that last reported. The server sets it.
 	Reporter *string `json:"reporter,omitempty"`
