@@ -21,6 +21,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -167,13 +168,19 @@ func TestMonitoring(t *testing.T) {
 	}
 
 	ignore, seconds := v1alpha1.Ignore, int32(1)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "absent.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds})
+	absent := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "absent.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds})
+	reported := fmt.Appendf(nil, `{"status":{"initializers":[{"name":"absent.example.com","reportTime":%q}]}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Patch(t.Context(), absent.Name, types.MergePatchType, reported, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
 	s.waitActive(t, "NsinitDeadlinesMissed")
 
 	if err := c.Nsinit.NsinitV1alpha1().NamespacePopulations().Delete(t.Context(), population.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.waitActive(t, "NsinitInitializerFails")
+
+	s.waitActive(t, "NsinitInitializerNotServed")
 
 	c.Dev(t, "stop", "nsinit-apiserver")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-apiserver"); c.WaitServing(t) })

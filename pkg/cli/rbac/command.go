@@ -26,7 +26,7 @@ import (
 )
 
 const long = `Print the roles and bindings that an initializer needs: to read NamespaceLifecycles, to write into namespaces that are initializing,
-and to remove its own name. Add the permissions that its own work needs.
+to report that it is served, and to remove its own name. Add the permissions that its own work needs.
 
 With --view instead of an initializer, print the binding with which a user can read NamespaceLifecycles, for kubectl nsinit status.
 

@@ -118,7 +118,8 @@ func (c *Controller) configurationUpdated(oldObj, newObj any) {
 	newConfiguration, isConfiguration := newObj.(*v1alpha1.NamespaceInitializerConfiguration)
 	switch {
 	case !ok || !isConfiguration:
-	case oldConfiguration.UID != newConfiguration.UID || oldConfiguration.Generation != newConfiguration.Generation || oldConfiguration.DeletionTimestamp.IsZero() != newConfiguration.DeletionTimestamp.IsZero():
+	case oldConfiguration.UID != newConfiguration.UID || oldConfiguration.Generation != newConfiguration.Generation || oldConfiguration.DeletionTimestamp.IsZero() != newConfiguration.DeletionTimestamp.IsZero(),
+		!slices.Equal(reportedNames(oldConfiguration), reportedNames(newConfiguration)): // activation: WhenServed may apply now
 		c.enqueueAll()
 	case onlyReported(oldConfiguration, newConfiguration):
 	default:

@@ -181,12 +181,15 @@ func TestOneChangesOthers(t *testing.T) {
 	deletedAt := start()
 	status, generation := configuration(nil), configuration(nil)
 	status.Status.PendingNamespaces, generation.Generation = 3, 2
+	first := reported(0)
+	first.Initializers = nil // as in the others
 	for name, test := range map[string]struct {
 		updated *v1alpha1.NamespaceInitializerConfiguration
 		want    int
 	}{
 		"its status":       {status, 1},
 		"its initializers": {generation, 3},
+		"a first report":   {first, 3},
 		"it is deleted":    {configuration(&deletedAt), 3},
 	} {
 		c.configurationUpdated(configuration(nil), test.updated)

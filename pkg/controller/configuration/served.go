@@ -32,6 +32,17 @@ func onlyReported(oldConfiguration, newConfiguration *v1alpha1.NamespaceInitiali
 	return equality.Semantic.DeepEqual(before, after) && equality.Semantic.DeepEqual(oldConfiguration.Spec, newConfiguration.Spec)
 }
 
+// reportedNames returns the names of the initializers for which a program has ever reported.
+func reportedNames(configuration *v1alpha1.NamespaceInitializerConfiguration) []string {
+	var names []string
+	for _, entry := range configuration.Status.Initializers {
+		if entry.ReportTime != nil {
+			names = append(names, entry.Name)
+		}
+	}
+	return names
+}
+
 // reconcileServed sets the condition Served of the initializers whose last report is too old. It has a
 // queue of its own, because a report needs no count of namespaces. A report that the cache does not have
 // yet causes a conflict.
