@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -125,7 +123,7 @@ func missingLifecycle(o Observation) []Finding {
 	return []Finding{o.finding(RecordMissing, o.overdue(o.since()), o.since(), message, nil)}
 }
 
-// initializers reports the initializer that has not acted, or has failed.
+// initializers reports each initializer that has its turn, or the one that has failed.
 func initializers(o Observation) []Finding {
 	if o.objectsMissing(v1alpha1.ConditionInitializing) != nil {
 		return nil // missingObjects explains it
@@ -148,22 +146,7 @@ func initializers(o Observation) []Finding {
 	case len(pending) == 0:
 		return []Finding{o.finding(InitializerPending, o.overdue(o.since()), o.since(), message+", and nsinit-controller-manager has not opened the namespace yet", nil)}
 	}
-	if len(pending) > 1 {
-		message += "; after it: " + strings.Join(pending[1:], ", ")
-	}
-	var since *metav1.Time
-	if start := lifecycle.Spec.Initializers.TurnStartTime; start != nil {
-		since = &metav1.Time{Time: start.Time}
-	}
-	state := Waiting
-	if apimeta.IsStatusConditionTrue(lifecycle.Status.Conditions, v1alpha1.ConditionStalled) {
-		state = Stuck
-	}
-	w := words{}
-	if pending[0] != v1alpha1.InitializerLifecycle {
-		w = words{"INITIALIZER": pending[0], "PODS": actorNamespace(helper.Entry(lifecycle, pending[0]))}
-	}
-	return []Finding{o.finding(InitializerPending, state, since, message, w)}
+	return o.turns(lifecycle)
 }
 
 // tenantView copies a condition of the namespace, for users who may not read its NamespaceLifecycle.

@@ -114,7 +114,7 @@ func lifecycle(changes ...func(*v1alpha1.NamespaceLifecycle)) *v1alpha1.Namespac
 		NamespaceUID: "u", Plan: []v1alpha1.PlannedInitializer{
 			{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}}, {RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "b.example.com"}},
 		},
-		Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "b.example.com"}}, TurnStartTime: &metav1.MicroTime{Time: now().Add(-time.Minute)}},
+		Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "b.example.com", TurnStartTime: &metav1.MicroTime{Time: now().Add(-time.Minute)}}}},
 	}}
 	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInitializing, Message: `waiting for initializer "b.example.com" (2 of 2)`}}
 	for _, change := range changes {
@@ -185,7 +185,22 @@ func failed(r *v1alpha1.NamespaceLifecycle) {
 }
 
 func stalled(r *v1alpha1.NamespaceLifecycle) {
-	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue})
+	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Message: `"b.example.com" is slow`})
+}
+
+// wait adds a pending initializer.
+func wait(r *v1alpha1.NamespaceLifecycle, name string, ordering *v1alpha1.InitializerOrdering) {
+	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name, Ordering: ordering}})
+	r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
+}
+
+// parallel lets b and c act at the same time, d after both, and e after all.
+func parallel(r *v1alpha1.NamespaceLifecycle) {
+	wait(r, "c.example.com", &v1alpha1.InitializerOrdering{})
+	wait(r, "d.example.com", &v1alpha1.InitializerOrdering{After: []string{"b.example.com", "c.example.com"}})
+	wait(r, "e.example.com", nil)
+	r.Spec.Plan[1].FailurePolicy = new(v1alpha1.Ignore)
+	r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "b.example.com", Message: "two of three", Deadline: &metav1.MicroTime{Time: time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)}}}
 }
 
 // ruleCase is a case of TestRules.
@@ -311,9 +326,14 @@ func TestRules(t *testing.T) {
 		// Initializers and participants.
 		"an initializer": {Observation{Installation: installed(lifecycle(), nil), Namespace: named(closed)}, []string{"Waiting InitializerPending"}, []string{`waiting for initializer "b.example.com" (2 of 2)`}, []string{"kubectl nsinit skip ns b.example.com"}},
 		"an initializer that has stalled": {Observation{Installation: installed(lifecycle(stalled, func(r *v1alpha1.NamespaceLifecycle) {
-			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: "c.example.com"})
+			wait(r, "c.example.com", nil)
 			r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "b.example.com", LastActor: "system:serviceaccount:quota:server"}}
 		}), nil), Namespace: named(closed)}, []string{"Stuck InitializerPending"}, []string{"(2 of 2); after it: c.example.com"}, []string{"kubectl --namespace quota get pods"}},
+		"several initializers": {Observation{Installation: installed(lifecycle(parallel, stalled), nil), Namespace: named(closed)},
+			[]string{"Stuck InitializerPending", "Waiting InitializerPending"}, []string{
+				`waiting for initializer "b.example.com" until 2026-02-03T04:05:06Z, its deadline with failurePolicy Ignore: two of three; after it: d.example.com (waits for b.example.com, c.example.com), e.example.com`,
+				`waiting for initializer "c.example.com"; after it: d.example.com (waits for b.example.com, c.example.com), e.example.com`,
+			}, []string{"kubectl nsinit skip ns b.example.com", "kubectl nsinit skip ns c.example.com"}},
 		"nsinit's own initializer": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 			r.Spec.Initializers.Pending[0].Name = v1alpha1.InitializerLifecycle
 		}), nil), Namespace: named(closed)}, []string{"Waiting InitializerPending"}, nil, nil},

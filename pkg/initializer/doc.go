@@ -7,9 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 // Package initializer is the SDK for authors of initializers: programs that act on every new namespace before tenants
 // can write to it and, optionally, when it is deleted, before it is removed.
 //
-// An author gives a name and one or two functions. The SDK calls Initialize when it is the initializer's turn for a
-// namespace, and Finalize when the namespace is deleted. When the function returns nil, the SDK removes the initializer
-// from the NamespaceLifecycle, and the next initializer has its turn, or the namespace is removed. When the function
+// An author gives a name and one or two functions. The SDK calls Initialize when the initializer has its turn for a
+// namespace, and Finalize when the namespace is deleted. Other initializers can have their turn in the same namespace at the
+// same time. When the function returns nil, the SDK removes the initializer, and no other, from the NamespaceLifecycle. The
+// initializers that waited for it then have their turn, or the namespace is removed. When the function
 // returns an error, the SDK writes it as a message to the NamespaceLifecycle and to an event of the namespace, and calls
 // the function again with exponential back-off. An error of Initialize that is wrapped by Fail is permanent: the
 // initialization fails, and nsinit deletes the namespace.

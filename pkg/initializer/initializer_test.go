@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/util/leader"
@@ -148,8 +149,8 @@ func TestErrorIsReportedAndRetried(t *testing.T) {
 			if got := lifecycle.Status.Initializers[0].Message; got != name {
 				t.Errorf("the message is %q", got)
 			}
-			if !slices.Equal(lifecycle.Status.CurrentInitializers, []string{"a.example.com"}) {
-				t.Errorf("it lost its turn to %q", lifecycle.Status.CurrentInitializers)
+			if current := helper.Acting(lifecycle); !slices.Equal(current, []string{"a.example.com"}) {
+				t.Errorf("it lost its turn to %q", current)
 			}
 			fixed.Store(true)
 			until(t, server, "ns", "the retry succeeds", isActive)

@@ -14,11 +14,13 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
@@ -126,9 +128,9 @@ func gone(lifecycle *v1alpha1.NamespaceLifecycle) *corev1.Namespace {
 	}
 }
 
-// mayInitialize reports whether it is this initializer's turn.
+// mayInitialize reports whether this initializer has its turn. Others may have theirs at the same time.
 func (r *Runner) mayInitialize(lifecycle *v1alpha1.NamespaceLifecycle) bool {
-	return lifecycle.DeletionTimestamp == nil && helper.Failure(lifecycle) == nil && helper.Current(lifecycle) == r.options.Name
+	return helper.IsActing(lifecycle, r.options.Name)
 }
 
 // mayFinalize reports whether the deletion of a namespace waits for this participant.
@@ -155,7 +157,7 @@ func (r *Runner) call(ctx context.Context, c *call) (err error) {
 func (r *Runner) remove(ctx context.Context, c *call) error {
 	return r.write(ctx, c, func(lifecycle *v1alpha1.NamespaceLifecycle) {
 		if c.operation == initialize {
-			lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+			helper.RemovePending(lifecycle, r.options.Name)
 			return
 		}
 		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerName(r.options.Name) })
@@ -165,6 +167,7 @@ func (r *Runner) remove(ctx context.Context, c *call) error {
 // fail makes the initialization fail.
 func (r *Runner) fail(ctx context.Context, c *call, reason error) error {
 	return r.write(ctx, c, func(lifecycle *v1alpha1.NamespaceLifecycle) {
+		lifecycle.Spec.Initializers.FailedInitializer = r.options.Name
 		lifecycle.Spec.Initializers.Result = &metav1.Status{
 			Status:  metav1.StatusFailure,
 			Reason:  metav1.StatusReasonInternalError,
@@ -173,8 +176,8 @@ func (r *Runner) fail(ctx context.Context, c *call, reason error) error {
 	})
 }
 
-// write updates the subresource of the operation. After a conflict it reads the lifecycle again, and continues only if it
-// is the same incarnation and still this initializer's turn.
+// write updates the subresource of the operation. After a conflict, such as with an initializer that finishes at the same
+// time, it reads the lifecycle again, and continues only if it is the same incarnation and still this initializer's turn.
 func (r *Runner) write(ctx context.Context, c *call, change func(*v1alpha1.NamespaceLifecycle)) error {
 	client := r.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 	update, ours := client.Initialize, r.mayInitialize
@@ -182,7 +185,7 @@ func (r *Runner) write(ctx context.Context, c *call, change func(*v1alpha1.Names
 		update, ours = client.Finalize, r.mayFinalize
 	}
 	lifecycle := c.lifecycle.DeepCopy()
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return retry.RetryOnConflict(conflictBackoff(), func() error {
 		if lifecycle == nil {
 			current, err := client.Get(ctx, c.lifecycle.Name, metav1.GetOptions{})
 			if err != nil {
@@ -200,6 +203,12 @@ func (r *Runner) write(ctx context.Context, c *call, change func(*v1alpha1.Names
 		lifecycle = nil
 		return notFoundIsOver(err)
 	})
+}
+
+// conflictBackoff bounds the retries of a write to about five seconds. Of several initializers that finish at the same time,
+// each conflicts with the faster ones, more often than retry.DefaultBackoff allows.
+func conflictBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 14}
 }
 
 // updateMessage writes a message to this initializer's entry in the status. The UID prevents a write to another

@@ -54,6 +54,7 @@ func TestConformanceFindsFaults(t *testing.T) {
 		"acts before its turn": "Order",
 		"cannot act twice":     "Crash",
 		"leaves things behind": "DeletionWhileInitializing",
+		"removes the others":   "Alongside",
 	} {
 		t.Run(fault, func(t *testing.T) {
 			out, err := run(t, fault, "^TestHelperBadInitializer$/^"+test+"$")
@@ -111,6 +112,9 @@ func TestHelperBadInitializer(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if fault == "removes the others" {
+			return removeAll(ctx, c, namespace.Name)
+		}
 		select { // there is more to do
 		case <-time.After(500 * time.Millisecond):
 			return nil
@@ -156,6 +160,18 @@ func TestHelperBadInitializer(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// removeAll removes all initializers of a namespace, as one does that sends an empty list.
+func removeAll(ctx context.Context, c *framework.Cluster, namespace string) error {
+	client := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	lifecycle, err := client.Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	lifecycle.Spec.Initializers = nil
+	_, err = client.Initialize(ctx, namespace, lifecycle, metav1.UpdateOptions{})
+	return err
 }
 
 // actOnAll acts on every namespace, also if it is the turn of another initializer.

@@ -12,7 +12,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -169,8 +169,8 @@ func TestNameReuse(t *testing.T) {
 	}
 	framework.Eventually(t, "the new incarnation has a new NamespaceLifecycle", func(ctx context.Context) error {
 		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && (lifecycle.Spec.NamespaceUID != again.UID || !slices.Contains(lifecycle.Status.CurrentInitializers, "one.example.com")) {
-			err = fmt.Errorf("the NamespaceLifecycle is of %s, current is %q", lifecycle.Spec.NamespaceUID, lifecycle.Status.CurrentInitializers)
+		if err == nil && (lifecycle.Spec.NamespaceUID != again.UID || !helper.IsActing(lifecycle, "one.example.com")) {
+			err = fmt.Errorf("the NamespaceLifecycle is of %s, current is %q", lifecycle.Spec.NamespaceUID, helper.Acting(lifecycle))
 		}
 		return err
 	})

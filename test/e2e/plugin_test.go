@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -103,7 +104,7 @@ func TestPluginCreateFails(t *testing.T) {
 		lifecycles := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 		for ; t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
 			lifecycle, err := lifecycles.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || len(lifecycle.Status.CurrentInitializers) == 0 {
+			if err != nil || len(helper.Acting(lifecycle)) == 0 {
 				continue
 			}
 			// A finalizer keeps the namespace, so that the failure can be seen.

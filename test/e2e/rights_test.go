@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -139,8 +140,8 @@ func (i *installation) useAll(t *testing.T) (end func()) {
 				continue
 			}
 			for _, record := range records.Items {
-				if slices.Contains(record.Status.CurrentInitializers, name) {
-					record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
+				if helper.IsActing(&record, name) {
+					helper.RemovePending(&record, name)
 					_, _ = lifecycles.Initialize(ctx, record.Name, &record, metav1.UpdateOptions{})
 				} else if record.DeletionTimestamp != nil && slices.Contains(record.Spec.Finalizers, name) {
 					record.Spec.Finalizers = slices.DeleteFunc(record.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == name })

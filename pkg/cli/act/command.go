@@ -26,6 +26,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // verb is what differs between the commands.
@@ -55,7 +56,7 @@ its name. For an initializer that will not do its work, use kubectl nsinit skip.
   kubectl nsinit done shop approval.example.com`,
 	}, verb{
 		past:   "done",
-		change: removeFirst, update: client.NamespaceLifecycleInterface.Initialize, names: turn,
+		change: remove, update: client.NamespaceLifecycleInterface.Initialize, names: helper.Acting,
 	})
 }
 
@@ -73,13 +74,13 @@ without the contents that the initializer provides.`,
 	}, verb{
 		past: "skipped",
 		change: func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
-			if err := removeFirst(lifecycle, name); err != nil {
+			if err := remove(lifecycle, name); err != nil {
 				return err
 			}
 			lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, name)
 			return nil
 		},
-		update: client.NamespaceLifecycleInterface.Initialize, names: turn,
+		update: client.NamespaceLifecycleInterface.Initialize, names: helper.Acting,
 	})
 }
 
@@ -117,28 +118,24 @@ clean up stays behind, perhaps outside the cluster.`,
 	})
 }
 
-// turn returns the initializer that has its turn, if there is one.
-func turn(lifecycle *v1alpha1.NamespaceLifecycle) []string {
-	if name := helper.Current(lifecycle); name != "" && lifecycle.DeletionTimestamp == nil && helper.Failure(lifecycle) == nil {
-		return []string{name}
-	}
-	return nil
-}
-
-// removeFirst removes the named initializer, if it has its turn.
-func removeFirst(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
-	names := helper.Pending(lifecycle)
+// remove removes the named initializer, if it has its turn.
+func remove(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
+	names, failure := helper.Pending(lifecycle), helper.Failure(lifecycle)
 	switch {
 	case lifecycle.DeletionTimestamp != nil:
 		return fmt.Errorf("namespace %q is being deleted: every initializer's turn is over", lifecycle.Name)
+	case failure != nil:
+		return fmt.Errorf("initializer %q failed in namespace %q, so nsinit deletes the namespace: %s",
+			helper.FailedInitializer(lifecycle), lifecycle.Name, printable.Line(failure.Message))
 	case len(names) == 0:
 		return fmt.Errorf("namespace %q waits for no initializer", lifecycle.Name)
 	case !slices.Contains(names, name):
 		return fmt.Errorf("namespace %q does not wait for initializer %q, but for %s", lifecycle.Name, name, strings.Join(names, ", "))
-	case names[0] != name:
-		return fmt.Errorf("it is not the turn of initializer %q in namespace %q, but of %q; they act in the order %s", name, lifecycle.Name, names[0], strings.Join(names, ", "))
+	case !helper.IsActing(lifecycle, name):
+		return fmt.Errorf("it is not the turn of initializer %q in namespace %q: it waits for %s, and it is the turn of %s",
+			name, lifecycle.Name, strings.Join(helper.WaitsFor(lifecycle, name), ", "), strings.Join(helper.Acting(lifecycle), ", "))
 	}
-	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+	helper.RemovePending(lifecycle, name)
 	return nil
 }
 

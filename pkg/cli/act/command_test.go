@@ -31,7 +31,32 @@ func lifecycle(name string, pending ...string) *v1alpha1.NamespaceLifecycle {
 		Initializers: &v1alpha1.NamespaceInitializers{}, Finalizers: []v1alpha1.FinalizerName{"kubernetes"}}}
 	for _, initializer := range pending {
 		l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: initializer})
+		l.Spec.Plan = append(l.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: initializer}})
 	}
+	return l
+}
+
+// parallel waits for a and b, which act at the same time, and then for c.
+func parallel(change ...func(*v1alpha1.NamespaceLifecycle)) *v1alpha1.NamespaceLifecycle {
+	l := lifecycle("parallel", "a.example.com", "b.example.com", "c.example.com")
+	for i := range 2 {
+		l.Spec.Plan[i].Ordering = &v1alpha1.InitializerOrdering{}
+	}
+	for _, change := range change {
+		change(l)
+	}
+	return l
+}
+
+func failed(l *v1alpha1.NamespaceLifecycle) {
+	l.Spec.Initializers.FailedInitializer = "b.example.com"
+	l.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no cost\ncentre"}
+}
+
+// rest is what is left of the lifecycle of shop after its first initializer.
+func rest() *v1alpha1.NamespaceLifecycle {
+	l := lifecycle("shop", "a.example.com", "b.example.com")
+	l.Spec.Initializers.Pending = l.Spec.Initializers.Pending[1:]
 	return l
 }
 
@@ -69,25 +94,34 @@ func TestAct(t *testing.T) {
 		want        v1alpha1.NamespaceLifecycleSpec
 	}{
 		"done": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com"}, Out: "initializer.nsinit.dev/a.example.com done in namespace shop\n"},
-			subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+			subresource: "initialize", want: rest().Spec},
 		"done, dry run": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--dry-run=server"},
-			Out: "initializer.nsinit.dev/a.example.com done in namespace shop (server dry run)\n"}, subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+			Out: "initializer.nsinit.dev/a.example.com done in namespace shop (server dry run)\n"}, subresource: "initialize", want: rest().Spec},
 		"done, the name": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
-			subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+			subresource: "initialize", want: rest().Spec},
 		"done, a field": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--output=jsonpath={.kind} {.spec.initializers.pending}"},
-			Out: `NamespaceLifecycle [{"name":"b.example.com"}]`}, subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+			Out: `NamespaceLifecycle [{"name":"b.example.com"}]`}, subresource: "initialize", want: rest().Spec},
 		"done, after a conflict": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: failing("update", conflict), Args: []string{"shop", "a.example.com"},
-			Out: "initializer.nsinit.dev/a.example.com done in namespace shop\n"}, subresource: "initialize", want: lifecycle("", "b.example.com").Spec},
+			Out: "initializer.nsinit.dev/a.example.com done in namespace shop\n"}, subresource: "initialize", want: rest().Spec},
 		"skip": {command: act.NewSkipCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com"}, Out: "initializer.nsinit.dev/a.example.com skipped in namespace shop\n"},
 			subresource: "initialize", want: func() v1alpha1.NamespaceLifecycleSpec {
-				spec := lifecycle("", "b.example.com").Spec
+				spec := rest().Spec
 				spec.Skipped = []string{"a.example.com"}
 				return spec
 			}()},
+		"done, the second of two that act": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: cmdtesting.New(parallel()), Args: []string{"parallel", "b.example.com"},
+			Out: "initializer.nsinit.dev/b.example.com done in namespace parallel\n"}, subresource: "initialize",
+			want: parallel(func(l *v1alpha1.NamespaceLifecycle) {
+				l.Spec.Initializers.Pending = []v1alpha1.NamespaceInitializer{{Name: "a.example.com"}, {Name: "c.example.com"}}
+			}).Spec},
 		"finalize": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"ending", "p.example.com"}, Out: "initializer.nsinit.dev/p.example.com released in namespace ending\n"},
 			subresource: "finalize", want: terminating("", "q.example.com").Spec},
 
-		"not its turn":         {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "b.example.com"}, Err: `it is not the turn of initializer "b.example.com" in namespace "shop", but of "a.example.com"`}},
+		"not its turn": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "b.example.com"}, Err: `it is not the turn of initializer "b.example.com" in namespace "shop": it waits for a.example.com, and it is the turn of a.example.com`}},
+		"not its turn, two others act": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: cmdtesting.New(parallel()), Args: []string{"parallel", "c.example.com"},
+			Err: `it is not the turn of initializer "c.example.com" in namespace "parallel": it waits for a.example.com, b.example.com, and it is the turn of a.example.com, b.example.com`}},
+		"failed": {command: act.NewSkipCommand, test: cmdtesting.Test{Cluster: cmdtesting.New(parallel(failed)), Args: []string{"parallel", "a.example.com"},
+			Err: `initializer "b.example.com" failed in namespace "parallel", so nsinit deletes the namespace: no cost centre`}},
 		"not pending":          {command: act.NewSkipCommand, test: cmdtesting.Test{Args: []string{"shop", "c.example.com"}, Err: `does not wait for initializer "c.example.com", but for a.example.com, b.example.com`}},
 		"open":                 {command: act.NewSkipCommand, test: cmdtesting.Test{Args: []string{"open", "a.example.com"}, Err: `namespace "open" waits for no initializer`}},
 		"deleted":              {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"ending", "a.example.com"}, Err: "every initializer's turn is over"}},
@@ -130,18 +164,19 @@ func TestAct(t *testing.T) {
 
 // TestComplete: a command offers only namespaces in which it can act, and there only what it accepts.
 func TestComplete(t *testing.T) {
-	failed := lifecycle("failed", "a.example.com")
-	failed.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure}
-	cluster := cmdtesting.New(lifecycle("shop", "a.example.com", "b.example.com"), lifecycle("open"), failed, terminating("ending", "p.example.com", "q.example.com"), terminating("emptied"))
+	over := lifecycle("failed", "a.example.com")
+	failed(over)
+	cluster := cmdtesting.New(lifecycle("shop", "a.example.com", "b.example.com"), parallel(), lifecycle("open"), over, terminating("ending", "p.example.com", "q.example.com"), terminating("emptied"))
 	for name, test := range map[string]struct {
 		command cmdtesting.Command
 		args    []string
 		want    []string
 	}{
-		"done":                      {act.NewDoneCommand, nil, []string{"shop"}},
-		"skip":                      {act.NewSkipCommand, nil, []string{"shop"}},
+		"done":                      {act.NewDoneCommand, nil, []string{"parallel", "shop"}},
+		"skip":                      {act.NewSkipCommand, nil, []string{"parallel", "shop"}},
 		"finalize":                  {act.NewFinalizeCommand, nil, []string{"ending"}},
 		"the one that has its turn": {act.NewSkipCommand, []string{"shop"}, []string{"a.example.com"}},
+		"those that have it":        {act.NewSkipCommand, []string{"parallel"}, []string{"a.example.com", "b.example.com"}},
 		"participants":              {act.NewFinalizeCommand, []string{"ending"}, []string{"p.example.com", "q.example.com"}},
 		"nothing after that":        {act.NewDoneCommand, []string{"shop", "a.example.com"}, nil},
 		"nothing of no namespace":   {act.NewDoneCommand, []string{"none"}, nil},

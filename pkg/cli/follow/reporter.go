@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/util/printable"
@@ -29,13 +31,17 @@ func (f *Follower) opening(seen sight) {
 			_, _ = fmt.Fprintf(f.out, "initializer.nsinit.dev/%s %s\n", status.Name, ended(status))
 		}
 	}
+	// The message names every initializer that has its turn. The time is that of the oldest turn.
+	var oldest *metav1.MicroTime
 	for _, status := range seen.lifecycle.Status.Initializers {
-		if status.State == v1alpha1.InitializerRunning && status.StartTime != nil {
-			f.line.Show("%s (%s)", printable.Line(helper.Message(seen.lifecycle)), f.clients.Clock.Since(status.StartTime.Time).Round(time.Second))
+		if status.State == v1alpha1.InitializerRunning && status.StartTime != nil && (oldest == nil || status.StartTime.Before(oldest)) {
+			oldest = status.StartTime
 		}
 	}
 	if condition := seen.initializing(); condition != nil && condition.Reason == v1alpha1.ReasonObjectsMissing {
 		f.line.Show("%s", seen.message())
+	} else if oldest != nil {
+		f.line.Show("%s (%s)", printable.Line(helper.Message(seen.lifecycle)), f.clients.Clock.Since(oldest.Time).Round(time.Second))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,13 +48,15 @@ const example = `  # Which namespaces are not open, and what they wait for
   # Every initializer of the namespace shop
   kubectl nsinit status shop
 
-  # The initializer that has its turn
-  kubectl nsinit status shop --output=jsonpath='{.spec.initializers.pending[0].name}'`
+  # The initializers that have their turn
+  kubectl nsinit status shop --output=jsonpath='{.status.currentInitializers[*]}'`
 
 const (
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	// readers are the flags of kubectl nsinit rbac that print the permission to read NamespaceLifecycles.
 	readers = "--view"
+	// maxNamed is how many names are shown of those that an initializer waits for.
+	maxNamed = 3
 )
 
 // Options are the options of the command.
@@ -184,9 +187,22 @@ func (o *Options) initializers(lifecycle *v1alpha1.NamespaceLifecycle) error {
 			took = duration.HumanDuration(o.Clients.Clock.Since(status.StartTime.Time)) + " so far"
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, took, cleansUp(lifecycle, status.Name),
-			cmp.Or(printable.Line(status.Message), "<none>"), cmp.Or(printable.Line(status.LastActor), "<none>"))
+			cmp.Or(printable.Line(status.Message), waits(lifecycle, status), "<none>"), cmp.Or(printable.Line(status.LastActor), "<none>"))
 	}
 	return table.Flush()
+}
+
+// waits names what an initializer waits for, or returns "".
+func waits(lifecycle *v1alpha1.NamespaceLifecycle, status v1alpha1.InitializerStatus) string {
+	names := helper.WaitsFor(lifecycle, status.Name)
+	if status.State != v1alpha1.InitializerWaiting || lifecycle.DeletionTimestamp != nil || len(names) == 0 {
+		return ""
+	}
+	more := ""
+	if others := len(names) - maxNamed; others > 0 {
+		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", others)
+	}
+	return "waits for " + strings.Join(names, ", ") + more
 }
 
 // cleansUp reports whether an initializer takes part in the deletion of the namespace.

@@ -134,6 +134,20 @@ func lifecycle(name string) *v1alpha1.NamespaceLifecycle {
 }
 
 // refusing answers requests for some resources with 403.
+// ordered is a lifecycle in which d waits for others.
+func ordered(after ...string) *v1alpha1.NamespaceLifecycle {
+	l := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u", Initializers: &v1alpha1.NamespaceInitializers{}},
+		Status: v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleInitializing, Initializers: []v1alpha1.InitializerStatus{{Name: "d.example.com", State: v1alpha1.InitializerWaiting}}}}
+	for _, name := range append([]string{"d.example.com"}, after...) {
+		entry := v1alpha1.PlannedInitializer{}
+		entry.Name, entry.Ordering = name, &v1alpha1.InitializerOrdering{}
+		l.Spec.Plan = append(l.Spec.Plan, entry)
+		l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
+	}
+	l.Spec.Plan[0].Ordering.After = after
+	return l
+}
+
 func refusing(cluster *cmdtesting.Cluster, resources ...string) *cmdtesting.Cluster {
 	for _, resource := range resources {
 		refuse := func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -154,6 +168,14 @@ c.example.com   Waiting   <none>       no          <none>    <none>
 `
 	former := func(n *corev1.Namespace) { n.UID = "another" }
 	for name, test := range map[string]cmdtesting.Test{
+		"what it waits for": {Cluster: cmdtesting.New(namespace(closed), ordered("a.example.com", "b.example.com")), Args: []string{"shop"}, Out: `Namespace shop: Initializing
+INITIALIZER     STATE     TOOK     CLEANS UP   MESSAGE                                  LAST ACTOR
+d.example.com   Waiting   <none>   no          waits for a.example.com, b.example.com   <none>
+`},
+		"it waits for many": {Cluster: cmdtesting.New(namespace(closed), ordered("a", "b", "c", "e", "f")), Args: []string{"shop"}, Out: `Namespace shop: Initializing
+INITIALIZER     STATE     TOOK     CLEANS UP   MESSAGE                        LAST ACTOR
+d.example.com   Waiting   <none>   no          waits for a, b, c and 2 more   <none>
+`},
 		"its initializers":         {Cluster: cmdtesting.New(namespace(closed), lifecycle("shop")), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n" + described},
 		"wide":                     {Cluster: cmdtesting.New(namespace(closed), lifecycle("shop")), Args: []string{"shop", "-o", "wide"}, Out: "Namespace shop: Initializing\n" + described},
 		"a removed namespace":      {Cluster: cmdtesting.New(lifecycle("shop")), Args: []string{"shop"}, Out: "Namespace shop: Initializing, the namespace is removed\n" + described},

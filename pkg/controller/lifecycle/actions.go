@@ -58,9 +58,9 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 	case openGate:
 		return c.openGate(ctx, s)
 	case skipInitializer, failInitializer:
-		return c.applyFailurePolicy(ctx, s.lifecycle)
+		return c.applyFailurePolicy(ctx, s)
 	case reportStall:
-		return c.reportStall(ctx, s.lifecycle)
+		return c.reportStall(ctx, s)
 	case endInitialization:
 		return c.endInitialization(ctx, s)
 	case withdrawReady: // report withdraws it
@@ -110,7 +110,7 @@ func (c *Controller) secureNamespace(ctx context.Context, s state) error {
 		return utilapierrors.IgnoreAbsent(err) // the event of the deletion re-queues the name
 	}
 	lifecycle := s.lifecycle.DeepCopy()
-	lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+	helper.RemovePending(lifecycle, v1alpha1.InitializerLifecycle)
 	// gofail: var lifecycleBeforeRemoveBuiltIn struct{}
 	if _, err := c.client.Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); utilapierrors.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("cannot remove initializer %q: %w", v1alpha1.InitializerLifecycle, err)
@@ -140,7 +140,7 @@ func (c *Controller) addFinalizer(ctx context.Context, s state) error {
 // still clean up after it, so the built-in initializer acts first if it is pending. The lifecycle
 // stores the user before the list of pending initializers is removed. Each of the writes can be retried.
 func (c *Controller) endInitialization(ctx context.Context, s state) error {
-	if slices.Contains(s.lifecycle.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: v1alpha1.InitializerLifecycle}) {
+	if slices.Contains(helper.Pending(s.lifecycle), v1alpha1.InitializerLifecycle) {
 		if err := c.addFinalizer(ctx, s); err != nil {
 			return utilapierrors.IgnoreAbsent(err)
 		}
@@ -167,44 +167,32 @@ func (c *Controller) endInitialization(ctx context.Context, s state) error {
 	return nil
 }
 
-// applyFailurePolicy skips the current initializer at its deadline, or fails the initialization. If the
-// initializer has finished meanwhile, the write fails with a conflict.
-func (c *Controller) applyFailurePolicy(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
-	lifecycle, current := read.DeepCopy(), helper.Current(read)
-	planned := helper.Planned(read, current)
-	policy := *planned.FailurePolicy
-	if policy == v1alpha1.Ignore {
-		lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, current)
-		lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
-	} else {
+// applyFailurePolicy skips the overdue initializers with failurePolicy Ignore, or fails the initialization for the first
+// overdue one with Fail. If one of them has finished meanwhile, the write fails with a conflict.
+func (c *Controller) applyFailurePolicy(ctx context.Context, s state) error {
+	lifecycle, policy := s.lifecycle.DeepCopy(), v1alpha1.Ignore
+	names := overdueWith(s, v1alpha1.Fail)
+	if len(names) > 0 {
+		policy, names = v1alpha1.Fail, names[:1]
+		lifecycle.Spec.Initializers.FailedInitializer = names[0]
 		lifecycle.Spec.Initializers.Result = &metav1.Status{
 			Status: metav1.StatusFailure, Reason: metav1.StatusReasonTimeout, Code: http.StatusGatewayTimeout,
-			Message: fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s", *planned.TimeoutSeconds, v1alpha1.Fail),
+			Message: fmt.Sprintf("it was not done within %d seconds, and its failurePolicy is %s",
+				*helper.Planned(s.lifecycle, names[0]).TimeoutSeconds, v1alpha1.Fail),
+		}
+	} else {
+		names = overdueWith(s, v1alpha1.Ignore)
+		lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, names...)
+		for _, name := range names {
+			helper.RemovePending(lifecycle, name)
 		}
 	}
 	// gofail: var lifecycleBeforeMissedDeadline struct{}
 	if _, err := c.client.Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot apply failurePolicy %s to initializer %q: %w", policy, current, err))
+		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot apply failurePolicy %s to initializers %q: %w", policy, names, err))
 	}
-	c.Metrics.deadlines.WithLabelValues(string(policy)).Inc()
-	klog.FromContext(ctx).Info("Initializer missed its deadline", "initializer", current, "failurePolicy", policy)
-	return nil
-}
-
-// reportStall sets the condition Stalled and records an event. Later reconciliations find the
-// condition, and record no other event.
-func (c *Controller) reportStall(ctx context.Context, read *v1alpha1.NamespaceLifecycle) error {
-	lifecycle := read.DeepCopy()
-	message := stalledMessage(read, c.StalledAfter)
-	meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
-		Reason: v1alpha1.ReasonTurnTooLong, Message: message,
-	})
-	// gofail: var lifecycleBeforeReportStall struct{}
-	if _, err := c.client.UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{}); err != nil {
-		return utilapierrors.IgnoreAbsent(fmt.Errorf("cannot report that initializer %q is stalled: %w", helper.Current(read), err))
-	}
-	c.Events.Event(namespaceOf(read), corev1.EventTypeWarning, eventStalled, message)
+	c.Metrics.deadlines.WithLabelValues(string(policy)).Add(float64(len(names)))
+	klog.FromContext(ctx).Info("Initializers missed their deadline", "initializers", names, "failurePolicy", policy)
 	return nil
 }
 

@@ -40,7 +40,7 @@ func NewCollector(namespaces corelisters.NamespaceLister, lifecycles listers.Nam
 		namespaces: namespaces, lifecycles: lifecycles, clock: clock,
 		pending: desc("pending_namespaces", "Number of namespaces whose gate is closed, as the leader sees them."),
 		byPhase: desc("records", "Number of NamespaceLifecycles by phase, as the leader sees them.", "phase"),
-		turns:   desc("turns", "Number of namespaces that wait for an initializer, by the initializer whose turn it is.", "initializer"),
+		turns:   desc("turns", "Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several at once.", "initializer"),
 		oldest:  desc("oldest_turn_seconds", "Age of the oldest of these turns, in seconds.", "initializer"),
 	}
 }
@@ -73,9 +73,9 @@ func (c *Collector) CollectWithStability(collected chan<- metrics.Metric) {
 	turns, oldest := map[string]int{}, map[string]time.Duration{}
 	for _, lifecycle := range lifecycles {
 		phases[lifecycle.Status.Phase]++
-		for _, name := range lifecycle.Status.CurrentInitializers {
+		for _, name := range helper.Acting(lifecycle) {
 			turns[name]++
-			oldest[name] = max(oldest[name], turnAge(lifecycle, now))
+			oldest[name] = max(oldest[name], turnAge(lifecycle, name, now))
 		}
 	}
 	for _, phase := range slices.Sorted(maps.Keys(phases)) {
@@ -87,12 +87,13 @@ func (c *Collector) CollectWithStability(collected chan<- metrics.Metric) {
 	}
 }
 
-// turnAge returns how long the current turn has lasted.
-func turnAge(lifecycle *v1alpha1.NamespaceLifecycle, now time.Time) time.Duration {
-	if lifecycle.Spec.Initializers == nil || lifecycle.Spec.Initializers.TurnStartTime == nil {
+// turnAge returns how long the turn of an initializer has lasted.
+func turnAge(lifecycle *v1alpha1.NamespaceLifecycle, name string, now time.Time) time.Duration {
+	began := helper.TurnStart(lifecycle, name)
+	if began == nil {
 		return 0
 	}
-	return max(0, now.Sub(lifecycle.Spec.Initializers.TurnStartTime.Time))
+	return max(0, now.Sub(began.Time))
 }
 
 // ended returns the status entries that ended between two versions of a lifecycle.

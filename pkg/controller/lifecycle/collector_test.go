@@ -26,25 +26,28 @@ import (
 func TestCollector(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	add := func(name string, phase v1alpha1.LifecyclePhase, current string, age time.Duration) {
+	add := func(name string, phase v1alpha1.LifecyclePhase, age time.Duration, current ...string) {
 		t.Helper()
-		lifecycle := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: phase}}
-		if current != "" {
-			lifecycle.Status.CurrentInitializers = []string{current}
-			lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: new(metav1.NewMicroTime(now.Add(-age)))}
+		lifecycle := aLifecycle()
+		if len(current) > 0 {
+			lifecycle = aLifecycle(pending(current...), inParallel)
+		}
+		lifecycle.Name, lifecycle.Status.Phase = name, phase
+		for i := range current {
+			lifecycle.Spec.Initializers.Pending[i].TurnStartTime = new(metav1.NewMicroTime(now.Add(-age)))
 		}
 		if err := store.Add(lifecycle); err != nil {
 			t.Fatal(err)
 		}
 	}
-	add("a", v1alpha1.LifecycleInitializing, "one.example.com", 7*time.Second)
-	add("b", v1alpha1.LifecycleInitializing, "one.example.com", 90*time.Second)
-	add("c", v1alpha1.LifecycleInitializing, "two.example.com", -time.Second)
-	add("e", v1alpha1.LifecycleInitializing, "three.example.com", 0)
-	if err := store.Update(&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Status: v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleInitializing, CurrentInitializers: []string{"three.example.com"}}}); err != nil {
+	add("a", v1alpha1.LifecycleInitializing, 7*time.Second, "one.example.com", "two.example.com")
+	add("b", v1alpha1.LifecycleInitializing, 90*time.Second, "one.example.com")
+	add("c", v1alpha1.LifecycleInitializing, -time.Second, "three.example.com")
+	if err := store.Add(&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Spec: aLifecycle(pending("four.example.com")).Spec,
+		Status: v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleInitializing}}); err != nil {
 		t.Fatal(err)
 	}
-	add("d", v1alpha1.LifecycleActive, "", 0)
+	add("d", v1alpha1.LifecycleActive, 0)
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	registry := metrics.NewKubeRegistry()
 	if err := registry.CustomRegister(NewCollector(corelisters.NewNamespaceLister(namespaces), listers.NewNamespaceLifecycleLister(store), clocktesting.NewFakePassiveClock(now))); err != nil {
@@ -53,9 +56,10 @@ func TestCollector(t *testing.T) {
 	const want = `
 # HELP nsinit_lifecycle_oldest_turn_seconds [ALPHA] Age of the oldest of these turns, in seconds.
 # TYPE nsinit_lifecycle_oldest_turn_seconds gauge
+nsinit_lifecycle_oldest_turn_seconds{initializer="four.example.com"} 0
 nsinit_lifecycle_oldest_turn_seconds{initializer="one.example.com"} 90
 nsinit_lifecycle_oldest_turn_seconds{initializer="three.example.com"} 0
-nsinit_lifecycle_oldest_turn_seconds{initializer="two.example.com"} 0
+nsinit_lifecycle_oldest_turn_seconds{initializer="two.example.com"} 7
 # HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the leader sees them.
 # TYPE nsinit_lifecycle_pending_namespaces gauge
 nsinit_lifecycle_pending_namespaces 0
@@ -64,8 +68,9 @@ nsinit_lifecycle_pending_namespaces 0
 nsinit_lifecycle_records{phase="Active"} 1
 nsinit_lifecycle_records{phase="Initializing"} 4
 nsinit_lifecycle_records{phase="Terminating"} 0
-# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces that wait for an initializer, by the initializer whose turn it is.
+# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several at once.
 # TYPE nsinit_lifecycle_turns gauge
+nsinit_lifecycle_turns{initializer="four.example.com"} 1
 nsinit_lifecycle_turns{initializer="one.example.com"} 2
 nsinit_lifecycle_turns{initializer="three.example.com"} 1
 nsinit_lifecycle_turns{initializer="two.example.com"} 1

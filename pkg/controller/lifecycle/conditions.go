@@ -52,7 +52,7 @@ func describe(s state) *report {
 			"the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "+holders(s.lifecycle))
 	case helper.Failure(s.lifecycle) != nil:
 		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: helper.Message(s.lifecycle)}
-	case helper.Current(s.lifecycle) != "":
+	case len(helper.Pending(s.lifecycle)) > 0:
 		pending := &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: helper.Message(s.lifecycle)}
 		if condition := stall(s.lifecycle); condition != nil {
 			pending.stalled = condition.Message
@@ -155,15 +155,6 @@ func toSkip(lifecycle *v1alpha1.NamespaceLifecycle) []string {
 // opened returns the report on a namespace whose gate is open.
 func opened(lifecycle *v1alpha1.NamespaceLifecycle) report {
 	return report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonInitialized, message: helper.Message(lifecycle)}
-}
-
-// stalledMessage names the stalled initializer, and how to continue.
-func stalledMessage(lifecycle *v1alpha1.NamespaceLifecycle, long time.Duration) string {
-	text := fmt.Sprintf("the turn of initializer %q has lasted longer than %s", helper.Current(lifecycle), long)
-	if began := lifecycle.Spec.Initializers.TurnStartTime; began != nil {
-		text += ", since " + began.UTC().Format(time.RFC3339)
-	}
-	return text + ": check that it runs, and read its log; an administrator can skip it in this namespace, or remove it from its configuration"
 }
 
 // apply writes a report into the conditions of a namespace, and says whether one changed. It keeps

@@ -89,7 +89,7 @@ func New(d Dependencies) (*Controller, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
-		turns: turns{seen: map[string]sighting{}},
+		turns: turns{seen: map[string]sightings{}},
 		waits: waits{seen: map[string]sighting{}},
 	}
 	namespaces, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -224,12 +224,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if exempt && leftAlone(s) {
 		return nil
 	}
-	c.measureTurn(name, &s)
+	c.measureTurns(name, &s)
 	c.measureObjects(ctx, name, &s)
 	step := next(s)
 	if step == nothing {
-		if s.turn.wake > 0 {
-			c.queue.AddAfter(name, s.turn.wake)
+		if s.timers.wake > 0 {
+			c.queue.AddAfter(name, s.timers.wake)
 		}
 		if s.objects.wake > 0 {
 			c.queue.AddAfter(name, s.objects.wake)
@@ -250,7 +250,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c.measureTurn(name, &s)
+	c.measureTurns(name, &s)
 	c.measureObjects(ctx, name, &s)
 	if now := next(s); now != step {
 		// The cache is behind. What happens before it catches up may never be an event, such as the
@@ -262,10 +262,10 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	return inStep(step, c.take(ctx, step, s))
 }
 
-// measureTurn sets s.turn.
-func (c *Controller) measureTurn(name string, s *state) {
+// measureTurns sets s.timers.
+func (c *Controller) measureTurns(name string, s *state) {
 	now := c.Clock.Now()
-	s.turn = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), now, c.StalledAfter)
+	s.timers = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), now, c.StalledAfter)
 }
 
 // exempt says whether a namespace is exempt by its name, as far as the ConfigMap was read.

@@ -221,7 +221,7 @@ func (c *Controller) reconcileUnlisted(ctx context.Context, name string, exempt 
 	case exempt && leftAlone(s):
 		return nil
 	}
-	c.measureTurn(name, &s)
+	c.measureTurns(name, &s)
 	c.measureObjects(ctx, name, &s)
 	if step := next(s); step != nothing {
 		return c.take(ctx, step, s)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -45,6 +46,12 @@ type objects struct {
 type waits struct {
 	mu   sync.Mutex
 	seen map[string]sighting
+}
+
+// sighting is when the wait of a lifecycle was first seen.
+type sighting struct {
+	lifecycle types.UID
+	at        time.Time
 }
 
 // firstSeen returns when the wait of a lifecycle was first seen, which may be now.

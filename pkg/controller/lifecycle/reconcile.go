@@ -10,8 +10,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -22,7 +20,7 @@ import (
 type state struct {
 	namespace *corev1.Namespace
 	lifecycle *v1alpha1.NamespaceLifecycle
-	turn      turn
+	timers    timers
 	objects   objects
 }
 
@@ -49,11 +47,12 @@ const (
 	restoreFinalizer action = "RestoreFinalizer"
 	// secureNamespace: it is the built-in initializer's turn.
 	secureNamespace action = "SecureNamespace"
-	// skipInitializer: an initializer with failurePolicy Ignore has missed its deadline.
+	// skipInitializer: initializers with failurePolicy Ignore have missed their deadlines.
 	skipInitializer action = "SkipInitializer"
 	// failInitializer: an initializer with failurePolicy Fail has missed its deadline.
 	failInitializer action = "FailInitializer"
-	// reportStall: the turn of an initializer has lasted longer than --stalled-after.
+	// reportStall: the condition Stalled does not name the initializers whose turn has lasted longer
+	// than --stalled-after.
 	reportStall action = "ReportStall"
 	// failNamespace: an initializer failed, so the namespace is deleted.
 	failNamespace action = "FailNamespace"
@@ -96,20 +95,30 @@ func next(s state) action {
 		return leave(s.lifecycle)
 	case helper.Failure(s.lifecycle) != nil:
 		return failNamespace
-	case helper.Current(s.lifecycle) != "" && !helper.IsClosed(s.namespace):
-		return endInitialization
-	case helper.Current(s.lifecycle) == v1alpha1.InitializerLifecycle:
-		return secureNamespace
-	case s.turn.overdue && *helper.Planned(s.lifecycle, helper.Current(s.lifecycle)).FailurePolicy == v1alpha1.Ignore:
-		return skipInitializer
-	case s.turn.overdue:
-		return failInitializer
-	case s.turn.stalled && stall(s.lifecycle) == nil:
-		return reportStall
+	case len(helper.Pending(s.lifecycle)) > 0:
+		return nextOfInitializing(s)
 	case s.objects.wait:
 		return nothing
-	case helper.Current(s.lifecycle) == "" && helper.IsClosed(s.namespace):
+	case helper.IsClosed(s.namespace):
 		return openGate
+	}
+	return nothing
+}
+
+// nextOfInitializing returns the next step for a namespace that has pending initializers. A missed
+// deadline with failurePolicy Fail precedes the others, because a skip would start further turns.
+func nextOfInitializing(s state) action {
+	switch {
+	case !helper.IsClosed(s.namespace):
+		return endInitialization
+	case helper.IsActing(s.lifecycle, v1alpha1.InitializerLifecycle):
+		return secureNamespace
+	case len(overdueWith(s, v1alpha1.Fail)) > 0:
+		return failInitializer
+	case len(overdueWith(s, v1alpha1.Ignore)) > 0:
+		return skipInitializer
+	case !slices.Equal(stalled(s), helper.Stalled(s.lifecycle)):
+		return reportStall
 	}
 	return nothing
 }
@@ -159,15 +168,6 @@ func leave(lifecycle *v1alpha1.NamespaceLifecycle) action {
 		return deleteLifecycle
 	}
 	return nothing // participants have not cleaned up
-}
-
-// stall returns the condition Stalled if it is True, or nil.
-func stall(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Condition {
-	condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
-	if condition == nil || condition.Status != metav1.ConditionTrue {
-		return nil
-	}
-	return condition
 }
 
 // mayWithdrawReady says whether a namespace that is being deleted claims to be ready, and can be

@@ -85,7 +85,9 @@ const serverMessage = "the sentence of the server"
 
 func pending(names ...string) lifecycleOption {
 	return func(r *v1alpha1.NamespaceLifecycle) {
-		r.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
+		if r.Spec.Initializers == nil {
+			r.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
+		}
 		for _, name := range names {
 			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
 			r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name}})
@@ -126,16 +128,16 @@ func TestNext(t *testing.T) {
 	}{
 		"neither exists": {nil, nil, nothing},
 
-		"a new namespace":                           {namespace(closed), nil, createLifecycle},
-		"a namespace from before":                   {namespace(), nil, createLifecycle},
-		"it waits":                                  {namespace(closed), aLifecycle(pending("a.example.com")), nothing},
-		"the built-in initializer has its turn":     {namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com")), secureNamespace},
-		"the built-in initializer comes later":      {namespace(closed), aLifecycle(pending("a.example.com", v1alpha1.InitializerLifecycle)), nothing},
-		"every initializer is done":                 {namespace(closed), aLifecycle(), openGate},
-		"an empty list":                             {namespace(closed), aLifecycle(pending()), openGate},
-		"it is open":                                {namespace(), aLifecycle(), nothing},
-		"an initializer failed":                     {namespace(closed), aLifecycle(pending("a.example.com"), failed), failNamespace},
-		"the built-in one is first after a failure": {namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle), failed), failNamespace},
+		"a new namespace":                       {namespace(closed), nil, createLifecycle},
+		"a namespace from before":               {namespace(), nil, createLifecycle},
+		"it waits":                              {namespace(closed), aLifecycle(pending("a.example.com")), nothing},
+		"the built-in initializer has its turn": {namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle, "a.example.com")), secureNamespace},
+		"the built-in initializer acts first, wherever it is": {namespace(closed), aLifecycle(pending("a.example.com", v1alpha1.InitializerLifecycle)), secureNamespace},
+		"every initializer is done":                           {namespace(closed), aLifecycle(), openGate},
+		"an empty list":                                       {namespace(closed), aLifecycle(pending()), openGate},
+		"it is open":                                          {namespace(), aLifecycle(), nothing},
+		"an initializer failed":                               {namespace(closed), aLifecycle(pending("a.example.com"), failed), failNamespace},
+		"the built-in one is first after a failure":           {namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle), failed), failNamespace},
 		"status says it is done, spec does not": {namespace(closed), aLifecycle(pending("a.example.com"), func(r *v1alpha1.NamespaceLifecycle) {
 			r.Status.Phase = v1alpha1.LifecycleActive
 		}), nothing},

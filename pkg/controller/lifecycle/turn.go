@@ -17,13 +17,14 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-// turn is the state of the current initializer's turn, which depends on the time.
-type turn struct {
-	// overdue says that the deadline is past, so that the failurePolicy takes effect.
-	overdue bool
-	// stalled says that the turn has lasted longer than --stalled-after.
-	stalled bool
-	// wake is the time until overdue or stalled may become true. 0: never.
+// timers is the state of the turns of a lifecycle, which depends on the time. The names are in the order
+// of the plan.
+type timers struct {
+	// overdue are the initializers whose deadline is past, so that their failurePolicy takes effect.
+	overdue []string
+	// stalled are the initializers whose turn has lasted longer than --stalled-after.
+	stalled []string
+	// wake is the time until another one may become overdue or stalled. 0: never.
 	wake time.Duration
 }
 
@@ -31,63 +32,81 @@ type turn struct {
 // time may differ. The time since this process saw the turn is never longer than the turn.
 type turns struct {
 	mu   sync.Mutex
-	seen map[string]sighting
+	seen map[string]sightings
 }
 
-type sighting struct {
-	lifecycle   types.UID
-	initializer string
-	at          time.Time
+// sightings are the times at which the turns of one lifecycle were first seen, by initializer.
+type sightings struct {
+	lifecycle types.UID
+	at        map[string]time.Time
 }
 
-// firstSeen returns when the current turn of a lifecycle was first seen, which may be now. It
+// firstSeen returns when each current turn of a lifecycle was first seen, which may be now. It
 // removes the entry of a lifecycle that is nil or has no current turn.
-func (t *turns) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, now time.Time) time.Time {
+func (t *turns) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, now time.Time) map[string]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !hasTurn(lifecycle) {
 		delete(t.seen, name)
-		return now
+		return nil
 	}
-	if seen, ok := t.seen[name]; ok && seen.lifecycle == lifecycle.UID && seen.initializer == helper.Current(lifecycle) {
-		return seen.at
+	before, at := t.seen[name], map[string]time.Time{}
+	for _, initializer := range helper.Acting(lifecycle) {
+		at[initializer] = now
+		if seen, ok := before.at[initializer]; ok && before.lifecycle == lifecycle.UID {
+			at[initializer] = seen
+		}
 	}
-	t.seen[name] = sighting{lifecycle: lifecycle.UID, initializer: helper.Current(lifecycle), at: now}
-	return now
+	t.seen[name] = sightings{lifecycle: lifecycle.UID, at: at}
+	return at
 }
 
 // hasTurn says whether an initializer has its turn.
 func hasTurn(lifecycle *v1alpha1.NamespaceLifecycle) bool {
-	return lifecycle != nil && lifecycle.DeletionTimestamp == nil && helper.Failure(lifecycle) == nil && helper.Current(lifecycle) != ""
+	return lifecycle != nil && len(helper.Acting(lifecycle)) > 0
 }
 
-// measure returns the state of the current turn, which was first seen at a time.
-func measure(lifecycle *v1alpha1.NamespaceLifecycle, seen, now time.Time, stalledAfter time.Duration) turn {
-	var t turn
+// measure returns the state of the current turns, which were first seen at these times.
+func measure(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, now time.Time, stalledAfter time.Duration) timers {
+	var t timers
 	if !hasTurn(lifecycle) {
 		return t
 	}
-	at := func(after time.Duration) bool {
-		left := lasts(lifecycle, seen, after).Sub(now)
-		if left > 0 && (t.wake == 0 || left < t.wake) {
-			t.wake = left
+	for _, name := range helper.Acting(lifecycle) {
+		past := func(after time.Duration) bool {
+			left := lasts(lifecycle, name, seen[name], after).Sub(now)
+			if left > 0 && (t.wake == 0 || left < t.wake) {
+				t.wake = left
+			}
+			return left <= 0
 		}
-		return left <= 0
-	}
-	if planned := helper.Planned(lifecycle, helper.Current(lifecycle)); planned != nil && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil {
-		t.overdue = at(time.Duration(*planned.TimeoutSeconds) * time.Second)
-	}
-	if stalledAfter > 0 {
-		t.stalled = at(stalledAfter)
+		planned := helper.Planned(lifecycle, name)
+		if planned != nil && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil && past(time.Duration(*planned.TimeoutSeconds)*time.Second) {
+			t.overdue = append(t.overdue, name)
+		}
+		if stalledAfter > 0 && past(stalledAfter) {
+			t.stalled = append(t.stalled, name)
+		}
 	}
 	return t
 }
 
-// lasts returns when a turn has certainly lasted for a duration, by the clock of this process or by
-// that of the server, which may be behind.
-func lasts(lifecycle *v1alpha1.NamespaceLifecycle, seen time.Time, long time.Duration) time.Time {
+// overdueWith returns the overdue initializers that have a failurePolicy.
+func overdueWith(s state, policy v1alpha1.FailurePolicyType) []string {
+	var names []string
+	for _, name := range s.timers.overdue {
+		if *helper.Planned(s.lifecycle, name).FailurePolicy == policy {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// lasts returns when the turn of an initializer has certainly lasted for a duration, by the clock of this
+// process or by that of the server, which may be behind.
+func lasts(lifecycle *v1alpha1.NamespaceLifecycle, name string, seen time.Time, long time.Duration) time.Time {
 	here := seen.Add(long)
-	if began := lifecycle.Spec.Initializers.TurnStartTime; began != nil {
+	if began := helper.TurnStart(lifecycle, name); began != nil {
 		if there := began.Add(long + timing.MaxClockSkew); there.Before(here) {
 			return there
 		}

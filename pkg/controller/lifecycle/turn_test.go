@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -41,73 +43,106 @@ func withPolicy(policy v1alpha1.FailurePolicyType, seconds int32) lifecycleOptio
 func since(offset time.Duration) lifecycleOption {
 	return func(r *v1alpha1.NamespaceLifecycle) {
 		began := metav1.NewMicroTime(startOfTests().Add(offset))
-		r.Spec.Initializers.TurnStartTime = &began
+		for _, name := range helper.CurrentInitializers(r) {
+			i := slices.Index(helper.Pending(r), name)
+			r.Spec.Initializers.Pending[i].TurnStartTime = &began
+		}
 	}
 }
 
-func isStalled(r *v1alpha1.NamespaceLifecycle) {
-	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Message: "slow"}}
+// inParallel lets every planned initializer act at the same time.
+func inParallel(r *v1alpha1.NamespaceLifecycle) {
+	for i := range r.Spec.Plan {
+		r.Spec.Plan[i].Ordering = &v1alpha1.InitializerOrdering{}
+	}
+}
+
+// stalls is the condition Stalled, which names an initializer.
+func stalls(name string) lifecycleOption {
+	return func(r *v1alpha1.NamespaceLifecycle) {
+		r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Message: strconv.Quote(name) + " is slow"}}
+	}
 }
 
 // TestMeasure: a deadline counts from what was seen here, and where this process saw the turn
 // late, from what the server wrote and the difference that its clock may have.
 func TestMeasure(t *testing.T) {
 	const minute = time.Minute
+	a, ab := []string{"a"}, []string{"a", "b"}
 	tests := map[string]struct {
 		lifecycle *v1alpha1.NamespaceLifecycle
 		age       time.Duration // since it was seen
-		want      turn
+		want      timers
 	}{
-		"no turn":                     {aLifecycle(), time.Hour, turn{}},
-		"it failed":                   {aLifecycle(pending("a"), failed), time.Hour, turn{}},
-		"it is leaving":               {aLifecycle(pending("a"), leaving), time.Hour, turn{}},
-		"no policy":                   {aLifecycle(pending("a")), 10 * time.Second, turn{wake: 50 * time.Second}},
-		"no policy, for long":         {aLifecycle(pending("a")), minute, turn{stalled: true}},
-		"before the deadline":         {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 4 * time.Second, turn{wake: time.Second}},
-		"at the deadline":             {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 5 * time.Second, turn{overdue: true, wake: 55 * time.Second}},
-		"long after it":               {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), minute, turn{overdue: true, stalled: true}},
-		"a deadline that is far":      {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 3600)), minute, turn{stalled: true, wake: 59 * minute}},
-		"the server's clock is ahead": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), since(time.Hour)), 5 * time.Second, turn{overdue: true, wake: 55 * time.Second}},
+		"no turn":                     {aLifecycle(), time.Hour, timers{}},
+		"it failed":                   {aLifecycle(pending("a"), failed), time.Hour, timers{}},
+		"it is leaving":               {aLifecycle(pending("a"), leaving), time.Hour, timers{}},
+		"no policy":                   {aLifecycle(pending("a")), 10 * time.Second, timers{wake: 50 * time.Second}},
+		"no policy, for long":         {aLifecycle(pending("a")), minute, timers{stalled: a}},
+		"before the deadline":         {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 4 * time.Second, timers{wake: time.Second}},
+		"at the deadline":             {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 5 * time.Second, timers{overdue: a, wake: 55 * time.Second}},
+		"long after it":               {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), minute, timers{overdue: a, stalled: a}},
+		"a deadline that is far":      {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 3600)), minute, timers{stalled: a, wake: 59 * minute}},
+		"the server's clock is ahead": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), since(time.Hour)), 5 * time.Second, timers{overdue: a, wake: 55 * time.Second}},
 		"the server's clock is a little behind": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 30), since(-timing.MaxClockSkew)), 29 * time.Second,
-			turn{wake: time.Second}},
+			timers{wake: time.Second}},
 		"it was seen late": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew,
-			turn{overdue: true, stalled: true}},
+			timers{overdue: a, stalled: a}},
 		"it was seen late, a moment before": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew - time.Second,
-			turn{stalled: true, wake: time.Second}},
+			timers{stalled: a, wake: time.Second}},
+		"one after the other":   {aLifecycle(pending("a", "b"), withPolicy(v1alpha1.Ignore, 5)), minute, timers{overdue: a, stalled: a}},
+		"at the same time":      {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 5)), minute, timers{overdue: ab, stalled: ab}},
+		"the earliest deadline": {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 30), soonest("b", 5)), 4 * time.Second, timers{wake: time.Second}},
+		"one of two deadlines": {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 30), soonest("b", 5)), 5 * time.Second,
+			timers{overdue: []string{"b"}, wake: 25 * time.Second}},
+		"two that the server began at different times": {aLifecycle(pending("a"), since(-time.Hour), pending("b"), inParallel), 0,
+			timers{stalled: a, wake: minute}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := measure(test.lifecycle, startOfTests(), startOfTests().Add(test.age), minute); got != test.want {
-				t.Errorf("got %+v, want %+v", got, test.want)
+			seen := map[string]time.Time{"a": startOfTests(), "b": startOfTests()}
+			got := measure(test.lifecycle, seen, startOfTests().Add(test.age), minute)
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(timers{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	if got := measure(aLifecycle(pending("a")), startOfTests(), startOfTests().Add(time.Hour), 0); got != (turn{}) {
-		t.Errorf("nothing is reported as stalled, but %+v", got)
+	got := measure(aLifecycle(pending("a")), map[string]time.Time{"a": startOfTests()}, startOfTests().Add(time.Hour), 0)
+	if diff := cmp.Diff(timers{}, got, cmp.AllowUnexported(timers{})); diff != "" {
+		t.Errorf("nothing is reported as stalled (-want +got):\n%s", diff)
 	}
+}
+
+// soonest gives one planned initializer a deadline of its own.
+func soonest(name string, seconds int32) lifecycleOption {
+	return func(r *v1alpha1.NamespaceLifecycle) { helper.Planned(r, name).TimeoutSeconds = &seconds }
 }
 
 // TestTurns: each turn has a separate time, also that of another lifecycle of the same name.
 func TestTurns(t *testing.T) {
-	seen := turns{seen: map[string]sighting{}}
+	seen := turns{seen: map[string]sightings{}}
 	at := func(seconds int) time.Time { return startOfTests().Add(time.Duration(seconds) * time.Second) }
 	another := aLifecycle(pending("b"))
 	another.UID = "another"
+	type times map[string]time.Time
 	for step, test := range []struct {
 		lifecycle *v1alpha1.NamespaceLifecycle
-		want      time.Time
+		want      times
 	}{
-		{aLifecycle(pending("a", "b")), at(0)},
-		{aLifecycle(pending("a", "b")), at(0)},
-		{aLifecycle(pending("b")), at(2)},
-		{another, at(3)},
-		{another, at(3)},
-		{nil, at(5)},
-		{another, at(6)},
-		{aLifecycle(), at(7)},
+		{aLifecycle(pending("a", "b")), times{"a": at(0)}},
+		{aLifecycle(pending("a", "b")), times{"a": at(0)}},
+		{aLifecycle(pending("b")), times{"b": at(2)}},
+		{another, times{"b": at(3)}},
+		{another, times{"b": at(3)}},
+		{nil, nil},
+		{another, times{"b": at(6)}},
+		{aLifecycle(), nil},
+		{aLifecycle(pending("a", "b"), inParallel), times{"a": at(8), "b": at(8)}},
+		{aLifecycle(pending("b", "c"), inParallel), times{"b": at(8), "c": at(9)}},
+		{nil, nil},
 	} {
-		if got := seen.firstSeen("ns", test.lifecycle, at(step)); !got.Equal(test.want) {
-			t.Errorf("step %d: seen at %s, want %s", step, got, test.want)
+		if diff := cmp.Diff(test.want, times(seen.firstSeen("ns", test.lifecycle, at(step)))); diff != "" {
+			t.Errorf("step %d (-want +got):\n%s", step, diff)
 		}
 	}
 	if len(seen.seen) != 0 {
@@ -117,27 +152,34 @@ func TestTurns(t *testing.T) {
 
 // TestNextOfTurn: what a turn that lasts leads to.
 func TestNextOfTurn(t *testing.T) {
+	a, ab := []string{"a"}, []string{"a", "b"}
 	tests := map[string]struct {
 		lifecycle *v1alpha1.NamespaceLifecycle
-		turn      turn
+		timers    timers
 		want      action
 	}{
-		"Ignore":                       {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), turn{overdue: true, stalled: true}, skipInitializer},
-		"Fail":                         {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), turn{overdue: true, stalled: true}, failInitializer},
-		"before the deadline":          {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), turn{wake: 1}, nothing},
-		"no policy, for long":          {aLifecycle(pending("a")), turn{stalled: true}, reportStall},
-		"no policy, reported":          {aLifecycle(pending("a"), isStalled), turn{stalled: true}, nothing},
-		"a former lifecycle's turn":    {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), former), turn{overdue: true}, deleteLifecycle},
-		"the turn of the built-in one": {aLifecycle(pending(v1alpha1.InitializerLifecycle), participant), turn{stalled: true}, secureNamespace},
+		"Ignore":              {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), timers{overdue: a, stalled: a}, skipInitializer},
+		"Fail":                {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), timers{overdue: a, stalled: a}, failInitializer},
+		"before the deadline": {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), timers{wake: 1}, nothing},
+		"Ignore and Fail at the same time": {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 5), func(r *v1alpha1.NamespaceLifecycle) {
+			helper.Planned(r, "b").FailurePolicy = new(v1alpha1.Fail)
+		}), timers{overdue: ab}, failInitializer},
+		"no policy, for long":          {aLifecycle(pending("a")), timers{stalled: a}, reportStall},
+		"no policy, reported":          {aLifecycle(pending("a"), stalls("a")), timers{stalled: a}, nothing},
+		"reported by another process":  {aLifecycle(pending("a"), stalls("a")), timers{}, nothing},
+		"another one stalls":           {aLifecycle(pending("a", "b"), inParallel, stalls("a")), timers{stalled: ab}, reportStall},
+		"the stalled one has finished": {aLifecycle(pending("a", "b"), inParallel, stalls("b"), func(r *v1alpha1.NamespaceLifecycle) { helper.RemovePending(r, "b") }), timers{}, reportStall},
+		"a former lifecycle's turn":    {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), former), timers{overdue: a}, deleteLifecycle},
+		"the turn of the built-in one": {aLifecycle(pending(v1alpha1.InitializerLifecycle), participant), timers{stalled: []string{v1alpha1.InitializerLifecycle}}, secureNamespace},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := next(state{namespace: namespace(closed), lifecycle: test.lifecycle, turn: test.turn}); got != test.want {
+			if got := next(state{namespace: namespace(closed), lifecycle: test.lifecycle, timers: test.timers}); got != test.want {
 				t.Errorf("next is %s, want %s", got, test.want)
 			}
 		})
 	}
-	if got := next(state{namespace: namespace(closed, deleting), lifecycle: aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), leaving, held("p")), turn: turn{overdue: true}}); got != nothing {
+	if got := next(state{namespace: namespace(closed, deleting), lifecycle: aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), leaving, held("p")), timers: timers{overdue: a}}); got != nothing {
 		t.Errorf("of a namespace that is being deleted, next is %s", got)
 	}
 }
@@ -145,18 +187,24 @@ func TestNextOfTurn(t *testing.T) {
 // TestDeadlines: the timer brings the name back, and the lifecycle says what happened to the
 // initializer. The clock is the test's.
 func TestDeadlines(t *testing.T) {
+	const missed = "it was not done within 5 seconds, and its failurePolicy is Fail"
+	serial := func(*v1alpha1.NamespaceLifecycle) {}
 	tests := map[string]struct {
 		policy  v1alpha1.FailurePolicyType
+		order   lifecycleOption
 		skipped string
 		pending string
 		result  string
 	}{
-		"Ignore": {v1alpha1.Ignore, "[a.example.com]", "[b.example.com]", ""},
-		"Fail":   {v1alpha1.Fail, "[]", "[a.example.com b.example.com]", "it was not done within 5 seconds, and its failurePolicy is Fail"},
+		"Ignore":           {v1alpha1.Ignore, serial, "[a.example.com]", "[b.example.com c.example.com]", ""},
+		"Fail":             {v1alpha1.Fail, serial, "[]", "[a.example.com b.example.com c.example.com]", "a.example.com: " + missed},
+		"Ignore, parallel": {v1alpha1.Ignore, inParallel, "[a.example.com b.example.com]", "[c.example.com]", ""},
+		"Fail, parallel":   {v1alpha1.Fail, inParallel, "[]", "[a.example.com b.example.com c.example.com]", "a.example.com: " + missed},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, namespace(closed), aLifecycle(pending("a.example.com", "b.example.com"), withPolicy(test.policy, 5), since(0)))
+			f := newFixture(t, namespace(closed), aLifecycle(pending("a.example.com", "b.example.com", "c.example.com"), withPolicy(test.policy, 5),
+				soonest("c.example.com", 30), test.order, since(0)))
 			clock := f.Clock.(*testingclock.FakeClock)
 			if err := f.reconcile(t.Context(), "ns"); err != nil {
 				t.Fatal(err)
@@ -183,7 +231,7 @@ func TestDeadlines(t *testing.T) {
 			}
 			var result string
 			if lifecycle.Spec.Initializers.Result != nil {
-				result = lifecycle.Spec.Initializers.Result.Message
+				result = lifecycle.Spec.Initializers.FailedInitializer + ": " + lifecycle.Spec.Initializers.Result.Message
 			}
 			if fmt.Sprint(lifecycle.Spec.Skipped) != test.skipped || fmt.Sprint(names) != test.pending || result != test.result {
 				t.Errorf("skipped %v, pending %v, result %q", lifecycle.Spec.Skipped, names, result)
@@ -237,6 +285,52 @@ func TestStall(t *testing.T) {
 	i := slices.IndexFunc(live.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionStalled })
 	if live.Status.Conditions[i].Status != corev1.ConditionFalse {
 		t.Errorf("conditions: %v", live.Status.Conditions)
+	}
+}
+
+// TestStallsAtTheSameTime: one event for each stalled initializer, and one condition that names those that
+// still have their turn.
+func TestStallsAtTheSameTime(t *testing.T) {
+	f := newFixture(t, namespace(closed), aLifecycle(pending("a.example.com"), since(0), pending("b.example.com"), inParallel))
+	f.StalledAfter = time.Minute
+	clock := f.Clock.(*testingclock.FakeClock)
+	reconcile := func() *v1alpha1.NamespaceLifecycle {
+		t.Helper()
+		if err := f.reconcile(t.Context(), "ns"); err != nil {
+			t.Fatal(err)
+		}
+		lifecycle, err := f.nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), "ns", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.refresh(t, lifecycle)
+		return lifecycle
+	}
+	reconcile()
+	clock.Step(time.Minute)
+	for range 3 { // the second time, the condition is written, and the third time the namespace reports it
+		reconcile()
+	}
+	for _, name := range []string{"a.example.com", "b.example.com"} {
+		if event := <-f.events.Events; !strings.HasPrefix(event, fmt.Sprintf("Warning InitializerStalled the turn of initializer %q has lasted longer than 1m0s", name)) {
+			t.Errorf("event %q", event)
+		}
+	}
+	const both = `the turn of initializer "a.example.com" has lasted longer than 1m0s, since 2026-01-01T00:00:00Z; and that of initializer "b.example.com": check that each runs`
+	if said := f.condition(t, v1alpha1.ConditionStalled); !strings.Contains(said, both) {
+		t.Errorf("the namespace says %q", said)
+	}
+	lifecycle := reconcile()
+	helper.RemovePending(lifecycle, "a.example.com")
+	f.refresh(t, lifecycle)
+	for range 2 {
+		lifecycle = reconcile()
+	}
+	if got := helper.Stalled(lifecycle); !slices.Equal(got, []string{"b.example.com"}) {
+		t.Errorf("the condition names %q", got)
+	}
+	if len(f.events.Events) != 0 {
+		t.Errorf("another event: %q", <-f.events.Events)
 	}
 }
 

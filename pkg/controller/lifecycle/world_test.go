@@ -65,6 +65,10 @@ type world struct {
 	emptied map[types.UID]bool
 	// failed are the namespaces for which a failure was recorded.
 	failed map[types.UID]bool
+	// acted are the initializers that have done their work, as UID of the lifecycle/name.
+	acted map[types.UID]bool
+	// parallel says that several initializers had their turn at one time.
+	parallel bool
 	// forced are the namespaces whose finalizers a privileged user overrode, and the lifecycles
 	// that one deleted while their namespaces lived.
 	forced map[types.UID]bool
@@ -74,7 +78,7 @@ func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), disturb: func() error { return nil },
 		mayOpen: map[types.UID]bool{}, opened: map[types.UID]int{}, open: map[types.UID]bool{}, emptied: map[types.UID]bool{},
-		failed: map[types.UID]bool{}, forced: map[types.UID]bool{},
+		failed: map[types.UID]bool{}, forced: map[types.UID]bool{}, acted: map[types.UID]bool{},
 	}
 	w.setNamespace(nil)
 	w.setLifecycle(nil)
@@ -112,6 +116,7 @@ func (w *world) setLifecycle(lifecycle *v1alpha1.NamespaceLifecycle) {
 		lifecycle = lifecycle.DeepCopy()
 		lifecycle.ResourceVersion = version
 		meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionInitializing, Status: metav1.ConditionTrue, Message: fmt.Sprintf("pending: %q", helper.Pending(lifecycle))})
+		w.parallel = w.parallel || len(helper.Acting(lifecycle)) > 1
 		if helper.Failure(lifecycle) != nil {
 			w.failed[lifecycle.Spec.NamespaceUID] = true
 		}
@@ -122,8 +127,18 @@ func (w *world) setLifecycle(lifecycle *v1alpha1.NamespaceLifecycle) {
 
 // observe notes whether the namespace may open now.
 func (w *world) observe() {
-	if w.current() && w.namespace.DeletionTimestamp == nil && w.lifecycle.DeletionTimestamp == nil && helper.Current(w.lifecycle) == "" && helper.Failure(w.lifecycle) == nil {
+	if w.current() && w.namespace.DeletionTimestamp == nil && w.lifecycle.DeletionTimestamp == nil && len(helper.Pending(w.lifecycle)) == 0 && helper.Failure(w.lifecycle) == nil {
 		w.mayOpen[w.namespace.UID] = true
+		w.checkNoneLost()
+	}
+}
+
+// checkNoneLost: each initializer of a complete plan has acted, or was skipped.
+func (w *world) checkNoneLost() {
+	for _, planned := range w.lifecycle.Spec.Plan {
+		if planned.Name != v1alpha1.InitializerLifecycle && !w.acted[w.lifecycle.UID+"/"+types.UID(planned.Name)] && !slices.Contains(w.lifecycle.Spec.Skipped, planned.Name) {
+			w.t.Fatalf("initializer %q is not pending any more, and neither acted nor was skipped: %+v", planned.Name, w.lifecycle)
+		}
 	}
 }
 
@@ -157,7 +172,7 @@ func (w *world) removeIfReleased() {
 	if !isReleased(n) {
 		return
 	}
-	if w.current() && !w.forced[n.UID] && helper.Current(w.lifecycle) != v1alpha1.InitializerLifecycle && len(w.participants()) > 0 {
+	if w.current() && !w.forced[n.UID] && !slices.Contains(helper.Pending(w.lifecycle), v1alpha1.InitializerLifecycle) && len(w.participants()) > 0 {
 		w.t.Fatalf("the namespace was removed before these participants cleaned up: %q", w.participants())
 	}
 	w.setNamespace(nil)
@@ -339,10 +354,11 @@ func (w *world) fill(lifecycle *v1alpha1.NamespaceLifecycle) {
 	}
 	for _, planned := range lifecycle.Spec.Plan {
 		if lifecycle.Spec.Initializers == nil {
-			lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{TurnStartTime: &metav1.MicroTime{Time: w.clock.Now()}}
+			lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 		}
 		lifecycle.Spec.Initializers.Pending = append(lifecycle.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
 	}
+	w.startTurns(lifecycle)
 }
 
 // updateLifecycle serves PUT of a lifecycle's subresources, by the controller.
@@ -358,7 +374,7 @@ func (w *world) updateLifecycle(sent *v1alpha1.NamespaceLifecycle, subresource s
 	case "initialize":
 		w.checkInitialize(sent)
 		updated.Spec.Initializers, updated.Spec.Skipped = sent.Spec.Initializers, sent.Spec.Skipped
-		w.startTurn(updated)
+		w.startTurns(updated)
 	case "finalize":
 		w.checkRelease(sent)
 		updated.Spec.Finalizers = sent.Spec.Finalizers
@@ -375,26 +391,46 @@ func (w *world) updateLifecycle(sent *v1alpha1.NamespaceLifecycle, subresource s
 }
 
 // checkInitialize: the controller removes the built-in initializer once its participants are
-// secure, and any other at its deadline, or all of them after an administrator opened the namespace.
+// secure, and others at their deadlines, or all of them after an administrator opened the namespace.
 func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
-	gone := len(pendingOf(w.lifecycle)) - len(pendingOf(sent))
+	after := helper.Pending(sent)
+	gone := slices.DeleteFunc(helper.Pending(w.lifecycle), func(name string) bool { return slices.Contains(after, name) })
 	fails := helper.Failure(sent) != nil && helper.Failure(w.lifecycle) == nil
-	first := helper.Current(w.lifecycle)
-	planned := helper.Planned(w.lifecycle, helper.Current(w.lifecycle))
+	builtIn := slices.Contains(gone, v1alpha1.InitializerLifecycle)
 	secured := !hasParticipants(w.lifecycle) || !w.current() || isSecured(w.namespace) || w.forced[w.namespace.UID]
 	switch {
 	case helper.Failure(w.lifecycle) != nil:
 		w.t.Fatal("the controller went on with an initialization that has failed")
-	case first == v1alpha1.InitializerLifecycle && gone > 0 && !secured:
+	case builtIn && !secured:
 		w.t.Fatal("the built-in initializer was removed before the namespace had nsinit's finalizer")
-	case w.open[w.lifecycle.Spec.NamespaceUID] && gone > 0 && len(pendingOf(sent)) == 0 && reportsOpenedByHand(w.lifecycle):
+	case w.open[w.lifecycle.Spec.NamespaceUID] && len(gone) > 0 && len(after) == 0 && reportsOpenedByHand(w.lifecycle):
 		w.checkEnd(sent)
-	case gone == 0 && !fails, gone < 0, gone > 1:
+	case fails == (len(gone) > 0), len(gone)+len(after) != len(helper.Pending(w.lifecycle)):
 		w.t.Fatalf("the controller changed the list from %v to %v", w.lifecycle.Spec.Initializers, sent.Spec.Initializers)
-	case first == v1alpha1.InitializerLifecycle:
-	case planned.FailurePolicy == nil || fails != (*planned.FailurePolicy == v1alpha1.Fail):
-		w.t.Fatalf("the failurePolicy of %+v took effect: failed is %t", planned, fails)
-	case w.clock.Since(w.lifecycle.Spec.Initializers.TurnStartTime.Time) < time.Duration(*planned.TimeoutSeconds)*time.Second:
+	case builtIn && len(gone) > 1:
+		w.t.Fatalf("the controller removed %q together with the built-in initializer", gone)
+	case builtIn:
+	case fails:
+		w.checkDeadline(sent.Spec.Initializers.FailedInitializer, v1alpha1.Fail)
+	default:
+		for _, name := range gone {
+			w.checkDeadline(name, v1alpha1.Ignore)
+		}
+		if want := append(slices.Clone(w.lifecycle.Spec.Skipped), gone...); !slices.Equal(want, sent.Spec.Skipped) {
+			w.t.Fatalf("the controller removed %q, and those skipped are %q", gone, sent.Spec.Skipped)
+		}
+	}
+}
+
+// checkDeadline: the initializer has its turn, and its failurePolicy takes effect at its own deadline.
+func (w *world) checkDeadline(name string, policy v1alpha1.FailurePolicyType) {
+	planned := helper.Planned(w.lifecycle, name)
+	switch {
+	case !helper.IsActing(w.lifecycle, name):
+		w.t.Fatalf("initializer %q does not have its turn: %q wait, and its deadline took effect", name, helper.Pending(w.lifecycle))
+	case planned.FailurePolicy == nil || *planned.FailurePolicy != policy:
+		w.t.Fatalf("failurePolicy %s of %+v took effect", policy, planned)
+	case w.clock.Since(helper.TurnStart(w.lifecycle, name).Time) < time.Duration(*planned.TimeoutSeconds)*time.Second:
 		w.t.Fatalf("the deadline of %+v came early", planned)
 	}
 }
@@ -429,7 +465,7 @@ func (w *world) checkOpenedByHand(sent *v1alpha1.NamespaceLifecycle) {
 	switch was, is := reportsOpenedByHand(w.lifecycle), reportsOpenedByHand(sent); {
 	case was && !is:
 		w.t.Fatal("the lifecycle does not say any more that the namespace was opened by hand")
-	case is && !was && (!w.open[uid] || w.opened[uid] > 0 && !again || helper.Current(w.lifecycle) == ""):
+	case is && !was && (!w.open[uid] || w.opened[uid] > 0 && !again || len(helper.Pending(w.lifecycle)) == 0):
 		w.t.Fatalf("the lifecycle says that the namespace was opened by hand: %+v", w.lifecycle)
 	}
 }
@@ -462,13 +498,18 @@ func (w *world) checkRelease(sent *v1alpha1.NamespaceLifecycle) {
 	}
 }
 
-// startTurn follows a change of the list, as the server does.
-func (w *world) startTurn(lifecycle *v1alpha1.NamespaceLifecycle) {
-	switch {
-	case len(pendingOf(lifecycle)) == 0:
+// startTurns follows a change of the list, as the server does: the turns of the current initializers begin.
+func (w *world) startTurns(lifecycle *v1alpha1.NamespaceLifecycle) {
+	if len(pendingOf(lifecycle)) == 0 {
 		lifecycle.Spec.Initializers = nil
-	case helper.Current(lifecycle) != helper.Current(w.lifecycle):
-		lifecycle.Spec.Initializers.TurnStartTime = &metav1.MicroTime{Time: w.clock.Now()}
+		return
+	}
+	current := helper.CurrentInitializers(lifecycle)
+	for i := range lifecycle.Spec.Initializers.Pending {
+		entry := &lifecycle.Spec.Initializers.Pending[i]
+		if entry.TurnStartTime == nil && slices.Contains(current, entry.Name) {
+			entry.TurnStartTime = &metav1.MicroTime{Time: w.clock.Now()}
+		}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,9 +30,11 @@ import (
 )
 
 const (
-	// before and after are the suite's initializers. Their turns are before and after the tested one.
-	before = "before.conformance.nsinit.dev"
-	after  = "after.conformance.nsinit.dev"
+	// before, after and alongside are the suite's initializers. Their turns are before and after the turn of the tested one,
+	// and at the same time.
+	before    = "before.conformance.nsinit.dev"
+	after     = "after.conformance.nsinit.dev"
+	alongside = "alongside.conformance.nsinit.dev"
 	// interval is the time between two checks of a condition.
 	interval = 50 * time.Millisecond
 )
@@ -90,6 +91,7 @@ func Run(t *testing.T, s Suite) {
 	}
 	at := &suite{Suite: s, core: core, nsinit: nsinit}
 	t.Run("Order", at.testOrder)
+	t.Run("Alongside", at.testAlongside)
 	t.Run("Retry", at.testRetry)
 	t.Run("Crash", at.testCrash)
 	t.Run("DeletionWhileInitializing", at.testDeletionWhileInitializing)
@@ -123,10 +125,16 @@ func (s *suite) start(t *testing.T) (kill func()) {
 // register registers an initializer of the suite until the test ends.
 func (s *suite) register(t *testing.T, configuration, name string) {
 	t.Helper()
+	s.registerOrdered(t, configuration, name, nil)
+}
+
+// registerOrdered registers an initializer of the suite with an ordering until the test ends.
+func (s *suite) registerOrdered(t *testing.T, configuration, name string, ordering *v1alpha1.InitializerOrdering) {
+	t.Helper()
 	client := s.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configuration += "-conformance-" + uuid.NewString()[:8]
 	if _, err := client.Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: configuration}, Initializers: []v1alpha1.RegisteredInitializer{{Name: name}},
+		ObjectMeta: metav1.ObjectMeta{Name: configuration}, Initializers: []v1alpha1.RegisteredInitializer{{Name: name, Ordering: ordering}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -202,8 +210,8 @@ func (s *suite) waitTurn(t *testing.T, namespace *corev1.Namespace, name string)
 	t.Helper()
 	s.until(t, fmt.Sprintf("it is the turn of %q in %s", name, namespace.Name), func(ctx context.Context) error {
 		lifecycle, err := s.lifecycle(ctx, namespace.Name)
-		if err == nil && !slices.Contains(lifecycle.Status.CurrentInitializers, name) {
-			err = fmt.Errorf("it is the turn of %q: %+v", lifecycle.Status.CurrentInitializers, lifecycle.Status.Initializers)
+		if err == nil && !helper.IsActing(lifecycle, name) {
+			err = fmt.Errorf("it is the turn of %q: %+v", helper.Acting(lifecycle), lifecycle.Status.Initializers)
 		}
 		return err
 	})
@@ -233,7 +241,7 @@ func (s *suite) done(t *testing.T, namespace *corev1.Namespace, name string) {
 		if err != nil {
 			return err
 		}
-		lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+		helper.RemovePending(lifecycle, name)
 		_, err = s.nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(t.Context(), namespace.Name, lifecycle, metav1.UpdateOptions{})
 		return err
 	}); err != nil {

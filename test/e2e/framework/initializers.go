@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
@@ -78,15 +80,15 @@ func (c *Cluster) WaitInForce(t *testing.T) {
 	})
 }
 
-// WaitCurrent waits until it is an initializer's turn, and returns the NamespaceLifecycle. An empty name waits until every
-// initializer is done.
+// WaitCurrent waits until only one initializer has its turn, and returns the NamespaceLifecycle. An empty name waits until
+// none has.
 func (c *Cluster) WaitCurrent(t *testing.T, namespace, initializer string) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
 	var lifecycle *v1alpha1.NamespaceLifecycle
 	Eventually(t, fmt.Sprintf("the turn of %q in %s", initializer, namespace), func(ctx context.Context) (err error) {
 		lifecycle, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && !slices.Contains(lifecycle.Status.CurrentInitializers, initializer) && (initializer != "" || len(lifecycle.Status.CurrentInitializers) > 0) {
-			err = fmt.Errorf("it is the turn of %q", lifecycle.Status.CurrentInitializers)
+		if err == nil && strings.Join(helper.Acting(lifecycle), " ") != initializer {
+			err = fmt.Errorf("it is the turn of %q", helper.Acting(lifecycle))
 		}
 		return err
 	})
@@ -124,7 +126,7 @@ func (c *Cluster) ActAs(t *testing.T, names ...string) {
 					continue
 				}
 				for _, lifecycle := range list.Items {
-					lifecycle.Spec.Initializers.Pending = lifecycle.Spec.Initializers.Pending[1:]
+					helper.RemovePending(&lifecycle, name)
 					_, _ = client.Initialize(ctx, lifecycle.Name, &lifecycle, metav1.UpdateOptions{})
 				}
 			}

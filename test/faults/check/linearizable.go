@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/test/faults/history"
 )
 
@@ -215,27 +216,35 @@ func lifecycleTransition(before, after history.Event) string {
 	if oldSpec.Initializers == nil {
 		return ""
 	}
-	pending := pendingOf(newSpec)
-	left := len(pendingOf(oldSpec)) - len(pending)
+	was, is := helper.Pending(before.Object.Lifecycle), helper.Pending(after.Object.Lifecycle)
 	switch {
-	case left < 0 || !slices.Equal(pendingOf(oldSpec)[left:], pending):
-		return fmt.Sprintf("the pending initializers %q became %q, which does not remove the first", pendingOf(oldSpec), pending)
-	case left > 0 && oldSpec.Initializers.Result != nil:
-		return fmt.Sprintf("initializers went on after a failure: %q became %q", pendingOf(oldSpec), pending)
+	case outOfTurn(before.Object.Lifecycle, is) != "":
+		return outOfTurn(before.Object.Lifecycle, is)
+	case len(is) < len(was) && oldSpec.Initializers.Result != nil:
+		return fmt.Sprintf("initializers went on after a failure: %q became %q", was, is)
 	case oldSpec.Initializers.Result != nil && (newSpec.Initializers == nil || newSpec.Initializers.Result == nil):
 		return "the failing result was taken back"
 	}
 	return ""
 }
 
-func pendingOf(spec *v1alpha1.NamespaceLifecycleSpec) []string {
-	var names []string
-	if spec.Initializers != nil {
-		for _, pending := range spec.Initializers.Pending {
-			names = append(names, pending.Name)
+// outOfTurn returns what is wrong with a change of the pending initializers, or "": entries are only removed, each after
+// or together with those that it waits for.
+func outOfTurn(before *v1alpha1.NamespaceLifecycle, after []string) string {
+	was := helper.Pending(before)
+	removed := func(name string) bool { return !slices.Contains(after, name) }
+	if !slices.Equal(slices.DeleteFunc(slices.Clone(was), removed), after) {
+		return fmt.Sprintf("the pending initializers %q became %q, which does more than remove some", was, after)
+	}
+	for _, name := range was {
+		if !removed(name) {
+			continue
+		}
+		if waits := slices.DeleteFunc(helper.WaitsFor(before, name), removed); len(waits) > 0 {
+			return fmt.Sprintf("the pending initializers %q became %q, although %q waits for %q", was, after, name, waits)
 		}
 	}
-	return names
+	return ""
 }
 
 func samePlanned(a, b v1alpha1.PlannedInitializer) bool { return equality.Semantic.DeepEqual(a, b) }

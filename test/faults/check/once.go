@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/test/faults/history"
 )
 
-// Once is I4: each gate opens once per UID, after each planned initializer has acted, in the order of
-// the plan, with one result. It judges the end of a namespace, too: a participant that acted has cleaned
+// Once is I4: each gate opens once per UID, after each planned initializer has acted, and after those that
+// it waits for, with one result. It judges the end of a namespace, too: a participant that acted has cleaned
 // up before the namespace is removed.
 func Once(v *View) []Violation {
 	results := v.results()
@@ -117,7 +118,6 @@ func (v *View) acted(n *Incarnation, results map[string]*result, add func(string
 		add("the gate opened although no NamespaceLifecycle of this UID was ever complete", []int64{opened})
 		return
 	}
-	var before int64
 	for _, planned := range lifecycle.Spec.Plan {
 		if !strings.HasSuffix(planned.Name, history.InitializerDomain) || slices.Contains(lifecycle.Spec.Skipped, planned.Name) {
 			continue
@@ -128,12 +128,28 @@ func (v *View) acted(n *Incarnation, results map[string]*result, add func(string
 			add("the gate opened although initializer %q never acted for this UID", []int64{opened}, planned.Name)
 		case found.first > opened:
 			add("the gate opened before initializer %q acted for this UID", []int64{opened, found.first}, planned.Name)
-		case found.first < before && !v.plannedAgain(n.UID):
-			add("initializer %q acted before the one that the plan has before it", []int64{found.first, before}, planned.Name)
-		default:
-			before = max(before, found.first)
+		case !v.plannedAgain(n.UID):
+			for _, name := range allPredecessors(lifecycle, planned.Name) {
+				if other := results[name]; other != nil && found.first < other.first {
+					add("initializer %q acted before initializer %q, for which it waits", []int64{found.first, other.first}, planned.Name, name)
+				}
+			}
 		}
 	}
+}
+
+// allPredecessors returns the names of the initializers that must finish before one acts, with those that must
+// finish before these. One of them may have been skipped, and left no result.
+func allPredecessors(lifecycle *v1alpha1.NamespaceLifecycle, name string) []string {
+	names := helper.Predecessors(lifecycle, name)
+	for i := 0; i < len(names); i++ {
+		for _, before := range helper.Predecessors(lifecycle, names[i]) {
+			if !slices.Contains(names, before) {
+				names = append(names, before)
+			}
+		}
+	}
+	return names
 }
 
 // plannedAgain reports whether a namespace got another plan after the storage was lost. Initializers that acted

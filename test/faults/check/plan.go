@@ -52,6 +52,17 @@ type configurationState struct {
 type entry struct {
 	Name      string
 	Finalizer bool
+	// Order is "after all before it", or "after" and the names that it waits for.
+	Order string
+}
+
+// entryOf returns the compared fields of an initializer of a plan or of a configuration.
+func entryOf(initializer *v1alpha1.RegisteredInitializer) entry {
+	order := "after all before it"
+	if initializer.Ordering != nil {
+		order = fmt.Sprintf("after %q", initializer.Ordering.After)
+	}
+	return entry{Name: initializer.Name, Finalizer: initializer.Finalizer, Order: order}
 }
 
 // configurationStates returns every state of the configurations, in the order of the store. The first
@@ -93,12 +104,12 @@ func merge(live map[string]*v1alpha1.NamespaceInitializerConfiguration) []entry 
 			if slices.ContainsFunc(plan, func(e entry) bool { return e.Name == initializer.Name }) {
 				continue
 			}
-			plan = append(plan, entry{initializer.Name, initializer.Finalizer})
+			plan = append(plan, entryOf(&initializer))
 			participants = participants || initializer.Finalizer
 		}
 	}
 	if participants {
-		plan = slices.Insert(plan, 0, entry{Name: v1alpha1.InitializerLifecycle})
+		plan = slices.Insert(plan, 0, entryOf(&v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}))
 	}
 	return plan
 }
@@ -118,7 +129,7 @@ func (v *View) creations() map[types.UID]time.Duration {
 func judgePlan(first history.Event, states []configurationState, start time.Duration, known bool, delay time.Duration) string {
 	var plan []entry
 	for _, planned := range first.Object.Lifecycle.Spec.Plan {
-		plan = append(plan, entry{planned.Name, planned.Finalizer})
+		plan = append(plan, entryOf(&planned.RegisteredInitializer))
 	}
 	var seen []configurationState
 	for _, state := range states {
@@ -151,7 +162,7 @@ func judgePlan(first history.Event, states []configurationState, start time.Dura
 func names(plan []entry) string {
 	all := []string{}
 	for _, e := range plan {
-		all = append(all, e.Name)
+		all = append(all, e.Name+" "+e.Order)
 	}
 	return fmt.Sprintf("%q", all)
 }

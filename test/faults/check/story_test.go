@@ -175,6 +175,16 @@ func lifecycle(name string, uid types.UID, plan []string, pending ...string) *v1
 	return l
 }
 
+// ordered gives an initializer of a plan an order: after the others that are named.
+func ordered(l *v1alpha1.NamespaceLifecycle, name string, after ...string) *v1alpha1.NamespaceLifecycle {
+	for i := range l.Spec.Plan {
+		if l.Spec.Plan[i].Name == name {
+			l.Spec.Plan[i].Ordering = &v1alpha1.InitializerOrdering{After: after}
+		}
+	}
+	return l
+}
+
 // record stores a version of a lifecycle, without an operation.
 func (s *story) record(l *v1alpha1.NamespaceLifecycle) history.Event {
 	s.versions[l.Name]++
@@ -205,11 +215,17 @@ func (s *story) acknowledge(verb string, l *v1alpha1.NamespaceLifecycle, base, r
 }
 
 // configure stores a configuration.
-func (s *story) configure(name string, initializers ...string) {
+func (s *story) configure(name string, initializers ...string) { s.order(name, initializers, "") }
+
+// order stores a configuration in which one initializer has an order: after the others that are named.
+func (s *story) order(name string, initializers []string, one string, after ...string) {
 	s.versions[name]++
 	c := &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("configuration-" + name)}}
 	for _, initializer := range initializers {
 		c.Initializers = append(c.Initializers, v1alpha1.RegisteredInitializer{Name: initializer, Finalizer: initializer == partner})
+		if initializer == one {
+			c.Initializers[len(c.Initializers)-1].Ordering = &v1alpha1.InitializerOrdering{After: after}
+		}
 	}
 	s.event(history.Nsinit, history.Event{
 		Key: "/registry/nsinit.dev/namespaceinitializerconfigurations/" + name, Created: s.versions[name] == 1,

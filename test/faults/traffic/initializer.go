@@ -140,9 +140,9 @@ func (t *Traffic) flap(ctx context.Context) {
 func (t *Traffic) flapOnce(ctx context.Context, admin versioned.Interface, name string) {
 	client := admin.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	ignore, soon := v1alpha1.Ignore, int32(1)
-	entries := []v1alpha1.RegisteredInitializer{{Name: optional}}
+	entries := []v1alpha1.RegisteredInitializer{{Name: optional, Ordering: t.ordering()}}
 	if t.chance(0.2) {
-		entries = append(entries, v1alpha1.RegisteredInitializer{Name: ghost, FailurePolicy: &ignore, TimeoutSeconds: &soon})
+		entries = append(entries, v1alpha1.RegisteredInitializer{Name: ghost, FailurePolicy: &ignore, TimeoutSeconds: &soon, Ordering: t.ordering()})
 	}
 	stored, err := client.Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -155,6 +155,12 @@ func (t *Traffic) flapOnce(ctx context.Context, admin versioned.Interface, name 
 		stored.Initializers = entries
 		_, _ = client.Update(ctx, stored, metav1.UpdateOptions{})
 	}
+}
+
+// ordering returns one of the places that an initializer can have: after all before it, at the beginning, or after
+// participant, which waits for none.
+func (t *Traffic) ordering() *v1alpha1.InitializerOrdering {
+	return []*v1alpha1.InitializerOrdering{nil, {}, {After: []string{participant}}}[t.pick(3)]
 }
 
 // readRecords reads lifecycles and configurations, for the check of linearizability.

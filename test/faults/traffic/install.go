@@ -30,8 +30,8 @@ const (
 	meddlerUser     = NamePrefix + "meddler"
 )
 
-// The initializers. participant acts at the end of namespaces, too; optional is registered only at
-// times; ghost does not run, and is skipped at its deadline.
+// The initializers. plain acts after those before it; participant acts at any time, and at the end of namespaces;
+// optional is registered only at times, in changing places; ghost does not run, and is skipped at its deadline.
 const (
 	plain       = "one" + history.InitializerDomain
 	participant = "two" + history.InitializerDomain
@@ -94,7 +94,7 @@ func Install(ctx context.Context, config *rest.Config) error {
 	}
 	_, err = nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta:   metav1.ObjectMeta{Name: baseConfiguration},
-		Initializers: []v1alpha1.RegisteredInitializer{{Name: plain}, {Name: participant, Finalizer: true}},
+		Initializers: []v1alpha1.RegisteredInitializer{{Name: plain}, {Name: participant, Finalizer: true, Ordering: &v1alpha1.InitializerOrdering{}}},
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot register the initializers: %w", err)

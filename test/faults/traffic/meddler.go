@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/test/faults/history"
 )
@@ -58,17 +59,20 @@ func (t *Traffic) forbidden(lifecycle *v1alpha1.NamespaceLifecycle) bool {
 		spec.Initializers = &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: plain}}}
 		return true
 	}
-	pending := spec.Initializers.Pending
-	mine := func(i int) bool { return i < len(pending) && slices.Contains(meddlerInitializers(), pending[i].Name) }
-	others := slices.ContainsFunc(pending, func(p v1alpha1.NamespaceInitializer) bool { return !slices.Contains(meddlerInitializers(), p.Name) })
+	mine := func(names []string) []string {
+		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(meddlerInitializers(), name) })
+	}
+	pending, acting := helper.Pending(lifecycle), mine(helper.CurrentInitializers(lifecycle))
+	waiting := slices.DeleteFunc(mine(slices.Clone(pending)), func(name string) bool { return slices.Contains(acting, name) })
+	others := len(mine(slices.Clone(pending))) < len(pending)
 	switch {
-	case mine(0) && others && t.chance(0.5): // others remove themselves
+	case others && t.chance(0.5): // others remove themselves
 		spec.Initializers.Pending = nil
-	case mine(0) && t.chance(0.5): // a write names the version that it changes
-		spec.Initializers.Pending = pending[1:]
+	case len(waiting) > 0: // those for which it waits act first
+		helper.RemovePending(lifecycle, waiting[0])
+	case len(acting) > 0: // a write names the version that it changes
+		helper.RemovePending(lifecycle, acting[0])
 		lifecycle.ResourceVersion = ""
-	case mine(1): // the first one acts first
-		spec.Initializers.Pending = slices.Delete(slices.Clone(pending), 1, 2)
 	default:
 		return false
 	}

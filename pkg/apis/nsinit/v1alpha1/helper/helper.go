@@ -10,6 +10,8 @@ package helper
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,12 +42,62 @@ func Pending(lifecycle *v1alpha1.NamespaceLifecycle) []string {
 	return names
 }
 
-// Current returns the name of the initializer whose turn it is, or "".
-func Current(lifecycle *v1alpha1.NamespaceLifecycle) string {
-	if names := Pending(lifecycle); len(names) > 0 {
-		return names[0]
+// RemovePending removes an initializer from the ones that have not acted, if there are any.
+func RemovePending(lifecycle *v1alpha1.NamespaceLifecycle, name string) {
+	initializers := lifecycle.Spec.Initializers
+	if initializers == nil {
+		return
 	}
-	return ""
+	initializers.Pending = slices.DeleteFunc(initializers.Pending, func(p v1alpha1.NamespaceInitializer) bool { return p.Name == name })
+}
+
+// Acting returns the names of the initializers that may act: the current ones, unless the initialization has failed or
+// the NamespaceLifecycle is being deleted. The server reports them in status.currentInitializers.
+func Acting(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	if lifecycle.DeletionTimestamp != nil || Failure(lifecycle) != nil {
+		return nil
+	}
+	return CurrentInitializers(lifecycle)
+}
+
+// IsActing returns whether an initializer may act.
+func IsActing(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool {
+	return slices.Contains(Acting(lifecycle), name)
+}
+
+// Stalled returns the names of the initializers that the condition Stalled names while it is True, in the order of the
+// plan.
+func Stalled(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
+	if condition == nil || condition.Status != metav1.ConditionTrue {
+		return nil
+	}
+	var names []string
+	for _, planned := range lifecycle.Spec.Plan {
+		if strings.Contains(condition.Message, strconv.Quote(planned.Name)) {
+			names = append(names, planned.Name)
+		}
+	}
+	return names
+}
+
+// TurnStart returns when the turn of a pending initializer began, or nil.
+func TurnStart(lifecycle *v1alpha1.NamespaceLifecycle, name string) *metav1.MicroTime {
+	if lifecycle.Spec.Initializers == nil {
+		return nil
+	}
+	pending := lifecycle.Spec.Initializers.Pending
+	i := slices.IndexFunc(pending, func(p v1alpha1.NamespaceInitializer) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return pending[i].TurnStartTime
+}
+
+// WaitsFor returns the names of the pending predecessors of an initializer, in the order of the plan.
+func WaitsFor(lifecycle *v1alpha1.NamespaceLifecycle, name string) []string {
+	pending := Pending(lifecycle)
+	return slices.DeleteFunc(Predecessors(lifecycle, name), func(p string) bool { return !slices.Contains(pending, p) })
 }
 
 // Failure returns the result that ended the initialization, or nil.

@@ -1,0 +1,111 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package helper_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+)
+
+// lifecycle waits for a and b, which act at the same time, c after b, and d after all.
+func lifecycle(changes ...func(*v1alpha1.NamespaceLifecycle)) *v1alpha1.NamespaceLifecycle {
+	l := &v1alpha1.NamespaceLifecycle{}
+	l.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
+	add(l, "a", &v1alpha1.InitializerOrdering{})
+	add(l, "b", &v1alpha1.InitializerOrdering{})
+	add(l, "c", &v1alpha1.InitializerOrdering{After: []string{"b", "none"}})
+	add(l, "d", nil)
+	for _, change := range changes {
+		change(l)
+	}
+	return l
+}
+
+func add(l *v1alpha1.NamespaceLifecycle, name string, ordering *v1alpha1.InitializerOrdering) {
+	l.Spec.Plan = append(l.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name, Ordering: ordering}})
+	l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
+}
+
+func done(names ...string) func(*v1alpha1.NamespaceLifecycle) {
+	return func(l *v1alpha1.NamespaceLifecycle) {
+		for _, name := range names {
+			helper.RemovePending(l, name)
+		}
+	}
+}
+
+func TestActing(t *testing.T) {
+	deleted := func(l *v1alpha1.NamespaceLifecycle) { l.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+	failed := func(l *v1alpha1.NamespaceLifecycle) {
+		l.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure}
+	}
+	for name, test := range map[string]struct {
+		lifecycle *v1alpha1.NamespaceLifecycle
+		// acting, and what c and d wait for.
+		want string
+	}{
+		"at the beginning": {lifecycle(), "[a b] [b] [a b c]"},
+		"one is done":      {lifecycle(done("b")), "[a c] [] [a c]"},
+		"the other one":    {lifecycle(done("a")), "[b] [b] [b c]"},
+		"the last one":     {lifecycle(done("a", "b", "c")), "[d] [] []"},
+		"all are done":     {lifecycle(done("a", "b", "c", "d")), "[] [] []"},
+		"complete":         {lifecycle(func(l *v1alpha1.NamespaceLifecycle) { l.Spec.Initializers = nil }, done("a")), "[] [] []"},
+		"failed":           {lifecycle(failed), "[] [b] [a b c]"},
+		"being deleted":    {lifecycle(deleted), "[] [b] [a b c]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := fmt.Sprint(helper.Acting(test.lifecycle), helper.WaitsFor(test.lifecycle, "c"), helper.WaitsFor(test.lifecycle, "d")); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestStalled(t *testing.T) {
+	for name, test := range map[string]struct {
+		status  metav1.ConditionStatus
+		message string
+		want    string
+	}{
+		"none":         {metav1.ConditionTrue, "a stall", "[]"},
+		"one":          {metav1.ConditionTrue, `the turn of "b" is long`, "[b]"},
+		"two":          {metav1.ConditionTrue, `the turns of "d" and "b" are long`, "[b d]"},
+		"not any more": {metav1.ConditionFalse, `the turn of "b" was long`, "[]"},
+	} {
+		l := lifecycle()
+		l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: test.status, Message: test.message}}
+		if got := fmt.Sprint(helper.Stalled(l)); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+	if got := helper.Stalled(lifecycle()); got != nil {
+		t.Errorf("without a condition: %v", got)
+	}
+}
+
+func TestTurnStart(t *testing.T) {
+	began := metav1.NewMicroTime(time.Unix(5, 0))
+	l := lifecycle()
+	l.Spec.Initializers.Pending[1].TurnStartTime = &began
+	if got := helper.TurnStart(l, "b"); !got.Equal(&began) {
+		t.Errorf("the turn of b began at %v", got)
+	}
+	for _, name := range []string{"a", "none"} {
+		if got := helper.TurnStart(l, name); got != nil {
+			t.Errorf("the turn of %s began at %v", name, got)
+		}
+	}
+	if got := helper.TurnStart(&v1alpha1.NamespaceLifecycle{}, "a"); got != nil {
+		t.Errorf("without initializers, the turn of a began at %v", got)
+	}
+}

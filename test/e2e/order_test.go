@@ -1,0 +1,311 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
+	"github.com/nsinit/nsinit/pkg/initializer"
+	"github.com/nsinit/nsinit/test/e2e/framework"
+)
+
+// ordered returns an initializer that waits for the others that are named.
+func ordered(name string, after ...string) v1alpha1.RegisteredInitializer {
+	return v1alpha1.RegisteredInitializer{Name: name, Ordering: &v1alpha1.InitializerOrdering{After: after}}
+}
+
+// run runs initializers of the SDK until the test ends, and returns when they watch.
+func run(t *testing.T, c *framework.Cluster, act func(ctx context.Context, name string, namespace *corev1.Namespace) error, names ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	t.Cleanup(func() { cancel(); work.Wait() })
+	for _, name := range names {
+		runner, err := initializer.New(initializer.Options{Name: name, Core: c.Core, Nsinit: c.Nsinit, Workers: 16, Events: &record.FakeRecorder{},
+			Initialize: func(ctx context.Context, namespace *corev1.Namespace) error { return act(ctx, name, namespace) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		work.Go(func() {
+			if err := runner.Run(ctx); err != nil {
+				t.Errorf("%s ended: %v", name, err)
+			}
+		})
+		framework.Eventually(t, name+" watches", func(context.Context) error {
+			if !runner.HasSynced() {
+				return fmt.Errorf("%s has not listed the NamespaceLifecycles", name)
+			}
+			return nil
+		})
+	}
+}
+
+// TestParallel shows the time to Ready of a namespace with ten initializers of one second each: one after the
+// other, and at the same time. It asserts only that none acts before its predecessors.
+func TestParallel(t *testing.T) {
+	const count = 10
+	c := framework.Connect(t)
+	work := func(ctx context.Context, _ string, _ *corev1.Namespace) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+			return nil
+		}
+	}
+	kinds := []string{"serial", "parallel"}
+	sets := map[string][]v1alpha1.RegisteredInitializer{}
+	for _, kind := range kinds {
+		for i := range count {
+			one := ordered(fmt.Sprintf("%s-%d.example.com", kind, i))
+			if kind == "serial" {
+				one.Ordering = nil
+			}
+			sets[kind] = append(sets[kind], one)
+			run(t, c, work, one.Name)
+		}
+	}
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			c.Configure(t, sets[kind]...)
+			began := time.Now()
+			namespace := c.CreateNamespace(t, c.Admin).Name
+			c.WaitReady(t, namespace)
+			t.Logf("%d initializers of 1s each, %s: Ready after %s", count, kind, time.Since(began).Round(10*time.Millisecond))
+			checkOrder(t, c.WaitCurrent(t, namespace, ""), count)
+		})
+	}
+}
+
+// checkOrder checks that each of a number of planned initializers is done, and began after those for which it waits
+// had ended. The server recorded the times.
+func checkOrder(t *testing.T, lifecycle *v1alpha1.NamespaceLifecycle, count int) {
+	t.Helper()
+	if len(lifecycle.Status.Initializers) != count {
+		t.Errorf("%d initializers, want %d", len(lifecycle.Status.Initializers), count)
+	}
+	for _, entry := range lifecycle.Status.Initializers {
+		if entry.State != v1alpha1.InitializerDone || entry.StartTime == nil || entry.EndTime == nil {
+			t.Errorf("%s: %+v", lifecycle.Name, entry)
+			continue
+		}
+		for _, name := range helper.Predecessors(lifecycle, entry.Name) {
+			if before := helper.Entry(lifecycle, name); before.EndTime == nil || entry.StartTime.Time.Before(before.EndTime.Time) {
+				t.Errorf("%s: %q began at %s, and %q, for which it waits, ended at %s", lifecycle.Name, entry.Name, entry.StartTime, name, before.EndTime)
+			}
+		}
+	}
+}
+
+// diary records, in the process of the initializers, when each began and ended.
+type diary struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (d *diary) write(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, line)
+}
+
+func (d *diary) first(line string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Index(d.lines, line)
+}
+
+// graph is dns and mesh at the same time, quota after dns, app after quota and mesh, and last after all.
+func graph() []v1alpha1.RegisteredInitializer {
+	return []v1alpha1.RegisteredInitializer{
+		ordered("app.example.com", "quota.example.com", "mesh.example.com", "no-such.example.com"),
+		ordered("dns.example.com"), ordered("mesh.example.com"), ordered("quota.example.com", "dns.example.com"), {Name: "last.example.com"},
+	}
+}
+
+// TestOrder: initializers act in the order of a graph, in many namespaces, and each is called after those for which it
+// waits have returned.
+func TestOrder(t *testing.T) {
+	c := framework.Connect(t)
+	var book diary
+	var names []string
+	for _, one := range graph() {
+		names = append(names, one.Name)
+	}
+	run(t, c, func(_ context.Context, name string, namespace *corev1.Namespace) error {
+		book.write("begin " + namespace.Name + " " + name)
+		defer book.write("end " + namespace.Name + " " + name)
+		return nil
+	}, names...)
+	c.Configure(t, graph()...)
+	var namespaces []string
+	for range 10 {
+		namespaces = append(namespaces, c.CreateNamespace(t, c.Admin).Name)
+	}
+	for _, namespace := range namespaces {
+		c.WaitReady(t, namespace)
+		lifecycle := c.WaitCurrent(t, namespace, "")
+		checkOrder(t, lifecycle, len(names))
+		for _, name := range names {
+			for _, before := range helper.Predecessors(lifecycle, name) {
+				if began, ended := book.first("begin "+namespace+" "+name), book.first("end "+namespace+" "+before); began < ended || ended < 0 {
+					t.Errorf("%s: %q was called at %d, and %q, for which it waits, returned at %d", namespace, name, began, before, ended)
+				}
+			}
+		}
+	}
+}
+
+// TestOrderIsReported: conditions, the field selector, events, kubectl and the plugin show every current initializer,
+// and what the others wait for.
+func TestOrderIsReported(t *testing.T) {
+	c := framework.Connect(t)
+	c.Configure(t, graph()...)
+	events := watchCurrent(t, c, "quota.example.com")
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `True/InitializersPending waiting for initializers "dns.example.com", "mesh.example.com" (1 of 5) since `)
+	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerRunning")
+	selects := func(name string, want bool) {
+		t.Helper()
+		list, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(t.Context(), metav1.ListOptions{FieldSelector: "status.currentInitializer=" + name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.ContainsFunc(list.Items, func(l v1alpha1.NamespaceLifecycle) bool { return l.Name == namespace })
+		if found != want {
+			t.Errorf("status.currentInitializer=%s selects %s: %t, want %t", name, namespace, found, want)
+		}
+	}
+	selects("dns.example.com", true)
+	selects("mesh.example.com", true)
+	selects("quota.example.com", false)
+	if out, err := c.Kubectl("get", "nsl", namespace); err != nil || !strings.Contains(out, "dns.example.com, mesh.example.com") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	status := c.MustPlugin(t, "status", namespace)
+	for _, want := range []string{`dns.example.com +Running`, `mesh.example.com +Running`, `app.example.com +Waiting .*waits for mesh.example.com, quota.example.com`, `quota.example.com +Waiting .*waits for dns.example.com`} {
+		matchesPart(t, status, want)
+	}
+	why, err := c.Why(t, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var messages []string
+	for _, finding := range why.Findings {
+		if finding.Cause == diagnosis.InitializerPending {
+			messages = append(messages, finding.Message)
+		}
+	}
+	if diff := []string{
+		`waiting for initializer "dns.example.com"; after it: app.example.com (waits for mesh.example.com, quota.example.com), quota.example.com (waits for dns.example.com), last.example.com`,
+		`waiting for initializer "mesh.example.com"; after it: app.example.com (waits for mesh.example.com, quota.example.com), last.example.com`,
+	}; !slices.Equal(messages, diff) {
+		t.Errorf("why says\n%s\nwant\n%s", strings.Join(messages, "\n"), strings.Join(diff, "\n"))
+	}
+
+	c.RefusedPlugin(t, `it is not the turn of initializer "app.example.com" in namespace "`+namespace+`": it waits for mesh.example.com, quota.example.com, and it is the turn of dns.example.com, mesh.example.com`,
+		"done", namespace, "app.example.com")
+	c.MustPlugin(t, "skip", namespace, "mesh.example.com")
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `waiting for initializer "dns.example.com" (2 of 5) since `)
+	c.MustPlugin(t, "done", namespace, "dns.example.com")
+	lifecycle := c.WaitCurrent(t, namespace, "quota.example.com")
+	if lifecycle.Status.Phase != v1alpha1.LifecycleInitializing || !slices.Equal(lifecycle.Spec.Skipped, []string{"mesh.example.com"}) {
+		t.Errorf("the lifecycle is %+v", lifecycle)
+	}
+	events(watch.Added, namespace)
+	for _, name := range []string{"quota.example.com", "app.example.com", "last.example.com"} {
+		c.MustPlugin(t, "done", namespace, name)
+	}
+	events(watch.Deleted, namespace)
+	c.WaitReady(t, namespace)
+}
+
+// matchesPart checks that a part of a text matches an expression.
+func matchesPart(t *testing.T, text, expression string) {
+	t.Helper()
+	if !slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool { return regexp.MustCompile(expression).MatchString(line) }) {
+		t.Errorf("no line matches %q:\n%s", expression, text)
+	}
+}
+
+// watchCurrent watches the NamespaceLifecycles in which an initializer has its turn. The returned function waits for the
+// next event of a namespace.
+func watchCurrent(t *testing.T, c *framework.Cluster, name string) func(want watch.EventType, namespace string) {
+	t.Helper()
+	w, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Watch(t.Context(), metav1.ListOptions{FieldSelector: "status.currentInitializer=" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return func(want watch.EventType, namespace string) {
+		t.Helper()
+		for {
+			select {
+			case event, ok := <-w.ResultChan():
+				if !ok {
+					t.Fatal("the watch ended")
+				}
+				lifecycle, ok := event.Object.(*v1alpha1.NamespaceLifecycle)
+				if !ok || lifecycle.Name != namespace || event.Type == watch.Modified {
+					continue
+				}
+				if event.Type != want {
+					t.Errorf("%s of %s, want %s", event.Type, namespace, want)
+				}
+				return
+			case <-time.After(framework.Patience):
+				t.Fatalf("no event of %s", namespace)
+			}
+		}
+	}
+}
+
+// TestDeadlinesInParallel: each current initializer has its own deadline, and one that fails is named.
+func TestDeadlinesInParallel(t *testing.T) {
+	c := framework.Connect(t)
+	soon, late, stays := ordered("soon.example.com"), ordered("late.example.com"), ordered("stays.example.com")
+	for one, seconds := range map[*v1alpha1.RegisteredInitializer]int32{&soon: 2, &late: 4} {
+		one.FailurePolicy, one.TimeoutSeconds = new(v1alpha1.Ignore), &seconds
+	}
+	c.Configure(t, soon, late, stays)
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `"soon.example.com", "late.example.com", "stays.example.com" (1 of 3)`, " until ", "when it is skipped")
+	lifecycle := c.WaitCurrent(t, namespace, "stays.example.com")
+	for name, seconds := range map[string]int{"soon.example.com": 2, "late.example.com": 4} {
+		entry := helper.Entry(lifecycle, name)
+		if entry.State != v1alpha1.InitializerSkipped || entry.EndTime.Sub(entry.StartTime.Time) < time.Duration(seconds)*time.Second ||
+			entry.Message != fmt.Sprintf("skipped at its deadline, after %ds", seconds) {
+			t.Errorf("its entry is %+v", entry)
+		}
+	}
+	if first, second := helper.Entry(lifecycle, "soon.example.com"), helper.Entry(lifecycle, "late.example.com"); !first.EndTime.Before(second.EndTime) {
+		t.Errorf("skipped at %s and %s", first.EndTime, second.EndTime)
+	}
+	if !c.IsClosed(t, namespace) {
+		t.Error("the gate is open")
+	}
+	c.MustPlugin(t, "done", namespace, "stays.example.com")
+	c.WaitReady(t, namespace)
+	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerRunning", "InitializerRunning", "InitializerSkipped", "InitializerSkipped", "InitializerDone", v1alpha1.ReasonInitialized)
+}
