@@ -237,7 +237,7 @@ func TestTables(t *testing.T) {
 	}
 	for resource, want := range map[string][]string{
 		"namespacelifecycles": {"Name|Phase|Waiting For|Since|Age|Message|Namespace UID", "[ns Initializing a.example.com (+1)]"},
-		"namespaceinitializerconfigurations": {"Name|Phase|Initializers|Pending|Age|Finalizers",
+		"namespaceinitializerconfigurations": {"Name|Phase|Initializers|Served|Pending|Age|Finalizers",
 			"[10-policy Active a.example.com,b.example.com]"},
 	} {
 		if diff := cmp.Diff(want, table(resource)); diff != "" {

@@ -51,7 +51,7 @@ func TestKubectl(t *testing.T) {
 		c.WaitInForce(t)
 	})
 	c.WaitInForce(t)
-	says(must("get", "namespaceinitializerconfigurations"), "NAME", "PHASE", "INITIALIZERS", "PENDING", "one.example.com,two.example.com")
+	says(must("get", "namespaceinitializerconfigurations"), "NAME", "PHASE", "INITIALIZERS", "SERVED", "PENDING", "0/2", "one.example.com,two.example.com")
 	says(must("describe", "nsic", name), "one.example.com", "Finalizers", "kubernetes")
 	says(must("explain", "namespacelifecycles.spec.initializers"),
 		"initializers tracks the initialization", "and that is final", "pending", "result")

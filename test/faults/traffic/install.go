@@ -71,6 +71,8 @@ func Install(ctx context.Context, config *rest.Config) error {
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespacelifecycles/initialize", "namespacelifecycles/finalize", "namespacelifecycles/status"}, Verbs: []string{"create", "update", "patch"}},
 			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, Verbs: []string{v1alpha1.VerbInitialize, v1alpha1.VerbFinalize}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespaceinitializerconfigurations"}, Verbs: []string{"list"}},
+			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespaceinitializerconfigurations/status"}, Verbs: []string{"patch"}},
 		},
 		meddlerUser: {
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "initialize"}},
