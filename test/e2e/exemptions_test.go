@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	installed "github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -69,19 +71,27 @@ func TestExemptions(t *testing.T) {
 // exempt puts a name on the list until the test ends.
 func exempt(t *testing.T, c *framework.Cluster, name string) {
 	t.Helper()
+	addExemptions(t, c, map[string]string{installed.KeyNamespaces: name + "\n"})
+}
+
+// addExemptions adds lines to keys of the list until the test ends.
+func addExemptions(t *testing.T, c *framework.Cluster, lines map[string]string) {
+	t.Helper()
 	ctx := context.Background()
 	configMaps := c.Core.CoreV1().ConfigMaps(installNamespace)
 	list, err := configMaps.Get(ctx, exemptions, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := list.Data["namespaces"]
-	list.Data["namespaces"] = before + name + "\n"
+	before := maps.Clone(list.Data)
+	for key, more := range lines {
+		list.Data[key] += more
+	}
 	if _, err := configMaps.Update(ctx, list, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		list.Data["namespaces"], list.ResourceVersion = before, ""
+		list.Data, list.ResourceVersion = before, ""
 		if _, err := configMaps.Update(ctx, list, metav1.UpdateOptions{}); err != nil {
 			t.Error(err)
 		}
@@ -101,6 +111,11 @@ func TestExemptionsGuarded(t *testing.T) {
 	for name, write := range map[string]func(ctx context.Context) error{
 		"update": func(ctx context.Context) error {
 			_, err := client.Update(ctx, list, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		},
+		"apply": func(ctx context.Context) error {
+			_, err := client.Patch(ctx, exemptions, types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+exemptions+`"},"data":{"users":"e2e-creator"}}`),
+				metav1.PatchOptions{DryRun: dryRun, FieldManager: "e2e"})
 			return err
 		},
 		"patch": func(ctx context.Context) error {

@@ -159,7 +159,7 @@ func (i *inspection) certificate(check, where string, data []byte) {
 // configMaps checks the ConfigMaps that the policies and nsinit-apiserver need.
 func (i *inspection) configMaps(ctx context.Context) {
 	for _, configMap := range []struct{ check, name, without string }{
-		{"Exemptions", "nsinit-exemptions", "no namespace can be created"},
+		{"Exemptions", installation.Exemptions, "no namespace can be created"},
 		{"Storage", "nsinit-storage", "nsinit-apiserver cannot distinguish a lost storage from a new one"},
 	} {
 		found, err := i.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, configMap.name, metav1.GetOptions{})
@@ -168,6 +168,8 @@ func (i *inspection) configMaps(ctx context.Context) {
 			i.add(configMap.check, Problem, installAgain, "ConfigMap %s/%s is missing: without it, %s", installation.Namespace, configMap.name, configMap.without)
 		case err != nil:
 			i.unknown(configMap.check, err)
+		case configMap.name == installation.Exemptions:
+			i.malformed(configMap.check, found)
 		default:
 			i.add(configMap.check, OK, "", "ConfigMap %s/%s exists", found.Namespace, found.Name)
 		}
@@ -186,11 +188,16 @@ func (i *inspection) storageSpace(ctx context.Context) {
 
 // stamp checks whether a new namespace would be closed.
 func (i *inspection) stamp(ctx context.Context) {
-	const check = "Gate"
-	namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nsinit-check-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	const check, generateName = "Gate", "nsinit-check-"
+	namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: generateName}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case !i.accepted(check, err, "fix the cause in the message", "namespace"):
 	case !helper.IsClosed(namespace):
+		// The server has generated the name.
+		if exempt := exemptSelf(ctx, i.Core, namespace.Name, namespace.GenerateName); exempt != "" {
+			i.add(check, OK, "", "a namespace that you create is not closed, because %s", exempt)
+			return
+		}
 		i.add(check, Problem, "kubectl apply --server-side -k artifacts/policies", "a new namespace is not closed")
 	default:
 		i.add(check, OK, "", "a new namespace is closed until it is initialized")

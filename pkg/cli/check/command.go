@@ -29,6 +29,9 @@ const (
 const long = `Check whether nsinit is installed correctly: the version of Kubernetes, the API and its certificates, the controllers, the
 policies and what they depend on, and whether a new namespace would be closed.
 
+With a name, say whether a new namespace of this name would be closed, or which line of the ConfigMap nsinit-exemptions exempts it.
+Without --creator, you are the creator.
+
 The command changes nothing: it sends writes with dry-run. The exit code is 0 if everything is OK, 2 if there are warnings, 3 if there
 are problems, and 1 if the cluster cannot be reached.`
 
@@ -36,26 +39,52 @@ const example = `  # Check the installation
   kubectl nsinit check
 
   # Warnings and problems, for a program
-  kubectl nsinit check --output=json | jq '.items[] | select(.state != "OK")'`
+  kubectl nsinit check --output=json | jq '.items[] | select(.state != "OK")'
+
+  # Would a namespace shop be closed if an operator created it?
+  kubectl nsinit check shop --creator=system:serviceaccount:olm:operator --groups=system:serviceaccounts,system:serviceaccounts:olm`
 
 // Options are the options of the command.
-type Options struct{ cmdutil.Base }
+type Options struct {
+	cmdutil.Base
+	Creator string
+	Groups  []string
+}
 
 // NewCommand returns the command.
 func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
-	return cmdutil.NewCommand(f, o, &cobra.Command{
-		Use:     "check",
-		Short:   "Check whether nsinit is installed correctly",
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
+		Use:     "check [NAMESPACE]",
+		Short:   "Check whether nsinit is installed correctly, or whether a namespace would be closed",
 		Long:    long,
 		Example: example,
 	})
+	flags := command.Flags()
+	flags.StringVar(&o.Creator, "creator", o.Creator, "The user who creates the namespace.")
+	flags.StringSliceVar(&o.Groups, "groups", o.Groups, "The groups of that user.")
+	return command
+}
+
+// Validate implements cmdutil.Options.
+func (o *Options) Validate() error {
+	if len(o.Args) == 0 && (o.Creator != "" || len(o.Groups) > 0) {
+		return fmt.Errorf("--creator and --groups need the name of a namespace; for example:\n%s", example)
+	}
+	return o.Base.Validate()
 }
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
 	if _, err := o.Clients.Core.Discovery().ServerVersion(); err != nil {
 		return fmt.Errorf("the cluster cannot be reached: %w", err)
+	}
+	if len(o.Args) > 0 {
+		result, err := creation(ctx, o.Clients.Core, o.Args[0], o.Creator, o.Groups)
+		if err != nil {
+			return err
+		}
+		return o.PrintFlags.Print(o.Out, result, result.print)
 	}
 	results := inspect(ctx, o.Clients)
 	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("InstallationCheck", results), func(out io.Writer) error { return printText(out, results) }); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,47 @@ func stopped(cluster *cmdtesting.Cluster) *cmdtesting.Cluster {
 	return cluster
 }
 
+// exempting returns a cluster with a list of exemptions, which does not close the namespaces of the user me.
+func exempting(list map[string]string) *cmdtesting.Cluster {
+	cluster := installed()
+	cluster.Core.PrependReactor("get", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		name := action.(clienttesting.GetAction).GetName()
+		return name == "nsinit-exemptions", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: name}, Data: list}, nil
+	})
+	cluster.Core.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "nsinit-check-abcde", GenerateName: "nsinit-check-"}}, nil
+	})
+	cluster.Core.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "me", Groups: []string{"mine"}}}}, nil
+	})
+	return cluster
+}
+
+// TestCheckNamespace: the command says whether a namespace would be closed, and by which line it is exempt.
+func TestCheckNamespace(t *testing.T) {
+	list := map[string]string{"namespaces": "kube-system", "namePrefixes": "kube-", "users": "operator", "groups": "# ours\noperators", "onlyGroups": "mine\ndevs"}
+	const configMap = "ConfigMap nsinit-system/nsinit-exemptions"
+	for name, test := range map[string]struct {
+		list map[string]string
+		args []string
+		want string
+	}{
+		"by default": {list, []string{"shop"}, `namespace "shop", created by user "me" of groups "mine", is closed until it is initialized: no line of ` + configMap + " exempts it\n"},
+		"a creator":  {list, []string{"shop", "--creator=eve", "--groups=devs"}, `namespace "shop", created by user "eve" of groups "devs", is closed until it is initialized: no line of ` + configMap + " exempts it\n"},
+		"a prefix":   {list, []string{"kube-tool", "--creator=eve"}, `namespace "kube-tool", created by user "eve", is exempt by ` + configMap + `: line 1 of namePrefixes, "kube-"` + "\n"},
+		"a user":     {list, []string{"shop", "--creator=operator"}, `namespace "shop", created by user "operator", is exempt by ` + configMap + `: line 1 of users, "operator"` + "\n"},
+		"a group":    {list, []string{"shop", "--creator=eve", "--groups=devs,operators"}, `namespace "shop", created by user "eve" of groups "devs", "operators", is exempt by ` + configMap + `: line 2 of groups, "operators"` + "\n"},
+		"no group":   {list, []string{"shop", "--creator=eve"}, `namespace "shop", created by user "eve", is exempt by ` + configMap + ": no group of the creator is in onlyGroups\n"},
+		"json":       {list, []string{"shop", "--creator=operator", "--output=jsonpath={.kind} {.closed} {.exemptBy.key} {.exemptBy.line}"}, "CreationCheck false users 1"},
+		"malformed": {map[string]string{"users": "*"}, []string{"shop", "--creator=eve"}, `namespace "shop", created by user "eve", is closed until it is initialized: no line of ` + configMap + " exempts it\n" +
+			`without effect: line 1 of users, "*": it is not the name of a user; give one name on each line, without a dash, quotes, wildcards or a comment` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmdtesting.Test{Cluster: exempting(test.list), Args: test.args, Out: test.want}.Check(t, check.NewCommand)
+		})
+	}
+}
+
 // TestCheck: each finding is a line, an item, and part of the exit code.
 func TestCheck(t *testing.T) {
 	const items = "--output=jsonpath={.kind}{range .items[*]} {.check}={.state}{end}"
@@ -68,7 +110,13 @@ func TestCheck(t *testing.T) {
 		"too old":   {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
 		"no leader": {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
 		"format":    {installed(), []string{"-o", "name"}, nil, `output format "name", allowed formats are:`},
-		"argument":  {installed(), []string{"x"}, nil, `unexpected argument "x"; for example:`},
+		"argument":  {installed(), []string{"x", "y"}, nil, `unexpected argument "y"; for example:`},
+		"no name":   {installed(), []string{"--creator=eve"}, nil, `--creator and --groups need the name of a namespace; for example:`},
+		"malformed": {exempting(map[string]string{"users": "# us\n- eve", "user": ""}), nil, []string{`Exemptions     Warning   ConfigMap nsinit-system/nsinit-exemptions: line 2 of users, "- eve": `,
+			`nsinit-exemptions: key "user" is unknown`, "helps: kubectl --namespace nsinit-system edit configmap nsinit-exemptions"}, "exit code 3"},
+		"the caller is exempt": {exempting(map[string]string{"users": "me"}), nil, []string{`Exemptions     OK        ConfigMap nsinit-system/nsinit-exemptions exists; entries: 1`,
+			`Gate           OK        a namespace that you create is not closed, because user "me" is exempt by ConfigMap nsinit-system/nsinit-exemptions: line 1 of users, "me"`}, "exit code 3"},
+		"it is not": {exempting(map[string]string{"users": "eve"}), nil, []string{"Gate           Problem   a new namespace is not closed"}, "exit code 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, err := test.cluster.Run(t, check.NewCommand, test.args...)

@@ -1,0 +1,132 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package check
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/installation"
+)
+
+// source is the list of exemptions, for people.
+const source = "ConfigMap " + installation.Namespace + "/" + installation.Exemptions
+
+// malformed adds the lines of the list of exemptions that have no effect.
+func (i *inspection) malformed(check string, configMap *corev1.ConfigMap) {
+	list := installation.ParseExemptions(configMap)
+	for _, line := range list.Malformed {
+		i.add(check, Warning, "kubectl --namespace "+installation.Namespace+" edit configmap "+installation.Exemptions, "%s: %s", source, line)
+	}
+	if len(list.Malformed) == 0 {
+		i.add(check, OK, "", "%s exists; entries: %d", source, list.Len())
+	}
+}
+
+// exemptSelf returns why the user who runs the command is exempt, or "".
+func exemptSelf(ctx context.Context, core kubernetes.Interface, name, generateName string) string {
+	list, listErr := readExemptions(ctx, core)
+	user, err := self(ctx, core)
+	if listErr != nil || err != nil {
+		return ""
+	}
+	exemption := list.Exempt(installation.Creation{Name: name, GenerateName: generateName, Creator: user.Username, Groups: user.Groups})
+	if exemption == nil {
+		return ""
+	}
+	return fmt.Sprintf("user %q is exempt by %s: %s", user.Username, source, exemption)
+}
+
+func readExemptions(ctx context.Context, core kubernetes.Interface) (*installation.ExemptionList, error) {
+	configMap, err := core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the list of exemptions, %s: %w", source, err)
+	}
+	return installation.ParseExemptions(configMap), nil
+}
+
+// self returns the user who runs the command.
+func self(ctx context.Context, core kubernetes.Interface) (authenticationv1.UserInfo, error) {
+	review, err := core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.UserInfo{}, fmt.Errorf("cannot determine your user name: %w; name the creator with --creator", err)
+	}
+	return review.Status.UserInfo, nil
+}
+
+// Creation is the report on a namespace that would be created.
+type Creation struct {
+	metav1.TypeMeta `json:",inline"`
+	Name            string   `json:"name"`
+	Creator         string   `json:"creator"`
+	Groups          []string `json:"groups"`
+	// Closed says whether the stamp closes the namespace.
+	Closed bool `json:"closed"`
+	// ExemptBy is the entry of the list of exemptions that applies, if it does not.
+	ExemptBy *installation.Exemption `json:"exemptBy,omitempty"`
+	Message  string                  `json:"message"`
+	// Malformed are the lines of the list that have no effect.
+	Malformed []string `json:"malformed,omitempty"`
+}
+
+// creation reports whether a namespace of a name would be closed. Without a creator, it is the user who runs the command.
+func creation(ctx context.Context, core kubernetes.Interface, name, creator string, groups []string) (*Creation, error) {
+	if creator == "" {
+		user, err := self(ctx, core)
+		if err != nil {
+			return nil, err
+		}
+		creator = user.Username
+		if len(groups) == 0 {
+			groups = user.Groups
+		}
+	}
+	list, err := readExemptions(ctx, core)
+	if err != nil {
+		return nil, err
+	}
+	result := &Creation{TypeMeta: metav1.TypeMeta{Kind: "CreationCheck", APIVersion: cmdutil.APIVersion},
+		Name: name, Creator: creator, Groups: append([]string{}, groups...), Malformed: list.Malformed,
+		ExemptBy: list.Exempt(installation.Creation{Name: name, Creator: creator, Groups: groups})}
+	result.Closed = result.ExemptBy == nil
+	result.Message = fmt.Sprintf("namespace %q, created by user %q", name, creator)
+	if len(groups) > 0 {
+		result.Message += " of groups " + quoted(groups)
+	}
+	if result.Closed {
+		result.Message += ", is closed until it is initialized: no line of " + source + " exempts it"
+	} else {
+		result.Message += fmt.Sprintf(", is exempt by %s: %s", source, result.ExemptBy)
+	}
+	return result, nil
+}
+
+func quoted(values []string) string {
+	texts := make([]string, len(values))
+	for i := range values {
+		texts[i] = strconv.Quote(values[i])
+	}
+	return strings.Join(texts, ", ")
+}
+
+// print prints the report for people.
+func (c *Creation) print(out io.Writer) error {
+	_, err := fmt.Fprintln(out, c.Message)
+	for _, line := range c.Malformed {
+		_, _ = fmt.Fprintf(out, "without effect: %s\n", line)
+	}
+	return err
+}
