@@ -146,10 +146,25 @@ func parameters(text string) string {
 		"imagePullPolicy: IfNotPresent\n", "imagePullPolicy: {{ .Values.image.pullPolicy }}\n",
 		"storage: 5Gi\n", "storage: {{ .Values.volume.size }}\n",
 		etcdServers, "servers: {{ .Values.etcd.servers | quote }}\n",
+		exemptNamespaces, exemptNamespaces+moreExemptions,
 	).Replace(text)
 }
 
 const etcdServers = "servers: https://etcd-0.etcd.nsinit-system.svc:2379,https://etcd-1.etcd.nsinit-system.svc:2379,https://etcd-2.etcd.nsinit-system.svc:2379\n"
+
+// exemptNamespaces is the end of the list of exempt namespaces, and moreExemptions what values add to the list.
+const (
+	exemptNamespaces = "    kube-system\n    nsinit-system\n"
+	moreExemptions   = `    {{- range .Values.exemptions.namespaces }}
+    {{ . }}
+    {{- end }}
+  {{- range $key := list "groups" "namePrefixes" "onlyGroups" "users" }}
+  {{- with index $.Values.exemptions $key }}
+  {{ $key }}: {{ join "\n" . | quote }}
+  {{- end }}
+  {{- end }}
+`
+)
 
 // build returns the objects of an overlay with components, by kind and name, without the namespace, which
 // Helm creates.

@@ -121,6 +121,15 @@ func TestValues(t *testing.T) {
 	if rendered, err = render(t, "v1.37.1", "nsinit-system", "storage: etcd\netcd: {servers: 'https://a:2379,https://b:2379'}"); err != nil || !strings.Contains(rendered["nsinit/templates/configmap-nsinit-etcd.yaml"], `servers: "https://a:2379,https://b:2379"`) {
 		t.Errorf("%v: %s", err, rendered["nsinit/templates/configmap-nsinit-etcd.yaml"])
 	}
+	rendered, err = render(t, "v1.37.1", "nsinit-system", "exemptions: {namespaces: [shop], namePrefixes: [kube-, openshift-], users: ['system:serviceaccount:olm:operator'], onlyGroups: [platform]}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "data:\n  namespaces: |\n    default\n    kube-node-lease\n    kube-public\n    kube-system\n    nsinit-system\n    shop\n" +
+		"  namePrefixes: |-\n    kube-\n    openshift-\n  onlyGroups: platform\n  users: system:serviceaccount:olm:operator\n"
+	if got := rendered["nsinit/templates/configmap-nsinit-exemptions.yaml"]; canonicalData(t, got) != canonicalData(t, want) {
+		t.Errorf("the list of exemptions is\n%s\nwant\n%s", got, want)
+	}
 	if _, err := render(t, "v1.37.1", "elsewhere", ""); err == nil || !strings.Contains(err.Error(), "use --namespace nsinit-system") {
 		t.Errorf("in another namespace: %v", err)
 	}
@@ -137,6 +146,20 @@ func withoutComments(text string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// canonicalData returns the data of a ConfigMap in one form.
+func canonicalData(t *testing.T, text string) string {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	data, err := yaml.Marshal(object["data"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // canonical returns an object in one form.
