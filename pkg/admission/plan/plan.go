@@ -48,7 +48,8 @@ func NewMerger() *Merger { return &Merger{expressions.NewSelection()} }
 // Merge merges configurations into the plan of a namespace, which has its current labels and the annotations of its
 // creator. It sorts the configurations by name, and keeps the order of the entries in each. Configurations that are being
 // deleted, and entries that are not active or do not select the namespace, are left out. Of the remaining entries with the
-// same name, the first is used. If one of them is a participant, the built-in initializer is the first entry of the plan.
+// same name, the first is used. If one of them is a participant, the built-in initializer is the first entry of the plan. The
+// order of the entries has no cycle.
 func (m *Merger) Merge(configurations []v1alpha1.NamespaceInitializerConfiguration, namespace *corev1.Namespace) *Plan {
 	plan := &Plan{}
 	selection := &selection{conditions: m.conditions, namespace: namespace, left: budget}
@@ -85,6 +86,7 @@ func (m *Merger) Merge(configurations []v1alpha1.NamespaceInitializerConfigurati
 	if finalizers {
 		plan.Entries = slices.Insert(plan.Entries, 0, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
 	}
+	plan.breakCycles()
 	return plan
 }
 

@@ -7,7 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 // Package namespaceinitializers holds the admission plugin NamespaceInitializers. When a
 // NamespaceLifecycle is created, the plugin reads the namespace live, and writes the current
 // initializers into the plan. Only users with the verb open can set another plan. When a configuration
-// is written, the plugin warns of initializers that have no effect.
+// is written, the plugin warns of initializers and predecessors that have no effect, and refuses initializers that wait
+// for each other.
 package namespaceinitializers
 
 import (
@@ -131,9 +132,11 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 }
 
 // Validate checks that the lifecycle still has the current plan after all mutating plugins. It warns
-// of initializers of a configuration that have no effect.
+// of initializers of a configuration that have no effect, and refuses a configuration that closes a cycle.
 func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
-	p.warn(ctx, attributes)
+	if err := p.validateConfiguration(ctx, attributes); err != nil {
+		return err
+	}
 	lifecycle, ok := newLifecycle(attributes)
 	if !ok {
 		return nil
@@ -191,12 +194,14 @@ func (p *Plugin) namespace(ctx context.Context, attributes admission.Attributes,
 	return namespace, nil
 }
 
-// warn adds a warning to the response for each initializer of a written configuration that has no
-// effect, or that no program serves. The condition NamesAccepted reports the same. The request succeeds in any case.
-func (p *Plugin) warn(ctx context.Context, attributes admission.Attributes) {
+// validateConfiguration adds a warning to the response for each initializer of a written configuration that has no
+// effect, as the condition NamesAccepted reports, or that no program serves, and for each predecessor that does not exist. It
+// refuses a configuration that makes initializers wait for each other. If the configurations cannot be read, the request
+// succeeds.
+func (p *Plugin) validateConfiguration(ctx context.Context, attributes admission.Attributes) error {
 	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
 	if !ok || attributes.GetSubresource() != "" || written.DeletionTimestamp != nil {
-		return
+		return nil
 	}
 	var configuration v1alpha1.NamespaceInitializerConfiguration
 	all, err := p.source.List(ctx)
@@ -204,14 +209,16 @@ func (p *Plugin) warn(ctx context.Context, attributes admission.Attributes) {
 		err = v1alpha1.Convert_nsinit_NamespaceInitializerConfiguration_To_v1alpha1_NamespaceInitializerConfiguration(written, &configuration, nil)
 	}
 	if err != nil {
-		klog.FromContext(ctx).Info("Cannot check whether the initializers of a configuration have an effect", "configuration", written.Name, "err", err)
+		klog.FromContext(ctx).Info("Cannot compare a configuration with the others", "configuration", written.Name, "err", err)
+		return nil
 	}
-	for _, message := range plan.Ineffective(&configuration, all) {
+	if errs := plan.ValidateOrder(&configuration, all); len(errs) > 0 {
+		return apierrors.NewInvalid(attributes.GetKind().GroupKind(), written.Name, errs)
+	}
+	for _, message := range slices.Concat(plan.Ineffective(&configuration, all), plan.UnknownPredecessors(&configuration, all), unserved(written)) {
 		warning.AddWarning(ctx, "", message)
 	}
-	for _, message := range unserved(written) {
-		warning.AddWarning(ctx, "", message)
-	}
+	return nil
 }
 
 // terminating refuses the lifecycle of a namespace that is being deleted, with the cause that the core
