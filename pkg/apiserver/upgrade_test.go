@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,8 +57,8 @@ func storeFormer(t *testing.T, dir, version string) {
 }
 
 // TestUpgrade: what a former version stored is read, in whatever state a namespace was, and goes on from
-// there. The records in testdata/v0.0 lack what was added later: the start of a turn, and the identity of the
-// storage. Their encoding is that of the present v1alpha1. If it changes before the first release, encode them again.
+// there. The records in testdata/v0.0 lack what was added later: the starts of turns, and the identity of the
+// storage. The record serial has the start of its only turn where it was stored while one initializer acted at a time.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	const quota, network = "quota.example.com", "network.example.com"
@@ -73,6 +74,33 @@ func TestUpgrade(t *testing.T) {
 	if names := initializerNames(configuration); !slices.Equal(names, []string{quota, network}) || *configuration.Initializers[0].FailurePolicy != v1alpha1.Ignore ||
 		*configuration.Initializers[0].TimeoutSeconds != 600 || !configuration.Initializers[1].Finalizer || configuration.Status.Phase != v1alpha1.ConfigurationActive {
 		t.Errorf("the configuration is %+v", configuration)
+	}
+
+	// The current initializers follow before anything is written.
+	for selector, want := range map[string]string{
+		"status.currentInitializer=" + quota: "serial waiting", "status.currentInitializer=" + network: "turn",
+		"status.currentInitializer!=" + quota: "ending failed open turn", "status.currentInitializer=": "ending failed open",
+	} {
+		list, err := client.NamespaceLifecycles().List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, item := range list.Items {
+			names = append(names, item.Name)
+			began := time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)
+			if initializers := item.Spec.Initializers; item.Name == "serial" &&
+				(currentOf(&item) != quota || initializers.TurnStartTime != nil || !initializers.Pending[0].TurnStartTime.Time.Equal(began)) {
+				t.Errorf("serial: current %q, initializers %+v", currentOf(&item), initializers)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s selects %q, want %q", selector, got, want)
+		}
+	}
+	// A deadline counts from the stored start of the turn, so a GET skips the initializer.
+	if serial, err := client.NamespaceLifecycles().Get(t.Context(), "serial", metav1.GetOptions{}); err != nil || currentOf(serial) != network || !slices.Equal(serial.Spec.Skipped, []string{quota}) {
+		t.Errorf("serial: %v, current %q, skipped %q", err, currentOf(serial), serial.Spec.Skipped)
 	}
 
 	records := map[string]*v1alpha1.NamespaceLifecycle{}

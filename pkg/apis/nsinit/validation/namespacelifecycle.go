@@ -171,7 +171,7 @@ func validateRemoval(updated, old *nsinit.NamespaceLifecycle, path *field.Path) 
 func validateFailed(name string, current []string, path *field.Path) field.ErrorList {
 	switch {
 	case name == "":
-		return field.ErrorList{field.Required(path, fmt.Sprintf("several initializers have their turn: name the one that failed, one of %q", current))}
+		return field.ErrorList{field.Required(path, fmt.Sprintf("name the initializer that failed, one of %q", current))}
 	case !slices.Contains(current, name):
 		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf("only an initializer that has its turn can fail, one of %q", current))}
 	}
