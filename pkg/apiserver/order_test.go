@@ -28,7 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
-// parallel returns a configuration in which a and b act at once, and c acts after both.
+// parallel returns a configuration in which a and b act immediately, and c acts after both.
 func parallel() *v1alpha1.NamespaceInitializerConfiguration {
 	configuration := testserver.Configuration("parallel", "a.example.com", "b.example.com", "c.example.com")
 	for i := range 2 {

@@ -33,7 +33,7 @@ func TestOrder(t *testing.T) {
 	for name, test := range map[string]struct{ plan, pending, current, entry, predecessors string }{
 		"the order of the plan":        {"a b c", "a b c", "a", "c", "a b"},
 		"the second one":               {"a b c", "b c", "b", "b", "a"},
-		"at once":                      {"a: b: c:", "a b c", "a b c", "c", ""},
+		"immediately":                  {"a: b: c:", "a b c", "a b c", "c", ""},
 		"after one":                    {"a: b: c:b", "a b c", "a b", "c", "b"},
 		"after one that is done":       {"a: b: c:b", "a c", "a c", "a", ""},
 		"after a later one":            {"a:c b: c:", "a b c", "b c", "a", "c"},

@@ -162,6 +162,12 @@ func TestValidateNamespaceLifecycle(t *testing.T) {
 			expected{"spec.initializers.result.status": field.ErrorTypeNotSupported}},
 		"a result with nothing pending": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers = failed() },
 			expected{"spec.initializers.result": field.ErrorTypeForbidden}},
+		"a failed initializer without result": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Initializers.FailedInitializer = "a.example.com" },
+			expected{"spec.initializers.failedInitializer": field.ErrorTypeForbidden}},
+		"a failed initializer that is not pending": {func(r *nsinit.NamespaceLifecycle) {
+			r.Spec.Initializers = failed("a.example.com")
+			r.Spec.Initializers.FailedInitializer = "b.example.com"
+		}, expected{"spec.initializers.failedInitializer": field.ErrorTypeInvalid}},
 		"a message without end": {func(r *nsinit.NamespaceLifecycle) {
 			r.Status.Initializers = []nsinit.InitializerStatus{{Name: "a.example.com", Message: strings.Repeat("x", MaxMessageLength+1)}}
 		}, expected{"status.initializers[0].message": field.ErrorTypeTooLong}},

@@ -1,0 +1,157 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namespacelifecycle
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// parallelPlan returns a record in which all act immediately, but for last, which acts after them.
+func parallelPlan(last string, names ...string) *nsinit.NamespaceLifecycle {
+	record := planOf(append(names, last)...)
+	for i := range names {
+		record.Spec.Plan[i].Ordering = &nsinit.InitializerOrdering{}
+	}
+	return record
+}
+
+func messageOf(record *nsinit.NamespaceLifecycle, condition string) string {
+	return meta.FindStatusCondition(record.Status.Conditions, condition).Message
+}
+
+// TestParallelTurns: each turn begins and ends on its own, and has its own deadline.
+func TestParallelTurns(t *testing.T) {
+	record := parallelPlan("c", "a", "b")
+	ignore, seconds := nsinit.Ignore, int32(7)
+	for i := range record.Spec.Plan {
+		record.Spec.Plan[i].FailurePolicy, record.Spec.Plan[i].TimeoutSeconds = &ignore, &seconds
+	}
+	begin(record, at(0), "controller")
+	change(record, at(3), "hook-b", "a", "c")
+	if currentOf(record) != "a" {
+		t.Errorf("after b, it is the turn of %q", currentOf(record))
+	}
+	change(record, at(5), "hook-a", "c")
+	want := []nsinit.InitializerStatus{
+		{Name: "a", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(5), Deadline: micro(7), LastActor: "hook-a"},
+		{Name: "b", State: nsinit.InitializerDone, StartTime: micro(0), EndTime: micro(3), Deadline: micro(7), LastActor: "hook-b"},
+		{Name: "c", State: nsinit.InitializerRunning, StartTime: micro(5), Deadline: micro(12)},
+	}
+	if diff := cmp.Diff(want, record.Status.Initializers); diff != "" || currentOf(record) != "c" {
+		t.Errorf("it is the turn of %q, initializers (-want +got):\n%s", currentOf(record), diff)
+	}
+}
+
+// TestWaitingMessage: the message names several initializers, their deadlines and reports, and stays readable.
+func TestWaitingMessage(t *testing.T) {
+	const since = " since 2026-01-01T00:00:00Z"
+	fail, seconds := nsinit.Fail, int32(60)
+	var many []string
+	for i := range 9 {
+		many = append(many, fmt.Sprint("i", i))
+	}
+	for name, test := range map[string]struct {
+		record *nsinit.NamespaceLifecycle
+		change func(*nsinit.NamespaceLifecycle)
+		want   string
+	}{
+		"two":  {record: parallelPlan("c", "a", "b"), want: `waiting for initializers "a", "b" (1 of 3)` + since},
+		"many": {record: parallelPlan("c", many...), want: `waiting for initializers "i0", "i1", "i2", "i3", "i4" and 4 more (1 of 10)` + since},
+		"after one is done": {record: parallelPlan("d", "a", "b", "c"), change: func(r *nsinit.NamespaceLifecycle) { change(r, at(1), "b", "a", "c", "d") },
+			want: `waiting for initializers "a", "c" (2 of 4)` + since},
+		"the built-in one is done": {record: parallelPlan("c", v1alpha1.InitializerLifecycle, "a", "b"), change: func(r *nsinit.NamespaceLifecycle) { change(r, at(0), "", "a", "b", "c") },
+			want: `waiting for initializers "a", "b" (1 of 3)` + since},
+		"a deadline and reports": {record: parallelPlan("d", "a", "b", "c"), change: func(r *nsinit.NamespaceLifecycle) {
+			r.Spec.Plan[0].FailurePolicy, r.Spec.Plan[0].TimeoutSeconds = &fail, &seconds
+			begin(r, at(0), "")
+			r.Status.Initializers[0].Message, r.Status.Initializers[2].Message = "zone not\nready", strings.Repeat("é", maxReport)
+			settlePhase(r, at(1))
+		}, want: `waiting for initializers "a", "b", "c" (1 of 4)` + since + `; "a" until 2026-01-01T00:01:00Z, when the initialization fails and the namespace is deleted: zone not ready; ` +
+			`"c": ` + strings.Repeat("é", maxReport/2) + "..."},
+		"the oldest turn": {record: parallelPlan("d", "a", "b"), change: func(r *nsinit.NamespaceLifecycle) {
+			r.Spec.Plan[0].Ordering.After, r.Spec.Plan[2].Ordering = []string{"d"}, &nsinit.InitializerOrdering{}
+			r.Spec.Initializers.Pending[0].TurnStartTime = nil
+			begin(r, at(0), "")
+			change(r, at(5), "d", "a", "b")
+		}, want: `waiting for initializers "a", "b" (2 of 3)` + since},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin(test.record, at(0), "")
+			if test.change != nil {
+				test.change(test.record)
+			}
+			if got := messageOf(test.record, v1alpha1.ConditionInitializing); got != test.want {
+				t.Errorf("got %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestParallelFailure: the message names the initializer that failed, which may be any current one.
+func TestParallelFailure(t *testing.T) {
+	record := parallelPlan("c", "a", "b")
+	begin(record, at(0), "")
+	record.Spec.Initializers.Result, record.Spec.Initializers.FailedInitializer = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}, "b"
+	advance(record, at(1), "hook-b")
+	want := []nsinit.InitializerStatus{
+		{Name: "a", State: nsinit.InitializerRunning, StartTime: micro(0)},
+		{Name: "b", State: nsinit.InitializerFailed, StartTime: micro(0), EndTime: micro(1), Message: "no", LastActor: "hook-b"},
+		{Name: "c", State: nsinit.InitializerWaiting},
+	}
+	if diff := cmp.Diff(want, record.Status.Initializers); diff != "" || currentOf(record) != "" {
+		t.Errorf("it is the turn of %q, initializers (-want +got):\n%s", currentOf(record), diff)
+	}
+	if got := messageOf(record, v1alpha1.ConditionReady); got != `initializer "b" failed: no; the namespace is deleted` {
+		t.Error(got)
+	}
+	record.DeletionTimestamp = &metav1.Time{Time: at(2)}
+	settle(record, at(2), "")
+	if got := messageOf(record, v1alpha1.ConditionReady); got != `the namespace is being deleted: initializer "b" failed: no` {
+		t.Error(got)
+	}
+}
+
+// TestParallelStall: the condition stays while one of the initializers that it names has its turn.
+func TestParallelStall(t *testing.T) {
+	record := parallelPlan("d", "a", "b", "c")
+	begin(record, at(0), "")
+	meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonTurnTooLong, Message: `the turns of "a", "b" have lasted long`})
+	for _, step := range []struct {
+		pending []string
+		stalled bool
+	}{{[]string{"a", "b", "d"}, true}, {[]string{"b", "d"}, true}, {[]string{"d"}, false}} {
+		change(record, at(1), "", step.pending...)
+		if got := meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled); got != step.stalled {
+			t.Errorf("while %q are pending: stalled is %t", step.pending, got)
+		}
+	}
+}
+
+// TestParallelRepair: a read skips the initializers whose own deadlines have passed, and no others.
+func TestParallelRepair(t *testing.T) {
+	record := parallelPlan("e", "a", "b", "c", "d")
+	for i, timeout := range []int32{5, 7200, 5, 5} {
+		record.Spec.Plan[i].FailurePolicy, record.Spec.Plan[i].TimeoutSeconds = new(nsinit.Ignore), &timeout
+	}
+	*record.Spec.Plan[2].FailurePolicy = nsinit.Fail
+	begin(record, at(0), "")
+	Repair(record, at(3600), time.Minute)
+	if currentOf(record) != "b c" || strings.Join(record.Spec.Skipped, " ") != "a d" {
+		t.Errorf("it is the turn of %q, skipped are %q", currentOf(record), record.Spec.Skipped)
+	}
+}
