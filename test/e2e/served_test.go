@@ -40,6 +40,8 @@ const shellInitializer = "shell.example.com"
 // TestServed: each initializer shows whether a program serves it, and activation: WhenServed applies from the first report on.
 func TestServed(t *testing.T) {
 	c := framework.Connect(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	c.Populate(t, "served", framework.ConfigMapManifest("inside", "x"))
 	s := servedTest{c, framework.UniqueName("served")}
 	s.apply(t)
 	s.waitServed(t, "0/2")
@@ -61,6 +63,9 @@ func TestServed(t *testing.T) {
 	c.WaitInForce(t)
 	after := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, after, shellInitializer)
+	if finding := c.WaitWhy(t, after, diagnosis.InitializerSlow, diagnosis.Stuck); !strings.Contains(finding.Message, `the program of initializer "shell.example.com" runs: user "`) {
+		t.Errorf("it says %s", finding.Message)
+	}
 	c.RemoveFirst(t, after)
 	c.WaitReady(t, after)
 	s.reportAsOthers(t)
