@@ -126,7 +126,7 @@ func TestReport(t *testing.T) {
 			sent := old.DeepCopy()
 			report("a.example.com", "c.example.com")(sent)
 			entry := entryOf(sent, "a.example.com")
-			entry.Reporter = "somebody else"
+			entry.Reporter = "another user"
 			entry.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: metav1.ConditionFalse}, {Type: "Other", Status: metav1.ConditionTrue}}
 			if err := testserver.Write(server.Client(t, "hook-a").NsinitV1alpha1().RESTClient(), verb, "namespaceinitializerconfigurations", "status", old, sent); err != nil {
 				t.Fatal(err)

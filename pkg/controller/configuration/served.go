@@ -44,7 +44,7 @@ func reportedNames(configuration *v1alpha1.NamespaceInitializerConfiguration) []
 }
 
 // reconcileServed sets the condition Served of the initializers whose last report is too old. It has a
-// queue of its own, because a report needs no count of namespaces. A report that the cache does not have
+// separate queue, because a report needs no count of namespaces. A report that the cache does not have
 // yet causes a conflict.
 func (c *Controller) reconcileServed(ctx context.Context, name string) error {
 	configuration, err := c.configurations.Get(name)

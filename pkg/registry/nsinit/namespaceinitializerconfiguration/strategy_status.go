@@ -94,7 +94,7 @@ func reporter(ctx context.Context) string {
 }
 
 // authorizeStatus returns the authorization of the endpoint status: a user reports for the initializers
-// that it may act as, and only users with the verb open write anything else.
+// that it may act as, and only users with the verb open write the other fields.
 func authorizeStatus(checker *authorization.Checker) func(ctx context.Context, updated, old configuration) error {
 	return func(ctx context.Context, updated, old configuration) error {
 		others := updated.DeepCopy().Status
