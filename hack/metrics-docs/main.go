@@ -23,7 +23,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/plan"
+	"github.com/nsinit/nsinit/pkg/admission/configurations"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
@@ -121,13 +121,13 @@ func main() {
 
 func run() error {
 	server, manager, sdk := newRegistry(), newRegistry(), newRegistry()
-	poller := plan.NewPoller(nil, nil, clock.RealClock{})
+	reader := configurations.NewReader(nil, nil, clock.RealClock{})
 	_, err := initializer.New(initializer.Options{
 		Name: "any.example.com", Initialize: func(context.Context, *corev1.Namespace) error { return nil },
 		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: sdk,
 	})
 	if err := errors.Join(err,
-		poller.Metrics().Register(server),
+		reader.Metrics().Register(server),
 		earlywrite.NewMetrics().Register(server.Register),
 		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
 		storagespace.New(storagespace.Options{}).Register(server.CustomRegister),

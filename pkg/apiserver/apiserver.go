@@ -22,7 +22,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/plan"
+	"github.com/nsinit/nsinit/pkg/admission/configurations"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/installation"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
@@ -58,8 +58,8 @@ type ExtraConfig struct {
 	// Identity verifies that the storage is the one in use. Until it is, requests for
 	// NamespaceLifecycles are refused. The caller must stop the server when Exchanged is closed.
 	Identity *storageidentity.Identity
-	// Configurations lists the configurations that are in force.
-	Configurations *plan.Poller
+	// Configurations reads the configurations for each plan.
+	Configurations *configurations.Reader
 	// EarlyWrites counts writes into namespaces that are initializing.
 	EarlyWrites *earlywrite.Metrics
 	// Core is a client of the core API.
@@ -92,7 +92,7 @@ type CompletedConfig struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(handler, storage{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
+		handler = withIdentifiedStorage(withCreation(handler), storage{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}
@@ -139,7 +139,9 @@ func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
 // readyChecks report why NamespaceLifecycles cannot be served, or soon cannot be. Discovery works
 // without all but the first, so a readiness probe can exclude the others.
 func (c CompletedConfig) readyChecks() []healthz.HealthChecker {
-	var checks []healthz.HealthChecker
+	checks := []healthz.HealthChecker{
+		healthz.NamedCheck("configurations", func(r *http.Request) error { return c.extra.Configurations.Ready(r.Context()) }),
+	}
 	for _, check := range []struct {
 		name  string
 		ready func() error
@@ -148,7 +150,6 @@ func (c CompletedConfig) readyChecks() []healthz.HealthChecker {
 		{"etcd", c.extra.EtcdReady},
 		{"storage-identity", c.extra.Identity.Problem},
 		{"storage-space", c.extra.Space.Problem},
-		{"configurations", c.extra.Configurations.Ready},
 		{"serving-certificate", c.extra.Certificate.Expiring},
 	} {
 		checks = append(checks, healthz.NamedCheck(check.name, func(*http.Request) error { return check.ready() }))
@@ -165,7 +166,6 @@ func (c CompletedConfig) watch(hook genericapiserver.PostStartHookContext) error
 		cancel()
 	}()
 	go c.extra.Identity.Run(ctx)
-	go c.extra.Configurations.Run(ctx)
 	go c.extra.Space.Run(ctx)
 	return nil
 }

@@ -300,7 +300,6 @@ func TestCreateRecord(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			record := testserver.Record(uniqueName(), "u")
-			server.WaitInForce(t)
 			server.Core.SetNamespace(testserver.Namespace(record.Name, "u", true))
 			if test.prepare != nil {
 				test.prepare(server.Core, record.Name)

@@ -156,8 +156,8 @@ func TestOtherStorage(t *testing.T) {
 	}
 }
 
-// TestConfigurationsInForce: a record takes the configurations of one committed state. How
-// soon a change is in force is seen end to end.
+// TestConfigurationsInForce: a record takes the configurations as they are when its creation begins. A
+// deletion applies as soon as a creation or a change.
 func TestConfigurationsInForce(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
@@ -169,9 +169,15 @@ func TestConfigurationsInForce(t *testing.T) {
 	if _, err := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the change is in force", func(context.Context) bool {
-		return currentOf(server.MustRecord(t, uniqueName())) == "b.example.com"
-	})
+	if got := currentOf(server.MustRecord(t, uniqueName())); got != "b.example.com" {
+		t.Errorf("after a change, it is the turn of %q", got)
+	}
+	if err := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations().Delete(t.Context(), stored.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if plan := server.MustRecord(t, uniqueName()).Spec.Plan; len(plan) > 0 {
+		t.Errorf("after the deletion, the plan is %+v", plan)
+	}
 }
 
 // TestTwoReplicas: a change that one replica took is in force in the other, and both serve the
@@ -187,11 +193,10 @@ func TestTwoReplicas(t *testing.T) {
 	second.WaitReady(t)
 	first.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	for i, server := range []*testserver.Server{second, first} {
-		eventually(t, "the change is in force", func(context.Context) bool {
-			return currentOf(server.MustRecord(t, uniqueName())) == "a.example.com"
-		})
 		name := uniqueName()
-		server.MustRecord(t, name)
+		if got := currentOf(server.MustRecord(t, name)); got != "a.example.com" {
+			t.Errorf("it is the turn of %q", got)
+		}
 		other := []*testserver.Server{first, second}[i]
 		if _, err := other.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			t.Errorf("the other replica: %v", err)

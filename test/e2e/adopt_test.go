@@ -43,7 +43,6 @@ func TestAdopt(t *testing.T) {
 
 	step = page.blocks(t, "2. Register the first initializer", 3)
 	contains(t, page.run(t, step[0]), "10-quota created")
-	c.WaitInForce(t)
 	contains(t, page.run(t, step[1]), "namespace/shop-test condition met")
 	if !c.IsClosed(t, "platform-test") || c.IsClosed(t, "shop-test") {
 		t.Error("want only the namespace of the platform team to be closed")

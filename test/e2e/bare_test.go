@@ -218,7 +218,6 @@ func TestNamespaceTermination(t *testing.T) {
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.WaitInForce(t)
 		c.ActAs(t, "one.example.com")
 		name := create(corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{origin}})
 		if err := framework.WriteConfigMap(t.Context(), c.Core, name); err != nil {

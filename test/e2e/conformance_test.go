@@ -24,7 +24,6 @@ func TestConformance(t *testing.T) {
 	c := framework.Connect(t)
 	const name = "policy-population.nsinit.dev"
 	c.PopulateAsInExample(t)
-	c.WaitInForce(t)
 	conformance.Run(t, conformance.Suite{
 		Config: c.Admin,
 		Name:   name,

@@ -71,7 +71,6 @@ func TestFailAtDeadline(t *testing.T) {
 		[]byte(`{"initializers":[{"name":"absent.example.com","failurePolicy":"Fail","timeoutSeconds":2}]}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.WaitInForce(t)
 	namespace := c.CreateNamespace(t, c.Admin)
 	// A finalizer of another program keeps the namespace, so that the test can read it at the end.
 	c.Hold(t, namespace)

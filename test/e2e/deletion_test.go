@@ -153,7 +153,7 @@ func TestEmptiedOnce(t *testing.T) {
 // effect until it is deleted.
 func TestNamesTaken(t *testing.T) {
 	c := framework.Connect(t)
-	first, second := c.Register(t, framework.Initializers("same.example.com", "one.example.com")...), c.Configure(t, framework.Initializers("two.example.com", "same.example.com")...)
+	first, second := c.Configure(t, framework.Initializers("same.example.com", "one.example.com")...), c.Configure(t, framework.Initializers("two.example.com", "same.example.com")...)
 	says := func(name, status, message string) {
 		t.Helper()
 		framework.Eventually(t, "the condition of "+name, func(ctx context.Context) error {

@@ -48,9 +48,7 @@ func TestKubectl(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		_, _ = c.Kubectl("delete", "nsic", name, "--wait=false")
-		c.WaitInForce(t)
 	})
-	c.WaitInForce(t)
 	says(must("get", "namespaceinitializerconfigurations"), "NAME", "PHASE", "INITIALIZERS", "SERVED", "PENDING", "0/2", "one.example.com,two.example.com")
 	says(must("describe", "nsic", name), "one.example.com", "Finalizers", "kubernetes")
 	says(must("explain", "namespacelifecycles.spec.initializers"),

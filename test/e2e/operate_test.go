@@ -54,7 +54,6 @@ func TestOperate(t *testing.T) {
 	if all := configured(); len(all) != 1 || all[0].Name != "works.example.com" {
 		t.Errorf("the configuration holds %+v", all)
 	}
-	c.WaitInForce(t)
 	other := c.CreateNamespace(t, c.Admin).Name
 	if plan := c.WaitCurrent(t, other, "works.example.com").Spec.Plan; len(plan) != 1 {
 		t.Errorf("a new namespace has the plan %+v", plan)
@@ -81,7 +80,6 @@ func TestOperate(t *testing.T) {
 		}
 		return err
 	})
-	c.WaitInForce(t)
 	c.WaitReady(t, c.CreateNamespace(t, c.Admin).Name)
 	for _, name := range []string{namespace, other} {
 		c.RemoveFirst(t, name)

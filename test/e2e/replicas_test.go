@@ -326,6 +326,7 @@ func (r *replicas) openedOnce(t *testing.T, l *load) {
 // TestReplicas: the loss of one replica or of one member of etcd disturbs few requests or none.
 func TestReplicas(t *testing.T) {
 	r := installHA(t)
+	t.Run("a configuration is in force when it is acknowledged", r.inForce)
 	t.Run("rolling restart", func(t *testing.T) {
 		l := r.startLoad(t)
 		for range 2 {

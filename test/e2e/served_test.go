@@ -60,7 +60,6 @@ func TestServed(t *testing.T) {
 
 	s.reportByShell(t)
 	s.waitServed(t, "2/2")
-	c.WaitInForce(t)
 	after := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, after, shellInitializer)
 	if finding := c.WaitWhy(t, after, diagnosis.InitializerSlow, diagnosis.Stuck); !strings.Contains(finding.Message, `the program of initializer "shell.example.com" runs: user "`) {
@@ -95,7 +94,6 @@ func (s servedTest) apply(t *testing.T) {
 		if out, err := s.Kubectl("delete", "nsic", s.configuration, "--wait=false"); err != nil {
 			t.Error(out, err)
 		}
-		s.WaitInForce(t)
 	})
 	out, err := s.Shell(t, `kubectl apply -f - <<EOF
 apiVersion: nsinit.dev/v1alpha1
@@ -116,7 +114,6 @@ EOF`, map[string]string{"CONFIGURATION": s.configuration})
 			t.Errorf("kubectl apply says\n%s\nwithout %s", out, want)
 		}
 	}
-	s.WaitInForce(t)
 }
 
 // waitServed waits until the column SERVED has a value.

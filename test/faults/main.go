@@ -21,7 +21,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
@@ -91,7 +90,6 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	flags.Float64Var(&options.Rate, "rate", 30, "how many writes the tenants make in a second")
 	flags.BoolVar(&options.Recreate, "recreate", true, "let tenants use the names of namespaces again")
 	flags.BoolVar(&options.StrictNameReuse, "strict-name-reuse", false, "let tenants use names again in every round: the component strict-name-reuse is installed")
-	flags.DurationVar(&options.PlanDelay, "plan-delay", 7*time.Second, "how long after its acknowledgement a configuration may be missing in plans")
 	flags.BoolVar(&options.StopAtViolation, "stop-at-violation", false, "end with the first violation")
 	only := flags.String("only", "", "a regular expression for the names of faults")
 	plane := flags.String("plane", filepath.Join(os.TempDir(), "nsinit-faults"), "the state directory of the control plane, whose path must be short; each further one adds its number")
@@ -163,7 +161,6 @@ func sliceOf(all []fault.Fault, only *regexp.Regexp) []fault.Fault {
 func runCheck(args []string) error {
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
 	options := check.Options{NamePrefix: traffic.NamePrefix}
-	flags.DurationVar(&options.PlanDelay, "plan-delay", 7*time.Second, "how long after its acknowledgement a configuration may be missing in plans")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

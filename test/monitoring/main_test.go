@@ -22,7 +22,9 @@ const delivered = "../../artifacts/deploy/components/service-monitor/"
 func quiet() map[string]float64 {
 	return map[string]float64{
 		`kube-apiserver aggregator_unavailable_apiservice{name="v1alpha1.nsinit.dev"}`:                                        0,
-		`nsinit-apiserver nsinit_configurations_list_age_seconds`:                                                             1,
+		`nsinit-apiserver nsinit_configurations_read_failures_total`:                                                          7,
+		`nsinit-apiserver nsinit_configurations_read_duration_seconds_count`:                                                  7,
+		`nsinit-apiserver nsinit_configurations_read_duration_seconds_bucket{le="+Inf"}`:                                      7,
 		`nsinit-apiserver nsinit_serving_certificate_expiration_timestamp_seconds`:                                            float64(time.Now().Add(8 * 24 * time.Hour).Unix()),
 		`nsinit-apiserver nsinit_storage_size_bytes`:                                                                          1e9,
 		`nsinit-apiserver nsinit_storage_in_use_bytes`:                                                                        1e9,
@@ -72,17 +74,17 @@ func TestAlerts(t *testing.T) {
 		series string
 		value  float64
 	}{
-		"NsinitUnavailable":           {`kube-apiserver aggregator_unavailable_apiservice{name="v1alpha1.nsinit.dev"}`, 1},
-		"NsinitConfigurationsStale":   {`nsinit-apiserver nsinit_configurations_list_age_seconds`, 6},
-		"NsinitCertificateNotRenewed": {`nsinit-apiserver nsinit_serving_certificate_expiration_timestamp_seconds`, float64(time.Now().Add(6 * 24 * time.Hour).Unix())},
-		"NsinitStorageNearlyFull":     {`nsinit-apiserver nsinit_storage_size_bytes`, 1.7e9},
-		"NsinitStorageFull":           {`nsinit-apiserver nsinit_storage_full`, 1},
-		"NsinitNobodyLeads":           {`nsinit-controller-manager leader_election_master_status{name="nsinit-controller-manager"}`, 0},
-		"NsinitTurnTooLong":           {`nsinit-controller-manager nsinit_lifecycle_oldest_turn_seconds{initializer="a.example.com"}`, 301},
-		"NsinitInitializerNotServed":  {`nsinit-controller-manager nsinit_initializer_served{configuration="a",initializer="a.example.com"}`, 0},
-		"NsinitDeadlinesMissed":       {`nsinit-controller-manager nsinit_lifecycle_deadlines_missed_total{failure_policy="Ignore"}`, 8},
-		"NsinitCannotBringForward":    {`nsinit-controller-manager nsinit_lifecycle_reconcile_failures_total`, 107},
-		"NsinitInitializerFails":      {`policy-population nsinit_initializer_calls_total{initializer="a.example.com",operation="initialize",result="error"}`, 17},
+		"NsinitUnavailable":              {`kube-apiserver aggregator_unavailable_apiservice{name="v1alpha1.nsinit.dev"}`, 1},
+		"NsinitConfigurationsUnreadable": {`nsinit-apiserver nsinit_configurations_read_failures_total`, 8},
+		"NsinitCertificateNotRenewed":    {`nsinit-apiserver nsinit_serving_certificate_expiration_timestamp_seconds`, float64(time.Now().Add(6 * 24 * time.Hour).Unix())},
+		"NsinitStorageNearlyFull":        {`nsinit-apiserver nsinit_storage_size_bytes`, 1.7e9},
+		"NsinitStorageFull":              {`nsinit-apiserver nsinit_storage_full`, 1},
+		"NsinitNobodyLeads":              {`nsinit-controller-manager leader_election_master_status{name="nsinit-controller-manager"}`, 0},
+		"NsinitTurnTooLong":              {`nsinit-controller-manager nsinit_lifecycle_oldest_turn_seconds{initializer="a.example.com"}`, 301},
+		"NsinitInitializerNotServed":     {`nsinit-controller-manager nsinit_initializer_served{configuration="a",initializer="a.example.com"}`, 0},
+		"NsinitDeadlinesMissed":          {`nsinit-controller-manager nsinit_lifecycle_deadlines_missed_total{failure_policy="Ignore"}`, 8},
+		"NsinitCannotBringForward":       {`nsinit-controller-manager nsinit_lifecycle_reconcile_failures_total`, 107},
+		"NsinitInitializerFails":         {`policy-population nsinit_initializer_calls_total{initializer="a.example.com",operation="initialize",result="error"}`, 17},
 	}
 	rules, err := readRules(delivered + "alerts.yaml")
 	if err != nil {

@@ -22,8 +22,6 @@ const (
 	secondNamespace = "bakery"
 	approval        = "approval.example.com"
 	settleLimit     = time.Minute
-	// inForce is how long a registration takes to apply to new namespaces: a second and one list.
-	inForce = 2 * time.Second
 	// approvalTakes is the time until the second initializer approves the second namespace.
 	approvalTakes = 3 * time.Second
 )
@@ -102,7 +100,7 @@ func (s *story) register(ctx context.Context) (string, error) {
 	if s.approver, err = s.UserKubeconfig("approver"); err != nil {
 		return "", err
 	}
-	if err := errors.Join(s.applyExamples(ctx), sleep(ctx, inForce)); err != nil {
+	if err := s.applyExamples(ctx); err != nil {
 		return "", err
 	}
 	out, err := s.Admin(ctx, "get", "namespaceinitializerconfigurations")

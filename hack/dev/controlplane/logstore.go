@@ -47,7 +47,7 @@ func (s *story) startLogStore(ctx context.Context) (string, error) {
 	}); err != nil {
 		return "", err
 	}
-	return "PostgreSQL behind " + s.logStoreURL() + "; its configuration: vendor-hooks/http-provisioner/manifests/log-index.yaml", sleep(ctx, inForce)
+	return "PostgreSQL behind " + s.logStoreURL() + "; its configuration: vendor-hooks/http-provisioner/manifests/log-index.yaml", nil
 }
 
 // indexed compares the ConfigMap in the namespace with the log store.

@@ -21,11 +21,11 @@ import (
 
 // Source provides the current configurations.
 type Source interface {
-	// Configurations returns all configurations at one revision, in no particular order. Callers
-	// must not change the result. It returns an error if the result may be older than
-	// timing.MaxListAge. Then no lifecycle may be created, because its plan could lack initializers.
-	Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error)
-	// List reads the latest configurations.
+	// Configurations returns all configurations at one revision that is not older than the beginning of the
+	// call, in no particular order. Callers must not change the result, which they share. On an error, no
+	// lifecycle may be created, because its plan could lack initializers.
+	Configurations(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
+	// List returns the same, for callers that make no plan.
 	List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
 }
 

@@ -8,8 +8,6 @@ package plan
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -17,11 +15,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	testingclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // configurations generates configurations with different names, in any order. Names of
@@ -117,55 +113,4 @@ func checkEntries(t *rapid.T, given []v1alpha1.NamespaceInitializerConfiguration
 	}) {
 		t.Fatalf("the order is another: %v", plan)
 	}
-}
-
-// TestPollerProperties: whatever the storage and the clock do, a Poller returns the list that
-// succeeded last, and none that began more than timing.MaxListAge ago.
-func TestPollerProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-		p := NewPoller(nil, nil, clock)
-		pass := func(limit time.Duration) {
-			clock.Step(time.Duration(rapid.Int64Range(0, int64(limit)).Draw(t, "time")))
-		}
-		var began time.Time
-		var last []v1alpha1.NamespaceInitializerConfiguration
-		t.Repeat(map[string]func(*rapid.T){
-			"time passes": func(*rapid.T) { pass(4 * time.Second) },
-			"a list": func(t *rapid.T) {
-				answers, verified := rapid.Bool().Draw(t, "the storage answers"), rapid.Bool().Draw(t, "it is the right one")
-				items := configurations().Draw(t, "configurations")
-				start := clock.Now()
-				p.list = func(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
-					pass(listTimeout)
-					return items, unless(answers)
-				}
-				p.verify = func(context.Context) error {
-					pass(time.Second)
-					return unless(verified)
-				}
-				p.poll(t.Context())
-				if answers && verified {
-					began, last = start, items
-				}
-			},
-			"": func(t *rapid.T) {
-				got, err := p.Configurations()
-				fresh := !began.IsZero() && clock.Since(began) <= timing.MaxListAge
-				if fresh != (err == nil) || fresh != (p.Ready() == nil) {
-					t.Fatalf("the last list began at %s, it is %s, and the answer is %v", began, clock.Now(), err)
-				}
-				if diff := gocmp.Diff(last, got); fresh && diff != "" {
-					t.Fatalf("another list (-want +got):\n%s", diff)
-				}
-			},
-		})
-	})
-}
-
-func unless(fine bool) error {
-	if fine {
-		return nil
-	}
-	return errors.New("out of order")
 }

@@ -22,11 +22,10 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	baseversion "k8s.io/component-base/version"
 
-	"github.com/nsinit/nsinit/pkg/admission/plan"
+	"github.com/nsinit/nsinit/pkg/admission/configurations"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/authorization"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
 	"github.com/nsinit/nsinit/pkg/storagespace"
@@ -101,17 +100,13 @@ func (o *Options) Config() (*apiserver.Config, error) {
 type watched struct {
 	core           kubernetes.Interface
 	identity       *storageidentity.Identity
-	configurations *plan.Poller
+	configurations *configurations.Reader
 	space          *storagespace.Monitor
 }
 
 // watch creates what the server observes. Its clients have no rate limit: both servers have priority
 // and fairness, and a delayed NamespaceLifecycle keeps a namespace closed.
 func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error) {
-	client, err := versioned.NewForConfig(c.LoopbackClientConfig)
-	if err != nil {
-		return nil, fmt.Errorf("cannot create a client of this server: %w", err)
-	}
 	coreConfig := rest.CopyConfig(c.ClientConfig)
 	coreConfig.QPS = -1
 	core, err := kubernetes.NewForConfig(coreConfig)
@@ -126,20 +121,25 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	if err != nil {
 		return nil, err
 	}
+	list, closeList, err := configurations.NewList(c.RESTOptionsGetter)
+	if err != nil {
+		return nil, err
+	}
 	go func() {
 		<-c.DrainedNotify()
 		closeStore()
+		closeList()
 	}()
 	identity := storageidentity.New(store, core.CoreV1(), namespace, name, systemclock.New())
-	configurations := plan.NewPoller(client.NsinitV1alpha1().NamespaceInitializerConfigurations(), identity.Verify, systemclock.New())
-	if err := configurations.Metrics().Register(o.Metrics); err != nil {
+	reader := configurations.NewReader(list, identity.Verify, systemclock.New())
+	if err := reader.Metrics().Register(o.Metrics); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	space, err := o.newSpaceMonitor(c.DrainedNotify())
 	if err != nil {
 		return nil, err
 	}
-	return &watched{core: core, identity: identity, configurations: configurations, space: space}, nil
+	return &watched{core: core, identity: identity, configurations: reader, space: space}, nil
 }
 
 // newSpaceMonitor returns the monitor of etcd's space. It closes its client when drained is closed.

@@ -32,7 +32,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission"
-	"github.com/nsinit/nsinit/pkg/admission/plan"
+	"github.com/nsinit/nsinit/pkg/admission/configurations"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
@@ -81,7 +81,7 @@ type Options struct {
 	// Clock gives the times that the server writes into objects.
 	Clock clock.PassiveClock
 	// Metrics is the registry for the metrics of nsinit.
-	Metrics plan.Registry
+	Metrics configurations.Registry
 
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
@@ -213,12 +213,12 @@ func (o *Options) Validate() error {
 // processMetrics registers metrics with the registry of the process.
 type processMetrics struct{}
 
-// Register implements plan.Registry.
+// Register implements configurations.Registry.
 func (processMetrics) Register(metric metrics.Registerable) error {
 	return legacyregistry.Register(metric)
 }
 
-// CustomRegister implements plan.Registry.
+// CustomRegister implements configurations.Registry.
 func (processMetrics) CustomRegister(collector metrics.StableCollector) error {
 	return legacyregistry.CustomRegister(collector)
 }

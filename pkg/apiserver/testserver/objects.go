@@ -9,15 +9,11 @@ package testserver
 import (
 	"context"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
@@ -47,50 +43,19 @@ func Record(name string, uid types.UID) *v1alpha1.NamespaceLifecycle {
 	}
 }
 
-// MustConfigure stores a configuration. It applies to NamespaceLifecycles that MustRecord creates.
+// MustConfigure stores a configuration.
 func (s *Server) MustConfigure(t testing.TB, configuration *v1alpha1.NamespaceInitializerConfiguration) *v1alpha1.NamespaceInitializerConfiguration {
 	t.Helper()
 	stored, err := s.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations().Create(context.Background(), configuration, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.changed = true
 	return stored
-}
-
-// WaitInForce waits until the configurations that MustConfigure stored are in force, which takes the
-// server about a second. It creates NamespaceLifecycles in dry runs until their plan is as expected.
-func (s *Server) WaitInForce(t testing.TB) {
-	t.Helper()
-	if !s.changed {
-		return
-	}
-	client := s.Client(t, "admin").NsinitV1alpha1()
-	stored, err := client.NamespaceInitializerConfigurations().List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const probe = "in-force"
-	want := plan.NewMerger().Merge(stored.Items, Namespace(probe, probe, true)).Entries
-	s.Core.SetNamespace(Namespace(probe, probe, true))
-	defer s.Core.DeleteNamespace(probe)
-	err = wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		lifecycle, err := client.NamespaceLifecycles().Create(ctx, Record(probe, probe), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			return false, err
-		}
-		return equality.Semantic.DeepEqual(want, lifecycle.Spec.Plan), nil
-	})
-	if err != nil {
-		t.Fatalf("the configurations are not in force: %v", err)
-	}
-	s.changed = false
 }
 
 // MustRecord creates an initializing namespace in the core API, and its NamespaceLifecycle.
 func (s *Server) MustRecord(t testing.TB, name string) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
-	s.WaitInForce(t)
 	uid := types.UID("uid-of-" + name)
 	s.Core.SetNamespace(Namespace(name, uid, true))
 	stored, err := s.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Create(context.Background(), Record(name, uid), metav1.CreateOptions{})

@@ -35,8 +35,6 @@ type Server struct {
 	ca      []byte
 	stop    context.CancelFunc
 	stopped chan error
-	// changed is true if a stored configuration may not be in force yet.
-	changed bool
 }
 
 // Start starts a server and stops it when the test ends. The user "admin" has every permission.

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/workqueue"
@@ -63,6 +64,14 @@ type Controller struct {
 	queue          workqueue.TypedRateLimitingInterface[string]
 	// served has the configurations with an initializer whose last report may be too old.
 	served workqueue.TypedRateLimitingInterface[string]
+	// deletions are the deleted configurations that this process has seen, by name. Only the worker uses it.
+	deletions map[string]deletion
+}
+
+// deletion is when this process saw that a configuration is being deleted.
+type deletion struct {
+	uid  types.UID
+	seen time.Time
 }
 
 // New returns a controller that is not running yet.
@@ -77,6 +86,7 @@ func New(d Dependencies) (*Controller, error) {
 		lifecycles:     d.Lifecycles.Lister(),
 		queue:          queue(Name),
 		served:         queue(Name + "-served"),
+		deletions:      map[string]deletion{},
 	}
 	registration, err := d.Configurations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.configurationAdded,
@@ -163,6 +173,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) reconcile(ctx context.Context, name string) error {
 	configuration, err := c.configurations.Get(name)
 	if apierrors.IsNotFound(err) {
+		delete(c.deletions, name)
 		return nil
 	}
 	if err != nil {
@@ -177,11 +188,21 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if configuration.DeletionTimestamp == nil || !slices.Contains(configuration.Spec.Finalizers, v1alpha1.FinalizerKubernetes) {
 		return nil
 	}
-	if left := drainLeft(configuration, c.Clock.Now()); left > 0 {
+	if left := c.drainLeft(configuration); left > 0 {
 		c.queue.AddAfter(name, left)
 		return nil
 	}
 	return c.finalize(ctx, configuration)
+}
+
+// drainLeft returns the time until no more namespaces can begin to wait for a deleted configuration.
+func (c *Controller) drainLeft(configuration *v1alpha1.NamespaceInitializerConfiguration) time.Duration {
+	known, ok := c.deletions[configuration.Name]
+	if !ok || known.uid != configuration.UID {
+		known = deletion{configuration.UID, c.Clock.Now()}
+		c.deletions[configuration.Name] = known
+	}
+	return timing.DrainPeriod - c.Clock.Since(known.seen)
 }
 
 // finalize releases a drained configuration if no namespace in storage waits for it.

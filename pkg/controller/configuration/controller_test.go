@@ -54,24 +54,27 @@ func lifecycle(name string, uid types.UID, pending ...string) *v1alpha1.Namespac
 
 func TestReconcile(t *testing.T) {
 	now := start()
-	drained, fresh := now.Add(-timing.DrainPeriod), now.Add(-time.Second)
+	// Only the time since the controller saw the deletion counts, not the clock of the server.
+	deleted := now.Add(-time.Hour)
 	waits := lifecycle("waits", "new", "b.example.com")
 	tests := map[string]struct {
 		deletedAt    *time.Time
+		after        time.Duration // since the controller saw it
 		cached, live *v1alpha1.NamespaceLifecycle
 		pending      int32
 		reason       string
 		finalizers   []v1alpha1.FinalizerName
 	}{
-		"none waits":                     {nil, nil, nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"one waits":                      {nil, waits, waits, 1, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"one waits for a former one":     {nil, lifecycle("x", "old", "a.example.com"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"one is done":                    {nil, lifecycle("x", "new"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"only the built-in one is left":  {nil, lifecycle("x", "new", v1alpha1.InitializerLifecycle), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"deleted a moment ago":           {&fresh, nil, nil, 0, "Draining", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"deleted, and one waits":         {&drained, waits, waits, 1, "NamespacesPending", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"the cache does not know of one": {&drained, nil, waits, 0, "Draining", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
-		"deleted and drained, it leaves": {&drained, nil, lifecycle("x", "new"), 0, "Draining", []v1alpha1.FinalizerName{"example.com/other"}},
+		"none waits":                     {nil, 0, nil, nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"one waits":                      {nil, 0, waits, waits, 1, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"one waits for a former one":     {nil, 0, lifecycle("x", "old", "a.example.com"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"one is done":                    {nil, 0, lifecycle("x", "new"), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"only the built-in one is left":  {nil, 0, lifecycle("x", "new", v1alpha1.InitializerLifecycle), nil, 0, "NoConflicts", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"its deletion was seen just now": {&deleted, 0, nil, nil, 0, "Draining", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"a creation can still end":       {&deleted, timing.DrainPeriod - 1, nil, nil, 0, "Draining", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"deleted, and one waits":         {&deleted, timing.DrainPeriod, waits, waits, 1, "NamespacesPending", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"the cache does not know of one": {&deleted, timing.DrainPeriod, nil, waits, 0, "Draining", []v1alpha1.FinalizerName{"example.com/other", "kubernetes"}},
+		"deleted and drained, it leaves": {&deleted, timing.DrainPeriod, nil, lifecycle("x", "new"), 0, "Draining", []v1alpha1.FinalizerName{"example.com/other"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -86,12 +89,13 @@ func TestReconcile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			clock := testingclock.NewFakeClock(now)
 			factory := nsinitinformers.NewSharedInformerFactory(client, 0)
 			c, err := New(Dependencies{
 				Nsinit:         client,
 				Configurations: factory.Nsinit().V1alpha1().NamespaceInitializerConfigurations(),
 				Lifecycles:     factory.Nsinit().V1alpha1().NamespaceLifecycles(),
-				Clock:          testingclock.NewFakeClock(now),
+				Clock:          clock,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -104,6 +108,10 @@ func TestReconcile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if err := c.reconcile(ctx, "c"); err != nil {
+				t.Fatal(err)
+			}
+			clock.Step(test.after)
 			if err := c.reconcile(ctx, "c"); err != nil {
 				t.Fatal(err)
 			}

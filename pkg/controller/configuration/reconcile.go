@@ -30,11 +30,6 @@ func isPendingOn(lifecycle *v1alpha1.NamespaceLifecycle, configuration *v1alpha1
 	})
 }
 
-// drainLeft returns the time after which no more namespaces can wait for a deleted configuration.
-func drainLeft(configuration *v1alpha1.NamespaceInitializerConfiguration, now time.Time) time.Duration {
-	return configuration.DeletionTimestamp.Add(timing.DrainPeriod).Sub(now)
-}
-
 // namesAccepted returns the condition NamesAccepted of a configuration.
 func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, all []*v1alpha1.NamespaceInitializerConfiguration) metav1.Condition {
 	var items []v1alpha1.NamespaceInitializerConfiguration
@@ -64,7 +59,7 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 		condition := metav1.Condition{
 			Type: v1alpha1.ConditionDrained, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
 			Reason:             "Draining",
-			Message:            fmt.Sprintf("requests that began before the deletion may use the configuration for %s after it", timing.DrainPeriod),
+			Message:            fmt.Sprintf("NamespaceLifecycles whose creation began before the deletion can have this configuration: wait until %s after nsinit-controller-manager saw the deletion", timing.DrainPeriod),
 			LastTransitionTime: metav1.NewTime(now),
 		}
 		if pending > 0 {

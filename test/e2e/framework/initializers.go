@@ -33,17 +33,9 @@ func Initializers(names ...string) []v1alpha1.RegisteredInitializer {
 	return all
 }
 
-// Configure registers initializers until the test ends. It waits until new namespaces get them. They apply to every namespace
-// of the control plane, also to those that the test does not create.
+// Configure registers initializers until the test ends. They apply to every namespace of the control plane, also to those
+// that the test does not create.
 func (c *Cluster) Configure(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
-	t.Helper()
-	configuration := c.Register(t, initializers...)
-	c.WaitInForce(t)
-	return configuration
-}
-
-// Register registers initializers until the test ends, and does not wait until new namespaces get them.
-func (c *Cluster) Register(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
 	t.Helper()
 	client := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configuration, err := client.Create(context.Background(), &v1alpha1.NamespaceInitializerConfiguration{
@@ -56,28 +48,8 @@ func (c *Cluster) Register(t *testing.T, initializers ...v1alpha1.RegisteredInit
 		if err := client.Delete(context.Background(), configuration.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
-		c.WaitInForce(t)
 	})
 	return configuration
-}
-
-// WaitInForce waits until every acknowledged change of the configurations applies to new namespaces: until
-// nsinit-apiserver has listed them since.
-func (c *Cluster) WaitInForce(t *testing.T) {
-	t.Helper()
-	changed := time.Now()
-	Eventually(t, "the configurations are in force", func(context.Context) error {
-		asked := time.Now()
-		metrics, err := c.Metrics(t)
-		if err != nil {
-			return err
-		}
-		age, err := listAge(metrics)
-		if err == nil && !asked.Add(-age).After(changed) {
-			err = fmt.Errorf("the last list is %s old", age)
-		}
-		return err
-	})
 }
 
 // WaitCurrent waits until only one initializer has its turn, and returns the NamespaceLifecycle. An empty name waits until

@@ -185,7 +185,6 @@ func (s *LogStore) Provision(t *testing.T, change func(string) string) func() *o
 		if err := configurations.Delete(context.Background(), logIndexConfiguration, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
-		s.c.WaitInForce(t)
 	})
 	return func() *os.Process {
 		return s.c.Run(t, "http-provisioner", "--kubeconfig="+filepath.Join(s.c.Dir, "http-provisioner.kubeconfig"), "--config="+file, "--v=2")
@@ -202,5 +201,4 @@ func (c *Cluster) WaitRegistered(t *testing.T) {
 		}
 		return err
 	})
-	c.WaitInForce(t)
 }

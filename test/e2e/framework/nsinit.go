@@ -8,15 +8,12 @@ package framework
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -51,20 +48,6 @@ func (c *Cluster) Metrics(t *testing.T) ([]byte, error) {
 // Scrape returns the metrics of the program that a client configuration is for.
 func Scrape(ctx context.Context, config *rest.Config) ([]byte, error) {
 	return versioned.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/metrics").MaxRetries(0).DoRaw(ctx)
-}
-
-// listAge returns the age of nsinit-apiserver's last list of the configurations from its metrics.
-func listAge(metrics []byte) (time.Duration, error) {
-	for line := range strings.SplitSeq(string(metrics), "\n") {
-		if value, ok := strings.CutPrefix(line, "nsinit_configurations_list_age_seconds "); ok {
-			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				return 0, err
-			}
-			return time.Duration(min(seconds, 3600) * float64(time.Second)), nil
-		}
-	}
-	return 0, errors.New("the metrics do not contain the age of the last list")
 }
 
 // Overlay writes a kustomization of an overlay in artifacts/deploy/overlays whose service is on loopback. It returns the

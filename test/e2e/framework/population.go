@@ -72,7 +72,6 @@ func (c *Cluster) PopulateAsInExample(t *testing.T) {
 		if out, err := c.Kubectl("delete", "--wait=false", "-f", example); err != nil {
 			t.Error(err, out)
 		}
-		c.WaitInForce(t)
 	})
 }
 

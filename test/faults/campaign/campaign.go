@@ -42,7 +42,6 @@ type Options struct {
 	// Recreate lets tenants use names again, except during faults that expose name reuse. StrictNameReuse means that
 	// the component is installed, so that tenants may use names again during these faults, too.
 	Recreate, StrictNameReuse bool
-	PlanDelay                 time.Duration
 	// Commit is the commit of the source of the tested programs.
 	Commit string
 	// StopAtViolation ends the campaign with the first round that finds a violation.
@@ -212,7 +211,7 @@ func (l *lane) round(ctx context.Context, f *fault.Fault) error {
 	l.state.Rounds++
 	round := &Round{
 		Fault: f, Injections: min(l.PerRound, l.Injections-result.Injections), Number: l.state.Rounds,
-		Slots: l.Slots, Rate: l.Rate, Recreate: l.Recreate && !f.NameReuse || l.StrictNameReuse, PlanDelay: l.PlanDelay,
+		Slots: l.Slots, Rate: l.Rate, Recreate: l.Recreate && !f.NameReuse || l.StrictNameReuse,
 	}
 	l.mu.Unlock()
 	began := time.Now()

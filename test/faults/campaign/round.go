@@ -49,8 +49,6 @@ type Round struct {
 	Rate  float64
 	// Recreate lets tenants use names again.
 	Recreate bool
-	// PlanDelay is an option of the check.
-	PlanDelay time.Duration
 }
 
 // Outcome is the result of a round.
@@ -222,7 +220,7 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	h := r.recorder.History()
-	options := check.Options{NamePrefix: r.env.Prefix, PlanDelay: r.PlanDelay, ReasonDelay: reasonDelay}
+	options := check.Options{NamePrefix: r.env.Prefix, ReasonDelay: reasonDelay}
 	return &Outcome{
 		Injections: r.done, Namespaces: len(check.NewView(h, options).Incarnations()), Recovery: recovery, History: h, Violations: check.All(h, options),
 	}, nil

@@ -53,9 +53,6 @@ func (v Violation) String() string {
 type Options struct {
 	// NamePrefix is the prefix of the names of the namespaces that the campaign creates. Others are not judged.
 	NamePrefix string
-	// PlanDelay is how long after its acknowledgement a configuration may be missing in
-	// plans. Zero: not at all.
-	PlanDelay time.Duration
 	// ReasonDelay is how long a closed namespace may be without a condition after the last
 	// fault was healed.
 	ReasonDelay time.Duration

@@ -345,14 +345,13 @@ func TestCheckers(t *testing.T) {
 		"Plan: stale": {check: "Plan", message: "another one replaced", play: func(s *story) {
 			s.configure("base", first)
 			s.configure("more", partner)
-			s.at += time.Minute
 			s.create("f-1", a)
 			s.record(lifecycle("f-1", a, []string{first}, first))
 		}},
-		"a change a moment ago": {play: func(s *story) {
+		"a change while the namespace is created": {play: func(s *story) {
 			s.configure("base", first)
-			s.configure("more", partner)
 			s.create("f-1", a)
+			s.configure("more", partner)
 			s.record(lifecycle("f-1", a, []string{first}, first))
 		}},
 		"Plan: a mixture": {check: "Plan", message: "that of no revision", play: func(s *story) {
@@ -362,7 +361,6 @@ func TestCheckers(t *testing.T) {
 		}},
 		"Plan: empty": {check: "Plan", message: "another one replaced", play: func(s *story) {
 			s.configure("base", first)
-			s.at += time.Minute
 			s.create("f-1", a)
 			s.record(lifecycle("f-1", a, nil))
 		}},
@@ -449,7 +447,7 @@ func TestCheckers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStory()
 			test.play(s)
-			found := All(&s.History, Options{NamePrefix: "f-", PlanDelay: 7 * time.Second, ReasonDelay: 15 * time.Second})
+			found := All(&s.History, Options{NamePrefix: "f-", ReasonDelay: 15 * time.Second})
 			checked[test.check] = true
 			switch {
 			case test.check == "" && len(found) > 0:
@@ -493,7 +491,7 @@ func TestStoredHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := Options{NamePrefix: "f-", PlanDelay: time.Second}
+	options := Options{NamePrefix: "f-"}
 	before, after := All(&s.History, options), All(loaded, options)
 	if len(before) == 0 || !slices.EqualFunc(before, after, func(a, b Violation) bool { return a.String() == b.String() }) {
 		t.Errorf("before %v, after %v", before, after)

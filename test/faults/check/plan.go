@@ -18,8 +18,8 @@ import (
 )
 
 // Plans judges the plan of every namespace: it is the merge of the configurations at one revision
-// before it, and no configuration is missing, or left over, that changed longer than PlanDelay before
-// the creation of the namespace began.
+// before it, and no change of a configuration is missing that was seen to be stored before the creation of the
+// namespace began.
 func Plans(v *View) []Violation {
 	began := v.creations()
 	states := v.configurationStates()
@@ -32,7 +32,7 @@ func Plans(v *View) []Violation {
 		slices.SortFunc(lifecycles, func(a, b []history.Event) int { return int(a[0].Seen - b[0].Seen) })
 		first := lifecycles[0][0]
 		start, known := began[n.UID]
-		if message := judgePlan(first, states, start, known, v.PlanDelay); message != "" {
+		if message := judgePlan(first, states, start, known); message != "" {
 			all = append(all, Violation{Check: "Plan", Namespace: n.Name, UID: n.UID, Revisions: []int64{first.Revision}, Message: message})
 		}
 	}
@@ -126,7 +126,7 @@ func (v *View) creations() map[types.UID]time.Duration {
 }
 
 // judgePlan returns what is wrong with the plan of a lifecycle, or "".
-func judgePlan(first history.Event, states []configurationState, start time.Duration, known bool, delay time.Duration) string {
+func judgePlan(first history.Event, states []configurationState, start time.Duration, known bool) string {
 	var plan []entry
 	for _, planned := range first.Object.Lifecycle.Spec.Plan {
 		plan = append(plan, entryOf(&planned.RegisteredInitializer))
@@ -142,7 +142,7 @@ func judgePlan(first history.Event, states []configurationState, start time.Dura
 		if !slices.Equal(state.plan, plan) {
 			continue
 		}
-		if i+1 == len(seen) || !known || seen[i+1].since+delay >= start {
+		if i+1 == len(seen) || !known || seen[i+1].since >= start {
 			return ""
 		}
 		if stale == "" {

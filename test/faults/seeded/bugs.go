@@ -33,14 +33,15 @@ type Bug struct {
 const (
 	lifecyclePackage = "./pkg/controller/lifecycle"
 	storagePackage   = "./pkg/registry/nsinit/namespacelifecycle/storage"
-	sourcePackage    = "./pkg/admission/plan"
+	planPackage      = "./pkg/admission/plan"
+	readerPackage    = "./pkg/admission/configurations"
 
 	// ordinary is a fault that leaves the traffic as it is, so that many namespaces open and go.
 	ordinary = "^flapping configurations$"
 
 	promises = "^TestControllerKeepsPromises$"
 	writes   = "^TestAnySequenceOfWrites$"
-	poller   = "^TestPollerProperties$"
+	reads    = "^TestReaderProperties$"
 	merged   = "^TestPlanProperties$"
 	admitted = "^TestAdmittedPlan$"
 )
@@ -70,11 +71,11 @@ func controllerBugs() []Bug {
 
 func serverBugs() []Bug {
 	return []Bug{
-		{"merge-in-reverse", "configurations are merged in the reverse order of their names", ordinary, "Plan", sourcePackage, merged},
+		{"merge-in-reverse", "configurations are merged in the reverse order of their names", ordinary, "Plan", planPackage, merged},
 		{"participants-forgotten", "the participants of a plan do not hold its NamespaceLifecycle", ordinary, "I4", "./pkg/admission/plugin/namespaceinitializers", admitted},
 		{"wrong-turn", "the second of three pending initializers becomes the current one", ordinary, "I2", storagePackage, writes},
-		{"stale-plan", "a plan comes from a list of configurations that is too old", ordinary, "Plan", sourcePackage, poller},
-		{"no-storage-identity", "the lists of a storage that is not the right one count", "", "I5", sourcePackage, poller},
+		{"stale-plan", "a plan comes from a read of the configurations that began before the request", ordinary, "Plan", readerPackage, reads},
+		{"no-storage-identity", "a read from a storage that is not the right one counts", "", "I5", readerPackage, reads},
 		{"remove-others-entry", "an initializer removes another one, as only one entry is authorized", ordinary, "I2", storagePackage, writes},
 		{"pending-out-of-order", "an entry leaves the list from anywhere", ordinary, "Linearizable", storagePackage, writes},
 		{"unconditional-update", "a write without a resourceVersion is accepted", "^initializer to kube-apiserver dropped$", "Linearizable", storagePackage, writes},

@@ -108,7 +108,7 @@ func (b Bug) test(ctx context.Context, root, dir string) (string, error) {
 		return "", err
 	}
 	args := []string{"test", "-overlay", overlay, "-count=1", "-run", b.Test, b.Package}
-	if slices.Contains([]string{promises, writes, poller, merged, admitted}, b.Test) {
+	if slices.Contains([]string{promises, writes, reads, merged, admitted}, b.Test) {
 		args = append(args, "-rapid.nofailfile", "-rapid.checks=1000")
 	}
 	name := strings.Trim(b.Test, "^$")

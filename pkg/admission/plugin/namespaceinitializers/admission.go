@@ -108,6 +108,7 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 	if err != nil {
 		return err
 	}
+	remember(ctx, lifecycle, plan, degraded)
 	if len(lifecycle.Spec.Plan) > 0 || lifecycle.Spec.Initializers != nil {
 		if err := p.checker.MayOpen(ctx, lifecycle.Name); err != nil {
 			return authorization.Refusal(attributes.GetResource().GroupResource(), lifecycle.Name,
@@ -141,9 +142,12 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 	if !ok {
 		return nil
 	}
-	plan, degraded, err := p.plan(ctx, attributes, lifecycle)
-	if err != nil {
-		return err
+	plan, degraded, known := remembered(ctx, lifecycle)
+	if !known {
+		var err error
+		if plan, degraded, err = p.plan(ctx, attributes, lifecycle); err != nil {
+			return err
+		}
 	}
 	if equality.Semantic.DeepEqual(plan, lifecycle.Spec.Plan) && waitsForAll(lifecycle) && reports(lifecycle, degraded) {
 		return nil
@@ -152,7 +156,7 @@ func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, 
 		return nil
 	}
 	return apierrors.NewConflict(attributes.GetResource().GroupResource(), lifecycle.Name,
-		errors.New("spec.plan differs from the configurations: they or the namespace changed during the request; create the NamespaceLifecycle again, without a plan"))
+		errors.New("spec.plan, spec.initializers, spec.finalizers or status.conditions differ from what the configurations and the namespace give: create the NamespaceLifecycle again, without a plan"))
 }
 
 // plan returns the current plan for the namespace of a lifecycle, and the condition PlanDegraded or nil. The plan is empty
@@ -162,7 +166,7 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, life
 	if err != nil || !helper.IsClosed(namespace) {
 		return nil, nil, err
 	}
-	configurations, err := p.source.Configurations()
+	configurations, err := p.source.Configurations(ctx)
 	if err != nil {
 		return nil, nil, utilapierrors.NewUnavailable(fmt.Errorf("cannot determine which initializers namespace %q needs: %w", lifecycle.Name, err))
 	}

@@ -29,7 +29,7 @@ type source struct {
 	err   error
 }
 
-func (s *source) Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+func (s *source) Configurations(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -38,10 +38,6 @@ func (s *source) Configurations() ([]v1alpha1.NamespaceInitializerConfiguration,
 		s.lists = s.lists[1:]
 	}
 	return list, nil
-}
-
-func (s *source) List(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
-	return s.Configurations()
 }
 
 func list(initializers ...string) []v1alpha1.NamespaceInitializerConfiguration {
@@ -109,7 +105,7 @@ func TestValidateChecksAgain(t *testing.T) {
 
 // TestNoConfigurations: without a list of configurations, no lifecycle is created, and the client retries.
 func TestNoConfigurations(t *testing.T) {
-	p := newPlugin(&source{err: errors.New("no list in the last 5s")})
+	p := newPlugin(&source{err: errors.New("etcd did not answer within 2s")})
 	err := p.Admit(context.Background(), create(newTestLifecycle(), ""), nil)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds != 1 {
 		t.Errorf("got %v, delay %d %v", err, seconds, ok)
@@ -166,4 +162,8 @@ func TestMissingDependencies(t *testing.T) {
 	if err := newPlugin(&source{}).ValidateInitialization(); err != nil {
 		t.Error(err)
 	}
+}
+
+func (s *source) List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+	return s.Configurations(ctx)
 }

@@ -37,9 +37,9 @@ type changing struct {
 	open      bool
 }
 
-func (c *changing) Configurations() ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+func (c *changing) Configurations(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
 	if c.failed = rapid.IntRange(0, 9).Draw(c.t, "the source answers") == 9; c.failed {
-		return nil, errors.New("no list in the last 5s")
+		return nil, errors.New("etcd did not answer within 2s")
 	}
 	if c.list != nil && rapid.IntRange(0, 3).Draw(c.t, "the list changes") < 3 {
 		return c.list, nil
@@ -49,10 +49,6 @@ func (c *changing) Configurations() ([]v1alpha1.NamespaceInitializerConfiguratio
 		c.list[0].Initializers[0].Finalizer = rapid.Bool().Draw(c.t, "finalizer")
 	}
 	return c.list, nil
-}
-
-func (c *changing) List(context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
-	return c.Configurations()
 }
 
 func (c *changing) read(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
@@ -154,4 +150,8 @@ func checkPlan(t *rapid.T, c *changing, lifecycle *nsinit.NamespaceLifecycle) {
 	if want == nil && lifecycle.Spec.Initializers != nil {
 		t.Fatalf("nothing is planned, and pending is %+v", lifecycle.Spec.Initializers)
 	}
+}
+
+func (c *changing) List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
+	return c.Configurations(ctx)
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // Storage serves NamespaceLifecycles and their subresources.
@@ -98,11 +97,8 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	return list, nil
 }
 
-// Create implements rest.Creater, within timing.CreateTimeout. It creates nothing in a storage other
-// than the one in use.
+// Create implements rest.Creater. It creates nothing in a storage other than the one in use.
 func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, timing.CreateTimeout)
-	defer cancel()
 	if unidentified := r.options.Confirmed(ctx); unidentified != nil {
 		return nil, utilapierrors.NewUnavailable(unidentified)
 	}

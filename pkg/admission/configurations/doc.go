@@ -1,0 +1,17 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package configurations reads all configurations for each plan. A read is consistent: it contains every
+// write that was acknowledged before the read was requested, by any nsinit-apiserver. So a configuration
+// applies to each NamespaceLifecycle whose creation begins after the configuration was acknowledged.
+//
+// Reads go to etcd and bypass the watch cache. The watch cache answers a consistent list when etcd has
+// reported its progress, which takes up to 100 ms while other objects are written. A linearizable range
+// over a few keys takes a few milliseconds (BenchmarkRead).
+//
+// Requests share reads. A request uses only a read that began after the request, so at most one read is
+// in flight, and at most one waits. The number of reads does not depend on the number of requests.
+package configurations
