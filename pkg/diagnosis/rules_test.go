@@ -335,7 +335,7 @@ func TestRules(t *testing.T) {
 				`waiting for initializer "c.example.com"; after it: d.example.com (waits for b.example.com, c.example.com), e.example.com`,
 			}, []string{"kubectl nsinit skip ns b.example.com", "kubectl nsinit skip ns c.example.com"}},
 		"nsinit's own initializer": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) {
-			r.Spec.Initializers.Pending[0].Name = v1alpha1.InitializerLifecycle
+			r.Spec.Plan[0].Name, r.Spec.Initializers.Pending[0].Name = v1alpha1.InitializerLifecycle, v1alpha1.InitializerLifecycle
 		}), nil), Namespace: named(closed)}, []string{"Waiting InitializerPending"}, nil, nil},
 		"every initializer is done": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 			r.Spec.Initializers, r.Status.Conditions[0].Message = nil, "every initializer is done"

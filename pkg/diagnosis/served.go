@@ -8,6 +8,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +43,7 @@ func served(o Observation) []Finding {
 		age := duration.HumanDuration(max(0, o.age(reported)))
 		w["PODS"] = actorNamespace(&v1alpha1.InitializerStatus{LastActor: registration.Reporter})
 		w["REPORTED"] = "true"
-		stalled := apimeta.IsStatusConditionTrue(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
+		stalled := slices.Contains(helper.Stalled(lifecycle), name)
 		switch {
 		case apimeta.IsStatusConditionFalse(registration.Conditions, v1alpha1.ConditionServed), o.age(reported) > timing.ReportOverdue+timing.MaxClockSkew:
 			found = append(found, o.finding(InitializerNotServed, Stuck, reported,

@@ -50,8 +50,15 @@ func servedCases() map[string]ruleCase {
 		"it died, and no controller noticed": {waiting(reports(3*time.Minute, metav1.ConditionTrue)), []string{"Stuck InitializerNotServed", "Waiting InitializerPending"}, []string{dead}, pods},
 		"it died a while ago":                {waiting(reports(3*time.Minute, metav1.ConditionFalse), stalled), []string{"Stuck InitializerPending", "Stuck InitializerNotServed"}, []string{dead}, pods},
 		"an initializer that runs":           {waiting(reports(5*time.Second, metav1.ConditionTrue)), []string{"Waiting InitializerPending"}, nil, nil},
+		"another initializer is slow":        {waiting(reports(5*time.Second, metav1.ConditionTrue), otherStalled), []string{"Stuck InitializerPending", "Waiting InitializerPending"}, nil, nil},
 		"an initializer that is slow": {waiting(reports(5*time.Second, metav1.ConditionTrue), stalled), []string{"Stuck InitializerPending", "Stuck InitializerSlow"},
 			[]string{`the program of initializer "b.example.com" runs: user "system:serviceaccount:tables:hook" reported 5s ago; its last message: 3 of 7 tables`}, pods},
 		"an initializer that is not registered any more": {waiting(nil), []string{"Waiting InitializerPending"}, nil, nil},
 	}
+}
+
+// otherStalled lets another initializer act at the same time, whose turn is stalled.
+func otherStalled(r *v1alpha1.NamespaceLifecycle) {
+	wait(r, "c.example.com", &v1alpha1.InitializerOrdering{})
+	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Message: `"c.example.com" is slow`})
 }

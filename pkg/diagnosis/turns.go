@@ -18,7 +18,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
-// turns returns a finding for each initializer that has its turn. Each is judged by its own turn.
+// turns returns a finding for each initializer that has its turn. The length of each turn decides.
 func (o Observation) turns(lifecycle *v1alpha1.NamespaceLifecycle) []Finding {
 	var found []Finding
 	acting := helper.Acting(lifecycle)
@@ -63,7 +63,7 @@ func waiting(lifecycle *v1alpha1.NamespaceLifecycle, name string) string {
 }
 
 // successors returns the pending initializers that wait for one, directly or not, in the order of the plan. One
-// with an order of its own is described with all that it waits for.
+// with an ordering is described with all that it waits for.
 func successors(lifecycle *v1alpha1.NamespaceLifecycle, name string) []string {
 	reached := []string{name}
 	for i := 0; i < len(reached); i++ {

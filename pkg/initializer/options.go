@@ -61,7 +61,8 @@ type Options struct {
 	DryRun bool
 	// Events records errors as events of the namespaces. Nil: events are sent to the cluster.
 	Events record.EventRecorder
-	// Metrics is where the metrics are registered. Nil: only the Runner's Handler serves them.
+	// Metrics is where the metrics are registered, which is a registry for each Runner. Nil: only the Runner's Handler serves
+	// them.
 	Metrics metrics.KubeRegistry
 	// Clock is the clock, for tests. Nil: the real one.
 	Clock clock.WithTicker

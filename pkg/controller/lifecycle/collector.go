@@ -40,7 +40,7 @@ func NewCollector(namespaces corelisters.NamespaceLister, lifecycles listers.Nam
 		namespaces: namespaces, lifecycles: lifecycles, clock: clock,
 		pending: desc("pending_namespaces", "Number of namespaces whose gate is closed, as the leader sees them."),
 		byPhase: desc("records", "Number of NamespaceLifecycles by phase, as the leader sees them.", "phase"),
-		turns:   desc("turns", "Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several at once.", "initializer"),
+		turns:   desc("turns", "Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several initializers.", "initializer"),
 		oldest:  desc("oldest_turn_seconds", "Age of the oldest of these turns, in seconds.", "initializer"),
 	}
 }

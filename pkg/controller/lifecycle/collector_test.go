@@ -68,7 +68,7 @@ nsinit_lifecycle_pending_namespaces 0
 nsinit_lifecycle_records{phase="Active"} 1
 nsinit_lifecycle_records{phase="Initializing"} 4
 nsinit_lifecycle_records{phase="Terminating"} 0
-# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several at once.
+# HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several initializers.
 # TYPE nsinit_lifecycle_turns gauge
 nsinit_lifecycle_turns{initializer="four.example.com"} 1
 nsinit_lifecycle_turns{initializer="one.example.com"} 2

@@ -113,7 +113,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// soonest gives one planned initializer a deadline of its own.
+// soonest gives one planned initializer a separate deadline.
 func soonest(name string, seconds int32) lifecycleOption {
 	return func(r *v1alpha1.NamespaceLifecycle) { helper.Planned(r, name).TimeoutSeconds = &seconds }
 }

@@ -4,8 +4,9 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package conformance tests an initializer on a cluster with nsinit: it acts in its turn and not before, it leaves
-// an initializer alone that acts at the same time, a kill at any step does no harm, it retries after a refusal, and it releases namespaces that are deleted during or before its turn.
+// Package conformance tests an initializer on a cluster with nsinit. The initializer acts in its turn and not before, and
+// does not disturb one that acts at the same time. A kill at any step does no harm. It retries after a refusal, and
+// releases namespaces that are deleted during or before its turn.
 //
 // It is for authors: call Run from a test, with a function that starts the initializer and one that checks its contents
 // in a namespace. Use a test cluster: the suite registers initializers, and every new namespace waits for them.

@@ -61,6 +61,7 @@ func controllerBugs() []Bug {
 		{"release-before-record", "a namespace is released before its NamespaceLifecycle was removed", ordinary, "I4", lifecyclePackage, promises},
 		{"unsecured-participants", "participants act before the namespace has nsinit's finalizer", ordinary, "I4", lifecyclePackage, promises},
 		{"deadline-from-zero-time", "every deadline is missed immediately", "", "I4", lifecyclePackage, promises},
+		{"skip-another", "at a deadline, the first of several current initializers is skipped", "", "I4", lifecyclePackage, promises},
 		{"ready-while-closed", "a closed namespace says that it is Ready", ordinary, "I2", lifecyclePackage, promises},
 		{"ready-though-deleted", "a namespace that is deleted stays Ready while its NamespaceLifecycle is released", "", "I2", lifecyclePackage, promises},
 		{"not-deleted-after-failure", "a namespace stays after its initialization failed", ordinary, "I2", lifecyclePackage, promises},
