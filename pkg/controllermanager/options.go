@@ -99,7 +99,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
 		"Kubeconfig of the cluster. Without it, the service account of the pod is used.")
 	flags.StringVar(&o.Exemptions, "exemptions-configmap", o.Exemptions,
-		"NAMESPACE/NAME of the ConfigMap that lists the exempt namespaces, one on each line of its key namespaces. The admission policies read the same ConfigMap.")
+		"NAMESPACE/NAME of the ConfigMap with the list of exemptions. The admission policies read the same ConfigMap.")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are reconciled at the same time.")
 	flags.DurationVar(&o.StalledAfter, "stalled-after", o.StalledAfter,
 		"How long a turn may last before the condition Stalled and an event report it. 0 disables the report.")

@@ -70,7 +70,7 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err, out)
 	}
 	c.ApplyInput(t, "{apiVersion: v1, kind: Namespace, metadata: {name: after-dns}}")
-	framework.Eventually(t, "both have their turn at once", func(ctx context.Context) error {
+	framework.Eventually(t, "both have their turn", func(ctx context.Context) error {
 		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, "after-dns", metav1.GetOptions{})
 		if err == nil && !slices.Equal(lifecycle.Status.CurrentInitializers, []string{"quota.example.com", "dns.example.com"}) {
 			err = fmt.Errorf("current are %v", lifecycle.Status.CurrentInitializers)
