@@ -341,7 +341,7 @@ func TestOrderOfConfigurations(t *testing.T) {
 	var got warnings
 	config := server.Config("admin")
 	config.WarningHandler = &got
-	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceInitializerConfigurations()
+	client := server.ClientFor(t, config).NsinitV1alpha1().NamespaceInitializerConfigurations()
 	after := func(name, initializer string, others ...string) *v1alpha1.NamespaceInitializerConfiguration {
 		configuration := testserver.Configuration(name, initializer)
 		configuration.Initializers[0].Ordering = &v1alpha1.InitializerOrdering{After: others}

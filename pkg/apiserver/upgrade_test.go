@@ -22,6 +22,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
+	nsinitclient "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 )
 
 // storeFormer stores what a former version stored, as it was in its etcd: files in testdata, whose paths
@@ -76,32 +77,7 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("the configuration is %+v", configuration)
 	}
 
-	// The current initializers follow before anything is written.
-	for selector, want := range map[string]string{
-		"status.currentInitializer=" + quota: "serial waiting", "status.currentInitializer=" + network: "turn",
-		"status.currentInitializer!=" + quota: "ending failed open turn", "status.currentInitializer=": "ending failed open",
-	} {
-		list, err := client.NamespaceLifecycles().List(t.Context(), metav1.ListOptions{FieldSelector: selector})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, item := range list.Items {
-			names = append(names, item.Name)
-			began := time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)
-			if initializers := item.Spec.Initializers; item.Name == "serial" &&
-				(currentOf(&item) != quota || initializers.TurnStartTime != nil || !initializers.Pending[0].TurnStartTime.Time.Equal(began)) {
-				t.Errorf("serial: current %q, initializers %+v", currentOf(&item), initializers)
-			}
-		}
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%s selects %q, want %q", selector, got, want)
-		}
-	}
-	// A deadline counts from the stored start of the turn, so a GET skips the initializer.
-	if serial, err := client.NamespaceLifecycles().Get(t.Context(), "serial", metav1.GetOptions{}); err != nil || currentOf(serial) != network || !slices.Equal(serial.Spec.Skipped, []string{quota}) {
-		t.Errorf("serial: %v, current %q, skipped %q", err, currentOf(serial), serial.Spec.Skipped)
-	}
+	checkFormerTurns(t, client.NamespaceLifecycles(), quota, network)
 
 	records := map[string]*v1alpha1.NamespaceLifecycle{}
 	for name, want := range map[string]struct {
@@ -171,6 +147,37 @@ func TestUpgrade(t *testing.T) {
 	}
 	if currentOf(created) == "" || len(pendingNames(created)) < 2 {
 		t.Errorf("new: %+v", created)
+	}
+}
+
+// checkFormerTurns checks the turns of records that a version stored in which one initializer acted at a time.
+func checkFormerTurns(t *testing.T, client nsinitclient.NamespaceLifecycleInterface, quota, network string) {
+	t.Helper()
+	// The current initializers follow before anything is written.
+	for selector, want := range map[string]string{
+		"status.currentInitializer=" + quota: "serial waiting", "status.currentInitializer=" + network: "turn",
+		"status.currentInitializer!=" + quota: "ending failed open turn", "status.currentInitializer=": "ending failed open",
+	} {
+		list, err := client.List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, item := range list.Items {
+			names = append(names, item.Name)
+			began := time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)
+			if initializers := item.Spec.Initializers; item.Name == "serial" &&
+				(currentOf(&item) != quota || initializers.TurnStartTime != nil || !initializers.Pending[0].TurnStartTime.Time.Equal(began)) {
+				t.Errorf("serial: current %q, initializers %+v", currentOf(&item), initializers)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s selects %q, want %q", selector, got, want)
+		}
+	}
+	// A deadline counts from the stored start of the turn, so a GET skips the initializer.
+	if serial, err := client.Get(t.Context(), "serial", metav1.GetOptions{}); err != nil || currentOf(serial) != network || !slices.Equal(serial.Spec.Skipped, []string{quota}) {
+		t.Errorf("serial: %v, current %q, skipped %q", err, currentOf(serial), serial.Spec.Skipped)
 	}
 }
 
