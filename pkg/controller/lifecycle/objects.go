@@ -143,7 +143,7 @@ func (o objects) opened(lifecycle *v1alpha1.NamespaceLifecycle) report {
 	report := opened(lifecycle)
 	if len(o.missing) > 0 {
 		report.reason = v1alpha1.ReasonObjectsMissing
-		report.message += fmt.Sprintf("; the namespace was opened without %s: check why it does not exist", requiredobjects.Describe(o.missing))
+		report.message += fmt.Sprintf("; the namespace was opened without %s; see: kubectl nsinit why %s", requiredobjects.Describe(o.missing), lifecycle.Name)
 	}
 	return report
 }
