@@ -40,6 +40,8 @@ type model struct {
 	start      func() *Controller
 	// seenNamespace and seenLifecycle are the versions that the caches show.
 	seenNamespace, seenLifecycle int
+	// seenAccount is the version of the ServiceAccount that the watch shows.
+	seenAccount int
 	// rival is another replica that acts while this one does not know that its lease is lost.
 	rival *Controller
 	// dead are initializers that never act, which have a failurePolicy, and participants that
@@ -78,7 +80,7 @@ func (r replica) start(w *world) *Controller {
 		Core: r.core, Nsinit: r.nsinit, Exemptions: r.exempt, Events: &record.FakeRecorder{}, Metrics: NewMetrics(), Clock: w.clock,
 		Namespaces:   informers.NewSharedInformerFactory(r.core, 0).Core().V1().Namespaces(),
 		Lifecycles:   nsinitinformers.NewSharedInformerFactory(r.nsinit, 0).Nsinit().V1alpha1().NamespaceLifecycles(),
-		StalledAfter: time.Minute,
+		StalledAfter: time.Minute, Required: w.track(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -94,27 +96,30 @@ func (m *model) restart() {
 }
 
 func (m *model) catchUp() {
-	m.seenNamespace, m.seenLifecycle = len(m.namespaces)-1, len(m.lifecycles)-1
+	m.seenNamespace, m.seenLifecycle, m.seenAccount = len(m.namespaces)-1, len(m.lifecycles)-1, len(m.accounts)-1
 }
 
 // reconcile lets the controller take a step. Whether a request fails is up to disturb.
-func (m *model) reconcile() { m.reconcileAs(m.controller, m.seenNamespace, m.seenLifecycle) }
+func (m *model) reconcile() {
+	m.reconcileAs(m.controller, m.seenNamespace, m.seenLifecycle, m.seenAccount)
+}
 
 // rivalReconciles lets the other replica take a step, which is up to date and undisturbed. It may
 // come between two requests of the first one.
 func (m *model) rivalReconciles() {
 	disturb, mayOpen := m.disturb, m.mayOpen
 	m.disturb, m.mayOpen = func() error { return nil }, map[types.UID]bool{}
-	m.reconcileAs(m.rival, len(m.namespaces)-1, len(m.lifecycles)-1)
+	m.reconcileAs(m.rival, len(m.namespaces)-1, len(m.lifecycles)-1, len(m.accounts)-1)
 	maps.Copy(mayOpen, m.mayOpen)
 	m.disturb, m.mayOpen = disturb, mayOpen
 }
 
-func (m *model) reconcileAs(controller *Controller, namespace, lifecycle int) {
+func (m *model) reconcileAs(controller *Controller, namespace, lifecycle, account int) {
 	clear(m.mayOpen)
 	m.observe()
 	replace(controller.Namespaces.Informer().GetStore(), m.namespaces[namespace])
 	replace(controller.Lifecycles.Informer().GetStore(), m.lifecycles[lifecycle])
+	replace(controller.Required.Informers()[0].GetStore(), m.accounts[account])
 	if err := controller.handle(klog.NewContext(context.Background(), logr.Discard()), worldName); err == nil {
 		controller.queue.Forget(worldName)
 	}
@@ -154,12 +159,15 @@ func (m *model) hasTurn() bool { return len(m.acting()) > 0 }
 
 // clean are the steps that have to come about for a namespace to open, or to be removed.
 func (m *model) clean() map[string]step {
-	return map[string]step{
+	steps := m.accountSteps()
+	maps.Copy(steps, map[string]step{
 		"kube-controller-manager empties the namespace": {
 			func() bool {
 				return m.namespace != nil && m.namespace.DeletionTimestamp != nil && slices.Contains(m.namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 			},
 			func() {
+				m.clock.Step(emptiesAfter)
+				m.setAccount(nil)
 				// It goes on when its report fails. Each later time, the report succeeds.
 				if m.emptied[m.namespace.UID] || rapid.Bool().Draw(m.t, "the report succeeds") {
 					m.change(func(n *corev1.Namespace) {
@@ -194,7 +202,8 @@ func (m *model) clean() map[string]step {
 				m.removeLifecycleIfReleased()
 			},
 		},
-	}
+	})
+	return steps
 }
 
 // living returns the participants that will clean up.
@@ -275,7 +284,8 @@ func (m *model) disturbances() map[string]step {
 		"the cache of namespaces catches up": {always, func() {
 			m.seenNamespace = rapid.IntRange(m.seenNamespace, len(m.namespaces)-1).Draw(m.t, "version")
 		}},
-		"the cache of lifecycles catches up": {always, func() { m.seenLifecycle = rapid.IntRange(m.seenLifecycle, len(m.lifecycles)-1).Draw(m.t, "version") }},
+		"the watch of ServiceAccounts catches up": {always, func() { m.seenAccount = rapid.IntRange(m.seenAccount, len(m.accounts)-1).Draw(m.t, "version") }},
+		"the cache of lifecycles catches up":      {always, func() { m.seenLifecycle = rapid.IntRange(m.seenLifecycle, len(m.lifecycles)-1).Draw(m.t, "version") }},
 	}
 }
 
@@ -479,6 +489,7 @@ func (m *model) settle() {
 		m.clock.Step(time.Minute) // each deadline is shorter
 		m.round()
 	}
+	m.checkReason()
 	gone := m.namespace == nil && m.lifecycle == nil
 	if m.namespace != nil && m.says(v1alpha1.ConditionFailing, corev1.ConditionTrue) {
 		m.t.Fatalf("nothing fails, but the namespace says so: %s", m.describe())

@@ -72,13 +72,14 @@ type world struct {
 	// forced are the namespaces whose finalizers a privileged user overrode, and the lifecycles
 	// that one deleted while their namespaces lived.
 	forced map[types.UID]bool
+	accountModel
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), disturb: func() error { return nil },
 		mayOpen: map[types.UID]bool{}, opened: map[types.UID]int{}, open: map[types.UID]bool{}, emptied: map[types.UID]bool{},
-		failed: map[types.UID]bool{}, forced: map[types.UID]bool{}, acted: map[types.UID]bool{},
+		failed: map[types.UID]bool{}, forced: map[types.UID]bool{}, acted: map[types.UID]bool{}, accountModel: newAccountModel(t),
 	}
 	w.setNamespace(nil)
 	w.setLifecycle(nil)
@@ -115,6 +116,7 @@ func (w *world) setLifecycle(lifecycle *v1alpha1.NamespaceLifecycle) {
 	if lifecycle != nil {
 		lifecycle = lifecycle.DeepCopy()
 		lifecycle.ResourceVersion = version
+		w.recordDone(lifecycle)
 		meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionInitializing, Status: metav1.ConditionTrue, Message: fmt.Sprintf("pending: %q", helper.Pending(lifecycle))})
 		w.parallel = w.parallel || len(helper.Acting(lifecycle)) > 1
 		if helper.Failure(lifecycle) != nil {
@@ -127,6 +129,7 @@ func (w *world) setLifecycle(lifecycle *v1alpha1.NamespaceLifecycle) {
 
 // observe notes whether the namespace may open now.
 func (w *world) observe() {
+	w.observeAccount()
 	if w.current() && w.namespace.DeletionTimestamp == nil && w.lifecycle.DeletionTimestamp == nil && len(helper.Pending(w.lifecycle)) == 0 && helper.Failure(w.lifecycle) == nil {
 		w.mayOpen[w.namespace.UID] = true
 		w.checkNoneLost()
@@ -260,6 +263,7 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 	}
 	if helper.IsClosed(w.namespace) && !helper.IsClosed(updated) {
 		w.opened[updated.UID]++
+		w.checkUsable(updated.UID)
 		if !w.mayOpen[updated.UID] {
 			w.t.Fatalf("the gate opened, and the namespace was never complete: %+v", w.lifecycle)
 		}
