@@ -139,6 +139,7 @@ func (w *objectWatch) listWatch() cache.ListerWatcher {
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			resource, err := w.resource()
 			if err != nil {
+				meta.MaybeResetRESTMapper(w.mapper) // the resource may be served by the next retry
 				return nil, err
 			}
 			list, err := resource.List(ctx, selected(options, w.Name))
@@ -147,6 +148,7 @@ func (w *objectWatch) listWatch() cache.ListerWatcher {
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			resource, err := w.resource()
 			if err != nil {
+				meta.MaybeResetRESTMapper(w.mapper) // the resource may be served by the next retry
 				return nil, err
 			}
 			events, err := resource.Watch(ctx, selected(options, w.Name))

@@ -13,6 +13,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -331,6 +332,34 @@ func TestResource(t *testing.T) {
 			t.Errorf("missing is %s", got)
 		}
 	}
+}
+
+// lateMapper finds resources only after a reset, as one that has cached the discovery.
+type lateMapper struct {
+	meta.RESTMapper
+	resets atomic.Int32
+}
+
+func (m *lateMapper) Reset() { m.resets.Add(1) }
+
+func (m *lateMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	if m.resets.Load() == 0 {
+		return schema.GroupVersionKind{}, &meta.NoResourceMatchError{PartialResource: resource}
+	}
+	return m.RESTMapper.KindFor(resource)
+}
+
+// TestServedLater: a resource that is served later is found without a restart. Live reads do not repeat the discovery.
+func TestServedLater(t *testing.T) {
+	f := newFixture(t, ByKubernetes()[:1])
+	late := &lateMapper{RESTMapper: mapper()}
+	f.watches[0].mapper = late
+	f.Confirm(t.Context(), namespace("ns"), f.Missing(t.Context(), namespace("ns")))
+	if resets := late.resets.Load(); resets != 0 {
+		t.Errorf("a live read caused %d resets", resets)
+	}
+	f.run(t)
+	eventually(t, "the resource is found", f.synced)
 }
 
 // TestIsProblem: the end of a watch is no problem.

@@ -229,7 +229,7 @@ const (
 const (
 	// ConditionInitializing is True while a namespace waits for an initializer
 	// and after its initialization failed. It is on the NamespaceLifecycle and on
-	// the core Namespace.
+	// the core Namespace, where it is also True while required objects are missing.
 	ConditionInitializing = "Initializing"
 	// ConditionReady is True once a namespace is completely initialized. It is on
 	// the NamespaceLifecycle and on the core Namespace. On a NamespacePopulation,
