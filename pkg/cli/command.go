@@ -22,6 +22,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/check"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/create"
+	"github.com/nsinit/nsinit/pkg/cli/plan"
 	"github.com/nsinit/nsinit/pkg/cli/preview"
 	"github.com/nsinit/nsinit/pkg/cli/rbac"
 	"github.com/nsinit/nsinit/pkg/cli/status"
@@ -48,7 +49,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command.SetErr(streams.ErrOut)
 	f := cmdutil.NewFactory(command.PersistentFlags(), streams.ErrOut)
 	for _, newCommand := range []func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command{
-		create.NewCommand, wait.NewCommand, status.NewCommand, why.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
+		create.NewCommand, wait.NewCommand, status.NewCommand, why.NewCommand, plan.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
 		version.NewCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFinalizeCommand,
 	} {
 		command.AddCommand(newCommand(f, streams))

@@ -12,19 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/resource"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
@@ -53,10 +48,8 @@ const example = `  # The objects of the namespace shop, applied with the permiss
 // Options are the options of the command.
 type Options struct {
 	cmdutil.Base
+	Future        cmdutil.Future
 	Filename      string
-	Creator       string
-	Groups        []string
-	Labels        string
 	Initializer   string
 	ClusterScoped []string
 }
@@ -73,9 +66,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	})
 	flags := command.Flags()
 	flags.StringVarP(&o.Filename, "filename", "f", o.Filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
-	flags.StringVar(&o.Creator, "creator", o.Creator, "The user who creates the namespace, if it does not exist.")
-	flags.StringSliceVar(&o.Groups, "group", o.Groups, "The groups of that user.")
-	flags.StringVar(&o.Labels, "labels", o.Labels, "Labels of the namespace, if it does not exist, such as team=a,tier=b.")
+	o.Future.AddFlags(flags, "group")
 	flags.StringVar(&o.Initializer, "initializer-name", "policy-population.nsinit.dev", "Name under which policy-population is registered, and field manager of what it applies.")
 	flags.StringSliceVar(&o.ClusterScoped, "cluster-scoped-resources", o.ClusterScoped, "Resources outside of namespaces that policy-population may apply: the same as its flag of this name.")
 	return command
@@ -99,7 +90,7 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	namespace, exists, err := o.namespace(ctx, o.Clients.Core, o.Args[0])
+	namespace, exists, err := o.Future.Namespace(ctx, o.Clients.Core, o.Args[0])
 	if err != nil {
 		return err
 	}
@@ -160,39 +151,6 @@ func preview(ctx context.Context, applier *population.Applier, namespace *corev1
 		result.Result = "configured"
 	}
 	return result
-}
-
-// namespace returns the namespace, or one as it would be, and whether it exists.
-func (o *Options) namespace(ctx context.Context, core kubernetes.Interface, name string) (*corev1.Namespace, bool, error) {
-	namespace, err := core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		if o.Creator != "" || len(o.Groups) > 0 || o.Labels != "" {
-			return nil, false, fmt.Errorf("namespace %q exists: --creator, --group and --labels are for namespaces that do not", name)
-		}
-		return namespace, true, nil
-	}
-	if !apierrors.IsNotFound(err) {
-		return nil, false, err
-	}
-	with, err := labels.ConvertSelectorToLabelsMap(o.Labels)
-	if err != nil {
-		return nil, false, fmt.Errorf("--labels=%s: %w", o.Labels, err)
-	}
-	creator, groups := o.Creator, o.Groups
-	if creator == "" {
-		review, err := core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		if err != nil {
-			return nil, false, fmt.Errorf("cannot determine your user name: %w; name the creator with --creator", err)
-		}
-		creator = review.Status.UserInfo.Username
-		if len(groups) == 0 {
-			groups = review.Status.UserInfo.Groups
-		}
-	}
-	with[corev1.LabelMetadataName] = name
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: with, Annotations: map[string]string{
-		v1alpha1.AnnotationCreatedBy: creator, v1alpha1.AnnotationCreatedByGroups: strings.Join(groups, "\n"),
-	}}}, false, nil
 }
 
 // populations returns the populations of the file, or of the cluster, in order.

@@ -1,0 +1,91 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package cmdutil
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// Future are the flags that describe a namespace that does not exist.
+type Future struct {
+	Creator    string
+	Groups     []string
+	Labels     string
+	groupsFlag string
+}
+
+// AddFlags adds the flags. groupsFlag is the name of the one for the groups.
+func (f *Future) AddFlags(flags *pflag.FlagSet, groupsFlag string) {
+	f.groupsFlag = groupsFlag
+	flags.StringVar(&f.Creator, "creator", f.Creator, "The user who creates the namespace, if it does not exist.")
+	flags.StringSliceVar(&f.Groups, groupsFlag, f.Groups, "The groups of that user. As with --as, those that every such user has are added.")
+	flags.StringVar(&f.Labels, "labels", f.Labels, "Labels of the namespace, if it does not exist, such as team=a,tier=b.")
+}
+
+// Namespace returns the namespace, or one as it would be, and whether it exists. The user who runs the command creates
+// it by default.
+func (f *Future) Namespace(ctx context.Context, core kubernetes.Interface, name string) (*corev1.Namespace, bool, error) {
+	namespace, err := core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		if f.Creator != "" || len(f.Groups) > 0 || f.Labels != "" {
+			return nil, false, fmt.Errorf("namespace %q exists: --creator, --%s and --labels are for namespaces that do not", name, f.groupsFlag)
+		}
+		return namespace, true, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, false, err
+	}
+	with, err := labels.ConvertSelectorToLabelsMap(f.Labels)
+	if err != nil {
+		return nil, false, fmt.Errorf("--labels=%s: %w", f.Labels, err)
+	}
+	creator, groups := f.Creator, allGroups(f.Creator, f.Groups)
+	if creator == "" {
+		review, err := core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, false, fmt.Errorf("cannot determine your user name: %w; name the creator with --creator", err)
+		}
+		creator = review.Status.UserInfo.Username
+		if groups = review.Status.UserInfo.Groups; len(f.Groups) > 0 {
+			groups = allGroups(creator, f.Groups)
+		}
+	}
+	with[corev1.LabelMetadataName], with[v1alpha1.LabelInitializing] = name, "true"
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: with, Annotations: map[string]string{
+		v1alpha1.AnnotationCreatedBy: creator, v1alpha1.AnnotationCreatedByGroups: strings.Join(groups, "\n"),
+	}}}, false, nil
+}
+
+// allGroups adds to the groups of a user those that kube-apiserver adds when the user is impersonated.
+func allGroups(name string, groups []string) []string {
+	if namespace, _, err := serviceaccount.SplitUsername(name); err == nil && len(groups) == 0 {
+		groups = serviceaccount.MakeGroupNames(namespace)
+	}
+	authenticated := user.AllAuthenticated
+	if name == user.Anonymous {
+		authenticated = user.AllUnauthenticated
+	}
+	if slices.Contains(groups, authenticated) {
+		return groups
+	}
+	return append(slices.Clone(groups), authenticated)
+}
