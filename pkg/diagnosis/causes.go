@@ -27,6 +27,7 @@ const (
 	InitializerSlow           Cause = "InitializerSlow"
 	InitializationFailed      Cause = "InitializationFailed"
 	ObjectsMissing            Cause = "ObjectsMissing"
+	PlanDegraded              Cause = "PlanDegraded"
 	ParticipantPending        Cause = "ParticipantPending"
 	FormerIncarnation         Cause = "FormerIncarnation"
 	NsinitFailing             Cause = "NsinitFailing"
@@ -60,7 +61,7 @@ func rules() []rule { return append(otherRules(), namespaceController) }
 // otherRules returns the rules but for namespaceController, which depends on their findings.
 func otherRules() []rule {
 	return []rule{
-		initializers, served, missingObjects, participants, failing, brokenInstallation, missingLifecycle,
+		initializers, served, missingObjects, degradedPlan, participants, failing, brokenInstallation, missingLifecycle,
 		unavailableAPIs, undiscovered, unlistable, refusedDeletions, failedDeletions,
 		finalizedContent, gracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection,
 	}
@@ -165,6 +166,10 @@ func lifecycleCauses() []entry {
 			{description: "check whether kube-controller-manager runs, and read its log: it creates these objects in every namespace"},
 			{description: "see which of them exist", command: "kubectl --namespace $NAMESPACE get serviceaccount/default configmap/kube-root-ca.crt"},
 			{description: "if your cluster does not create them, set --required-objects of nsinit-controller-manager"},
+		}},
+		{PlanDegraded, "the plan differs from what the configurations say; a note, because the namespace opens all the same", []remedy{
+			{description: "see the plan, and why other initializers are left out", command: "kubectl nsinit plan $NAMESPACE"},
+			{description: "correct the configuration that the message names; this changes the plans of new namespaces"},
 		}},
 		{ParticipantPending, "a participant has not cleaned up after the namespace", participant},
 		{FormerIncarnation, "a participant has not cleaned up after the former namespace of the same name", participant},

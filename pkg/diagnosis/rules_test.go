@@ -237,6 +237,10 @@ func TestRules(t *testing.T) {
 			[]string{"Healthy APIUnavailable"}, []string{"kube-apiserver has not tried it yet"}, nil},
 		"an API that is down does not block an initialization": {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionTrue), apiService("metrics.k8s.io", "v1")), Namespace: named(closed)},
 			[]string{"Stuck RecordMissing", "Healthy APIUnavailable"}, nil, nil},
+		"a degraded plan": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) {
+			r.Spec.Initializers = nil
+			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Message: "an expression failed"})
+		}), nil), Namespace: named(closed, open)}, []string{"Healthy PlanDegraded"}, []string{"an expression failed"}, []string{"kubectl nsinit plan ns"}},
 		"protected":                    {Observation{Installation: none, Namespace: named(closed, open), DeletionErr: forbidden("protected")}, []string{"Healthy DeletionProtected"}, []string{"refused: protected"}, nil},
 		"a user who may not delete it": {Observation{Installation: none, Namespace: named(closed, open), DeletionErr: forbidden(`User "jane" cannot delete resource "namespaces"`)}, nil, nil, nil},
 

@@ -20,9 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Sizes of the variables that the estimate assumes. Larger values cost more: then MaxConditionCost ends the evaluation.
+// Sizes of the variables that the estimate assumes. Conditions cannot read more entries. Longer names of users and groups
+// cost more: then MaxConditionCost ends the evaluation.
 const (
-	maxEntries   = 4096 // labels, annotations and groups
+	maxEntries   = 1024 // labels, annotations and groups
 	maxUser      = 1024 // characters of the name of a user
 	maxGroup     = 256  // characters of the name of a group
 	maxUID       = 36
@@ -72,6 +73,8 @@ func (s sizes) EstimateCallCost(function, _ string, target *checker.AstNode, arg
 	switch {
 	case (function == operators.OptIndex || function == operators.OptSelect) && len(args[0].Path()) > 0:
 		size = sizeAt(append(slices.Clone(args[0].Path()), "@values"))
+	case function == "optional.of":
+		size = args[0].ComputedSize()
 	case function == "value":
 		size = (*target).ComputedSize()
 	case function == "or" || function == "orValue":
@@ -85,7 +88,8 @@ func (s sizes) EstimateCallCost(function, _ string, target *checker.AstNode, arg
 	return &checker.CallEstimate{CostEstimate: checker.FixedCostEstimate(1), ResultSize: size}
 }
 
-// isBounded reports whether the estimate knows what a function costs, and how large its result is.
+// isBounded reports whether the estimate knows what a function costs, and how large its result is. No function makes a
+// long list, because the time of a loop grows with the square of its length while CEL measures the cost.
 func isBounded(function string) bool {
 	switch function {
 	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse, operators.Conditional,
@@ -94,7 +98,7 @@ func isBounded(function string) bool {
 		operators.In, operators.Index, operators.OptIndex, operators.OptSelect,
 		overloads.Size, overloads.StartsWith, overloads.EndsWith, overloads.Contains, overloads.Matches,
 		overloads.TypeConvertInt, overloads.TypeConvertString,
-		"charAt", "indexOf", "lastIndexOf", "lowerAscii", "upperAscii", "replace", "split", "substring", "trim",
+		"charAt", "indexOf", "lastIndexOf", "lowerAscii", "upperAscii", "replace", "substring", "trim",
 		"optional.of", "optional.none", "hasValue", "value", "or", "orValue":
 		return true
 	}

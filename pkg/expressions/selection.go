@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	corev1 "k8s.io/api/core/v1"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/utils/lru"
 )
@@ -62,14 +64,14 @@ func newSelectionEnvironment() (*Environment, error) {
 	texts := apiservercel.NewMapType(apiservercel.StringType, apiservercel.StringType, -1)
 	namespace := object("Namespace", field("metadata", object("Namespace.metadata",
 		field("name", apiservercel.StringType), field("uid", apiservercel.StringType), field("labels", texts), field("annotations", texts))))
-	types := func(e *cel.Env) (*cel.Env, error) {
+	declared := func(e *cel.Env) (*cel.Env, error) {
 		options, err := apiservercel.NewDeclTypeProvider(namespace).EnvOptions(e.CELTypeProvider())
 		if err != nil {
 			return nil, err
 		}
 		return e.Extend(options...)
 	}
-	return newEnvironment([]cel.EnvOption{types, cel.Variable("namespaceObject", namespace.CelType()), cel.Macros(refused("optMap"), refused("optFlatMap"))},
+	return newEnvironment([]cel.EnvOption{declared, cel.Variable("namespaceObject", namespace.CelType()), cel.Macros(refused("optMap"), refused("optFlatMap"))},
 		cel.CostLimit(MaxConditionCost), cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost))
 }
 
@@ -81,7 +83,7 @@ func refused(name string) cel.Macro {
 }
 
 // Check returns why an expression cannot be a condition, or nil. Errors in the expression have a line with a caret below
-// the position. The estimate assumes at most 4096 groups, labels and annotations.
+// the position.
 func (s *Selection) Check(expression string) error {
 	environment, err := s.environment()
 	if err != nil {
@@ -111,7 +113,24 @@ func (s *Selection) Check(expression string) error {
 	return nil
 }
 
-// Holds evaluates a condition, and returns what this cost, in CEL's units. It compiles conditions that Check refuses,
+// SelectionVariables returns the values of the variables of conditions for one namespace. If there are too many labels,
+// annotations or groups, reading them is an error.
+func SelectionVariables(namespace *corev1.Namespace) map[string]any {
+	variables := Variables(namespace)
+	limit := func(in map[string]any, key string, count int) {
+		if count > maxEntries {
+			in[key] = types.NewErr("there are %d %s, and a condition can read at most %d", count, key, maxEntries)
+		}
+	}
+	metadata, _ := variables["namespaceObject"].(map[string]any)["metadata"].(map[string]any)
+	limit(metadata, "labels", len(namespace.Labels))
+	limit(metadata, "annotations", len(namespace.Annotations))
+	groups, _ := variables["creatorGroups"].([]string)
+	limit(variables, "creatorGroups", len(groups))
+	return variables
+}
+
+// Holds evaluates a condition with SelectionVariables, and returns what this cost, in CEL's units. It compiles conditions that Check refuses,
 // because another version may have accepted them, but does not let them exceed MaxConditionCost.
 func (s *Selection) Holds(expression string, variables map[string]any) (holds bool, cost uint64, err error) {
 	result := s.compile(expression)

@@ -20,8 +20,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// budget bounds the cost of all conditions of one plan, in CEL's units: less than half a second.
-const budget = 10 * expressions.MaxConditionCost
+// budget bounds the cost of all conditions of one plan, in CEL's units. It is what kube-apiserver spends on the
+// matchConditions of one object.
+const budget = 2_500_000
 
 // Reason says why a registered initializer is not in a plan.
 type Reason string
@@ -102,7 +103,7 @@ func (s *selection) holds(expression string) (bool, error) {
 		return false, errors.New("not evaluated: the conditions before it cost too much")
 	}
 	if s.variables == nil {
-		s.variables = expressions.Variables(s.namespace)
+		s.variables = expressions.SelectionVariables(s.namespace)
 	}
 	holds, cost, err := s.conditions.Holds(expression, s.variables)
 	s.left -= min(cost, s.left)

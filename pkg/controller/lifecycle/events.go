@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -38,7 +39,7 @@ type event struct {
 }
 
 // transitions returns an event for each initializer whose state differs between two versions of a
-// lifecycle. The old version of a new lifecycle is nil.
+// lifecycle, and one for a new lifecycle with the condition PlanDegraded. The old version of a new lifecycle is nil.
 func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []event {
 	oldStates := map[string]v1alpha1.InitializerState{}
 	if oldLifecycle != nil && oldLifecycle.UID == newLifecycle.UID {
@@ -47,6 +48,10 @@ func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []even
 		}
 	}
 	var all []event
+	degraded := meta.FindStatusCondition(newLifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)
+	if degraded != nil && (oldLifecycle == nil || oldLifecycle.UID != newLifecycle.UID) {
+		all = append(all, event{corev1.EventTypeWarning, degraded.Type, degraded.Message})
+	}
 	for _, entry := range newLifecycle.Status.Initializers {
 		if entry.State == oldStates[entry.Name] {
 			continue

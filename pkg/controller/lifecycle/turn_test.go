@@ -359,12 +359,17 @@ func TestTransitions(t *testing.T) {
 	entry := func(name string, state v1alpha1.InitializerState) v1alpha1.InitializerStatus {
 		return v1alpha1.InitializerStatus{Name: name, State: state, StartTime: &start, EndTime: &end, LastActor: "who", Message: "why"}
 	}
+	degraded := lifecycle("1")
+	degraded.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Message: "an expression failed"}}
 	tests := map[string]struct {
 		old, updated *v1alpha1.NamespaceLifecycle
 		want         []event
 	}{
 		"a new lifecycle": {nil, lifecycle("1", entry("a", "Running"), entry("b", "Waiting")),
 			[]event{{"Normal", "InitializerRunning", `Initializer "a" has its turn`}}},
+		"a new lifecycle with a degraded plan": {nil, degraded,
+			[]event{{"Warning", "PlanDegraded", "an expression failed"}}},
+		"a degraded plan is reported once": {degraded, degraded, nil},
 		"a turn ends": {lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), lifecycle("1", entry("a", "Done"), entry("b", "Running")),
 			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}, {"Normal", "InitializerRunning", `Initializer "b" has its turn`}}},
 		"one is skipped": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Skipped")),

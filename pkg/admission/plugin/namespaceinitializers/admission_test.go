@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -97,6 +98,56 @@ func TestValidateChecksAgain(t *testing.T) {
 			}
 			err := p.Validate(ctx, create(lifecycle, ""), nil)
 			if test.valid && err != nil || !test.valid && !apierrors.IsConflict(err) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// failing registers an initializer whose condition fails.
+func failing() []v1alpha1.NamespaceInitializerConfiguration {
+	c := list("a.example.com")
+	c[0].Initializers[0].MatchConditions = []v1alpha1.MatchCondition{{Name: "team", Expression: `namespaceObject.metadata.labels.team == "a"`}}
+	return c
+}
+
+// TestPlanDegraded: a lifecycle has the condition PlanDegraded if an expression fails, and a client cannot forge it.
+func TestPlanDegraded(t *testing.T) {
+	ctx := genericapirequest.WithUser(context.Background(), &user.DefaultInfo{Name: "u"})
+	forged := metav1.Condition{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonExpressionFailed, Message: "forged"}
+	const message = `initializer "a.example.com" of configuration "c" is in the plan because an expression failed, which counts as a match: matchCondition "team": no such key: team`
+	for name, test := range map[string]struct {
+		configurations []v1alpha1.NamespaceInitializerConfiguration
+		// sent and changed are conditions that the client and another plugin set.
+		sent, changed []metav1.Condition
+		want          string
+		conflict      bool
+	}{
+		"an expression fails":          {configurations: failing(), want: message},
+		"none fails":                   {configurations: list("a.example.com")},
+		"forged by the client":         {configurations: list("a.example.com"), sent: []metav1.Condition{forged}},
+		"another forged by the client": {configurations: failing(), sent: []metav1.Condition{forged}, want: message},
+		"forged by another plugin":     {configurations: list("a.example.com"), changed: []metav1.Condition{forged}, want: "forged", conflict: true},
+		"another, by another plugin":   {configurations: failing(), changed: []metav1.Condition{forged}, want: "forged", conflict: true},
+		"removed by another plugin":    {configurations: failing(), changed: []metav1.Condition{}, conflict: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, lifecycle := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{test.configurations}}), newTestLifecycle()
+			lifecycle.Status.Conditions = test.sent
+			if err := p.Admit(ctx, create(lifecycle, ""), nil); err != nil {
+				t.Fatal(err)
+			}
+			if test.changed != nil {
+				lifecycle.Status.Conditions = test.changed
+			}
+			got := ""
+			if condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded); condition != nil {
+				got = condition.Message
+			}
+			if got != test.want {
+				t.Errorf("the message is %q, want %q", got, test.want)
+			}
+			if err := p.Validate(ctx, create(lifecycle, ""), nil); apierrors.IsConflict(err) != test.conflict || (err != nil) != test.conflict {
 				t.Errorf("got %v", err)
 			}
 		})

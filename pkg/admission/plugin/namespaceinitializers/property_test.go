@@ -47,6 +47,14 @@ func (c *changing) Configurations(context.Context) ([]v1alpha1.NamespaceInitiali
 	c.list = list(rapid.SampledFrom([][]string{nil, {"a.example.com"}, {"a.example.com", "b.example.com"}}).Draw(c.t, "initializers")...)
 	if len(c.list[0].Initializers) > 0 {
 		c.list[0].Initializers[0].Finalizer = rapid.Bool().Draw(c.t, "finalizer")
+		for _, expression := range rapid.SliceOfN(rapid.SampledFrom([]string{
+			`creator == "alice"`, `"team-a" in creatorGroups`, `namespaceObject.metadata.labels.team == "a"`, `has(namespaceObject.metadata.labels.team)`, "true",
+		}), 0, 3).Draw(c.t, "matchConditions") {
+			c.list[0].Initializers[0].MatchConditions = append(c.list[0].Initializers[0].MatchConditions, v1alpha1.MatchCondition{Name: "c", Expression: expression})
+		}
+		if team := rapid.SampledFrom([]string{"", "a", "b"}).Draw(c.t, "namespaceSelector"); team != "" {
+			c.list[0].Initializers[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
+		}
 	}
 	return c.list, nil
 }
@@ -55,6 +63,11 @@ func (c *changing) read(_ context.Context, name string, _ metav1.GetOptions) (*c
 	c.namespace = nil
 	what := rapid.SampledFrom([]string{"closed", "closed", "closed", "open", "another", "terminating", "absent", "unreadable"}).Draw(c.t, "namespace")
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
+	n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: rapid.SampledFrom([]string{"alice", "bob"}).Draw(c.t, "creator"),
+		v1alpha1.AnnotationCreatedByGroups: rapid.SampledFrom([]string{"", "team-a\nx"}).Draw(c.t, "groups")}
+	if team := rapid.SampledFrom([]string{"", "a", "b"}).Draw(c.t, "team"); team != "" {
+		n.Labels["team"] = team
+	}
 	switch what {
 	case "absent":
 		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
@@ -78,7 +91,7 @@ func (c *changing) authorize(context.Context, authorizer.Attributes) (authorizer
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// TestAdmittedPlan: whatever changes while a lifecycle is created, and whatever its sender wrote
+// TestAdmittedPlan: the stored plan is the one that kubectl nsinit plan predicts, with the same function: whatever changes while a lifecycle is created, and whatever its sender wrote
 // into it, an admitted lifecycle has the UID of the live namespace and the plan that is in force,
 // unless its sender may open namespaces.
 func TestAdmittedPlan(t *testing.T) {
@@ -128,9 +141,13 @@ func TestAdmittedPlan(t *testing.T) {
 }
 
 func checkPlan(t *rapid.T, c *changing, lifecycle *nsinit.NamespaceLifecycle) {
-	var want []v1alpha1.PlannedInitializer
+	predicted := &plan.Plan{}
 	if len(c.namespace.Labels) > 0 {
-		want = plan.NewMerger().Merge(c.list, c.namespace).Entries
+		predicted = plan.NewMerger().Merge(c.list, c.namespace)
+	}
+	want := predicted.Entries
+	if !reports(lifecycle, predicted.Condition()) {
+		t.Fatalf("the conditions are %+v, want %+v", lifecycle.Status.Conditions, predicted.Condition())
 	}
 	var got v1alpha1.NamespaceLifecycleSpec
 	if err := v1alpha1.Convert_nsinit_NamespaceLifecycleSpec_To_v1alpha1_NamespaceLifecycleSpec(&lifecycle.Spec, &got, nil); err != nil {

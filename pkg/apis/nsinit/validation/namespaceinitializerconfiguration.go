@@ -17,7 +17,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// ValidateNamespaceInitializerConfiguration validates a configuration.
+// ValidateNamespaceInitializerConfiguration validates a configuration, except for its expressions.
 func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&configuration.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	for i, initializer := range configuration.Initializers {
@@ -28,13 +28,14 @@ func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceIn
 				fmt.Sprintf("%q is built in and cannot be registered: choose a name in your domain", initializer.Name)))
 		}
 		errs = append(errs, validateDeadline(&initializer, path)...)
+		errs = append(errs, validateSelection(&initializer, path)...)
 	}
 	errs = append(errs, validateOrder(configuration.Initializers, field.NewPath("initializers"))...)
 	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)
 }
 
 // ValidateNamespaceInitializerConfigurationUpdate validates a write to an existing configuration
-// through any endpoint.
+// through any endpoint, except for its expressions.
 func ValidateNamespaceInitializerConfigurationUpdate(updated, old *nsinit.NamespaceInitializerConfiguration) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaUpdate(&updated.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))
 	return append(errs, ValidateNamespaceInitializerConfiguration(updated)...)

@@ -36,6 +36,7 @@ func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.Erro
 		path := spec.Child("plan").Index(i)
 		errs = append(errs, validateInitializerName(entry.Name, path.Child("name"))...)
 		errs = append(errs, validateDeadline(&entry.RegisteredInitializer, path)...)
+		errs = append(errs, validateSelected(&entry.RegisteredInitializer, path)...)
 		if slices.ContainsFunc(lifecycle.Spec.Plan[:i], func(other nsinit.PlannedInitializer) bool { return other.Name == entry.Name }) {
 			errs = append(errs, field.Duplicate(path.Child("name"), entry.Name))
 		}

@@ -92,6 +92,16 @@ func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
 		"finalizers": {func(c *nsinit.NamespaceInitializerConfiguration) {
 			c.Spec.Finalizers = []nsinit.FinalizerName{"kubernetes", "kubernetes", "", "x"}
 		}, expected{"spec.finalizers[1]": field.ErrorTypeDuplicate, "spec.finalizers[2]": field.ErrorTypeRequired, "spec.finalizers[3]": field.ErrorTypeInvalid}},
+		"a selection": {func(c *nsinit.NamespaceInitializerConfiguration) {
+			c.Initializers[0].MatchConditions = []nsinit.MatchCondition{{Name: "team-a", Expression: "true"}, {Name: "example.com/team-b", Expression: "true"}}
+			c.Initializers[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		}, nil},
+		"the name of a condition": {func(c *nsinit.NamespaceInitializerConfiguration) {
+			c.Initializers[1].MatchConditions = []nsinit.MatchCondition{{Name: "a", Expression: "true"}, {Name: "a b", Expression: "true"}, {Expression: "true"}}
+		}, expected{"initializers[1].matchConditions[1].name": field.ErrorTypeInvalid}},
+		"a selector": {func(c *nsinit.NamespaceInitializerConfiguration) {
+			c.Initializers[1].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
+		}, expected{"initializers[1].namespaceSelector.matchLabels": field.ErrorTypeInvalid, "initializers[1].namespaceSelector.matchExpressions[0].operator": field.ErrorTypeInvalid}},
 		"the object's name": {func(c *nsinit.NamespaceInitializerConfiguration) { c.Name = "A" },
 			expected{"metadata.name": field.ErrorTypeInvalid}},
 	}
@@ -154,6 +164,9 @@ func TestValidateNamespaceLifecycle(t *testing.T) {
 			expected{"spec.plan[1].configuration.name": field.ErrorTypeRequired}},
 		"a duplicate in the plan": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Plan[1].Name = "a.example.com"; r.Spec.Initializers = nil },
 			expected{"spec.plan[1].name": field.ErrorTypeDuplicate}},
+		"a plan with a selection": {func(r *nsinit.NamespaceLifecycle) {
+			r.Spec.Plan[0].MatchConditions, r.Spec.Plan[0].NamespaceSelector = []nsinit.MatchCondition{{Name: "a", Expression: "true"}}, &metav1.LabelSelector{}
+		}, expected{"spec.plan[0].matchConditions": field.ErrorTypeForbidden, "spec.plan[0].namespaceSelector": field.ErrorTypeForbidden}},
 		"a deadline without policy": {func(r *nsinit.NamespaceLifecycle) { r.Spec.Plan[0].TimeoutSeconds = &seconds },
 			expected{"spec.plan[0].timeoutSeconds": field.ErrorTypeInvalid}},
 		"a result of success": {func(r *nsinit.NamespaceLifecycle) {

@@ -18,6 +18,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/pkg/features"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
@@ -47,14 +48,14 @@ func NewKind(checker *authorization.Checker, gate featuregate.FeatureGate, clock
 		Create: func(_ context.Context, c configuration) {
 			c.Status = nsinit.NamespaceInitializerConfigurationStatus{Phase: nsinit.ConfigurationActive}
 		},
-		Validate:  validate(gate.Enabled(features.FailPolicyOnCreate)),
+		Validate:  validate(gate.Enabled(features.FailPolicyOnCreate), expressions.NewSelection()),
 		Fields:    func(c configuration) fields.Set { return fields.Set{"status.phase": string(c.Status.Phase)} },
 		Terminate: func(c configuration) { c.Status.Phase = nsinit.ConfigurationTerminating },
 		Table:     newTable(),
 	}
 }
 
-func validate(allowFail bool) func(updated, old configuration) field.ErrorList {
+func validate(allowFail bool, selection *expressions.Selection) func(updated, old configuration) field.ErrorList {
 	return func(updated, old configuration) field.ErrorList {
 		var errs field.ErrorList
 		if old == nil {
@@ -62,6 +63,7 @@ func validate(allowFail bool) func(updated, old configuration) field.ErrorList {
 		} else {
 			errs = validation.ValidateNamespaceInitializerConfigurationUpdate(updated, old)
 		}
+		errs = append(errs, validation.ValidateExpressions(updated, old, selection.Check)...)
 		if !allowFail {
 			errs = append(errs, validation.ValidateFailOpen(updated, old)...)
 		}
