@@ -9,13 +9,13 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -60,10 +60,11 @@ type selection struct {
 // isActive reports whether an initializer of a configuration is in plans: its activation is Always, or a program has
 // reported that it serves it.
 func isActive(configuration *v1alpha1.NamespaceInitializerConfiguration, initializer *v1alpha1.RegisteredInitializer) bool {
-	return initializer.Activation == nil || *initializer.Activation != v1alpha1.ActivationWhenServed ||
-		slices.ContainsFunc(configuration.Status.Initializers, func(s v1alpha1.RegisteredInitializerStatus) bool {
-			return s.Name == initializer.Name && s.ReportTime != nil
-		})
+	if initializer.Activation == nil || *initializer.Activation != v1alpha1.ActivationWhenServed {
+		return true
+	}
+	status := helper.RegistrationStatus(configuration, initializer.Name)
+	return status != nil && status.ReportTime != nil
 }
 
 // selectsAll reports whether an initializer selects every namespace.
