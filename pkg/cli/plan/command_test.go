@@ -30,7 +30,7 @@ func when(name, expression string) v1alpha1.RegisteredInitializer {
 	return v1alpha1.RegisteredInitializer{Name: name, MatchConditions: []v1alpha1.MatchCondition{{Name: "c", Expression: expression}}}
 }
 
-// configurations register an initializer for everybody, one for team-a that is a participant, one for gold, and one whose
+// configurations register an initializer for all namespaces, one for team-a that is a participant, one for gold, and one whose
 // expression fails.
 func configurations() []runtime.Object {
 	teamA := when("team.example.com", `"team-a" in creatorGroups`)

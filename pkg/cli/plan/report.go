@@ -33,7 +33,7 @@ func former(namespace string) error {
 	return fmt.Errorf("namespace %q has no plan yet: its NamespaceLifecycle is of a former namespace of this name; run kubectl nsinit why %s", namespace, namespace)
 }
 
-// exempt returns why nsinit ignores a namespace, or "". Users who cannot read the list are told so.
+// exempt returns why nsinit ignores a namespace, or "". If the user cannot read the list, it prints a note.
 func (o *Options) exempt(ctx context.Context, namespace *corev1.Namespace, exists bool) string {
 	configMap, err := o.Clients.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
 	if err != nil {
