@@ -35,7 +35,6 @@ func TestSelection(t *testing.T) {
 	configuration.Initializers[0].Finalizer = true
 	configuration.Initializers[2].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"backup": "true"}}
 	server.MustConfigure(t, configuration)
-	server.WaitInForce(t)
 
 	forged := metav1.Condition{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Reason: "Forged", Message: "forged", LastTransitionTime: metav1.Now()}
 	for name, test := range map[string]struct {
