@@ -109,7 +109,7 @@ func (a adoption) run(t *testing.T, commands string) string {
 func (a adoption) waitClosed(t *testing.T, user, group string, closed bool) {
 	t.Helper()
 	framework.Eventually(t, fmt.Sprintf("a namespace of %s is closed: %t", user, closed), func(context.Context) error {
-		out, err := a.c.KubectlInput("", "create", "namespace", "adopt", "--dry-run=server", "--output=yaml", "--as="+user, "--as-group="+group)
+		out, err := a.c.Kubectl("create", "namespace", "adopt", "--dry-run=server", "--output=yaml", "--as="+user, "--as-group="+group)
 		if err == nil && strings.Contains(out, "nsinit.dev/initializing") != closed {
 			err = errors.New(out)
 		}
