@@ -9,8 +9,12 @@ SPDX-License-Identifier: Apache-2.0
 // applies to each NamespaceLifecycle whose creation begins after the configuration was acknowledged.
 //
 // Reads go to etcd and bypass the watch cache. The watch cache answers a consistent list when etcd has
-// reported its progress, which takes up to 100 ms while other objects are written. A linearizable range
-// over a few keys takes a few milliseconds (BenchmarkRead).
+// reported its progress, which takes up to 100 ms while other objects are written. BenchmarkRead compares
+// both on an embedded etcd with 10 configurations and 2 cores:
+//
+//	callers   list from the watch cache   shared read of etcd
+//	1         6.2 ms                      0.5 ms
+//	100       89 ms                       1.1 ms
 //
 // Requests share reads. A request uses only a read that began after the request, so at most one read is
 // in flight, and at most one waits. The number of reads does not depend on the number of requests.

@@ -81,11 +81,6 @@ func (r *Reader) Configurations(ctx context.Context) ([]v1alpha1.NamespaceInitia
 	}
 }
 
-// List implements plan.Source.
-func (r *Reader) List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
-	return r.Configurations(ctx)
-}
-
 // Ready returns why NamespaceLifecycles cannot be created, or nil. It reads the configurations.
 func (r *Reader) Ready(ctx context.Context) error {
 	_, err := r.Configurations(ctx)

@@ -25,8 +25,6 @@ type Source interface {
 	// call, in no particular order. Callers must not change the result, which they share. On an error, no
 	// lifecycle may be created, because its plan could lack initializers.
 	Configurations(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
-	// List returns the same, for callers that make no plan.
-	List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error)
 }
 
 // Plan is the plan of one namespace, and how it came about.

@@ -208,7 +208,7 @@ func (p *Plugin) validateConfiguration(ctx context.Context, attributes admission
 		return nil
 	}
 	var configuration v1alpha1.NamespaceInitializerConfiguration
-	all, err := p.source.List(ctx)
+	all, err := p.source.Configurations(ctx)
 	if err == nil {
 		err = v1alpha1.Convert_nsinit_NamespaceInitializerConfiguration_To_v1alpha1_NamespaceInitializerConfiguration(written, &configuration, nil)
 	}

@@ -214,7 +214,3 @@ func TestMissingDependencies(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func (s *source) List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
-	return s.Configurations(ctx)
-}

@@ -168,7 +168,3 @@ func checkPlan(t *rapid.T, c *changing, lifecycle *nsinit.NamespaceLifecycle) {
 		t.Fatalf("nothing is planned, and pending is %+v", lifecycle.Spec.Initializers)
 	}
 }
-
-func (c *changing) List(ctx context.Context) ([]v1alpha1.NamespaceInitializerConfiguration, error) {
-	return c.Configurations(ctx)
-}
