@@ -133,8 +133,6 @@ func (l *ExemptionList) parse(key, text string) {
 // namePattern matches names of namespaces, prefixPattern what a name can start with, and creatorPattern names of users and
 // groups. The last one is also in the admission policies. It refuses what is more likely a mistake than a name: an item of a list
 // in YAML, quotes, wildcards, a comment after a name, and characters that are not visible.
-//
-//nolint:gochecknoglobals // constants
 var (
 	namePattern    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	prefixPattern  = regexp.MustCompile(`^[a-z0-9][-a-z0-9]{0,62}$`)

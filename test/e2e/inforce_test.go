@@ -87,7 +87,7 @@ func (r *replicas) inForce(t *testing.T) {
 	t.Logf("%d rounds in %.1f s, %.1f a second: %d misses", rounds, took.Seconds(), float64(rounds)/took.Seconds(), misses.Load())
 }
 
-// roundWorker writes one configuration, so that it knows which initializers of its own a new plan must have.
+// roundWorker writes one configuration, so that it knows which of its initializers a new plan must have.
 type roundWorker struct {
 	*replicas
 	name   string

@@ -70,7 +70,7 @@ func (r *revisions) wait(t *testing.T, what string, names []string) {
 	})
 }
 
-// TestReadyMeansUsable creates 300 namespaces at once. kube-controller-manager needs some time to create their objects. None
+// TestReadyMeansUsable creates 300 namespaces in a burst. kube-controller-manager needs some time to create their objects. None
 // of the namespaces opens before it has both objects.
 func TestReadyMeansUsable(t *testing.T) {
 	const count = 300

@@ -92,7 +92,12 @@ func TestReportsCostNothing(t *testing.T) {
 	factory.StartWithContext(ctx)
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
 	entry := func() *v1alpha1.RegisteredInitializerStatus {
 		got, err := configurations.Lister().Get("c")
 		if err != nil || len(got.Status.Initializers) == 0 {

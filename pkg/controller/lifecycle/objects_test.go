@@ -138,7 +138,7 @@ func TestWaitsForObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newRequiring(t, namespace(closed), lifecycle)
 			if writes := f.after(t, 0); len(writes) > 0 {
-				t.Errorf("at once, it writes %v", writes)
+				t.Errorf("it immediately writes %v", writes)
 			}
 			if diff := cmp.Diff([]string{"update namespaces/status"}, f.after(t, time.Second)); diff != "" {
 				t.Errorf("after a second (-want +got):\n%s", diff)
@@ -249,7 +249,7 @@ func TestWaitAfterRestart(t *testing.T) {
 			f.after(t, 0)
 			if test.wait > 0 {
 				if !f.closed() {
-					t.Fatal("it opened at once")
+					t.Fatal("it opened immediately")
 				}
 				if f.after(t, test.wait-time.Nanosecond); !f.closed() {
 					t.Fatal("it opened too early")

@@ -8,7 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 // namespace, such as its ServiceAccount "default".
 //
 // It watches the metadata of each required object in all namespaces. A namespace therefore costs no
-// request of its own. A watch can be behind, in two ways:
+// separate request. A watch can be behind, in two ways:
 //
 //   - It lacks an object that exists. The namespace waits for the event, or for the bound. At the bound,
 //     Confirm reads the object live.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -39,7 +39,7 @@ func Parse(texts []string) ([]Object, error) {
 	for _, text := range texts {
 		resource, name, ok := strings.Cut(text, "/")
 		object := Object{Resource: schema.ParseGroupResource(resource), Name: name}
-		switch reasons := path.IsValidPathSegmentName(name); {
+		switch reasons := content.IsPathSegmentName(name); {
 		case !ok || object.Resource.Resource == "" || name == "":
 			return nil, fmt.Errorf("%q: write resource[.group]/name, such as serviceaccounts/default", text)
 		case len(reasons) > 0:

@@ -128,7 +128,7 @@ func namespace(name string) *corev1.Namespace {
 }
 
 // TestMissing: an object counts if it belongs to this namespace, and not to a former one of the same name.
-// Only where the watch cannot tell, there is a request.
+// There is a request only if the watch does not show which of the two it is.
 func TestMissing(t *testing.T) {
 	for name, test := range map[string]struct {
 		cached, live *metav1.PartialObjectMetadata
@@ -365,7 +365,7 @@ func TestServedLater(t *testing.T) {
 // TestIsProblem: the end of a watch is no problem.
 func TestIsProblem(t *testing.T) {
 	for want, errs := range map[bool][]error{
-		false: {io.EOF, io.ErrUnexpectedEOF, apierrors.NewResourceExpired("old"), apierrors.NewGone("old")},
+		false: {io.EOF, io.ErrUnexpectedEOF, apierrors.NewResourceExpired("old")},
 		true:  {errors.New("no connection"), apierrors.NewServiceUnavailable("down")},
 	} {
 		for _, err := range errs {

@@ -33,9 +33,10 @@ type NamespaceInitializerConfiguration struct {
 	// +k8s:opaqueType
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
 
-	// initializers lists the initializers that act on each new namespace, in
-	// the order in which they act. A name that an earlier configuration registers
-	// is ignored here. The condition NamesAccepted reports it.
+	// initializers lists the initializers that act on new namespaces. Where
+	// ordering does not say otherwise, they act in this order. A name that an earlier
+	// configuration registers for all namespaces is ignored here. The condition
+	// NamesAccepted reports it.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge
@@ -113,7 +114,8 @@ type RegisteredInitializer struct {
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty" protobuf:"bytes,6,opt,name=namespaceSelector"`
 
 	// ordering decides which initializers act before this one. Absent: all that
-	// come before it in the plan. An empty ordering: none, it acts at once.
+	// come before it in the plan. An empty ordering: none, it acts
+	// immediately.
 	// +optional
 	// +k8s:optional
 	Ordering *InitializerOrdering `json:"ordering,omitempty" protobuf:"bytes,7,opt,name=ordering"`

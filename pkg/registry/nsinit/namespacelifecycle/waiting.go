@@ -45,17 +45,17 @@ func waitingMessage(lifecycle *nsinit.NamespaceLifecycle) string {
 		return fmt.Sprintf("waiting for initializer %q%s%s%s", current[0], position(lifecycle), started, details(lifecycle, current[0], false))
 	}
 	var names []string
-	text := ""
+	var reports strings.Builder
 	for _, name := range current[:min(maxNamed, len(current))] {
 		names = append(names, strconv.Quote(name))
 		if more := details(lifecycle, name, true); more != "" {
-			text += "; " + strconv.Quote(name) + more
+			fmt.Fprintf(&reports, "; %q%s", name, more)
 		}
 	}
 	if others := len(current) - len(names); others > 0 {
 		names[len(names)-1] += fmt.Sprintf(" and %d more", others)
 	}
-	return "waiting for initializers " + strings.Join(names, ", ") + position(lifecycle) + started + text
+	return "waiting for initializers " + strings.Join(names, ", ") + position(lifecycle) + started + reports.String()
 }
 
 // position returns which of the planned initializers are current, such as " (3 of 7)": two are done. The built-in
