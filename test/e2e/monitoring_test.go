@@ -125,6 +125,16 @@ func TestMonitoring(t *testing.T) {
 	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
 	c.AskToRetry(t)
 
+	// One namespace waits all the time.
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", MatchConditions: []v1alpha1.MatchCondition{
+		{Name: "held", Expression: `namespaceObject.metadata.name.startsWith("held-")`},
+	}})
+	held, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("held")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.DeleteLater(t, held.Name)
+
 	// A namespace every two seconds, into which its tenant writes too early.
 	stop := make(chan struct{})
 	var load sync.WaitGroup

@@ -96,8 +96,9 @@ func orNothing(subresource string) []string {
 // not ready, also if other clients write its conditions, and nsinit reports it in one write.
 func TestTerminatingIsNotReady(t *testing.T) {
 	c := framework.Connect(t)
-	open, waiting := c.CreateNamespace(t, c.Admin), c.CreateHeld(t, c.Admin)
+	open := c.CreateNamespace(t, c.Admin)
 	c.WaitReady(t, open.Name)
+	waiting := c.CreateHeld(t, c.Admin)
 	c.WaitCondition(t, waiting.Name, v1alpha1.ConditionInitializing, "True/InitializersPending", "")
 	for name, ready := range map[string]string{open.Name: "False/Terminating", waiting.Name: "False/Terminating"} {
 		_, from := c.AuditSince(t, 0)

@@ -334,7 +334,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfiguration(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "initializers lists the initializers that act on each new namespace, in the order in which they act. A name that an earlier configuration registers is ignored here. The condition NamesAccepted reports it.",
+							Description: "initializers lists the initializers that act on new namespaces. Where ordering does not say otherwise, they act in this order. A name that an earlier configuration registers for all namespaces is ignored here. The condition NamesAccepted reports it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1141,7 +1141,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 					},
 					"ordering": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, it acts at once.",
+							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, it acts immediately.",
 							Ref:         ref(v1alpha1.InitializerOrdering{}.OpenAPIModelName()),
 						},
 					},
@@ -1609,7 +1609,7 @@ func schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 					},
 					"ordering": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, it acts at once.",
+							Description: "ordering decides which initializers act before this one. Absent: all that come before it in the plan. An empty ordering: none, it acts immediately.",
 							Ref:         ref(v1alpha1.InitializerOrdering{}.OpenAPIModelName()),
 						},
 					},

@@ -31,9 +31,10 @@ type NamespaceInitializerConfigurationApplyConfiguration struct {
 	// which configurations are merged.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// initializers lists the initializers that act on each new namespace, in
-	// the order in which they act. A name that an earlier configuration registers
-	// is ignored here. The condition NamesAccepted reports it.
+	// initializers lists the initializers that act on new namespaces. Where
+	// ordering does not say otherwise, they act in this order. A name that an earlier
+	// configuration registers for all namespaces is ignored here. The condition
+	// NamesAccepted reports it.
 	Initializers []RegisteredInitializerApplyConfiguration `json:"initializers,omitempty"`
 	// spec holds the finalizers of this configuration.
 	Spec *NamespaceInitializerConfigurationSpecApplyConfiguration `json:"spec,omitempty"`

@@ -47,7 +47,8 @@ type RegisteredInitializerApplyConfiguration struct {
 	// users must not decide.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 	// ordering decides which initializers act before this one. Absent: all that
-	// come before it in the plan. An empty ordering: none, it acts at once.
+	// come before it in the plan. An empty ordering: none, it acts
+	// immediately.
 	Ordering *InitializerOrderingApplyConfiguration `json:"ordering,omitempty"`
 	// activation decides when new namespaces begin to wait for the initializer.
 	// Absent or Always: as soon as it is registered. WhenServed: once a program has
