@@ -27,10 +27,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	typednsinit "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
+	names "github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -39,9 +41,9 @@ const (
 	roundsVariable = "NSINIT_E2E_ROUNDS"
 	defaultRounds  = 200
 	roundWorkers   = 8
-	// deletionEvery is the number of rounds of a worker between two deletions of its configuration. Deleted
+	// deletions is how many configurations each worker deletes, in intervals of at least fewestBetween rounds. Deleted
 	// configurations stay while namespaces wait for them, and each plan reads them.
-	deletionEvery = 25
+	deletions, fewestBetween = 5, 5
 )
 
 // inForce writes a configuration and creates a namespace immediately, in many rounds. The plan of each namespace must
@@ -55,10 +57,15 @@ func (r *replicas) inForce(t *testing.T) {
 		}
 	}
 	r.node.WaitReady(t, "nsinit-apiserver", 2)
+	service, err := aggregator.NewForConfigOrDie(r.Admin).ApiregistrationV1().APIServices().Get(t.Context(), framework.APIService, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var direct []typednsinit.NamespaceInitializerConfigurationInterface
 	for _, address := range r.node.Addresses("nsinit-apiserver") {
 		config := rest.CopyConfig(r.Direct(t))
-		config.Host = "https://" + address
+		config.Host, config.ServerName = "https://"+address, names.ServingNames()[0]
+		config.CAFile, config.CAData = "", service.Spec.CABundle
 		direct = append(direct, versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceInitializerConfigurations())
 	}
 	plans := r.watchPlans(t)
@@ -67,7 +74,8 @@ func (r *replicas) inForce(t *testing.T) {
 	var work sync.WaitGroup
 	for worker := range roundWorkers {
 		work.Go(func() {
-			w := &roundWorker{replicas: r, name: framework.UniqueName(fmt.Sprintf("worker-%d", worker)), direct: direct, plans: plans}
+			w := &roundWorker{replicas: r, name: framework.UniqueName(fmt.Sprintf("worker-%d", worker)), direct: direct, plans: plans,
+				between: max(fewestBetween, rounds/roundWorkers/deletions)}
 			defer w.end(t)
 			for round := 1; done.Add(1) <= int64(rounds) && !t.Failed(); round++ {
 				missed, err := w.round(t.Context(), round)
@@ -96,6 +104,8 @@ type roundWorker struct {
 	// configuration is the current one, or nil after its deletion. number counts them.
 	configuration *v1alpha1.NamespaceInitializerConfiguration
 	number        int
+	// between is the number of rounds between two deletions of the configuration.
+	between int
 }
 
 // round writes the configuration and creates a namespace. It returns how the plan differs from the write, or "".
@@ -109,9 +119,9 @@ func (w *roundWorker) round(ctx context.Context, round int) (string, error) {
 		w.number++
 		wrote = "created"
 		w.configuration, err = client.Create(ctx, &v1alpha1.NamespaceInitializerConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", w.name, w.number)}, Initializers: framework.Initializers(want...),
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", w.name, w.number)}, Initializers: w.selected(want),
 		}, metav1.CreateOptions{})
-	case round%deletionEvery == 0:
+	case round%w.between == 0:
 		wrote, want = "deleted", nil
 		err = client.Delete(ctx, w.configuration.Name, metav1.DeleteOptions{})
 		w.configuration = nil
@@ -143,16 +153,21 @@ func (w *roundWorker) round(ctx context.Context, round int) (string, error) {
 
 // write replaces the initializers of the configuration. The controller writes its status meanwhile, so the write is a patch.
 func (w *roundWorker) write(ctx context.Context, client typednsinit.NamespaceInitializerConfigurationInterface, initializers []string) error {
-	entries := []map[string]string{}
-	for _, name := range initializers {
-		entries = append(entries, map[string]string{"name": name})
-	}
-	patch, err := json.Marshal(map[string]any{"initializers": entries})
+	patch, err := json.Marshal(map[string]any{"initializers": w.selected(initializers)})
 	if err != nil {
 		return err
 	}
 	_, err = client.Patch(ctx, w.configuration.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
+}
+
+// selected returns initializers that select the namespaces of the worker.
+func (w *roundWorker) selected(names []string) []v1alpha1.RegisteredInitializer {
+	entries := framework.Initializers(names...)
+	for i := range entries {
+		entries[i].MatchConditions = []v1alpha1.MatchCondition{{Name: "worker", Expression: fmt.Sprintf("namespaceObject.metadata.name.startsWith(%q)", w.name+"-")}}
+	}
+	return entries
 }
 
 // end removes the initializers of the worker from the plans of later namespaces.
