@@ -149,6 +149,9 @@ func TestTracing(t *testing.T) {
 		o.Recommended.Traces.ConfigFile = written(t, "tracing.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: "+listener.Addr().String()+"\nsamplingRatePerMillion: 1000000\n")
 	})
 	s.WaitReady(t)
+	if _, err := s.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	late := time.After(30 * time.Second)
 	// That of a request, and those of what is inside.
 	for _, want := range []string{"GET /apis/nsinit.dev/v1alpha1/namespaceinitializerconfigurations", "authorization", "SerializeObject"} {

@@ -282,7 +282,7 @@ func TestDocumentation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"initializers tracks the initialization", "pending lists the initializers that have not acted", "x-kubernetes-patch-merge-key",
+		for _, want := range []string{"initializers tracks the initialization", "pending lists the initializers that have not finished", "x-kubernetes-patch-merge-key",
 			`"version":"` + version.Get().GitVersion + `"`} {
 			if !bytes.Contains(data, []byte(want)) {
 				t.Errorf("%s does not say %q", path, want)
