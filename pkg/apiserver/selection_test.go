@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package apiserver_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -52,9 +53,7 @@ func TestSelection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			namespace := testserver.Namespace(name, "u", true)
 			namespace.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: "alice", v1alpha1.AnnotationCreatedByGroups: test.groups}
-			for key, value := range test.labels {
-				namespace.Labels[key] = value
-			}
+			maps.Copy(namespace.Labels, test.labels)
 			server.Core.SetNamespace(namespace)
 			record := testserver.Record(name, "u")
 			record.Status.Conditions = []metav1.Condition{forged}
