@@ -64,7 +64,7 @@ unit: ## Run the tests that need no control plane.
 
 RUN ?= .
 # The tests use this number of control planes at the same time. Each takes about half a processor, and 2 GB.
-PLANES ?= 3
+PLANES ?= 4
 .PHONY: e2e
 e2e: dev ## Run the end-to-end tests, or those that match RUN, on PLANES control planes.
 	@hack/install-system-packages.sh
