@@ -181,8 +181,10 @@ func actOnAll(ctx context.Context, core kubernetes.Interface, act initializer.Fu
 		if err != nil {
 			continue
 		}
+		var acts sync.WaitGroup // namespaces of earlier tests that are being deleted do not delay it
 		for _, namespace := range list.Items {
-			_ = act(ctx, &namespace)
+			acts.Go(func() { _ = act(ctx, &namespace) })
 		}
+		acts.Wait()
 	}
 }
