@@ -54,7 +54,7 @@ func describe(s state) *report {
 		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: helper.Message(s.lifecycle)}
 	case len(helper.Pending(s.lifecycle)) > 0:
 		pending := &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: helper.Message(s.lifecycle)}
-		if condition := stall(s.lifecycle); condition != nil {
+		if condition := helper.Stall(s.lifecycle); condition != nil {
 			pending.stalled = condition.Message
 		}
 		return pending

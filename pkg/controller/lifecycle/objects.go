@@ -9,7 +9,6 @@ package lifecycle
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -123,9 +123,8 @@ func initializedAt(lifecycle *v1alpha1.NamespaceLifecycle) time.Time {
 // openedWithout says whether the controller opened a namespace without a required object, which did not
 // appear since.
 func openedWithout(namespace *corev1.Namespace) bool {
-	return !helper.IsClosed(namespace) && slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-		return c.Type == v1alpha1.ConditionReady && c.Status == corev1.ConditionTrue && c.Reason == v1alpha1.ReasonObjectsMissing
-	})
+	ready := utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionReady)
+	return !helper.IsClosed(namespace) && ready != nil && ready.Reason == v1alpha1.ReasonObjectsMissing
 }
 
 // waiting returns the report on a namespace that waits for required objects, once the wait lasts.

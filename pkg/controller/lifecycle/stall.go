@@ -21,15 +21,6 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// stall returns the condition Stalled if it is True, or nil.
-func stall(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Condition {
-	condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
-	if condition == nil || condition.Status != metav1.ConditionTrue {
-		return nil
-	}
-	return condition
-}
-
 // stalled returns the initializers that the condition Stalled has to name: those whose turn has lasted
 // too long, and those that it names already, until their turn ends. Another process, whose clock was ahead,
 // may have reported these.

@@ -65,11 +65,20 @@ func IsActing(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool {
 	return slices.Contains(Acting(lifecycle), name)
 }
 
+// Stall returns the condition Stalled if it is True, or nil.
+func Stall(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Condition {
+	condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
+	if condition == nil || condition.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return condition
+}
+
 // Stalled returns the names of the initializers that the condition Stalled names while it is True, in the order of the
 // plan.
 func Stalled(lifecycle *v1alpha1.NamespaceLifecycle) []string {
-	condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
-	if condition == nil || condition.Status != metav1.ConditionTrue {
+	condition := Stall(lifecycle)
+	if condition == nil {
 		return nil
 	}
 	var names []string
