@@ -22,9 +22,12 @@ mkdir -p "${ROOT}/_output/tests"
 status=0
 "${gotestsum}" --format "${FORMAT:-pkgname}" --jsonfile "${events}" --raw-command -- "$@" || status=$?
 
-# elapsed prints the seconds and the name of what passed or failed, without this project's path.
+# elapsed prints the seconds and the name of what passed or failed, without this project's path. The time in which a test
+# waited for other tests, which is its attribute waited, does not count.
 elapsed() {
-  sed -nE 's/^\{.*"Action":"('"$1"')","Package":"(github\.com\/nsinit\/nsinit\/)?([^"]*)"(,"Test":"([^"]*)")?,"Elapsed":([0-9.e+-]+)(,"FailedBuild":"[^"]*")?\}$/\6 \3 \5/p' "${events}"
+  sed -nE -e 's/^\{.*"Action":"attr","Package":"[^"]*","Test":"([^"]*)","Key":"waited","Value":"([0-9.]+)"\}$/waited \2 - \1/p' \
+    -e 's/^\{.*"Action":"('"$1"')","Package":"(github\.com\/nsinit\/nsinit\/)?([^"]*)"(,"Test":"([^"]*)")?,"Elapsed":([0-9.e+-]+)(,"FailedBuild":"[^"]*")?\}$/ended \6 \3 \5/p' \
+    "${events}" | awk '$1 == "waited" {waited[$4] = $2; next} {print $2 - waited[$4], $3, $4}'
 }
 echo
 echo "==> the slowest tests"

@@ -166,7 +166,7 @@ func ways() map[string]way {
 // TestGuard: a user who may write namespaces, namespaces/status and namespaces/finalize cannot change the label and
 // the annotations of the stamp.
 func TestGuard(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	writer := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything()))
 	namespace := c.CreateHeld(t, c.As("e2e-writer"))
 	empty, other, forged := "", "false", "other-user"
@@ -222,22 +222,22 @@ func TestGuard(t *testing.T) {
 // TestGuardApplied: a field manager that owns the label by server-side apply cannot remove it. No field manager
 // owns a label that the stamp wrote.
 func TestGuardApplied(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, framework.Initializers("hold.example.com")...)
+	c := framework.Share(t)
+	c.Configure(t, framework.Initializers("hold.applied.example.com")...)
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
 	apply := func(name, metadata string) (*corev1.Namespace, error) {
 		t.Cleanup(func() { _ = c.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
 		return client.Patch(t.Context(), name, types.ApplyPatchType,
 			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q%s}}`, name, metadata), metav1.PatchOptions{FieldManager: "e2e"})
 	}
-	owned := framework.UniqueName("ns")
+	owned := c.Name("ns")
 	if _, err := apply(owned, `,"labels":{"nsinit.dev/initializing":"true"}`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := apply(owned, ``); framework.RefusedBy(guard, err) != nil {
 		t.Error(framework.RefusedBy(guard, err))
 	}
-	stamped := framework.UniqueName("ns")
+	stamped := c.Name("ns")
 	for _, value := range []string{"one", "two"} {
 		namespace, err := apply(stamped, `,"labels":{"e2e":"`+value+`"}`)
 		if err != nil {
@@ -264,7 +264,7 @@ func stampOf(namespace *corev1.Namespace) map[string]string {
 // TestGuardOfOthers: no user can close the gate of an open namespace, or set a creator that it does not have. No name
 // is exempt.
 func TestGuardOfOthers(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
 	yes, empty, zero := "true", "", "\x00"
 	for name, change := range map[string]change{
@@ -291,13 +291,13 @@ func TestGuardOfOthers(t *testing.T) {
 // TestGuardFinalizer: other clients cannot remove nsinit's finalizer, so a namespace is not removed before its
 // participants have cleaned up.
 func TestGuardFinalizer(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", Finalizer: true})
+	c := framework.Share(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.guard.example.com", Finalizer: true})
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
 	name := c.CreateNamespace(t, c.Admin).Name
-	t.Cleanup(func() { c.ReleaseParticipant(t, name, "hold.example.com") })
+	t.Cleanup(func() { c.ReleaseParticipant(t, name, "hold.guard.example.com") })
 	t.Cleanup(func() { _ = c.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	c.WaitCurrent(t, name, "hold.example.com")
+	c.WaitCurrent(t, name, "hold.guard.example.com")
 	type write func(typedcorev1.NamespaceInterface, *corev1.Namespace, metav1.UpdateOptions) (*corev1.Namespace, error)
 	change := func(client typedcorev1.NamespaceInterface, write write, change func(*corev1.Namespace)) error {
 		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {

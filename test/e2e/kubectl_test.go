@@ -86,7 +86,7 @@ func TestKubectl(t *testing.T) {
 
 // TestMalformedConfiguration: kubectl shows every field that is wrong.
 func TestMalformedConfiguration(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	_, err := c.KubectlInput(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceInitializerConfiguration","metadata":{"name":"bad"},"initializers":[
 		{"name":"a.example.com"},{"name":"a.example.com"},{"name":"unqualified"},
 		{"name":"b.example.com","failurePolicy":"Ignore","timeoutSeconds":-1},{"name":"c.example.com","failurePolicy":"Explode"}]}`, "create")

@@ -14,4 +14,9 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-func TestMain(m *testing.M) { framework.Main(m) }
+func TestMain(m *testing.M) {
+	// These tests take a minute or more.
+	framework.Main(m, "TestReplicas", "TestInstallation", "TestCertManager", "TestMonitoring", "TestConformanceFindsFaults", "TestLeastPrivilege",
+		"TestDeletionStorm", "TestStrictNameReuse", "TestKill", "TestBothStories", "TestSystemControllers", "TestNamespaceTermination",
+		"TestProvisionerConformance", "TestFullVolume", "TestServed", "TestProvisionerCrash", "TestFullQuota", "TestCertificates", "TestLostStorage")
+}

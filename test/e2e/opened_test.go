@@ -27,13 +27,13 @@ import (
 // TestOpenedByHand: soon after an administrator opens a namespace, the namespace, its NamespaceLifecycle, its
 // configuration and the plugin report it with the name of the administrator. Participants still clean up.
 func TestOpenedByHand(t *testing.T) {
-	c := framework.Connect(t)
-	stored := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
+	c := framework.Share(t)
+	stored := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.opened.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.opened.example.com"})
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.example.com")
+	c.WaitCurrent(t, namespace, "one.opened.example.com")
 
 	c.RunDocumented(t, "Open a namespace by hand", map[string]string{"NAMESPACE": namespace})
-	const who = `user "kubernetes-admin" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["one.example.com" "two.example.com"]`
+	const who = `user "kubernetes-admin" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["one.opened.example.com" "two.opened.example.com"]`
 	c.WaitReady(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "True/OpenedByHand", who)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "False/OpenedByHand", who)
@@ -70,7 +70,7 @@ func TestOpenedByHand(t *testing.T) {
 		}
 	}
 	claimed, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: framework.UniqueName("ns"), Annotations: map[string]string{v1alpha1.AnnotationOpenedBy: "mallory"}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Name: c.Name("ns"), Annotations: map[string]string{v1alpha1.AnnotationOpenedBy: "mallory"}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestOpenedByHand(t *testing.T) {
 	// The participant cleans up, and the namespace is not ready meanwhile.
 	c.DeleteNamespace(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", "")
-	c.ReleaseParticipant(t, namespace, "one.example.com")
+	c.ReleaseParticipant(t, namespace, "one.opened.example.com")
 	c.WaitNoNamespace(t, namespace)
 }
 
@@ -95,7 +95,7 @@ func orNothing(subresource string) []string {
 // TestTerminatingIsNotReady: from the deletion of a namespace without participants to its end, it is
 // not ready, also if other clients write its conditions, and nsinit reports it in one write.
 func TestTerminatingIsNotReady(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	open := c.CreateNamespace(t, c.Admin)
 	c.WaitReady(t, open.Name)
 	waiting := c.CreateHeld(t, c.Admin)

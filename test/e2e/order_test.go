@@ -65,7 +65,7 @@ func run(t *testing.T, c *framework.Cluster, act func(ctx context.Context, name 
 // other, and at the same time. It asserts only that none acts before its predecessors.
 func TestParallel(t *testing.T) {
 	const count = 10
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	work := func(ctx context.Context, _ string, _ *corev1.Namespace) error {
 		select {
 		case <-ctx.Done():
@@ -136,21 +136,22 @@ func (d *diary) first(line string) int {
 	return slices.Index(d.lines, line)
 }
 
-// graph is dns and mesh at the same time, quota after dns, app after quota and mesh, and last after all.
-func graph() []v1alpha1.RegisteredInitializer {
+// graph is dns and mesh at the same time, quota after dns, app after quota and mesh, and last after all, in a domain.
+func graph(domain string) []v1alpha1.RegisteredInitializer {
 	return []v1alpha1.RegisteredInitializer{
-		ordered("app.example.com", "quota.example.com", "mesh.example.com", "no-such.example.com"),
-		ordered("dns.example.com"), ordered("mesh.example.com"), ordered("quota.example.com", "dns.example.com"), {Name: "last.example.com"},
+		ordered("app"+domain, "quota"+domain, "mesh"+domain, "no-such"+domain),
+		ordered("dns" + domain), ordered("mesh" + domain), ordered("quota"+domain, "dns"+domain), {Name: "last" + domain},
 	}
 }
 
 // TestOrder: initializers act in the order of a graph, in many namespaces, and each is called after those for which it
 // waits have returned.
 func TestOrder(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	var book diary
 	var names []string
-	for _, one := range graph() {
+	initializers := graph(".order.example.com")
+	for _, one := range initializers {
 		names = append(names, one.Name)
 	}
 	run(t, c, func(_ context.Context, name string, namespace *corev1.Namespace) error {
@@ -158,7 +159,7 @@ func TestOrder(t *testing.T) {
 		defer book.write("end " + namespace.Name + " " + name)
 		return nil
 	}, names...)
-	c.Configure(t, graph()...)
+	c.Configure(t, initializers...)
 	var namespaces []string
 	for range 10 {
 		namespaces = append(namespaces, c.CreateNamespace(t, c.Admin).Name)
@@ -180,8 +181,8 @@ func TestOrder(t *testing.T) {
 // TestOrderIsReported: conditions, the field selector, events, kubectl and the plugin show every current initializer,
 // and what the others wait for.
 func TestOrderIsReported(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, graph()...)
+	c := framework.Share(t)
+	c.Configure(t, graph(".example.com")...)
 	events := watchCurrent(t, c, "quota.example.com")
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `True/InitializersPending waiting for initializers "dns.example.com", "mesh.example.com" (1 of 5) since `)
@@ -283,29 +284,29 @@ func watchCurrent(t *testing.T, c *framework.Cluster, name string) func(want wat
 
 // TestDeadlinesInParallel: each current initializer has its own deadline, and one that fails is named.
 func TestDeadlinesInParallel(t *testing.T) {
-	c := framework.Connect(t)
-	soon, late, stays := ordered("soon.example.com"), ordered("late.example.com"), ordered("stays.example.com")
+	c := framework.Share(t)
+	soon, late, stays := ordered("soon.deadlines.example.com"), ordered("late.deadlines.example.com"), ordered("stays.deadlines.example.com")
 	for one, seconds := range map[*v1alpha1.RegisteredInitializer]int32{&soon: 2, &late: 4} {
 		one.FailurePolicy, one.TimeoutSeconds = new(v1alpha1.Ignore), &seconds
 	}
 	c.Configure(t, soon, late, stays)
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `"soon.example.com", "late.example.com", "stays.example.com" (1 of 3)`, " until ", "when it is skipped")
-	lifecycle := c.WaitCurrent(t, namespace, "stays.example.com")
-	for name, seconds := range map[string]int{"soon.example.com": 2, "late.example.com": 4} {
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `"soon.deadlines.example.com", "late.deadlines.example.com", "stays.deadlines.example.com" (1 of 3)`, " until ", "when it is skipped")
+	lifecycle := c.WaitCurrent(t, namespace, "stays.deadlines.example.com")
+	for name, seconds := range map[string]int{"soon.deadlines.example.com": 2, "late.deadlines.example.com": 4} {
 		entry := helper.Entry(lifecycle, name)
 		if entry.State != v1alpha1.InitializerSkipped || entry.EndTime.Sub(entry.StartTime.Time) < time.Duration(seconds)*time.Second ||
 			entry.Message != fmt.Sprintf("skipped at its deadline, after %ds", seconds) {
 			t.Errorf("its entry is %+v", entry)
 		}
 	}
-	if first, second := helper.Entry(lifecycle, "soon.example.com"), helper.Entry(lifecycle, "late.example.com"); !first.EndTime.Before(second.EndTime) {
+	if first, second := helper.Entry(lifecycle, "soon.deadlines.example.com"), helper.Entry(lifecycle, "late.deadlines.example.com"); !first.EndTime.Before(second.EndTime) {
 		t.Errorf("skipped at %s and %s", first.EndTime, second.EndTime)
 	}
 	if !c.IsClosed(t, namespace) {
 		t.Error("the gate is open")
 	}
-	c.MustPlugin(t, "done", namespace, "stays.example.com")
+	c.MustPlugin(t, "done", namespace, "stays.deadlines.example.com")
 	c.WaitReady(t, namespace)
 	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerRunning", "InitializerRunning", "InitializerSkipped", "InitializerSkipped", "InitializerDone", v1alpha1.ReasonInitialized)
 }

@@ -39,9 +39,9 @@ func matches(t *testing.T, printed string, lines ...string) {
 
 // TestPluginCreate: it returns when the namespace is open, and shows each initializer.
 func TestPluginCreate(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, framework.Initializers("one.example.com", "two.example.com")...)
-	c.User(t, "e2e-creator", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"}})
+	c := framework.Share(t)
+	c.Configure(t, framework.Initializers("one.create.example.com", "two.create.example.com")...)
+	c.User(t, "e2e-create", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"}})
 	remove := func(name string) {
 		t.Helper()
 		if err := c.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
@@ -50,9 +50,9 @@ func TestPluginCreate(t *testing.T) {
 	}
 
 	// No initializer acts yet.
-	name := framework.UniqueName("create")
+	name := c.Name("create")
 	stdout, stderr, code := c.Plugin(t, "create", name, "--timeout=2s")
-	if code != 1 || stdout != "namespace/"+name+" created\n" || !strings.Contains(stderr, `is not open yet: waiting for initializer "one.example.com" (1 of 2)`) ||
+	if code != 1 || stdout != "namespace/"+name+" created\n" || !strings.Contains(stderr, `is not open yet: waiting for initializer "one.create.example.com" (1 of 2)`) ||
 		!strings.Contains(stderr, " (1s)\n") || !strings.Contains(stderr, "see: kubectl nsinit why "+name) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -62,10 +62,10 @@ func TestPluginCreate(t *testing.T) {
 	c.MustPlugin(t, "wait", name, "--for=gone")
 	c.RefusedPlugin(t, "does not exist", "wait", name)
 
-	c.ActAs(t, "one.example.com", "two.example.com")
-	name = framework.UniqueName("create")
+	c.ActAs(t, "one.create.example.com", "two.create.example.com")
+	name = c.Name("create")
 	matches(t, c.MustPlugin(t, "create", name, "--labels=team=a,stage=test"), "namespace/"+name+" created",
-		`initializer.nsinit.dev/one.example.com done after [0-9.]+m?s`, `initializer.nsinit.dev/two.example.com done after [0-9.]+m?s`, "namespace/"+name+" is open after [0-9.]+m?s")
+		`initializer.nsinit.dev/one.create.example.com done after [0-9.]+m?s`, `initializer.nsinit.dev/two.create.example.com done after [0-9.]+m?s`, "namespace/"+name+" is open after [0-9.]+m?s")
 	if err := framework.WriteConfigMap(t.Context(), c.Tenant(t), name); err != nil {
 		t.Errorf("it is not open: %v", err)
 	}
@@ -75,20 +75,20 @@ func TestPluginCreate(t *testing.T) {
 	remove(name)
 
 	// A user who may only create and get sees the conditions of the namespace.
-	name = framework.UniqueName("create")
-	out := c.MustPlugin(t, "create", name, "--as=e2e-creator")
+	name = c.Name("create")
+	out := c.MustPlugin(t, "create", name, "--as=e2e-create")
 	if !strings.HasPrefix(out, "namespace/"+name+" created\n") || !strings.Contains(out, "namespace/"+name+" is open after ") {
 		t.Errorf("printed:\n%s", out)
 	}
 	remove(name)
 
 	// With output for programs.
-	name = framework.UniqueName("create")
+	name = c.Name("create")
 	if out := c.MustPlugin(t, "create", name, "--output=jsonpath={.metadata.labels}"); strings.Contains(out, v1alpha1.LabelInitializing) || !strings.Contains(out, name) {
 		t.Errorf("printed:\n%s", out)
 	}
 	remove(name)
-	name = framework.UniqueName("create")
+	name = c.Name("create")
 	matches(t, c.MustPlugin(t, "create", name, "--dry-run=server"), "namespace/"+name+` created \(server dry run\)`)
 	c.RefusedPlugin(t, "does not exist", "wait", name)
 	matches(t, c.MustPlugin(t, "create", name, "--wait=false", "-o", "name"), "namespace/"+name)
@@ -97,9 +97,9 @@ func TestPluginCreate(t *testing.T) {
 
 // TestPluginCreateFails: an initialization that fails is an error, with its reason.
 func TestPluginCreateFails(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, framework.Initializers("one.example.com")...)
-	name := framework.UniqueName("create")
+	c := framework.Share(t)
+	c.Configure(t, framework.Initializers("one.fails.example.com")...)
+	name := c.Name("create")
 	go func() {
 		lifecycles := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
 		for ; t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
@@ -125,48 +125,48 @@ func TestPluginCreateFails(t *testing.T) {
 
 // TestPluginActs: done, skip and finalize act on the initializer whose turn it is, with its own permission.
 func TestPluginActs(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
-	c.User(t, "e2e-one", rbacv1.PolicyRule{APIGroups: []string{"nsinit.dev"}, Resources: []string{"initializers"}, ResourceNames: []string{"one.example.com"}, Verbs: []string{"initialize", "finalize"}},
+	c := framework.Share(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.acts.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.acts.example.com"})
+	c.User(t, "e2e-one", rbacv1.PolicyRule{APIGroups: []string{"nsinit.dev"}, Resources: []string{"initializers"}, ResourceNames: []string{"one.acts.example.com"}, Verbs: []string{"initialize", "finalize"}},
 		rbacv1.PolicyRule{APIGroups: []string{"nsinit.dev"}, Resources: []string{"namespacelifecycles", "namespacelifecycles/initialize", "namespacelifecycles/finalize"}, Verbs: []string{"get", "update"}}, framework.Initialize())
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.example.com")
+	c.WaitCurrent(t, namespace, "one.acts.example.com")
 
-	c.RefusedPlugin(t, `it is not the turn of initializer "two.example.com"`, "done", namespace, "two.example.com")
-	c.RefusedPlugin(t, `does not wait for initializer "none.example.com", but for one.example.com, two.example.com`, "skip", namespace, "none.example.com")
-	c.RefusedPlugin(t, "is not being deleted", "finalize", namespace, "one.example.com")
-	c.RefusedPlugin(t, `invalid argument "client" for "--dry-run" flag: give "none" or "server"`, "done", namespace, "one.example.com", "--dry-run=client")
-	c.RefusedPlugin(t, "does not exist", "done", "no-such-namespace", "one.example.com")
-	if out := c.MustPlugin(t, "status"); !strings.Contains(out, namespace) || !strings.Contains(out, "one.example.com") {
+	c.RefusedPlugin(t, `it is not the turn of initializer "two.acts.example.com"`, "done", namespace, "two.acts.example.com")
+	c.RefusedPlugin(t, `does not wait for initializer "none.example.com", but for one.acts.example.com, two.acts.example.com`, "skip", namespace, "none.example.com")
+	c.RefusedPlugin(t, "is not being deleted", "finalize", namespace, "one.acts.example.com")
+	c.RefusedPlugin(t, `invalid argument "client" for "--dry-run" flag: give "none" or "server"`, "done", namespace, "one.acts.example.com", "--dry-run=client")
+	c.RefusedPlugin(t, "does not exist", "done", "no-such-namespace", "one.acts.example.com")
+	if out := c.MustPlugin(t, "status"); !strings.Contains(out, namespace) || !strings.Contains(out, "one.acts.example.com") {
 		t.Errorf("status:\n%s", out)
 	}
-	matches(t, c.MustPlugin(t, "done", namespace, "one.example.com", "--dry-run=server"), `initializer.nsinit.dev/one.example.com done in namespace `+namespace+` \(server dry run\)`)
-	c.WaitCurrent(t, namespace, "one.example.com")
+	matches(t, c.MustPlugin(t, "done", namespace, "one.acts.example.com", "--dry-run=server"), `initializer.nsinit.dev/one.acts.example.com done in namespace `+namespace+` \(server dry run\)`)
+	c.WaitCurrent(t, namespace, "one.acts.example.com")
 	framework.Eventually(t, "its holder may act", func(context.Context) error {
-		if _, stderr, code := c.Plugin(t, "done", namespace, "one.example.com", "--as=e2e-one"); code != 0 {
+		if _, stderr, code := c.Plugin(t, "done", namespace, "one.acts.example.com", "--as=e2e-one"); code != 0 {
 			return errors.New(stderr)
 		}
 		return nil
 	})
-	c.RefusedPlugin(t, "to print the roles to grant, run kubectl nsinit rbac two.example.com --user=USER", "skip", namespace, "two.example.com", "--as=e2e-one")
-	matches(t, c.MustPlugin(t, "skip", namespace, "two.example.com"), `initializer.nsinit.dev/two.example.com skipped in namespace `+namespace)
+	c.RefusedPlugin(t, "to print the roles to grant, run kubectl nsinit rbac two.acts.example.com --user=USER", "skip", namespace, "two.acts.example.com", "--as=e2e-one")
+	matches(t, c.MustPlugin(t, "skip", namespace, "two.acts.example.com"), `initializer.nsinit.dev/two.acts.example.com skipped in namespace `+namespace)
 	c.WaitReady(t, namespace)
-	if out := c.MustPlugin(t, "status", namespace); !strings.Contains(out, "Namespace "+namespace+": Active") || !regexp.MustCompile(`two.example.com +Skipped`).MatchString(out) {
+	if out := c.MustPlugin(t, "status", namespace); !strings.Contains(out, "Namespace "+namespace+": Active") || !regexp.MustCompile(`two.acts.example.com +Skipped`).MatchString(out) {
 		t.Errorf("status:\n%s", out)
 	}
-	c.RefusedPlugin(t, "waits for no initializer", "skip", namespace, "two.example.com")
+	c.RefusedPlugin(t, "waits for no initializer", "skip", namespace, "two.acts.example.com")
 
 	c.DeleteNamespace(t, namespace)
 	c.WaitTerminating(t, namespace)
-	c.RefusedPlugin(t, `does not wait for participant "two.example.com", but for one.example.com`, "finalize", namespace, "two.example.com")
-	c.RefusedPlugin(t, "every initializer's turn is over", "done", namespace, "one.example.com")
-	matches(t, c.MustPlugin(t, "finalize", namespace, "one.example.com", "--as=e2e-one"), `initializer.nsinit.dev/one.example.com released in namespace `+namespace)
+	c.RefusedPlugin(t, `does not wait for participant "two.acts.example.com", but for one.acts.example.com`, "finalize", namespace, "two.acts.example.com")
+	c.RefusedPlugin(t, "every initializer's turn is over", "done", namespace, "one.acts.example.com")
+	matches(t, c.MustPlugin(t, "finalize", namespace, "one.acts.example.com", "--as=e2e-one"), `initializer.nsinit.dev/one.acts.example.com released in namespace `+namespace)
 	matches(t, c.MustPlugin(t, "wait", namespace, "--for=gone"), "namespace/"+namespace+" is gone")
 }
 
 // TestPluginRBAC: the printed permissions suffice for an initializer, and grant no more.
 func TestPluginRBAC(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	c.RefusedPlugin(t, "give one of --service-account=NAMESPACE:NAME and --user=NAME", "rbac", "one.example.com")
 	c.RefusedPlugin(t, "--service-account=default: give NAMESPACE:NAME", "rbac", "one.example.com", "--service-account=default")
 	c.RefusedPlugin(t, `initializer "one"`, "rbac", "one", "--user=jane")
@@ -197,13 +197,13 @@ func TestPluginRBAC(t *testing.T) {
 
 // TestPluginStatusOfTenant: a user who may not read NamespaceLifecycles sees the conditions of the namespace.
 func TestPluginStatusOfTenant(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, framework.Initializers("one.example.com")...)
+	c := framework.Share(t)
+	c.Configure(t, framework.Initializers("one.status.example.com")...)
 	c.User(t, "e2e-getter", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.example.com")
+	c.WaitCurrent(t, namespace, "one.status.example.com")
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending")
-	if out := c.MustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(v1alpha1.LifecycleInitializing)) || !strings.Contains(out, `Initializing=True: waiting for initializer "one.example.com"`) {
+	if out := c.MustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(v1alpha1.LifecycleInitializing)) || !strings.Contains(out, `Initializing=True: waiting for initializer "one.status.example.com"`) {
 		t.Errorf("status:\n%s", out)
 	}
 	c.RefusedPlugin(t, `User "e2e-getter" cannot list resource "namespacelifecycles"`, "status", "--as=e2e-getter")
@@ -219,7 +219,7 @@ func TestPluginStatusOfTenant(t *testing.T) {
 
 // TestPluginVersion: every user can read the version of the server.
 func TestPluginVersion(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	out := c.MustPlugin(t, "version", "--as=e2e-none")
 	matches(t, out, `Client Version: (v[0-9].*)`, `Server Version: (v[0-9].*)`)
 	if client, server, _ := strings.Cut(out, "\n"); strings.TrimPrefix(client, "Client") != strings.TrimPrefix(strings.TrimSpace(server), "Server") {
@@ -317,10 +317,10 @@ func TestPluginCheck(t *testing.T) {
 
 // TestPluginCompletion: kubectl itself completes the plugin's commands, flags and arguments.
 func TestPluginCompletion(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, framework.Initializers("one.example.com", "two.example.com")...)
+	c := framework.Share(t)
+	c.Configure(t, framework.Initializers("one.completion.example.com", "two.completion.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.example.com")
+	c.WaitCurrent(t, namespace, "one.completion.example.com")
 	for line, want := range map[string]string{
 		"pre":                        "preview",
 		"wait --for g":               "gone",
@@ -328,7 +328,7 @@ func TestPluginCompletion(t *testing.T) {
 		"create new --time":          "--timeout",
 		"why " + namespace[:4]:       namespace,
 		"preview " + namespace[:4]:   namespace,
-		"skip " + namespace + " one": "one.example.com",
+		"skip " + namespace + " one": "one.completion.example.com",
 	} {
 		words := strings.Split(line, " ")
 		command := exec.CommandContext(t.Context(), filepath.Join(framework.BinDir(), "kubectl"), append([]string{"__complete", "nsinit"}, words...)...)

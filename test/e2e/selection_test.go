@@ -134,7 +134,7 @@ func checkDegraded(t *testing.T, c *framework.Cluster, lifecycle *v1alpha1.Names
 
 // TestWrongExpression: a configuration with a wrong expression is refused, and the message shows the position.
 func TestWrongExpression(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	for expression, want := range map[string]string{
 		`creatorGroup.exists(g, g == "team-a")`: "initializers[0].matchConditions[0].expression: Invalid value: \"creatorGroup.exists(g, g == \\\"team-a\\\")\": " +
 			"ERROR: <input>:1:1: undeclared reference to 'creatorGroup' (in container '')\n | creatorGroup.exists(g, g == \"team-a\")\n | ^",

@@ -38,8 +38,8 @@ func wantStamp(user string, groups ...string) map[string]string {
 
 // TestStamp: a new namespace is closed and has its creator, whatever the request contains.
 func TestStamp(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, framework.Initializers("hold.example.com")...)
+	c := framework.Share(t)
+	c.Configure(t, framework.Initializers("hold.stamp.example.com")...)
 	c.User(t, "e2e-creator", framework.Everything())
 	client := kubernetes.NewForConfigOrDie(c.As("e2e-creator", "team-a", "team-b")).CoreV1().Namespaces()
 	want := wantStamp("e2e-creator", "team-a", "team-b")
@@ -58,7 +58,7 @@ func TestStamp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if sent.GenerateName == "" {
-				sent.Name = framework.UniqueName("ns")
+				sent.Name = c.Name("ns")
 			}
 			for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
 				namespace, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: *sent.DeepCopy()}, metav1.CreateOptions{DryRun: dryRun})
@@ -75,7 +75,7 @@ func TestStamp(t *testing.T) {
 		})
 	}
 	t.Run("server-side apply", func(t *testing.T) {
-		name := framework.UniqueName("ns")
+		name := c.Name("ns")
 		c.DeleteLater(t, name)
 		namespace, err := client.Patch(t.Context(), name, types.ApplyPatchType,
 			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"annotations":{"nsinit.dev/created-by":"root"}}}`, name),
@@ -91,8 +91,8 @@ func TestStamp(t *testing.T) {
 
 // TestStampIdentity: the creator is the impersonated user.
 func TestStampIdentity(t *testing.T) {
-	c := framework.Connect(t)
-	c.Configure(t, framework.Initializers("hold.example.com")...)
+	c := framework.Share(t)
+	c.Configure(t, framework.Initializers("hold.identity.example.com")...)
 	c.User(t, "e2e-creator", framework.Everything())
 	account, config := c.ServiceAccount(t, framework.Everything(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users", "groups"}, Verbs: []string{"impersonate"}})
@@ -119,10 +119,10 @@ func TestStampIdentity(t *testing.T) {
 
 // TestRecordCannotBePreset: a user cannot create the NamespaceLifecycle of a namespace in advance, or delete it.
 func TestRecordCannotBePreset(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	config := c.User(t, "e2e-creator", framework.Everything())
 	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles()
-	name := framework.UniqueName("ns")
+	name := c.Name("ns")
 	if _, err := client.Create(t.Context(), &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "1"},
 	}, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {

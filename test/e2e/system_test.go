@@ -117,7 +117,7 @@ spec:
 // TestSystemControllers: the controllers of Kubernetes do their work in a namespace while
 // it is initializing, and the gate refuses none of them.
 func TestSystemControllers(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	name := c.CreateHeld(t, c.Admin).Name
 	framework.Eventually(t, "the default service account and the root certificate appear", func(context.Context) error {
 		_, err := c.Kubectl("--namespace", name, "get", "serviceaccount/default", "configmap/kube-root-ca.crt")
@@ -252,7 +252,7 @@ func noneRefused(t *testing.T, c *framework.Cluster, namespace string) {
 // TestSystemControllersMayInitialize: every controller whose role lets it write objects of
 // namespaces holds the verb initialize. A new version of Kubernetes may bring more.
 func TestSystemControllersMayInitialize(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	namespaced := namespacedResources(t, c)
 	bindings, err := c.Core.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"})
 	if err != nil {

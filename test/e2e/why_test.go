@@ -313,7 +313,7 @@ func TestWhyNobodyEmpties(t *testing.T) {
 // TestEmptiedFinalizers: if a user emptied spec.finalizers before the deletion, nsinit ensures
 // that the namespace and its content are deleted.
 func TestEmptiedFinalizers(t *testing.T) {
-	c := framework.Connect(t)
+	c := framework.Share(t)
 	plain := c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, plain)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})

@@ -29,7 +29,12 @@ type Cluster struct {
 	Admin  *rest.Config
 	Core   kubernetes.Interface
 	Nsinit versioned.Interface
+	// prefix begins the names of the test's namespaces. It is empty if no other test uses the control plane.
+	prefix string
 }
+
+// Name returns a name for a namespace of this test that no other namespace has.
+func (c *Cluster) Name(prefix string) string { return UniqueName(c.prefix + prefix) }
 
 // load makes the clients.
 func (c *Cluster) load(t *testing.T) {

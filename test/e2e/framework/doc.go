@@ -5,9 +5,9 @@ SPDX-License-Identifier: Apache-2.0
 */
 
 // Package framework holds what the end-to-end tests share: control planes, programs, users, namespaces, initializers and
-// waiting for conditions. Connect is the usual beginning of a test:
+// waiting for conditions. Share is the usual beginning of a test:
 //
-//	c := framework.Connect(t)
+//	c := framework.Share(t)
 //	c.Configure(t, framework.Initializers("one.example.com")...)
 //	namespace := c.CreateNamespace(t, c.Admin).Name
 //	c.WaitCurrent(t, namespace, "one.example.com")

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,10 +34,24 @@ func Initializers(names ...string) []v1alpha1.RegisteredInitializer {
 	return all
 }
 
-// Configure registers initializers until the test ends. They apply to every namespace of the control plane, also to those
-// that the test does not create.
+// registered has, for each initializer of a shared control plane, the prefix of the test that registers it.
+var registered sync.Map //nolint:gochecknoglobals // the control plane is of the whole process
+
+// Configure registers initializers until the test ends. On a shared control plane they apply to the test's namespaces,
+// otherwise to every namespace, also to those that the test does not create.
 func (c *Cluster) Configure(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
 	t.Helper()
+	if c.prefix != "" {
+		initializers = slices.Clone(initializers)
+		for i := range initializers {
+			if test, taken := registered.LoadOrStore(initializers[i].Name, c.prefix); taken && test != c.prefix {
+				t.Fatalf("another test registers %q on the shared control plane: use another name", initializers[i].Name)
+			}
+			initializers[i].MatchConditions = append(slices.Clone(initializers[i].MatchConditions), v1alpha1.MatchCondition{
+				Name: "namespaces-of-the-test", Expression: fmt.Sprintf("namespaceObject.metadata.name.startsWith(%q)", c.prefix),
+			})
+		}
+	}
 	client := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
 	configuration, err := client.Create(context.Background(), &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: UniqueName("configuration")}, Initializers: initializers,
@@ -98,6 +113,9 @@ func (c *Cluster) ActAs(t *testing.T, names ...string) {
 					continue
 				}
 				for _, lifecycle := range list.Items {
+					if !strings.HasPrefix(lifecycle.Name, c.prefix) {
+						continue
+					}
 					helper.RemovePending(&lifecycle, name)
 					_, _ = client.Initialize(ctx, lifecycle.Name, &lifecycle, metav1.UpdateOptions{})
 				}

@@ -31,7 +31,7 @@ import (
 func (c *Cluster) CreateNamespace(t *testing.T, config *rest.Config) *corev1.Namespace {
 	t.Helper()
 	namespace, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(context.Background(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: UniqueName("ns")}}, metav1.CreateOptions{})
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Name("ns")}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func (c *Cluster) CreateNamespace(t *testing.T, config *rest.Config) *corev1.Nam
 // CreateHeld creates a namespace that stays closed until the test ends: no program acts as the initializer that it waits for.
 func (c *Cluster) CreateHeld(t *testing.T, config *rest.Config) *corev1.Namespace {
 	t.Helper()
-	const initializer = "hold.example.com"
+	initializer := c.prefix + "hold.example.com"
 	c.Configure(t, Initializers(initializer)...)
 	namespace := c.CreateNamespace(t, config)
 	c.WaitCurrent(t, namespace.Name, initializer)

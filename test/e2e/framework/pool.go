@@ -7,42 +7,75 @@ SPDX-License-Identifier: Apache-2.0
 package framework
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 const (
 	// dirVariable is the state directory of a running control plane. The default is _output/dev.
 	dirVariable = "NSINIT_DEV_DIR"
-	// planesVariable is the number of control planes for tests that call Connect. The default is 1: the one in dirVariable.
-	// The tests start the others, in directories beside it, when they need them.
+	// planesVariable is the number of control planes that may run at the same time. The default is 1: the one in
+	// dirVariable. The tests start the others when they need them.
 	planesVariable = "NSINIT_E2E_PLANES"
+	// sharingAtOnce is the number of tests that use the shared control plane at the same time.
+	sharingAtOnce = 4
 )
 
-// plane is a control plane that one test after the other uses.
+// plane is a control plane.
 type plane struct {
 	dir string
 	// ours says that this process has tried to start it, and running that it runs.
 	ours, running bool
 }
 
-// pool holds the control planes that no test uses.
+// pool decides which tests run, and on which control planes.
 type pool struct {
-	mu   sync.Mutex
-	free *sync.Cond
-	idle []*plane
-	// all are the control planes of the pool. The first was started before the tests.
+	// all are the control planes that several tests use. Tests that share a control plane use the first, which was started
+	// before the tests.
 	all []*plane
+	// longest are the names of the tests that start first.
+	longest []string
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	// idle are the control planes of all that no test uses. The first is among them only if no test shares it any more.
+	idle []*plane
+	// waiting are the tests that have no control plane yet, in the order in which they get one.
+	waiting []*request
+	// share is the number of tests that share the first control plane, and willShare also counts those that wait for it.
+	share, willShare int
 }
 
-// shared returns the pool of the control planes that Connect returns.
-var shared = sync.OnceValue(newPool) //nolint:gochecknoglobals // the control planes are of the whole process
+// use is how a test uses a control plane.
+type use int
+
+const (
+	// sharing uses the first control plane at the same time as others, alone uses one that no other test uses meanwhile, and
+	// starting starts one in place of one of the pool.
+	sharing use = iota
+	alone
+	starting
+)
+
+// request is a test that waits for a control plane.
+type request struct {
+	use   use
+	order int
+}
+
+// planes returns the pool of this process.
+var planes = sync.OnceValue(newPool) //nolint:gochecknoglobals // the control planes are of the whole process
 
 func newPool() *pool {
 	first := os.Getenv(dirVariable)
@@ -50,40 +83,115 @@ func newPool() *pool {
 		first = filepath.Join(root(), "_output", "dev")
 	}
 	p := &pool{all: []*plane{{dir: first, running: true}}}
-	p.free = sync.NewCond(&p.mu)
-	planes, _ := strconv.Atoi(os.Getenv(planesVariable))
-	for n := 2; n <= planes; n++ {
+	p.changed = sync.NewCond(&p.mu)
+	count, _ := strconv.Atoi(os.Getenv(planesVariable))
+	for n := 2; n <= count; n++ {
 		p.all = append(p.all, &plane{dir: fmt.Sprintf("%s-%d", first, n)})
 	}
 	p.idle = slices.Clone(p.all)
 	return p
 }
 
-// take waits until a control plane is idle, and returns it. It prefers one that runs.
-func (p *pool) take() *plane {
+// enter announces a test. The pool must know every test before the first one starts.
+func (p *pool) enter(test string, as use) *request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.idle) == 0 {
-		p.free.Wait()
+	name, _, _ := strings.Cut(test, "/")
+	r := &request{use: as, order: slices.Index(p.longest, name)}
+	if r.order < 0 {
+		r.order = len(p.longest)
 	}
-	i := max(0, slices.IndexFunc(p.idle, func(one *plane) bool { return one.running }))
-	taken := p.idle[i]
-	p.idle = slices.Delete(p.idle, i, i+1)
+	if as == sharing {
+		p.willShare++
+	}
+	p.waiting = append(p.waiting, r)
+	slices.SortStableFunc(p.waiting, func(a, b *request) int { return cmp.Compare(a.order, b.order) })
+	return r
+}
+
+// take waits until it is the turn of a test, and returns a control plane for it.
+func (p *pool) take(r *request) *plane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ; ; p.changed.Wait() {
+		if first := slices.IndexFunc(p.waiting, func(other *request) bool { return (other.use == sharing) == (r.use == sharing) }); p.waiting[first] != r {
+			continue
+		}
+		taken := p.find(r.use)
+		if taken == nil {
+			continue
+		}
+		if r.use == sharing {
+			p.share++
+		}
+		p.idle = slices.DeleteFunc(p.idle, func(one *plane) bool { return one == taken })
+		p.waiting = slices.DeleteFunc(p.waiting, func(other *request) bool { return other == r })
+		p.changed.Broadcast()
+		return taken
+	}
+}
+
+// find returns a control plane for a use, or nil. It prefers one that runs, unless the test starts its own.
+func (p *pool) find(as use) *plane {
+	first := p.all[0]
+	if as == sharing {
+		if p.share < sharingAtOnce && (p.share > 0 || slices.Contains(p.idle, first)) {
+			return first
+		}
+		return nil
+	}
+	var other *plane
+	for _, one := range p.idle {
+		switch {
+		case one == first && p.willShare > 0:
+		case one.running == (as == alone):
+			return one
+		case other == nil:
+			other = one
+		}
+	}
+	return other
+}
+
+// leave gives a control plane back.
+func (p *pool) leave(r *request, back *plane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.use == sharing {
+		p.share--
+		p.willShare--
+	}
+	if r.use != sharing || p.share == 0 {
+		p.idle = append(p.idle, back)
+	}
+	p.changed.Broadcast()
+}
+
+// wait makes a test run in parallel with others, waits until it may, and returns a control plane that it has until it ends.
+func wait(t *testing.T, as use) *plane {
+	t.Helper()
+	p := planes()
+	r := p.enter(t.Name(), as)
+	t.Parallel()
+	began := time.Now()
+	taken := p.take(r)
+	t.Attr("waited", strconv.FormatFloat(time.Since(began).Seconds(), 'f', 1, 64)) // hack/test.sh subtracts it
+	t.Cleanup(func() { p.leave(r, taken) })
 	return taken
 }
 
-func (p *pool) give(back *plane) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = append(p.idle, back)
-	p.free.Signal()
-}
-
-// Main runs the tests, and stops the control planes that Connect started. TestMain calls it.
-func Main(m *testing.M) {
+// Main runs the tests, of which the longest start first, and stops the control planes that Connect started. TestMain calls
+// it.
+func Main(m *testing.M, longest ...string) {
+	flag.Parse()
+	// The pool decides how many tests run at the same time. It needs all of them, to start the longest first.
+	if err := flag.Set("test.parallel", strconv.Itoa(math.MaxInt16)); err != nil {
+		panic(err)
+	}
+	planes().longest = longest
 	code := m.Run()
 	var stopping sync.WaitGroup
-	for _, one := range shared().all {
+	for _, one := range planes().all {
 		if one.ours {
 			stopping.Go(func() { _ = exec.Command(filepath.Join(BinDir(), "dev"), "--dir", one.dir, "down").Run() })
 		}
@@ -96,9 +204,7 @@ func Main(m *testing.M) {
 // control plane as it was.
 func Connect(t *testing.T) *Cluster {
 	t.Helper()
-	t.Parallel()
-	one := shared().take()
-	t.Cleanup(func() { shared().give(one) })
+	one := wait(t, alone)
 	c := &Cluster{Root: root(), Dir: one.dir}
 	if !one.running {
 		one.ours = true
@@ -109,11 +215,22 @@ func Connect(t *testing.T) *Cluster {
 	return c
 }
 
+// Share returns a control plane that other tests use at the same time. The names of the test's namespaces come from Name, and
+// Configure registers initializers for these only. No other test registers initializers with the same names. The test
+// stops no program, and changes nothing that has an effect on namespaces of other tests.
+func Share(t *testing.T) *Cluster {
+	t.Helper()
+	one := wait(t, sharing)
+	c := &Cluster{Root: root(), Dir: one.dir, prefix: UniqueName("share") + "-"}
+	c.load(t)
+	return c
+}
+
 // Another starts a control plane for this test, and stops it when the test ends. Use it for what would spoil the control
 // plane of other tests. It takes the arguments of dev up. The test runs in parallel with others.
 func Another(t *testing.T, up ...string) *Cluster {
 	t.Helper()
-	t.Parallel()
+	wait(t, starting) // each control plane needs memory and CPU time
 	dir, err := os.MkdirTemp("", "nsinit-e2e")
 	if err != nil {
 		t.Fatal(err)

@@ -7,33 +7,86 @@ SPDX-License-Identifier: Apache-2.0
 package framework
 
 import (
+	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 )
 
-// TestPool: a test gets a control plane that no other test has, one that runs if there is one.
+// TestPool: some tests share the first control plane, others have one alone, preferably one that runs. The longest start
+// first. The first control plane is for one test alone when no test shares it any more.
 func TestPool(t *testing.T) {
-	t.Setenv(dirVariable, "/state")
+	t.Setenv(dirVariable, "/one")
 	t.Setenv(planesVariable, "3")
-	p := newPool()
-	var dirs []string
-	var taken []*plane
-	for range 3 {
-		one := p.take()
-		dirs, taken = append(dirs, one.dir), append(taken, one)
-	}
-	if want := []string{"/state", "/state-2", "/state-3"}; !slices.Equal(dirs, want) || !taken[0].running || taken[1].running {
-		t.Errorf("taken were %q, want %q, of which the first runs", dirs, want)
-	}
-	waiting := make(chan *plane)
-	go func() { waiting <- p.take() }()
-	p.give(taken[1])
-	if got := <-waiting; got != taken[1] {
-		t.Errorf("got %q, which is in use", got.dir)
-	}
-	p.give(taken[2])
-	p.give(taken[0])
-	if got := p.take(); got != taken[0] {
-		t.Errorf("got %q, which does not run", got.dir)
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool()
+		p.longest = []string{"Z"}
+		tests := map[string]use{
+			"A": alone, "B": alone, "C": starting, "D": alone, "Z/subtest": alone,
+			"S1": sharing, "S2": sharing, "S3": sharing, "S4": sharing, "S5": sharing,
+		}
+		var mu sync.Mutex
+		var started []string
+		ends := map[string]chan struct{}{}
+		requests := map[string]*request{}
+		for _, name := range slices.Sorted(maps.Keys(tests)) {
+			requests[name] = p.enter(name, tests[name])
+		}
+		for name, r := range requests {
+			end := make(chan struct{})
+			ends[name] = end
+			go func() {
+				taken := p.take(r)
+				mu.Lock()
+				started = append(started, name+" on "+taken.dir)
+				mu.Unlock()
+				<-end
+				taken.running = taken.running || r.use == alone
+				p.leave(r, taken)
+			}()
+		}
+		for _, step := range []struct{ ended, started string }{
+			{"", "A on /one-3, S1 on /one, S2 on /one, S3 on /one, S4 on /one, Z/subtest on /one-2"},
+			{"Z/subtest", "B on /one-2"},
+			{"A", "C on /one-3"},
+			{"S1", "S5 on /one"},
+			{"S2", ""},
+			{"S3", ""},
+			{"S4", ""},
+			{"S5", "D on /one"},
+			{"B", ""},
+			{"C", ""},
+			{"D", ""},
+		} {
+			if step.ended != "" {
+				close(ends[step.ended])
+			}
+			synctest.Wait()
+			slices.Sort(started)
+			if got := strings.Join(started, ", "); got != step.started {
+				t.Errorf("when %q had ended, %q started, want %q", step.ended, got, step.started)
+			}
+			started = nil
+		}
+		for _, name := range []string{"/one", "/one-2", "/one-3"} {
+			if !slices.ContainsFunc(p.idle, func(one *plane) bool { return one.dir == name }) {
+				t.Errorf("%s is not idle at the end", name)
+			}
+		}
+	})
+}
+
+// TestPoolPrefers: a test that has a control plane alone prefers one that runs, and a test that starts its own takes the
+// place of one that does not.
+func TestPoolPrefers(t *testing.T) {
+	t.Setenv(dirVariable, "/one")
+	t.Setenv(planesVariable, "2")
+	for as, want := range map[use]string{alone: "/one", starting: "/one-2"} {
+		p := newPool()
+		if got := p.take(p.enter("A", as)); got.dir != want {
+			t.Errorf("it takes %s, want %s", got.dir, want)
+		}
 	}
 }
