@@ -36,6 +36,8 @@ type Kind[T Object] struct {
 	Parts []Part[T]
 	// Endpoints are the endpoints by name. The name of the main endpoint is empty.
 	Endpoints map[string]Endpoint[T]
+	// MayCreate returns why no object may be created now, or nil. It may be nil.
+	MayCreate func(ctx context.Context) error
 	// Create sets the parts of a new object that its creator does not decide. It may be nil.
 	Create func(ctx context.Context, created T)
 	// Validate checks a write to any endpoint, in addition to the validation that is generated

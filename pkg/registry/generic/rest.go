@@ -51,6 +51,11 @@ func New[T Object](kind *Kind[T], scheme *runtime.Scheme, getter apiserverregist
 
 		TableConvertor: kind.Table,
 	}
+	if kind.MayCreate != nil { // the store also calls it when an update or server-side apply creates an object
+		store.BeginCreate = func(ctx context.Context, _ runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+			return func(context.Context, bool) {}, kind.MayCreate(ctx)
+		}
+	}
 	main := &REST{served: store, ResetFieldsFilterStrategy: strategy, store: store, shortNames: kind.ShortNames}
 	if kind.Terminate != nil {
 		store.ReturnDeletedObject = true

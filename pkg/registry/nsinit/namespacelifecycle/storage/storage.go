@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -47,7 +46,7 @@ type Options struct {
 	// or "not found" is returned.
 	Identified func(context.Context) error
 	// Confirmed does the same, and also reads the core API. It is called before a
-	// NamespaceLifecycle is created.
+	// NamespaceLifecycle is created, so that nothing is created in a storage other than the one in use.
 	Confirmed func(context.Context) error
 }
 
@@ -97,18 +96,16 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	return list, nil
 }
 
-// Create implements rest.Creater. It creates nothing in a storage other than the one in use.
-func (r *REST) Create(ctx context.Context, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	if unidentified := r.options.Confirmed(ctx); unidentified != nil {
-		return nil, utilapierrors.NewUnavailable(unidentified)
-	}
-	return r.REST.Create(ctx, object, validate, options)
-}
-
 // New returns the storage of NamespaceLifecycles. The checker authorizes initializers and participants.
 func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, checker *authorization.Checker, options Options) (*Storage, error) {
 	kind := namespacelifecycle.NewKind(checker, options.Clock)
 	kind.Table = newTable()
+	kind.MayCreate = func(ctx context.Context) error {
+		if unidentified := options.Confirmed(ctx); unidentified != nil {
+			return utilapierrors.NewUnavailable(unidentified)
+		}
+		return nil
+	}
 	storage, err := generic.New(kind, scheme, getter)
 	if err != nil {
 		return nil, err
