@@ -10,6 +10,7 @@ missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v protoc >/dev/null || missing+=(protobuf-compiler)
 command -v jq >/dev/null || missing+=(jq)
+command -v curl >/dev/null || missing+=(curl)
 command -v shellcheck >/dev/null || missing+=(shellcheck)
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
 [[ ${#missing[@]} -gt 0 ]] || exit 0

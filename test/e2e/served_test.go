@@ -11,6 +11,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -146,18 +147,36 @@ func (s servedTest) entry(t *testing.T, name string) *v1alpha1.RegisteredInitial
 	return entry
 }
 
-// reportByShell runs the documented command of an initializer without the SDK.
+// reportByShell runs the documented commands of an initializer without the SDK: kubectl, and curl as in a pod.
 func (s servedTest) reportByShell(t *testing.T) {
 	t.Helper()
-	out, err := s.Shell(t, s.Documented(t, "initializers.md", "Report without the SDK")[0], map[string]string{"CONFIGURATION": s.configuration, "log-index.example.com": shellInitializer})
-	if err != nil {
-		t.Fatal(out, err)
+	_, pod := s.ServiceAccount(t, shellRights()...)
+	words := map[string]string{
+		"CONFIGURATION": s.configuration, "log-index.example.com": shellInitializer, "https://kubernetes.default.svc": s.Admin.Host,
+		"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt": filepath.Join(s.Dir, "pki", "ca.crt"), "$(cat /var/run/secrets/kubernetes.io/serviceaccount/token)": pod.BearerToken,
 	}
-	if entry := s.entry(t, shellInitializer); !meta.IsStatusConditionTrue(entry.Conditions, v1alpha1.ConditionServed) {
-		t.Errorf("%s, and the entry is %s", out, framework.JSON(t, entry))
+	var last *metav1.MicroTime
+	for _, commands := range s.Documented(t, "initializers.md", "Report without the SDK") {
+		out, err := s.Shell(t, commands, words)
+		if err != nil {
+			t.Fatal(out, err)
+		}
+		entry := s.entry(t, shellInitializer)
+		if !meta.IsStatusConditionTrue(entry.Conditions, v1alpha1.ConditionServed) || last != nil && !last.Before(entry.ReportTime) {
+			t.Errorf("%s\n%s, and the entry is %s", commands, out, framework.JSON(t, entry))
+		}
+		last = entry.ReportTime
 	}
 	if entry := s.entry(t, framework.PopulationInitializer); entry.ReportTime == nil {
 		t.Error("the report of the other initializer is lost")
+	}
+}
+
+// shellRights are what kubectl nsinit rbac grants for reports of shellInitializer.
+func shellRights() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, ResourceNames: []string{shellInitializer}, Verbs: []string{v1alpha1.VerbInitialize}},
+		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespaceinitializerconfigurations/status"}, Verbs: []string{"patch"}},
 	}
 }
 
@@ -165,9 +184,7 @@ func (s servedTest) reportByShell(t *testing.T) {
 // which replaces the list, keeps the entries of others.
 func (s servedTest) reportAsOthers(t *testing.T) {
 	t.Helper()
-	config := s.User(t, framework.UniqueName("shell"),
-		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers}, ResourceNames: []string{shellInitializer}, Verbs: []string{v1alpha1.VerbInitialize}},
-		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"namespaceinitializerconfigurations/status"}, Verbs: []string{"patch"}})
+	config := s.User(t, framework.UniqueName("shell"), shellRights()...)
 	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceInitializerConfigurations()
 	report := func(name string) error {
 		patch := fmt.Appendf(nil, `{"status":{"initializers":[{"name":%q,"reportTime":%q}]}}`, name, time.Now().UTC().Format(metav1.RFC3339Micro))

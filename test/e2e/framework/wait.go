@@ -49,9 +49,9 @@ func Eventually(t *testing.T, what string, check func(ctx context.Context) error
 
 var serial atomic.Int64 //nolint:gochecknoglobals // makes names unique
 
-// UniqueName returns a name that no other test uses.
+// UniqueName returns a name that no other test uses. It sorts after the former names with its prefix.
 func UniqueName(prefix string) string {
-	return fmt.Sprintf("%s-%d-%d", prefix, os.Getpid(), serial.Add(1))
+	return fmt.Sprintf("%s-%d-%05d", prefix, os.Getpid(), serial.Add(1))
 }
 
 // JSON returns an object in JSON.
