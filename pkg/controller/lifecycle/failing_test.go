@@ -69,6 +69,11 @@ func TestFailing(t *testing.T) {
 	if condition := try(1); condition == nil || !strings.Contains(condition.Message, "other") {
 		t.Errorf("another cause: %v", condition)
 	}
+	f.listing.problem, refusal = errBehind, errors.New("while the cache is behind")
+	if condition := try(1); condition == nil || condition.Reason != "DeleteRecordFailed" || !strings.Contains(condition.Message, "while the cache is behind") {
+		t.Errorf("without a list: %v", condition)
+	}
+	f.listing.problem = nil
 	refusal = nil
 	if condition := try(1); condition == nil || condition.Status != corev1.ConditionFalse || condition.Reason != v1alpha1.ReasonStepTaken {
 		t.Errorf("after it succeeded: %v", condition)

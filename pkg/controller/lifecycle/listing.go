@@ -224,7 +224,7 @@ func (c *Controller) reconcileUnlisted(ctx context.Context, name string, exempt 
 	c.measureTurns(name, &s)
 	c.measureObjects(ctx, name, &s)
 	if step := next(s); step != nothing {
-		return c.take(ctx, step, s)
+		return inStep(step, c.take(ctx, step, s))
 	}
 	report := describe(s)
 	if report == nil {
