@@ -67,6 +67,7 @@ kube::codegen::gen_openapi \
 go run "${MODULE}/hack/models-schema" >"${PROTO_ROOT}/schema.json"
 kube::codegen::gen_client \
   --with-watch \
+  --prefers-protobuf \
   --with-applyconfig \
   --applyconfig-openapi-schema "${PROTO_ROOT}/schema.json" \
   --output-dir "${ROOT}/pkg/generated" \

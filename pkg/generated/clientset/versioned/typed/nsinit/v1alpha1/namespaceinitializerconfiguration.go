@@ -64,6 +64,7 @@ func newNamespaceInitializerConfigurations(c *NsinitV1alpha1Client) *namespaceIn
 			func() *nsinitv1alpha1.NamespaceInitializerConfigurationList {
 				return &nsinitv1alpha1.NamespaceInitializerConfigurationList{}
 			},
+			gentype.PrefersProtobuf[*nsinitv1alpha1.NamespaceInitializerConfiguration](),
 		),
 	}
 }
@@ -72,6 +73,7 @@ func newNamespaceInitializerConfigurations(c *NsinitV1alpha1Client) *namespaceIn
 func (c *namespaceInitializerConfigurations) Finalize(ctx context.Context, namespaceInitializerConfigurationName string, namespaceInitializerConfiguration *nsinitv1alpha1.NamespaceInitializerConfiguration, opts v1.UpdateOptions) (result *nsinitv1alpha1.NamespaceInitializerConfiguration, err error) {
 	result = &nsinitv1alpha1.NamespaceInitializerConfiguration{}
 	err = c.GetClient().Put().
+		UseProtobufAsDefault().
 		Resource("namespaceinitializerconfigurations").
 		Name(namespaceInitializerConfigurationName).
 		SubResource("finalize").

@@ -61,6 +61,7 @@ func newNamespaceLifecycles(c *NsinitV1alpha1Client) *namespaceLifecycles {
 			"",
 			func() *nsinitv1alpha1.NamespaceLifecycle { return &nsinitv1alpha1.NamespaceLifecycle{} },
 			func() *nsinitv1alpha1.NamespaceLifecycleList { return &nsinitv1alpha1.NamespaceLifecycleList{} },
+			gentype.PrefersProtobuf[*nsinitv1alpha1.NamespaceLifecycle](),
 		),
 	}
 }
@@ -69,6 +70,7 @@ func newNamespaceLifecycles(c *NsinitV1alpha1Client) *namespaceLifecycles {
 func (c *namespaceLifecycles) Initialize(ctx context.Context, namespaceLifecycleName string, namespaceLifecycle *nsinitv1alpha1.NamespaceLifecycle, opts v1.UpdateOptions) (result *nsinitv1alpha1.NamespaceLifecycle, err error) {
 	result = &nsinitv1alpha1.NamespaceLifecycle{}
 	err = c.GetClient().Put().
+		UseProtobufAsDefault().
 		Resource("namespacelifecycles").
 		Name(namespaceLifecycleName).
 		SubResource("initialize").
@@ -83,6 +85,7 @@ func (c *namespaceLifecycles) Initialize(ctx context.Context, namespaceLifecycle
 func (c *namespaceLifecycles) Finalize(ctx context.Context, namespaceLifecycleName string, namespaceLifecycle *nsinitv1alpha1.NamespaceLifecycle, opts v1.UpdateOptions) (result *nsinitv1alpha1.NamespaceLifecycle, err error) {
 	result = &nsinitv1alpha1.NamespaceLifecycle{}
 	err = c.GetClient().Put().
+		UseProtobufAsDefault().
 		Resource("namespacelifecycles").
 		Name(namespaceLifecycleName).
 		SubResource("finalize").

@@ -59,6 +59,7 @@ func newNamespacePopulations(c *NsinitV1alpha1Client) *namespacePopulations {
 			"",
 			func() *nsinitv1alpha1.NamespacePopulation { return &nsinitv1alpha1.NamespacePopulation{} },
 			func() *nsinitv1alpha1.NamespacePopulationList { return &nsinitv1alpha1.NamespacePopulationList{} },
+			gentype.PrefersProtobuf[*nsinitv1alpha1.NamespacePopulation](),
 		),
 	}
 }

@@ -59,6 +59,7 @@ func newPopulatedNamespaces(c *NsinitV1alpha1Client) *populatedNamespaces {
 			"",
 			func() *nsinitv1alpha1.PopulatedNamespace { return &nsinitv1alpha1.PopulatedNamespace{} },
 			func() *nsinitv1alpha1.PopulatedNamespaceList { return &nsinitv1alpha1.PopulatedNamespaceList{} },
+			gentype.PrefersProtobuf[*nsinitv1alpha1.PopulatedNamespace](),
 		),
 	}
 }
