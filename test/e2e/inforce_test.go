@@ -39,7 +39,7 @@ import (
 const (
 	// roundsVariable is the environment variable with the number of rounds.
 	roundsVariable = "NSINIT_E2E_ROUNDS"
-	defaultRounds  = 200
+	defaultRounds  = 100
 	roundWorkers   = 8
 	// deletions is how many configurations each worker deletes, in intervals of at least fewestBetween rounds. Deleted
 	// configurations stay while namespaces wait for them, and each plan reads them.

@@ -157,7 +157,7 @@ func (i *installation) useAll(t *testing.T) (end func()) {
 	})
 	work.Go(func() {
 		var names []string
-		for ; ctx.Err() == nil; time.Sleep(400 * time.Millisecond) {
+		for ; ctx.Err() == nil; time.Sleep(800 * time.Millisecond) {
 			namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("rights")}}, metav1.CreateOptions{})
 			if err == nil {
 				names = append(names, namespace.Name)

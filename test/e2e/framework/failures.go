@@ -19,9 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// repeatInterval is how long Repeat waits between two tries.
-const repeatInterval = 50 * time.Millisecond
-
 // Failures counts tries, and keeps what failed.
 type Failures struct {
 	tried atomic.Int64
@@ -83,16 +80,18 @@ func (f *Failures) None(t *testing.T, what string, least int64) {
 	}
 }
 
-// Repeat tries something again and again until the context ends.
+// Repeat tries something again and again until the context ends, and waits between two tries as Eventually does.
 func Repeat(ctx context.Context, work *sync.WaitGroup, what func(ctx context.Context) error) *Failures {
 	f := &Failures{}
 	work.Go(func() {
-		for ; ctx.Err() == nil; time.Sleep(repeatInterval) {
+		for ctx.Err() == nil {
+			began := time.Now()
 			err := what(ctx)
 			if ctx.Err() != nil {
 				return // the error is of the end
 			}
 			f.count(err)
+			time.Sleep(pause(began))
 		}
 	})
 	return f

@@ -23,8 +23,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// writeInterval is how long a tenant waits between two writes into a closed namespace.
-const writeInterval = 10 * time.Millisecond
+// writePause is the pause of a tenant between two writes into a closed namespace.
+const writePause = 20 * time.Millisecond
 
 // Observer observes one namespace.
 type Observer struct {
@@ -53,7 +53,7 @@ func (c *Cluster) Observe(t *testing.T, tenant kubernetes.Interface, namespace *
 		})
 	}()
 	go func() {
-		for ; ctx.Err() == nil; time.Sleep(writeInterval) {
+		for ; ctx.Err() == nil; time.Sleep(writePause) {
 			object, err := tenant.CoreV1().ConfigMaps(namespace.Name).Create(ctx,
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}, metav1.CreateOptions{})
 			if err == nil {

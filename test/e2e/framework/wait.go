@@ -19,9 +19,14 @@ import (
 // Patience is how long a condition may take to hold: much longer than it usually takes.
 const Patience = 90 * time.Second
 
-// Eventually waits between two checks twice as long as a check takes, within these limits. So an expensive check leaves CPU
-// time to what it waits for.
-const minInterval, maxInterval = 50 * time.Millisecond, time.Second
+// minPause and maxPause limit the pause between two checks.
+const minPause, maxPause = 50 * time.Millisecond, time.Second
+
+// pause returns the pause after a check: twice as long as the check took. So an expensive check leaves CPU time to what it
+// checks.
+func pause(began time.Time) time.Duration {
+	return min(max(minPause, 2*time.Since(began)), maxPause)
+}
 
 // Eventually waits until a check returns nil. If it does not within Patience, the test fails with the last error.
 func Eventually(t *testing.T, what string, check func(ctx context.Context) error) {
@@ -43,7 +48,7 @@ func Eventually(t *testing.T, what string, check func(ctx context.Context) error
 		if ctx.Err() == nil || last == nil { // an error after the end of Patience hides the cause
 			last = err
 		}
-		interval = min(max(minInterval, 2*time.Since(began)), maxInterval)
+		interval = pause(began)
 	}
 }
 
