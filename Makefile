@@ -55,7 +55,7 @@ test-quick: ## Run the checks and the unit tests that take seconds.
 	@hack/test.sh quick hack/unit.sh -short
 
 # The tests, and the programs that they start, spend memory instead of time on garbage collection.
-test-quick unit e2e: export GOGC := 300
+test-quick unit e2e: export GOGC := 600
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane.

@@ -28,23 +28,23 @@ import (
 func TestIgnoreAtDeadline(t *testing.T) {
 	c := framework.Share(t)
 	ignore, seconds := v1alpha1.Ignore, int32(3)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "absent.ignore.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds},
-		v1alpha1.RegisteredInitializer{Name: "present.ignore.example.com"})
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "absent.example.com", FailurePolicy: &ignore, TimeoutSeconds: &seconds},
+		v1alpha1.RegisteredInitializer{Name: "present.example.com"})
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `True/InitializersPending waiting for initializer "absent.ignore.example.com" (1 of 2) since `, " until ", "when it is skipped")
-	lifecycle := c.WaitCurrent(t, namespace, "present.ignore.example.com")
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `True/InitializersPending waiting for initializer "absent.example.com" (1 of 2) since `, " until ", "when it is skipped")
+	lifecycle := c.WaitCurrent(t, namespace, "present.example.com")
 	entry := lifecycle.Status.Initializers[0]
 	if entry.State != v1alpha1.InitializerSkipped || entry.EndTime.Sub(entry.StartTime.Time) < time.Duration(seconds)*time.Second ||
 		entry.LastActor != "system:serviceaccount:nsinit-system:nsinit-controller-manager" || entry.Message != "skipped at its deadline, after 3s" {
 		t.Errorf("its entry is %+v", entry)
 	}
-	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `"present.ignore.example.com" (2 of 2)`)
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `"present.example.com" (2 of 2)`)
 	if !c.IsClosed(t, namespace) {
 		t.Error("the gate is open")
 	}
 	c.RemoveFirst(t, namespace)
 	c.WaitReady(t, namespace)
-	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, `True/Initialized every initializer is done except for the skipped ones: ["absent.ignore.example.com"]`)
+	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, `True/Initialized every initializer is done except for the skipped ones: ["absent.example.com"]`)
 	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerSkipped", "InitializerRunning", "InitializerDone", v1alpha1.ReasonInitialized)
 	out, err := c.Kubectl("describe", "nsl", namespace)
 	for _, part := range []string{"Skipped", "skipped at its deadline, after 3s", "Done", "kubernetes-admin", "Start Time", "End Time", "Deadline"} {
@@ -61,20 +61,20 @@ func TestFailAtDeadline(t *testing.T) {
 	fail, seconds := v1alpha1.Fail, int32(2)
 	_, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta:   metav1.ObjectMeta{Name: framework.UniqueName("fail")},
-		Initializers: []v1alpha1.RegisteredInitializer{{Name: "absent.fail.example.com", FailurePolicy: &fail, TimeoutSeconds: &seconds}},
+		Initializers: []v1alpha1.RegisteredInitializer{{Name: "absent.example.com", FailurePolicy: &fail, TimeoutSeconds: &seconds}},
 	}, metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "initializers[0].failurePolicy: Forbidden") {
 		t.Fatalf("a new configuration with Fail: %v", err)
 	}
-	stored := c.Configure(t, framework.Initializers("absent.fail.example.com")...)
+	stored := c.Configure(t, framework.Initializers("absent.example.com")...)
 	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Patch(t.Context(), stored.Name, types.StrategicMergePatchType,
-		[]byte(`{"initializers":[{"name":"absent.fail.example.com","failurePolicy":"Fail","timeoutSeconds":2}]}`), metav1.PatchOptions{}); err != nil {
+		[]byte(`{"initializers":[{"name":"absent.example.com","failurePolicy":"Fail","timeoutSeconds":2}]}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	namespace := c.CreateNamespace(t, c.Admin)
 	// A finalizer of another program keeps the namespace, so that the test can read it at the end.
 	c.Hold(t, namespace)
-	const message = `initializer "absent.fail.example.com" failed: it was not done within 2 seconds, and its failurePolicy is Fail`
+	const message = `initializer "absent.example.com" failed: it was not done within 2 seconds, and its failurePolicy is Fail`
 	c.WaitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "True/InitializationFailed "+message+"; the namespace is deleted")
 	framework.Eventually(t, "the namespace is being deleted", func(ctx context.Context) error {
 		n, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
@@ -99,9 +99,9 @@ func TestFailAtDeadline(t *testing.T) {
 // an event. The report ends with the turn.
 func TestStalled(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("slow.stalled.example.com", "next.stalled.example.com")...)
+	c.Configure(t, framework.Initializers("slow.example.com", "next.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCondition(t, namespace, v1alpha1.ConditionStalled, `True/TurnTooLong the turn of initializer "slow.stalled.example.com" has lasted longer than 10s, since `)
+	c.WaitCondition(t, namespace, v1alpha1.ConditionStalled, `True/TurnTooLong the turn of initializer "slow.example.com" has lasted longer than 10s, since `)
 	if out, err := c.Kubectl("wait", "--for=condition=Stalled", "nsl/"+namespace, "--timeout=60s"); err != nil {
 		t.Errorf("%v %s", err, out)
 	}

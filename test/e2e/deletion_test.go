@@ -152,8 +152,8 @@ func TestEmptiedOnce(t *testing.T) {
 // TestNamesTaken: two configurations register the same initializer. The first in the order of their names takes
 // effect until it is deleted.
 func TestNamesTaken(t *testing.T) {
-	c := framework.Share(t)
-	first, second := c.Configure(t, framework.Initializers("same.taken.example.com", "one.taken.example.com")...), c.Configure(t, framework.Initializers("two.taken.example.com", "same.taken.example.com")...)
+	c := framework.Connect(t)
+	first, second := c.Configure(t, framework.Initializers("same.example.com", "one.example.com")...), c.Configure(t, framework.Initializers("two.example.com", "same.example.com")...)
 	says := func(name, status, message string) {
 		t.Helper()
 		framework.Eventually(t, "the condition of "+name, func(ctx context.Context) error {
@@ -170,18 +170,18 @@ func TestNamesTaken(t *testing.T) {
 		})
 	}
 	says(first.Name, "True", "")
-	noEffect := fmt.Sprintf("initializers[1] %q has no effect because configuration %q registers it first: remove or rename it", "same.taken.example.com", first.Name)
+	noEffect := fmt.Sprintf("initializers[1] %q has no effect because configuration %q registers it first: remove or rename it", "same.example.com", first.Name)
 	says(second.Name, "False", noEffect)
 	if out, err := c.Kubectl("label", "nsic", second.Name, "e2e=warned", "--warnings-as-errors"); err == nil || !strings.Contains(err.Error(), "Warning: "+noEffect) {
 		t.Errorf("no warning %q: %v\n%s", noEffect, err, out)
 	}
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	lifecycle := c.WaitCurrent(t, namespace, "same.taken.example.com")
+	lifecycle := c.WaitCurrent(t, namespace, "same.example.com")
 	var plan []string
 	for _, entry := range lifecycle.Spec.Plan {
 		plan = append(plan, entry.Name+" by "+entry.Configuration.Name)
 	}
-	want := fmt.Sprint([]string{"same.taken.example.com by " + first.Name, "one.taken.example.com by " + first.Name, "two.taken.example.com by " + second.Name})
+	want := fmt.Sprint([]string{"same.example.com by " + first.Name, "one.example.com by " + first.Name, "two.example.com by " + second.Name})
 	if fmt.Sprint(plan) != want {
 		t.Errorf("the plan is %v, want %s", plan, want)
 	}

@@ -91,7 +91,7 @@ func TestExemptionsByPrefixAndCreator(t *testing.T) {
 					t.Fatalf("dry run %v: %v", dryRun, err)
 				}
 				if dryRun == nil {
-					c.DeleteLater(t, namespace.Name)
+					c.LeaveLater(t, namespace.Name)
 				}
 				checkExempt(t, namespace, test.exempt)
 			}
@@ -145,7 +145,7 @@ func TestExemptionsByPrefixAndCreator(t *testing.T) {
 		if _, err := as(operator).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.DeleteLater(t, name)
+		c.LeaveLater(t, name)
 		if err := framework.WriteConfigMap(t.Context(), kubernetes.NewForConfigOrDie(c.As(tenant)), name); err != nil {
 			t.Errorf("a write into it: %v", err)
 		}

@@ -39,7 +39,7 @@ func TestExemptions(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(config)
 	name := framework.UniqueName("exempt")
 	exempt(t, c, name)
-	c.DeleteLater(t, name)
+	c.LeaveLater(t, name)
 	create := func(ctx context.Context, meta metav1.ObjectMeta, dryRun ...string) (*corev1.Namespace, error) {
 		return client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{DryRun: dryRun})
 	}

@@ -223,7 +223,7 @@ func TestGuard(t *testing.T) {
 // owns a label that the stamp wrote.
 func TestGuardApplied(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("hold.applied.example.com")...)
+	c.Configure(t, framework.Initializers("hold.example.com")...)
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
 	apply := func(name, metadata string) (*corev1.Namespace, error) {
 		t.Cleanup(func() { _ = c.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
@@ -292,12 +292,12 @@ func TestGuardOfOthers(t *testing.T) {
 // participants have cleaned up.
 func TestGuardFinalizer(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.guard.example.com", Finalizer: true})
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", Finalizer: true})
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
 	name := c.CreateNamespace(t, c.Admin).Name
-	t.Cleanup(func() { c.ReleaseParticipant(t, name, "hold.guard.example.com") })
+	t.Cleanup(func() { c.ReleaseParticipant(t, name, "hold.example.com") })
 	t.Cleanup(func() { _ = c.Core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	c.WaitCurrent(t, name, "hold.guard.example.com")
+	c.WaitCurrent(t, name, "hold.example.com")
 	type write func(typedcorev1.NamespaceInterface, *corev1.Namespace, metav1.UpdateOptions) (*corev1.Namespace, error)
 	change := func(client typedcorev1.NamespaceInterface, write write, change func(*corev1.Namespace)) error {
 		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -28,10 +28,10 @@ import (
 func TestStory(t *testing.T) {
 	c := framework.Share(t)
 	tenant := c.Tenant(t)
-	c.Configure(t, framework.Initializers("one.story.example.com", "two.story.example.com")...)
+	c.Configure(t, framework.Initializers("one.example.com", "two.example.com")...)
 	namespace := c.CreateNamespace(t, c.As("e2e-tenant")).Name
 
-	for _, initializer := range []string{"one.story.example.com", "two.story.example.com"} {
+	for _, initializer := range []string{"one.example.com", "two.example.com"} {
 		c.WaitCurrent(t, namespace, initializer)
 		framework.Eventually(t, "the conditions name the pending initializer", func(ctx context.Context) error {
 			return framework.Refused(framework.WriteConfigMap(ctx, tenant, namespace), fmt.Sprintf("namespace %q", namespace), initializer)
@@ -45,7 +45,7 @@ func TestStory(t *testing.T) {
 	framework.Eventually(t, "the tenant writes", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
 
 	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerDone", "InitializerRunning", "InitializerDone", v1alpha1.ReasonInitialized)
-	if out, err := c.Kubectl("describe", "nsl", namespace); err != nil || !strings.Contains(out, "two.story.example.com") {
+	if out, err := c.Kubectl("describe", "nsl", namespace); err != nil || !strings.Contains(out, "two.example.com") {
 		t.Errorf("kubectl describe: %v\n%s", err, out)
 	}
 	if _, err := c.Kubectl("delete", "namespace", namespace, "--timeout="+framework.Patience.String()); err != nil {
@@ -83,14 +83,14 @@ func TestAdoption(t *testing.T) {
 // TestFailure: a failed result is reported, and then the namespace is deleted.
 func TestFailure(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("one.failure.example.com")...)
+	c.Configure(t, framework.Initializers("one.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin)
-	lifecycle := c.WaitCurrent(t, namespace.Name, "one.failure.example.com")
+	lifecycle := c.WaitCurrent(t, namespace.Name, "one.example.com")
 	lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
 	framework.Eventually(t, "setting the result", func(ctx context.Context) error {
 		_, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Initialize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
-			lifecycle = c.WaitCurrent(t, namespace.Name, "one.failure.example.com")
+			lifecycle = c.WaitCurrent(t, namespace.Name, "one.example.com")
 			lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "the team has no quota left"}
 		}
 		return err
@@ -155,9 +155,9 @@ func TestParticipant(t *testing.T) {
 func TestNameReuse(t *testing.T) {
 	c := framework.Share(t)
 	tenant := c.Tenant(t)
-	c.Configure(t, framework.Initializers("one.reuse.example.com")...)
+	c.Configure(t, framework.Initializers("one.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.reuse.example.com")
+	c.WaitCurrent(t, namespace, "one.example.com")
 	c.RemoveFirst(t, namespace)
 	c.WaitReady(t, namespace)
 	if _, err := c.Kubectl("delete", "namespace", namespace, "--timeout="+framework.Patience.String()); err != nil {
@@ -169,7 +169,7 @@ func TestNameReuse(t *testing.T) {
 	}
 	framework.Eventually(t, "the new incarnation has a new NamespaceLifecycle", func(ctx context.Context) error {
 		lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-		if err == nil && (lifecycle.Spec.NamespaceUID != again.UID || !helper.IsActing(lifecycle, "one.reuse.example.com")) {
+		if err == nil && (lifecycle.Spec.NamespaceUID != again.UID || !helper.IsActing(lifecycle, "one.example.com")) {
 			err = fmt.Errorf("the NamespaceLifecycle is of %s, current is %q", lifecycle.Spec.NamespaceUID, helper.Acting(lifecycle))
 		}
 		return err

@@ -133,7 +133,7 @@ func TestMonitoring(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.DeleteLater(t, held.Name)
+	c.LeaveLater(t, held.Name)
 
 	// A namespace every two seconds, into which its tenant writes too early.
 	stop := make(chan struct{})

@@ -42,12 +42,12 @@ import (
 const (
 	// staleness is how long the second kube-apiserver receives no news of namespaces. etcd's client ends a
 	// connection after 40s.
-	staleness = 15 * time.Second
+	staleness = 25 * time.Second
 	// lateWrite is how long the dead webhook delays a write, in seconds.
-	lateWrite = 10
+	lateWrite = 20
 	// reusePeriod is the period of the component in the test, longer than either. A namespace is held for that
 	// long, and its name is refused for that long.
-	reusePeriod = 25 * time.Second
+	reusePeriod = 35 * time.Second
 	// lateLabel marks writes that the dead webhook delays.
 	lateLabel = "e2e.example.com/late"
 )

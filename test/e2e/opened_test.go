@@ -28,12 +28,12 @@ import (
 // configuration and the plugin report it with the name of the administrator. Participants still clean up.
 func TestOpenedByHand(t *testing.T) {
 	c := framework.Share(t)
-	stored := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.opened.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.opened.example.com"})
+	stored := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.opened.example.com")
+	c.WaitCurrent(t, namespace, "one.example.com")
 
 	c.RunDocumented(t, "Open a namespace by hand", map[string]string{"NAMESPACE": namespace})
-	const who = `user "kubernetes-admin" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["one.opened.example.com" "two.opened.example.com"]`
+	const who = `user "kubernetes-admin" removed the label nsinit.dev/initializing before every initializer was done; skipped: ["one.example.com" "two.example.com"]`
 	c.WaitReady(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "True/OpenedByHand", who)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "False/OpenedByHand", who)
@@ -81,7 +81,7 @@ func TestOpenedByHand(t *testing.T) {
 	// The participant cleans up, and the namespace is not ready meanwhile.
 	c.DeleteNamespace(t, namespace)
 	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", "")
-	c.ReleaseParticipant(t, namespace, "one.opened.example.com")
+	c.ReleaseParticipant(t, namespace, "one.example.com")
 	c.WaitNoNamespace(t, namespace)
 }
 

@@ -202,7 +202,7 @@ func originAsFinalizer(c *framework.Cluster) example {
 // A participant can remove only its own name, and only privileged users can add one.
 func TestFinalizeKeepsOrder(t *testing.T) {
 	c := framework.Share(t)
-	names := []string{"one.order.example.com", "two.order.example.com", "three.order.example.com"}
+	names := []string{"one.example.com", "two.example.com", "three.example.com"}
 	var initializers []v1alpha1.RegisteredInitializer
 	for _, name := range names {
 		initializers = append(initializers, v1alpha1.RegisteredInitializer{Name: name, Finalizer: true})
@@ -224,21 +224,21 @@ func TestFinalizeKeepsOrder(t *testing.T) {
 			return err
 		})
 	}
-	finalizers("[one.order.example.com two.order.example.com three.order.example.com]")
-	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", `"one.order.example.com", "two.order.example.com", "three.order.example.com"`)
-	c.ReleaseParticipant(t, namespace, "two.order.example.com")
-	finalizers("[one.order.example.com three.order.example.com]")
+	finalizers("[one.example.com two.example.com three.example.com]")
+	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", `"one.example.com", "two.example.com", "three.example.com"`)
+	c.ReleaseParticipant(t, namespace, "two.example.com")
+	finalizers("[one.example.com three.example.com]")
 	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lifecycle.Spec.Finalizers = []v1alpha1.FinalizerName{"three.order.example.com", "one.order.example.com"}
+	lifecycle.Spec.Finalizers = []v1alpha1.FinalizerName{"three.example.com", "one.example.com"}
 	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the order must be kept") {
 		t.Errorf("another order: %v", err)
 	}
-	c.ReleaseParticipant(t, namespace, "three.order.example.com")
-	finalizers("[one.order.example.com]")
-	c.ReleaseParticipant(t, namespace, "one.order.example.com")
+	c.ReleaseParticipant(t, namespace, "three.example.com")
+	finalizers("[one.example.com]")
+	c.ReleaseParticipant(t, namespace, "one.example.com")
 	c.WaitNoLifecycle(t, namespace)
 	c.WaitNoNamespace(t, namespace)
 }

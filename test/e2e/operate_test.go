@@ -26,16 +26,16 @@ import (
 // TestOperate: the commands in docs/operate.md skip or remove a broken initializer.
 func TestOperate(t *testing.T) {
 	c := framework.Share(t)
-	stored := c.Configure(t, framework.Initializers("broken.operate.example.com", "works.operate.example.com")...)
+	stored := c.Configure(t, framework.Initializers("broken.example.com", "works.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "broken.operate.example.com")
-	words := map[string]string{"NAMESPACE": namespace, "INITIALIZER": "broken.operate.example.com", "CONFIGURATION": stored.Name}
-	if out := c.RunDocumented(t, "Who is being waited for", words); !strings.Contains(out, "broken.operate.example.com") {
+	c.WaitCurrent(t, namespace, "broken.example.com")
+	words := map[string]string{"NAMESPACE": namespace, "INITIALIZER": "broken.example.com", "CONFIGURATION": stored.Name}
+	if out := c.RunDocumented(t, "Who is being waited for", words); !strings.Contains(out, "broken.example.com") {
 		t.Errorf("it does not name the pending initializer:\n%s", out)
 	}
 
 	// The exit code 2 reports that the initialization is in progress.
-	if out, err := c.TryDocumented(t, "Find out why a namespace does not open or does not terminate", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.operate.example.com"`) {
+	if out, err := c.TryDocumented(t, "Find out why a namespace does not open or does not terminate", words); err == nil || !strings.Contains(out, `waiting for initializer "broken.example.com"`) {
 		t.Errorf("it does not name the pending initializer: %v\n%s", err, out)
 	}
 
@@ -51,24 +51,24 @@ func TestOperate(t *testing.T) {
 		t.Errorf("it has no deadline: %+v", first)
 	}
 	c.RunDocumented(t, "Take it out of its configuration", words)
-	if all := configured(); len(all) != 1 || all[0].Name != "works.operate.example.com" {
+	if all := configured(); len(all) != 1 || all[0].Name != "works.example.com" {
 		t.Errorf("the configuration holds %+v", all)
 	}
 	other := c.CreateNamespace(t, c.Admin).Name
-	if plan := c.WaitCurrent(t, other, "works.operate.example.com").Spec.Plan; len(plan) != 1 {
+	if plan := c.WaitCurrent(t, other, "works.example.com").Spec.Plan; len(plan) != 1 {
 		t.Errorf("a new namespace has the plan %+v", plan)
 	}
 	// The waiting namespace keeps its plan, without a deadline.
-	if plan := c.WaitCurrent(t, namespace, "broken.operate.example.com").Spec.Plan; len(plan) != 2 || plan[0].FailurePolicy != nil {
+	if plan := c.WaitCurrent(t, namespace, "broken.example.com").Spec.Plan; len(plan) != 2 || plan[0].FailurePolicy != nil {
 		t.Errorf("the namespace that waits has the plan %+v", plan)
 	}
 
 	c.RunDocumented(t, "Skip it in one namespace", words)
-	lifecycle := c.WaitCurrent(t, namespace, "works.operate.example.com")
+	lifecycle := c.WaitCurrent(t, namespace, "works.example.com")
 	if entry := lifecycle.Status.Initializers[0]; entry.State != v1alpha1.InitializerSkipped || entry.LastActor != "kubernetes-admin" {
 		t.Errorf("its entry is %+v", entry)
 	}
-	if out, err := c.TryDocumented(t, "Skip it in one namespace", words); err == nil || !strings.Contains(out, `does not wait for initializer "broken.operate.example.com", but for works.operate.example.com`) {
+	if out, err := c.TryDocumented(t, "Skip it in one namespace", words); err == nil || !strings.Contains(out, `does not wait for initializer "broken.example.com", but for works.example.com`) {
 		t.Errorf("skipping it again: %v\n%s", err, out)
 	}
 

@@ -285,28 +285,28 @@ func watchCurrent(t *testing.T, c *framework.Cluster, name string) func(want wat
 // TestDeadlinesInParallel: each current initializer has its own deadline, and one that fails is named.
 func TestDeadlinesInParallel(t *testing.T) {
 	c := framework.Share(t)
-	soon, late, stays := ordered("soon.deadlines.example.com"), ordered("late.deadlines.example.com"), ordered("stays.deadlines.example.com")
+	soon, late, stays := ordered("soon.example.com"), ordered("late.example.com"), ordered("stays.example.com")
 	for one, seconds := range map[*v1alpha1.RegisteredInitializer]int32{&soon: 2, &late: 4} {
 		one.FailurePolicy, one.TimeoutSeconds = new(v1alpha1.Ignore), &seconds
 	}
 	c.Configure(t, soon, late, stays)
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `"soon.deadlines.example.com", "late.deadlines.example.com", "stays.deadlines.example.com" (1 of 3)`, " until ", "when it is skipped")
-	lifecycle := c.WaitCurrent(t, namespace, "stays.deadlines.example.com")
-	for name, seconds := range map[string]int{"soon.deadlines.example.com": 2, "late.deadlines.example.com": 4} {
+	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, `"soon.example.com", "late.example.com", "stays.example.com" (1 of 3)`, " until ", "when it is skipped")
+	lifecycle := c.WaitCurrent(t, namespace, "stays.example.com")
+	for name, seconds := range map[string]int{"soon.example.com": 2, "late.example.com": 4} {
 		entry := helper.Entry(lifecycle, name)
 		if entry.State != v1alpha1.InitializerSkipped || entry.EndTime.Sub(entry.StartTime.Time) < time.Duration(seconds)*time.Second ||
 			entry.Message != fmt.Sprintf("skipped at its deadline, after %ds", seconds) {
 			t.Errorf("its entry is %+v", entry)
 		}
 	}
-	if first, second := helper.Entry(lifecycle, "soon.deadlines.example.com"), helper.Entry(lifecycle, "late.deadlines.example.com"); !first.EndTime.Before(second.EndTime) {
+	if first, second := helper.Entry(lifecycle, "soon.example.com"), helper.Entry(lifecycle, "late.example.com"); !first.EndTime.Before(second.EndTime) {
 		t.Errorf("skipped at %s and %s", first.EndTime, second.EndTime)
 	}
 	if !c.IsClosed(t, namespace) {
 		t.Error("the gate is open")
 	}
-	c.MustPlugin(t, "done", namespace, "stays.deadlines.example.com")
+	c.MustPlugin(t, "done", namespace, "stays.example.com")
 	c.WaitReady(t, namespace)
 	c.WaitEvents(t, namespace, "InitializerRunning", "InitializerRunning", "InitializerRunning", "InitializerSkipped", "InitializerSkipped", "InitializerDone", v1alpha1.ReasonInitialized)
 }

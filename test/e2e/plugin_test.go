@@ -40,7 +40,7 @@ func matches(t *testing.T, printed string, lines ...string) {
 // TestPluginCreate: it returns when the namespace is open, and shows each initializer.
 func TestPluginCreate(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("one.create.example.com", "two.create.example.com")...)
+	c.Configure(t, framework.Initializers("one.example.com", "two.example.com")...)
 	c.User(t, "e2e-create", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get"}})
 	remove := func(name string) {
 		t.Helper()
@@ -52,7 +52,7 @@ func TestPluginCreate(t *testing.T) {
 	// No initializer acts yet.
 	name := c.Name("create")
 	stdout, stderr, code := c.Plugin(t, "create", name, "--timeout=2s")
-	if code != 1 || stdout != "namespace/"+name+" created\n" || !strings.Contains(stderr, `is not open yet: waiting for initializer "one.create.example.com" (1 of 2)`) ||
+	if code != 1 || stdout != "namespace/"+name+" created\n" || !strings.Contains(stderr, `is not open yet: waiting for initializer "one.example.com" (1 of 2)`) ||
 		!strings.Contains(stderr, " (1s)\n") || !strings.Contains(stderr, "see: kubectl nsinit why "+name) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -62,10 +62,10 @@ func TestPluginCreate(t *testing.T) {
 	c.MustPlugin(t, "wait", name, "--for=gone")
 	c.RefusedPlugin(t, "does not exist", "wait", name)
 
-	c.ActAs(t, "one.create.example.com", "two.create.example.com")
+	c.ActAs(t, "one.example.com", "two.example.com")
 	name = c.Name("create")
 	matches(t, c.MustPlugin(t, "create", name, "--labels=team=a,stage=test"), "namespace/"+name+" created",
-		`initializer.nsinit.dev/one.create.example.com done after [0-9.]+m?s`, `initializer.nsinit.dev/two.create.example.com done after [0-9.]+m?s`, "namespace/"+name+" is open after [0-9.]+m?s")
+		`initializer.nsinit.dev/one.example.com done after [0-9.]+m?s`, `initializer.nsinit.dev/two.example.com done after [0-9.]+m?s`, "namespace/"+name+" is open after [0-9.]+m?s")
 	if err := framework.WriteConfigMap(t.Context(), c.Tenant(t), name); err != nil {
 		t.Errorf("it is not open: %v", err)
 	}
@@ -98,7 +98,7 @@ func TestPluginCreate(t *testing.T) {
 // TestPluginCreateFails: an initialization that fails is an error, with its reason.
 func TestPluginCreateFails(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("one.fails.example.com")...)
+	c.Configure(t, framework.Initializers("one.example.com")...)
 	name := c.Name("create")
 	go func() {
 		lifecycles := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
@@ -126,41 +126,41 @@ func TestPluginCreateFails(t *testing.T) {
 // TestPluginActs: done, skip and finalize act on the initializer whose turn it is, with its own permission.
 func TestPluginActs(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.acts.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.acts.example.com"})
-	c.User(t, "e2e-one", rbacv1.PolicyRule{APIGroups: []string{"nsinit.dev"}, Resources: []string{"initializers"}, ResourceNames: []string{"one.acts.example.com"}, Verbs: []string{"initialize", "finalize"}},
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
+	c.User(t, "e2e-one", rbacv1.PolicyRule{APIGroups: []string{"nsinit.dev"}, Resources: []string{"initializers"}, ResourceNames: []string{"one.example.com"}, Verbs: []string{"initialize", "finalize"}},
 		rbacv1.PolicyRule{APIGroups: []string{"nsinit.dev"}, Resources: []string{"namespacelifecycles", "namespacelifecycles/initialize", "namespacelifecycles/finalize"}, Verbs: []string{"get", "update"}}, framework.Initialize())
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.acts.example.com")
+	c.WaitCurrent(t, namespace, "one.example.com")
 
-	c.RefusedPlugin(t, `it is not the turn of initializer "two.acts.example.com"`, "done", namespace, "two.acts.example.com")
-	c.RefusedPlugin(t, `does not wait for initializer "none.example.com", but for one.acts.example.com, two.acts.example.com`, "skip", namespace, "none.example.com")
-	c.RefusedPlugin(t, "is not being deleted", "finalize", namespace, "one.acts.example.com")
-	c.RefusedPlugin(t, `invalid argument "client" for "--dry-run" flag: give "none" or "server"`, "done", namespace, "one.acts.example.com", "--dry-run=client")
-	c.RefusedPlugin(t, "does not exist", "done", "no-such-namespace", "one.acts.example.com")
-	if out := c.MustPlugin(t, "status"); !strings.Contains(out, namespace) || !strings.Contains(out, "one.acts.example.com") {
+	c.RefusedPlugin(t, `it is not the turn of initializer "two.example.com"`, "done", namespace, "two.example.com")
+	c.RefusedPlugin(t, `does not wait for initializer "none.example.com", but for one.example.com, two.example.com`, "skip", namespace, "none.example.com")
+	c.RefusedPlugin(t, "is not being deleted", "finalize", namespace, "one.example.com")
+	c.RefusedPlugin(t, `invalid argument "client" for "--dry-run" flag: give "none" or "server"`, "done", namespace, "one.example.com", "--dry-run=client")
+	c.RefusedPlugin(t, "does not exist", "done", "no-such-namespace", "one.example.com")
+	if out := c.MustPlugin(t, "status"); !strings.Contains(out, namespace) || !strings.Contains(out, "one.example.com") {
 		t.Errorf("status:\n%s", out)
 	}
-	matches(t, c.MustPlugin(t, "done", namespace, "one.acts.example.com", "--dry-run=server"), `initializer.nsinit.dev/one.acts.example.com done in namespace `+namespace+` \(server dry run\)`)
-	c.WaitCurrent(t, namespace, "one.acts.example.com")
+	matches(t, c.MustPlugin(t, "done", namespace, "one.example.com", "--dry-run=server"), `initializer.nsinit.dev/one.example.com done in namespace `+namespace+` \(server dry run\)`)
+	c.WaitCurrent(t, namespace, "one.example.com")
 	framework.Eventually(t, "its holder may act", func(context.Context) error {
-		if _, stderr, code := c.Plugin(t, "done", namespace, "one.acts.example.com", "--as=e2e-one"); code != 0 {
+		if _, stderr, code := c.Plugin(t, "done", namespace, "one.example.com", "--as=e2e-one"); code != 0 {
 			return errors.New(stderr)
 		}
 		return nil
 	})
-	c.RefusedPlugin(t, "to print the roles to grant, run kubectl nsinit rbac two.acts.example.com --user=USER", "skip", namespace, "two.acts.example.com", "--as=e2e-one")
-	matches(t, c.MustPlugin(t, "skip", namespace, "two.acts.example.com"), `initializer.nsinit.dev/two.acts.example.com skipped in namespace `+namespace)
+	c.RefusedPlugin(t, "to print the roles to grant, run kubectl nsinit rbac two.example.com --user=USER", "skip", namespace, "two.example.com", "--as=e2e-one")
+	matches(t, c.MustPlugin(t, "skip", namespace, "two.example.com"), `initializer.nsinit.dev/two.example.com skipped in namespace `+namespace)
 	c.WaitReady(t, namespace)
-	if out := c.MustPlugin(t, "status", namespace); !strings.Contains(out, "Namespace "+namespace+": Active") || !regexp.MustCompile(`two.acts.example.com +Skipped`).MatchString(out) {
+	if out := c.MustPlugin(t, "status", namespace); !strings.Contains(out, "Namespace "+namespace+": Active") || !regexp.MustCompile(`two.example.com +Skipped`).MatchString(out) {
 		t.Errorf("status:\n%s", out)
 	}
-	c.RefusedPlugin(t, "waits for no initializer", "skip", namespace, "two.acts.example.com")
+	c.RefusedPlugin(t, "waits for no initializer", "skip", namespace, "two.example.com")
 
 	c.DeleteNamespace(t, namespace)
 	c.WaitTerminating(t, namespace)
-	c.RefusedPlugin(t, `does not wait for participant "two.acts.example.com", but for one.acts.example.com`, "finalize", namespace, "two.acts.example.com")
-	c.RefusedPlugin(t, "every initializer's turn is over", "done", namespace, "one.acts.example.com")
-	matches(t, c.MustPlugin(t, "finalize", namespace, "one.acts.example.com", "--as=e2e-one"), `initializer.nsinit.dev/one.acts.example.com released in namespace `+namespace)
+	c.RefusedPlugin(t, `does not wait for participant "two.example.com", but for one.example.com`, "finalize", namespace, "two.example.com")
+	c.RefusedPlugin(t, "every initializer's turn is over", "done", namespace, "one.example.com")
+	matches(t, c.MustPlugin(t, "finalize", namespace, "one.example.com", "--as=e2e-one"), `initializer.nsinit.dev/one.example.com released in namespace `+namespace)
 	matches(t, c.MustPlugin(t, "wait", namespace, "--for=gone"), "namespace/"+namespace+" is gone")
 }
 
@@ -198,12 +198,12 @@ func TestPluginRBAC(t *testing.T) {
 // TestPluginStatusOfTenant: a user who may not read NamespaceLifecycles sees the conditions of the namespace.
 func TestPluginStatusOfTenant(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("one.status.example.com")...)
+	c.Configure(t, framework.Initializers("one.example.com")...)
 	c.User(t, "e2e-getter", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.status.example.com")
+	c.WaitCurrent(t, namespace, "one.example.com")
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending")
-	if out := c.MustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(v1alpha1.LifecycleInitializing)) || !strings.Contains(out, `Initializing=True: waiting for initializer "one.status.example.com"`) {
+	if out := c.MustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(v1alpha1.LifecycleInitializing)) || !strings.Contains(out, `Initializing=True: waiting for initializer "one.example.com"`) {
 		t.Errorf("status:\n%s", out)
 	}
 	c.RefusedPlugin(t, `User "e2e-getter" cannot list resource "namespacelifecycles"`, "status", "--as=e2e-getter")
@@ -318,9 +318,9 @@ func TestPluginCheck(t *testing.T) {
 // TestPluginCompletion: kubectl itself completes the plugin's commands, flags and arguments.
 func TestPluginCompletion(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("one.completion.example.com", "two.completion.example.com")...)
+	c.Configure(t, framework.Initializers("one.example.com", "two.example.com")...)
 	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.completion.example.com")
+	c.WaitCurrent(t, namespace, "one.example.com")
 	for line, want := range map[string]string{
 		"pre":                        "preview",
 		"wait --for g":               "gone",
@@ -328,7 +328,7 @@ func TestPluginCompletion(t *testing.T) {
 		"create new --time":          "--timeout",
 		"why " + namespace[:4]:       namespace,
 		"preview " + namespace[:4]:   namespace,
-		"skip " + namespace + " one": "one.completion.example.com",
+		"skip " + namespace + " one": "one.example.com",
 	} {
 		words := strings.Split(line, " ")
 		command := exec.CommandContext(t.Context(), filepath.Join(framework.BinDir(), "kubectl"), append([]string{"__complete", "nsinit"}, words...)...)

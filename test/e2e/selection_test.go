@@ -76,7 +76,7 @@ func TestSelection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.DeleteLater(t, test.namespace)
+			c.LeaveLater(t, test.namespace)
 			c.WaitReady(t, test.namespace)
 			lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), test.namespace, metav1.GetOptions{})
 			if err != nil {

@@ -39,7 +39,7 @@ func wantStamp(user string, groups ...string) map[string]string {
 // TestStamp: a new namespace is closed and has its creator, whatever the request contains.
 func TestStamp(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("hold.stamp.example.com")...)
+	c.Configure(t, framework.Initializers("hold.example.com")...)
 	c.User(t, "e2e-creator", framework.Everything())
 	client := kubernetes.NewForConfigOrDie(c.As("e2e-creator", "team-a", "team-b")).CoreV1().Namespaces()
 	want := wantStamp("e2e-creator", "team-a", "team-b")
@@ -66,7 +66,7 @@ func TestStamp(t *testing.T) {
 					t.Fatalf("dry run %v: %v", dryRun, err)
 				}
 				if dryRun == nil {
-					c.DeleteLater(t, namespace.Name)
+					c.LeaveLater(t, namespace.Name)
 				}
 				if diff := cmp.Diff(want, stampOf(namespace)); diff != "" {
 					t.Errorf("dry run %v: the stamp (-want +got):\n%s", dryRun, diff)
@@ -76,7 +76,7 @@ func TestStamp(t *testing.T) {
 	}
 	t.Run("server-side apply", func(t *testing.T) {
 		name := c.Name("ns")
-		c.DeleteLater(t, name)
+		c.LeaveLater(t, name)
 		namespace, err := client.Patch(t.Context(), name, types.ApplyPatchType,
 			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"annotations":{"nsinit.dev/created-by":"root"}}}`, name),
 			metav1.PatchOptions{FieldManager: "e2e"})
@@ -92,7 +92,7 @@ func TestStamp(t *testing.T) {
 // TestStampIdentity: the creator is the impersonated user.
 func TestStampIdentity(t *testing.T) {
 	c := framework.Share(t)
-	c.Configure(t, framework.Initializers("hold.identity.example.com")...)
+	c.Configure(t, framework.Initializers("hold.example.com")...)
 	c.User(t, "e2e-creator", framework.Everything())
 	account, config := c.ServiceAccount(t, framework.Everything(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users", "groups"}, Verbs: []string{"impersonate"}})

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,9 +33,6 @@ func Initializers(names ...string) []v1alpha1.RegisteredInitializer {
 	return all
 }
 
-// registered has, for each initializer of a shared control plane, the prefix of the test that registers it.
-var registered sync.Map //nolint:gochecknoglobals // the control plane is of the whole process
-
 // Configure registers initializers until the test ends. On a shared control plane they apply to the test's namespaces,
 // otherwise to every namespace, also to those that the test does not create.
 func (c *Cluster) Configure(t *testing.T, initializers ...v1alpha1.RegisteredInitializer) *v1alpha1.NamespaceInitializerConfiguration {
@@ -44,9 +40,6 @@ func (c *Cluster) Configure(t *testing.T, initializers ...v1alpha1.RegisteredIni
 	if c.prefix != "" {
 		initializers = slices.Clone(initializers)
 		for i := range initializers {
-			if test, taken := registered.LoadOrStore(initializers[i].Name, c.prefix); taken && test != c.prefix {
-				t.Fatalf("another test registers %q on the shared control plane: use another name", initializers[i].Name)
-			}
 			initializers[i].MatchConditions = append(slices.Clone(initializers[i].MatchConditions), v1alpha1.MatchCondition{
 				Name: "namespaces-of-the-test", Expression: fmt.Sprintf("namespaceObject.metadata.name.startsWith(%q)", c.prefix),
 			})

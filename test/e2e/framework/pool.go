@@ -216,8 +216,8 @@ func Connect(t *testing.T) *Cluster {
 }
 
 // Share returns a control plane that other tests use at the same time. The names of the test's namespaces come from Name, and
-// Configure registers initializers for these only. No other test registers initializers with the same names. The test
-// stops no program, and changes nothing that has an effect on namespaces of other tests.
+// Configure registers initializers for these only. The test stops no program, and changes nothing that has an effect on
+// namespaces of other tests.
 func Share(t *testing.T) *Cluster {
 	t.Helper()
 	one := wait(t, sharing)
