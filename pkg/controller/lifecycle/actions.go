@@ -242,11 +242,11 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 	return nil
 }
 
-// report updates the conditions of a namespace. If the cache is behind, the write fails with a
-// conflict.
+// report updates the conditions of a namespace, unless they would report turns that may be short. If the cache is behind,
+// the write fails with a conflict.
 func (c *Controller) report(ctx context.Context, s state) error {
 	report := describe(s)
-	if report == nil {
+	if report == nil || report.reason == v1alpha1.ReasonPending && hasTurn(s.lifecycle) && len(s.timers.long) == 0 {
 		return nil
 	}
 	return c.write(ctx, s.namespace, *report)

@@ -137,7 +137,11 @@ func (c *Controller) enqueueAll() {
 
 // lifecycleAdded records no events for the initial list: the former leader has recorded them.
 func (c *Controller) lifecycleAdded(object any, isInInitialList bool) {
-	if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && !isInInitialList {
+	lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle)
+	switch {
+	case ok && isInInitialList:
+		c.turns.announce(lifecycle.Name, lifecycle.UID, helper.Acting(lifecycle))
+	case ok:
 		c.recordEvents(nil, lifecycle)
 	}
 	c.enqueue(object)
@@ -234,6 +238,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		if s.objects.wake > 0 {
 			c.queue.AddAfter(name, s.objects.wake)
 		}
+		c.announce(s)
 		return c.report(ctx, s)
 	}
 	switch step {
@@ -246,8 +251,18 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		}
 	}
 	// gofail: var lifecycleBeforeLiveRead struct{}
-	s, err := c.live(ctx, name)
+	lifecycle, err := c.liveLifecycle(ctx, name)
 	if err != nil {
+		return err
+	}
+	s.lifecycle = lifecycle
+	c.measureObjects(ctx, name, &s)
+	if step == openGate && next(s) == openGate {
+		// The write fails with a conflict if the namespace has changed.
+		return inStep(step, c.take(ctx, step, s))
+	}
+	// gofail: var lifecycleBetweenLiveReads struct{}
+	if s.namespace, err = c.liveNamespace(ctx, name); err != nil {
 		return err
 	}
 	c.measureTurns(name, &s)
@@ -300,20 +315,31 @@ func (c *Controller) cached(name string) (s state) {
 
 // live reads both objects, the lifecycle first. The lifecycle then belongs to the namespace that
 // is read after it, or to a former namespace, which its UID shows.
-func (c *Controller) live(ctx context.Context, name string) (state, error) {
-	var s state
+func (c *Controller) live(ctx context.Context, name string) (s state, err error) {
+	if s.lifecycle, err = c.liveLifecycle(ctx, name); err == nil {
+		s.namespace, err = c.liveNamespace(ctx, name)
+	}
+	return s, err
+}
+
+func (c *Controller) liveLifecycle(ctx context.Context, name string) (*v1alpha1.NamespaceLifecycle, error) {
 	lifecycle, err := c.client.Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		s.lifecycle = lifecycle
-	} else if !utilapierrors.IsAbsent(err) {
-		return s, fmt.Errorf("cannot read the NamespaceLifecycle: %w", err)
+	switch {
+	case utilapierrors.IsAbsent(err):
+		return nil, nil //nolint:nilnil // a state has no lifecycle then
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the NamespaceLifecycle: %w", err)
 	}
-	// gofail: var lifecycleBetweenLiveReads struct{}
+	return lifecycle, nil
+}
+
+func (c *Controller) liveNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		s.namespace = namespace
-	} else if !utilapierrors.IsAbsent(err) {
-		return s, fmt.Errorf("cannot read the namespace: %w", err)
+	switch {
+	case utilapierrors.IsAbsent(err):
+		return nil, nil //nolint:nilnil // a state has no namespace then
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the namespace: %w", err)
 	}
-	return s, nil
+	return namespace, nil
 }

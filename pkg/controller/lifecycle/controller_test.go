@@ -136,7 +136,7 @@ func TestReconcileWrites(t *testing.T) {
 	}{
 		"creates a lifecycle":         {namespace(closed), nil, []string{"create namespacelifecycles"}},
 		"opens the gate in one write": {namespace(closed), aLifecycle(), []string{"update namespaces/status"}},
-		"reports who is waited for":   {namespace(closed), aLifecycle(pending("a.example.com")), []string{"update namespaces/status"}},
+		"reports who is waited for":   {namespace(closed), aLifecycle(pending("a.example.com"), since(aWhile)), []string{"update namespaces/status"}},
 		"secures the namespace, then leaves the list": {namespace(closed), aLifecycle(pending(v1alpha1.InitializerLifecycle), participant),
 			[]string{"create namespaces/finalize", "update namespacelifecycles/initialize"}},
 		"secures a namespace whose finalizers were emptied": {namespace(closed, withFinalizers()), aLifecycle(pending(v1alpha1.InitializerLifecycle), participant),
@@ -268,6 +268,11 @@ func TestOpensOnLiveStateAlone(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, test.liveNamespace, test.liveLifecycle)
+			if test.liveNamespace != nil && test.liveNamespace.DeletionTimestamp != nil { // as kube-apiserver compares the resourceVersion
+				f.core.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewConflict(corev1.Resource("namespaces"), "ns", errors.New("it was modified"))
+				})
+			}
 			f.cache(namespace(closed), aLifecycle()) // the cache would have it opened
 			_ = f.reconcile(context.Background(), "ns")
 			live, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
@@ -393,7 +398,7 @@ func TestLifecycleNotCached(t *testing.T) {
 		want      string
 		closed    bool
 	}{
-		"an initializer is pending": {namespace(closed), aLifecycle(pending("a")), "Initializing=True InitializersPending " + serverMessage, true},
+		"an initializer is pending": {namespace(closed), aLifecycle(pending("a"), since(aWhile)), "Initializing=True InitializersPending " + serverMessage, true},
 		"nothing is pending":        {namespace(closed), aLifecycle(), "Initializing=False Initialized", false},
 		"the namespace is held":     {namespace(deleting, emptied), aLifecycle(leaving), "", false},
 	}

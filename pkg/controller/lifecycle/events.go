@@ -26,7 +26,7 @@ const (
 	eventStalled = "InitializerStalled"
 )
 
-// EventLimits keeps the recorder from dropping or merging the events of one namespace. There is one
+// EventLimits keeps the recorder from dropping or merging the events of one namespace. There is at most one
 // event for each transition of an initializer.
 func EventLimits() record.CorrelatorOptions {
 	const most = 4 * 64 // a configuration holds 64 initializers
@@ -38,8 +38,8 @@ type event struct {
 	kind, reason, message string
 }
 
-// transitions returns an event for each initializer whose state differs between two versions of a
-// lifecycle, and one for a new lifecycle with the condition PlanDegraded. The old version of a new lifecycle is nil.
+// transitions returns an event for each initializer whose turn ended between two versions of a lifecycle, unless it was
+// short, and one for a new lifecycle with the condition PlanDegraded. The old version of a new lifecycle is nil.
 func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []event {
 	oldStates := map[string]v1alpha1.InitializerState{}
 	if oldLifecycle != nil && oldLifecycle.UID == newLifecycle.UID {
@@ -58,10 +58,11 @@ func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []even
 		}
 		initializer := fmt.Sprintf("Initializer %q", entry.Name)
 		switch entry.State {
-		case v1alpha1.InitializerWaiting:
-		case v1alpha1.InitializerRunning:
-			all = append(all, event{corev1.EventTypeNormal, eventRunning, initializer + " has its turn"})
+		case v1alpha1.InitializerWaiting, v1alpha1.InitializerRunning: // announce records a turn that is not short
 		case v1alpha1.InitializerDone:
+			if entry.StartTime != nil && entry.EndTime != nil && entry.EndTime.Sub(entry.StartTime.Time) < shortTurn {
+				continue
+			}
 			all = append(all, event{corev1.EventTypeNormal, eventDone, fmt.Sprintf("%s is done%s (user %q)", initializer, took(entry), entry.LastActor)})
 		case v1alpha1.InitializerSkipped:
 			all = append(all, event{corev1.EventTypeWarning, eventSkipped, fmt.Sprintf("%s was skipped by user %q: %s", initializer, entry.LastActor, entry.Message)})
@@ -85,6 +86,16 @@ func took(entry v1alpha1.InitializerStatus) string {
 func (c *Controller) recordEvents(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) {
 	for _, e := range transitions(oldLifecycle, newLifecycle) {
 		c.Events.Event(namespaceOf(newLifecycle), e.kind, e.reason, e.message)
+	}
+}
+
+// announce records an event for each turn that is not short, once.
+func (c *Controller) announce(s state) {
+	if len(s.timers.long) == 0 {
+		return
+	}
+	for _, initializer := range c.turns.announce(s.lifecycle.Name, s.lifecycle.UID, s.timers.long) {
+		c.Events.Event(namespaceOf(s.lifecycle), corev1.EventTypeNormal, eventRunning, fmt.Sprintf("Initializer %q has its turn", initializer))
 	}
 }
 

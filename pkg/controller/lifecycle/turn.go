@@ -11,20 +11,27 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
+// shortTurn is how long a turn lasts before conditions and events report it. Most turns are shorter, and each report is a
+// request.
+const shortTurn = time.Second
+
 // timers is the state of the turns of a lifecycle, which depends on the time. The names are in the order
 // of the plan.
 type timers struct {
+	// long are the initializers whose turn has lasted longer than shortTurn.
+	long []string
 	// overdue are the initializers whose deadline is past, so that their failurePolicy takes effect.
 	overdue []string
 	// stalled are the initializers whose turn has lasted longer than --stalled-after.
 	stalled []string
-	// wake is the time until another one may become overdue or stalled. 0: never.
+	// wake is the time until another one may become long, overdue or stalled. 0: never.
 	wake time.Duration
 }
 
@@ -39,6 +46,8 @@ type turns struct {
 type sightings struct {
 	lifecycle types.UID
 	at        map[string]time.Time
+	// announced are the initializers whose turn an event has reported.
+	announced sets.Set[string]
 }
 
 // firstSeen returns when each current turn of a lifecycle was first seen, which may be now. It
@@ -50,15 +59,39 @@ func (t *turns) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, n
 		delete(t.seen, name)
 		return nil
 	}
-	before, at := t.seen[name], map[string]time.Time{}
+	before, after := t.seen[name], sightings{lifecycle: lifecycle.UID, at: map[string]time.Time{}, announced: sets.New[string]()}
 	for _, initializer := range helper.Acting(lifecycle) {
-		at[initializer] = now
-		if seen, ok := before.at[initializer]; ok && before.lifecycle == lifecycle.UID {
-			at[initializer] = seen
+		after.at[initializer] = now
+		if before.lifecycle != lifecycle.UID {
+			continue
+		}
+		if seen, ok := before.at[initializer]; ok {
+			after.at[initializer] = seen
+		}
+		if before.announced.Has(initializer) {
+			after.announced.Insert(initializer)
 		}
 	}
-	t.seen[name] = sightings{lifecycle: lifecycle.UID, at: at}
-	return at
+	t.seen[name] = after
+	return after.at
+}
+
+// announce returns those of the initializers whose turn was not announced before.
+func (t *turns) announce(name string, lifecycle types.UID, initializers []string) (first []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.seen[name]
+	if s.lifecycle != lifecycle {
+		s = sightings{lifecycle: lifecycle, announced: sets.New[string]()}
+		t.seen[name] = s
+	}
+	for _, initializer := range initializers {
+		if !s.announced.Has(initializer) {
+			s.announced.Insert(initializer)
+			first = append(first, initializer)
+		}
+	}
+	return first
 }
 
 // hasTurn says whether an initializer has its turn.
@@ -79,6 +112,9 @@ func measure(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, 
 				t.wake = left
 			}
 			return left <= 0
+		}
+		if past(shortTurn) {
+			t.long = append(t.long, name)
 		}
 		planned := helper.Planned(lifecycle, name)
 		if planned != nil && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil && past(time.Duration(*planned.TimeoutSeconds)*time.Second) {

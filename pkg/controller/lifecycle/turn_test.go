@@ -50,6 +50,37 @@ func since(offset time.Duration) lifecycleOption {
 	}
 }
 
+// aWhile is when a turn began that is not short, by the server's clock.
+const aWhile = -timing.MaxClockSkew - 2*shortTurn
+
+// TestShortTurn: a turn is reported once it is not short: by the conditions of the namespace, and by one event.
+func TestShortTurn(t *testing.T) {
+	f := newFixture(t, namespace(closed), aLifecycle(pending("a.example.com")))
+	reconcile := func(writes, events int) {
+		t.Helper()
+		if err := f.reconcile(t.Context(), "ns"); err != nil {
+			t.Fatal(err)
+		}
+		live, err := f.core.CoreV1().Namespaces().Get(t.Context(), "ns", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.cache(live, aLifecycle(pending("a.example.com")))
+		if got := f.writes(); len(got) != writes || len(f.events.Events) != events {
+			t.Errorf("written: %v, %d events, want %d and %d", got, len(f.events.Events), writes, events)
+		}
+	}
+	reconcile(0, 0)
+	f.Clock.(*testingclock.FakeClock).Step(shortTurn - 1)
+	reconcile(0, 0)
+	f.Clock.(*testingclock.FakeClock).Step(1)
+	reconcile(1, 1)
+	reconcile(1, 1)
+	if got := <-f.events.Events; got != `Normal InitializerRunning Initializer "a.example.com" has its turn` {
+		t.Errorf("event %q", got)
+	}
+}
+
 // inParallel lets every planned initializer act at the same time.
 func inParallel(r *v1alpha1.NamespaceLifecycle) {
 	for i := range r.Spec.Plan {
@@ -77,26 +108,26 @@ func TestMeasure(t *testing.T) {
 		"no turn":                     {aLifecycle(), time.Hour, timers{}},
 		"it failed":                   {aLifecycle(pending("a"), failed), time.Hour, timers{}},
 		"it is leaving":               {aLifecycle(pending("a"), leaving), time.Hour, timers{}},
-		"no policy":                   {aLifecycle(pending("a")), 10 * time.Second, timers{wake: 50 * time.Second}},
-		"no policy, for long":         {aLifecycle(pending("a")), minute, timers{stalled: a}},
-		"before the deadline":         {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 4 * time.Second, timers{wake: time.Second}},
-		"at the deadline":             {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 5 * time.Second, timers{overdue: a, wake: 55 * time.Second}},
-		"long after it":               {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), minute, timers{overdue: a, stalled: a}},
-		"a deadline that is far":      {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 3600)), minute, timers{stalled: a, wake: 59 * minute}},
-		"the server's clock is ahead": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), since(time.Hour)), 5 * time.Second, timers{overdue: a, wake: 55 * time.Second}},
+		"no policy":                   {aLifecycle(pending("a")), 10 * time.Second, timers{long: a, wake: 50 * time.Second}},
+		"no policy, for long":         {aLifecycle(pending("a")), minute, timers{long: a, stalled: a}},
+		"before the deadline":         {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 4 * time.Second, timers{long: a, wake: time.Second}},
+		"at the deadline":             {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 5 * time.Second, timers{long: a, overdue: a, wake: 55 * time.Second}},
+		"long after it":               {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), minute, timers{long: a, overdue: a, stalled: a}},
+		"a deadline that is far":      {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 3600)), minute, timers{long: a, stalled: a, wake: 59 * minute}},
+		"the server's clock is ahead": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), since(time.Hour)), 5 * time.Second, timers{long: a, overdue: a, wake: 55 * time.Second}},
 		"the server's clock is a little behind": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 30), since(-timing.MaxClockSkew)), 29 * time.Second,
-			timers{wake: time.Second}},
+			timers{long: a, wake: time.Second}},
 		"it was seen late": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew,
-			timers{overdue: a, stalled: a}},
+			timers{long: a, overdue: a, stalled: a}},
 		"it was seen late, a moment before": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew - time.Second,
-			timers{stalled: a, wake: time.Second}},
-		"one after the other":   {aLifecycle(pending("a", "b"), withPolicy(v1alpha1.Ignore, 5)), minute, timers{overdue: a, stalled: a}},
-		"at the same time":      {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 5)), minute, timers{overdue: ab, stalled: ab}},
-		"the earliest deadline": {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 30), soonest("b", 5)), 4 * time.Second, timers{wake: time.Second}},
+			timers{long: a, stalled: a, wake: time.Second}},
+		"one after the other":   {aLifecycle(pending("a", "b"), withPolicy(v1alpha1.Ignore, 5)), minute, timers{long: a, overdue: a, stalled: a}},
+		"at the same time":      {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 5)), minute, timers{long: ab, overdue: ab, stalled: ab}},
+		"the earliest deadline": {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 30), soonest("b", 5)), 4 * time.Second, timers{long: ab, wake: time.Second}},
 		"one of two deadlines": {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 30), soonest("b", 5)), 5 * time.Second,
-			timers{overdue: []string{"b"}, wake: 25 * time.Second}},
+			timers{long: ab, overdue: []string{"b"}, wake: 25 * time.Second}},
 		"two that the server began at different times": {aLifecycle(pending("a"), since(-time.Hour), pending("b"), inParallel), 0,
-			timers{stalled: a, wake: minute}},
+			timers{long: a, stalled: a, wake: shortTurn}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +139,7 @@ func TestMeasure(t *testing.T) {
 		})
 	}
 	got := measure(aLifecycle(pending("a")), map[string]time.Time{"a": startOfTests()}, startOfTests().Add(time.Hour), 0)
-	if diff := cmp.Diff(timers{}, got, cmp.AllowUnexported(timers{})); diff != "" {
+	if diff := cmp.Diff(timers{long: a}, got, cmp.AllowUnexported(timers{})); diff != "" {
 		t.Errorf("nothing is reported as stalled (-want +got):\n%s", diff)
 	}
 }
@@ -209,9 +240,15 @@ func TestDeadlines(t *testing.T) {
 			if err := f.reconcile(t.Context(), "ns"); err != nil {
 				t.Fatal(err)
 			}
-			clock.Step(5*time.Second - time.Millisecond)
-			if err := f.reconcile(t.Context(), "ns"); err != nil {
-				t.Fatal(err)
+			clock.Step(shortTurn)
+			eventually(t, "the timer brings the name back", func() bool { return f.queue.Len() == 1 })
+			due, _ := f.queue.Get()
+			f.queue.Done(due)
+			for _, later := range []time.Duration{0, 5*time.Second - shortTurn - time.Millisecond} {
+				clock.Step(later)
+				if err := f.reconcile(t.Context(), due); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if f.queue.Len() != 0 || slices.Contains(f.writes(), "update namespacelifecycles/initialize") {
 				t.Errorf("before the deadline: %d names are due, written: %v", f.queue.Len(), f.writes())
@@ -247,6 +284,7 @@ func TestStall(t *testing.T) {
 	if err := f.reconcile(t.Context(), "ns"); err != nil {
 		t.Fatal(err)
 	}
+	f.running(t, "a.example.com")
 	f.Clock.(*testingclock.FakeClock).Step(time.Minute)
 	if err := f.reconcile(t.Context(), "ns"); err != nil {
 		t.Fatal(err)
@@ -278,6 +316,7 @@ func TestStall(t *testing.T) {
 	if err := f.reconcile(t.Context(), "ns"); err != nil {
 		t.Fatal(err)
 	}
+	f.running(t, "b.example.com")
 	live, err := f.core.CoreV1().Namespaces().Get(t.Context(), "ns", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -307,6 +346,7 @@ func TestStallsAtTheSameTime(t *testing.T) {
 		return lifecycle
 	}
 	reconcile()
+	f.running(t, "a.example.com", "b.example.com")
 	clock.Step(time.Minute)
 	for range 3 { // the second time, the condition is written, and the third time the namespace reports it
 		reconcile()
@@ -331,6 +371,27 @@ func TestStallsAtTheSameTime(t *testing.T) {
 	}
 	if len(f.events.Events) != 0 {
 		t.Errorf("another event: %q", <-f.events.Events)
+	}
+}
+
+// running lets current turns last until they are not short, and checks their events.
+func (f *fixture) running(t *testing.T, initializers ...string) {
+	t.Helper()
+	f.Clock.(*testingclock.FakeClock).Step(shortTurn)
+	if err := f.reconcile(t.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	live, err := f.core.CoreV1().Namespaces().Get(t.Context(), "ns", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Namespaces.Informer().GetStore().Update(live); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range initializers {
+		if event := <-f.events.Events; event != fmt.Sprintf("Normal InitializerRunning Initializer %q has its turn", name) {
+			t.Errorf("event %q", event)
+		}
 	}
 }
 
@@ -359,26 +420,28 @@ func TestTransitions(t *testing.T) {
 	entry := func(name string, state v1alpha1.InitializerState) v1alpha1.InitializerStatus {
 		return v1alpha1.InitializerStatus{Name: name, State: state, StartTime: &start, EndTime: &end, LastActor: "who", Message: "why"}
 	}
+	brief := entry("a", "Done")
+	brief.EndTime = new(metav1.NewMicroTime(start.Add(shortTurn - 1)))
 	degraded := lifecycle("1")
 	degraded.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Message: "an expression failed"}}
 	tests := map[string]struct {
 		old, updated *v1alpha1.NamespaceLifecycle
 		want         []event
 	}{
-		"a new lifecycle": {nil, lifecycle("1", entry("a", "Running"), entry("b", "Waiting")),
-			[]event{{"Normal", "InitializerRunning", `Initializer "a" has its turn`}}},
+		"a new lifecycle": {nil, lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), nil},
 		"a new lifecycle with a degraded plan": {nil, degraded,
 			[]event{{"Warning", "PlanDegraded", "an expression failed"}}},
 		"a degraded plan is reported once": {degraded, degraded, nil},
 		"a turn ends": {lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), lifecycle("1", entry("a", "Done"), entry("b", "Running")),
-			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}, {"Normal", "InitializerRunning", `Initializer "b" has its turn`}}},
+			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}}},
+		"a short turn ends": {lifecycle("1", entry("a", "Running")), lifecycle("1", brief), nil},
 		"one is skipped": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Skipped")),
 			[]event{{"Warning", "InitializerSkipped", `Initializer "a" was skipped by user "who": why`}}},
 		"one fails": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Failed")),
 			[]event{{"Warning", "InitializerFailed", `Initializer "a" failed (user "who"): why`}}},
 		"nothing happens": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Running")), nil},
-		"another lifecycle of the same name": {lifecycle("1", entry("a", "Running")), lifecycle("2", entry("a", "Running")),
-			[]event{{"Normal", "InitializerRunning", `Initializer "a" has its turn`}}},
+		"another lifecycle of the same name": {lifecycle("1", entry("a", "Done")), lifecycle("2", entry("a", "Done")),
+			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
