@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 */
 
 // Package namespaceinitializers holds the admission plugin NamespaceInitializers. When a
-// NamespaceLifecycle is created, the plugin reads the namespace live, and writes the current
+// NamespaceLifecycle is created, the plugin reads the namespace, and writes the current
 // initializers into the plan. Only users with the verb open can set another plan. When a configuration
 // is written, the plugin warns of initializers and predecessors that have no effect, and refuses initializers that wait
 // for each other.
@@ -29,6 +29,8 @@ import (
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
@@ -54,7 +56,9 @@ type Plugin struct {
 	source     plan.Source
 	checker    *authorization.Checker
 	namespaces wants.NamespaceReader
-	merger     *plan.Merger
+	// cached are the namespaces that a watch shows. Nil: every namespace is read live.
+	cached corelisters.NamespaceLister
+	merger *plan.Merger
 }
 
 var _ interface {
@@ -63,6 +67,7 @@ var _ interface {
 	wants.WantsConfigurationSource
 	initializer.WantsUnconditionalAuthorizer
 	wants.WantsNamespaceReader
+	initializer.WantsExternalKubeInformerFactory
 } = (*Plugin)(nil)
 
 // New returns a plugin without its dependencies.
@@ -81,6 +86,11 @@ func (p *Plugin) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer
 // SetNamespaceReader implements WantsNamespaceReader.
 func (p *Plugin) SetNamespaceReader(namespaces wants.NamespaceReader) {
 	p.namespaces = namespaces
+}
+
+// SetExternalKubeInformerFactory implements WantsExternalKubeInformerFactory.
+func (p *Plugin) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
+	p.cached = factory.Core().V1().Namespaces().Lister()
 }
 
 // ValidateInitialization implements admission.InitializationValidator.
@@ -176,10 +186,18 @@ func (p *Plugin) plan(ctx context.Context, attributes admission.Attributes, life
 	return spec.Plan, merged.Condition(), err
 }
 
-// namespace reads the namespace of a lifecycle.
+// namespace reads the namespace of a lifecycle. A cached namespace suffices if it has the right UID and is closed: it got
+// its label when it was created, and no namespace gets it later. If it was opened or deleted since, the controller finds
+// that out when it takes the next step. Every other answer of the cache is replaced by a live read.
 func (p *Plugin) namespace(ctx context.Context, attributes admission.Attributes, lifecycle *nsinit.NamespaceLifecycle) (*corev1.Namespace, error) {
 	if errs := unnamed(lifecycle); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(attributes.GetKind().GroupKind(), lifecycle.Name, errs)
+	}
+	if p.cached != nil {
+		namespace, err := p.cached.Get(lifecycle.Name)
+		if err == nil && namespace.UID == lifecycle.Spec.NamespaceUID && namespace.DeletionTimestamp == nil && helper.IsClosed(namespace) {
+			return namespace, nil
+		}
 	}
 	namespace, err := p.namespaces(ctx, lifecycle.Name, metav1.GetOptions{})
 	if err != nil {

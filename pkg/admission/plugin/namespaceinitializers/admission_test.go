@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -172,6 +174,46 @@ func TestTerminating(t *testing.T) {
 	})
 	if err := p.Admit(context.Background(), create(newTestLifecycle(), ""), nil); !apierrors.IsForbidden(err) || !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestCachedNamespace: a namespace is read live unless the cache shows that it is closed.
+func TestCachedNamespace(t *testing.T) {
+	closed := func(change func(*corev1.Namespace)) *corev1.Namespace {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
+		change(n)
+		return n
+	}
+	for name, test := range map[string]struct {
+		cached *corev1.Namespace
+		live   bool
+	}{
+		"closed":                   {closed(func(*corev1.Namespace) {}), false},
+		"open":                     {closed(func(n *corev1.Namespace) { n.Labels = nil }), true},
+		"being deleted":            {closed(func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{} }), true},
+		"of another UID":           {closed(func(n *corev1.Namespace) { n.UID = "former" }), true},
+		"not in the cache at once": {closed(func(n *corev1.Namespace) { n.Name = "other" }), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, live := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), false
+			read := p.namespaces
+			p.SetNamespaceReader(func(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error) {
+				live = true
+				return read(ctx, name, options)
+			})
+			factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+			p.SetExternalKubeInformerFactory(factory)
+			if err := factory.Core().V1().Namespaces().Informer().GetStore().Add(test.cached); err != nil {
+				t.Fatal(err)
+			}
+			lifecycle := newTestLifecycle()
+			if err := p.Admit(t.Context(), create(lifecycle, ""), nil); err != nil || len(lifecycle.Spec.Plan) != 1 {
+				t.Errorf("the plan is %+v, %v", lifecycle.Spec.Plan, err)
+			}
+			if live != test.live {
+				t.Errorf("read live: %t, want %t", live, test.live)
+			}
+		})
 	}
 }
 
