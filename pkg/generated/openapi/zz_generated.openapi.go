@@ -860,7 +860,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespacePopulation holds the manifests that the initializer policy-population applies to new namespaces, with its own identity, before tenants can write into them. Populations are applied in the order of their names; the order of the manifests within each is kept. It implements the Namespace Population proposal, which the Namespace Initializer KEP describes in its first user story.",
+				Description: "NamespacePopulation holds the manifests that the initializer policy-population applies to new namespaces, with its own identity, before tenants can write into them. It implements the Namespace Population proposal, which the Namespace Initializer KEP describes in its first user story.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -879,7 +879,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata is the standard object metadata. The name decides the order in which populations are applied. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+							Description: "metadata is the standard object metadata. If two populations have a manifest of the same object, that of the later name counts. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -981,7 +981,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "manifests are applied in this order.",
+							Description: "manifests are applied at the same time. What fails is tried again, in this order, because an object can need an earlier one.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

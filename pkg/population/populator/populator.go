@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,8 @@ import (
 const (
 	reasonApplied = "Applied"
 	reasonFailed  = "ManifestFailed"
+	// atOnce is how many objects of a namespace are applied at the same time.
+	atOnce = 8
 )
 
 // Populator applies populations to namespaces.
@@ -89,8 +92,12 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 	// gofail: var populationAfterAnnounce struct{}
 	var objects []v1alpha1.PopulatedObject
 	var failures []string
-	for _, task := range tasks {
-		entry, remains := p.do(ctx, namespace, task)
+	together := p.applyTogether(ctx, namespace, tasks)
+	for i, task := range tasks {
+		entry, remains := together[i], true
+		if entry.State != v1alpha1.PopulatedObjectApplied {
+			entry, remains = p.do(ctx, namespace, task)
+		}
 		if remains {
 			objects = append(objects, entry)
 		}
@@ -139,10 +146,32 @@ func (p *Populator) populations(ctx context.Context) ([]*population.Population, 
 	return populations, errors.Join(errs...)
 }
 
-// inventory returns the inventory of a namespace. It replaces that of a former namespace of the same name.
+// applyTogether applies the objects at the same time. It returns their entries, by task. What it does not return as applied
+// is left to do, in order: an object can need an earlier one, and of two manifests of one object the later one counts.
+func (p *Populator) applyTogether(ctx context.Context, namespace *corev1.Namespace, tasks []task) []v1alpha1.PopulatedObject {
+	entries := make([]v1alpha1.PopulatedObject, len(tasks))
+	count := map[population.Identity]int{}
+	for _, task := range tasks {
+		count[population.IdentityOf(task.entry)]++
+	}
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, task := range tasks {
+		if task.action == apply && count[population.IdentityOf(task.entry)] == 1 {
+			group.Go(func() error {
+				entries[i], _ = p.do(ctx, namespace, task)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // the entries have the errors
+	return entries
+}
+
+// inventory returns the inventory of a namespace, or one that is not stored. It deletes that of a former namespace of the
+// same name.
 func (p *Populator) inventory(ctx context.Context, namespace *corev1.Namespace) (*v1alpha1.PopulatedNamespace, error) {
-	inventories := p.client.PopulatedNamespaces()
-	inventory, err := inventories.Get(ctx, namespace.Name, metav1.GetOptions{})
+	inventory, err := p.client.PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 	if err == nil && inventory.Spec.NamespaceUID == namespace.UID {
 		return inventory, nil
 	}
@@ -152,17 +181,12 @@ func (p *Populator) inventory(ctx context.Context, namespace *corev1.Namespace) 
 	if err != nil && !utilapierrors.IsAbsent(err) {
 		return nil, fmt.Errorf("cannot read the inventory: %w", err)
 	}
-	// gofail: var populationBeforeCreateRecord struct{}
-	inventory, err = inventories.Create(ctx, &v1alpha1.PopulatedNamespace{
+	return &v1alpha1.PopulatedNamespace{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID},
 		}},
 		Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: namespace.UID},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("cannot create the inventory: %w", err)
-	}
-	return inventory, nil
+	}, nil
 }
 
 // Forget deletes an inventory, and no other of its name.
@@ -175,7 +199,7 @@ func (p *Populator) Forget(ctx context.Context, inventory *v1alpha1.PopulatedNam
 	return err
 }
 
-// announce adds the objects that are about to be applied to the inventory.
+// announce stores the inventory with the objects that are about to be applied.
 func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, tasks []task) (*v1alpha1.PopulatedNamespace, error) {
 	known := sets.New[population.Identity]()
 	for _, entry := range inventory.Status.Objects {
@@ -187,13 +211,25 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 			added = append(added, task.entry)
 		}
 	}
-	if len(added) == 0 {
-		return inventory, nil
-	}
+	inventories := p.client.PopulatedNamespaces()
 	inventory = inventory.DeepCopy()
 	inventory.Status.Objects = append(inventory.Status.Objects, added...)
+	if inventory.UID == "" {
+		// gofail: var populationBeforeCreateRecord struct{}
+		created, err := inventories.Create(ctx, inventory, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("cannot create the inventory: %w", err)
+		}
+		if len(created.Status.Objects) == len(inventory.Status.Objects) {
+			return created, nil
+		}
+		created.Status = inventory.Status // a former version of the server ignores the status of a new inventory
+		inventory = created
+	} else if len(added) == 0 {
+		return inventory, nil
+	}
 	// gofail: var populationBeforeAnnounce struct{}
-	inventory, err := p.client.PopulatedNamespaces().UpdateStatus(ctx, inventory, metav1.UpdateOptions{})
+	inventory, err := inventories.UpdateStatus(ctx, inventory, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot update the inventory: %w", err)
 	}

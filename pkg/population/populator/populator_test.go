@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,15 +33,19 @@ import (
 
 // coreObjects is a core API that knows ConfigMaps and ClusterRoles, by their paths.
 type coreObjects struct {
+	mu      sync.Mutex
 	objects map[string]map[string]any
-	// applying is called before an object is stored.
-	applying func(path string)
+	// applying is called before an object is stored, and says whether it is stored.
+	applying func(path string) bool
 }
 
 func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	accepted := r.Method != http.MethodPatch || c.applying(r.URL.Path)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	object, exists := c.objects[r.URL.Path]
-	if !exists && r.Method != http.MethodPatch {
+	if !accepted || !exists && r.Method != http.MethodPatch {
 		w.WriteHeader(http.StatusNotFound)
 		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
 			Details: &metav1.StatusDetails{}})
@@ -48,7 +53,6 @@ func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodPatch:
-		c.applying(r.URL.Path)
 		var applied map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&applied)
 		applied["metadata"].(map[string]any)["uid"] = "uid-" + r.URL.Path
@@ -76,7 +80,7 @@ func newMapper() meta.ResettableRESTMapper {
 func setUp(t *testing.T, allowed ...schema.GroupResource) (*Populator, *coreObjects, typed.NsinitV1alpha1Interface) {
 	t.Helper()
 	client := testserver.Start(t).Client(t, "admin").NsinitV1alpha1()
-	core := &coreObjects{objects: map[string]map[string]any{}, applying: func(string) {}}
+	core := &coreObjects{objects: map[string]map[string]any{}, applying: func(string) bool { return true }}
 	server := httptest.NewServer(core)
 	t.Cleanup(server.Close)
 	objects, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
@@ -114,11 +118,12 @@ func TestInventoryFirst(t *testing.T) {
 	t.Parallel()
 	p, core, client := setUp(t)
 	populate(t, client, configMapA, strings.Replace(configMapA, `"a"`, `"b"`, 1))
-	core.applying = func(path string) {
+	core.applying = func(path string) bool {
 		inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
 		if err != nil || !slices.ContainsFunc(inventory.Status.Objects, func(o v1alpha1.PopulatedObject) bool { return strings.HasSuffix(path, "/"+o.Name) }) {
 			t.Errorf("%s is applied, and the inventory is %+v, %v", path, inventory, err)
 		}
+		return true
 	}
 	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
 		t.Fatal(err)
@@ -133,6 +138,35 @@ func TestInventoryFirst(t *testing.T) {
 	}
 	if again, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err != nil || again.ResourceVersion != inventory.ResourceVersion {
 		t.Errorf("it was written again: %+v, %v", again, err)
+	}
+}
+
+// TestTogether: objects are applied at the same time. One that needs an earlier one is applied again after it, and of two
+// manifests of one object the later one counts.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	p, core, client := setUp(t)
+	named := func(name, more string) string { return strings.Replace(configMapA, `"a"}`, `"`+name+`"}`+more, 1) }
+	populate(t, client, named("a", ""), named("needs-a", ""), named("twice", `,"data":{"is":"first"}`), named("twice", `,"data":{"is":"last"}`))
+	tried := make(chan struct{})
+	var once sync.Once
+	core.applying = func(path string) bool {
+		switch name := path[strings.LastIndex(path, "/")+1:]; name {
+		case "a":
+			<-tried // a is slow
+		case "needs-a":
+			defer once.Do(func() { close(tried) })
+			core.mu.Lock()
+			defer core.mu.Unlock()
+			return core.objects[strings.Replace(path, "needs-a", "a", 1)] != nil
+		}
+		return true
+	}
+	if err := p.Initialize(t.Context(), namespaceWith("u")); err != nil {
+		t.Fatal(err)
+	}
+	if data := core.objects["/api/v1/namespaces/shop/configmaps/twice"]["data"]; len(core.objects) != 3 || fmt.Sprint(data) != "map[is:last]" {
+		t.Errorf("there are %v", core.objects)
 	}
 }
 
@@ -243,7 +277,7 @@ func TestClusterScoped(t *testing.T) {
 				core.objects[path] = test.live
 			}
 			applied := false
-			core.applying = func(string) { applied = true }
+			core.applying = func(string) bool { applied = true; return true }
 			err := p.Initialize(t.Context(), namespaceWith("u"))
 			if test.says == "" {
 				if err != nil || !applied {

@@ -18,14 +18,13 @@ import (
 
 // NamespacePopulation holds the manifests that the initializer policy-population
 // applies to new namespaces, with its own identity, before tenants can write into
-// them. Populations are applied in the order of their names; the order of the
-// manifests within each is kept. It implements the Namespace Population proposal,
-// which the Namespace Initializer KEP describes in its first user story.
+// them. It implements the Namespace Population proposal, which the Namespace
+// Initializer KEP describes in its first user story.
 type NamespacePopulation struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata. The name decides the order in
-	// which populations are applied.
+	// metadata is the standard object metadata. If two populations have a manifest
+	// of the same object, that of the later name counts.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	// +optional
 	// +k8s:opaqueType
@@ -48,7 +47,8 @@ type NamespacePopulationSpec struct {
 	// +k8s:opaqueType
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty" protobuf:"bytes,1,opt,name=namespaceSelector"`
 
-	// manifests are applied in this order.
+	// manifests are applied at the same time. What fails is tried again, in this
+	// order, because an object can need an earlier one.
 	// +optional
 	// +patchMergeKey=name
 	// +patchStrategy=merge

@@ -22,13 +22,12 @@ import (
 //
 // NamespacePopulation holds the manifests that the initializer policy-population
 // applies to new namespaces, with its own identity, before tenants can write into
-// them. Populations are applied in the order of their names; the order of the
-// manifests within each is kept. It implements the Namespace Population proposal,
-// which the Namespace Initializer KEP describes in its first user story.
+// them. It implements the Namespace Population proposal, which the Namespace
+// Initializer KEP describes in its first user story.
 type NamespacePopulationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
-	// metadata is the standard object metadata. The name decides the order in
-	// which populations are applied.
+	// metadata is the standard object metadata. If two populations have a manifest
+	// of the same object, that of the later name counts.
 	// More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec holds the manifests and selects the namespaces.

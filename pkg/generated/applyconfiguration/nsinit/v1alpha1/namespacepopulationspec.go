@@ -19,7 +19,8 @@ import (
 type NamespacePopulationSpecApplyConfiguration struct {
 	// namespaceSelector selects namespaces by their labels. Absent: all of them.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// manifests are applied in this order.
+	// manifests are applied at the same time. What fails is tried again, in this
+	// order, because an object can need an earlier one.
 	Manifests []PopulationManifestApplyConfiguration `json:"manifests,omitempty"`
 }
 

@@ -35,7 +35,8 @@ func NewKind() *generic.Kind[*nsinit.PopulatedNamespace] {
 			"":       {Owns: []string{"metadata", "spec"}},
 			"status": {Owns: []string{"status"}},
 		},
-		Create:   func(_ context.Context, created object) { created.Status = nsinit.PopulatedNamespaceStatus{} },
+		// The creator announces the objects that it is about to apply.
+		Create:   func(_ context.Context, created object) { created.Status.Conditions = nil },
 		Validate: validation.ValidatePopulatedNamespace,
 		Table:    newTable(),
 	}
