@@ -15,8 +15,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// These tests take a minute or more.
-	framework.Main(m, "TestReplicas", "TestInstallation", "TestCertManager", "TestMonitoring", "TestConformanceFindsFaults", "TestLeastPrivilege",
-		"TestDeletionStorm", "TestStrictNameReuse", "TestKill", "TestBothStories", "TestSystemControllers", "TestNamespaceTermination",
-		"TestProvisionerConformance", "TestFullVolume", "TestServed", "TestProvisionerCrash", "TestFullQuota", "TestCertificates", "TestLostStorage")
+	// These tests take half a minute or more.
+	framework.Main(m, "TestInstallation", "TestStrictNameReuse", "TestMonitoring", "TestReplicas", "TestConformanceFindsFaults", "TestKill", "TestServed",
+		"TestSystemControllers", "TestDeletionStorm", "TestBothStories", "TestLeastPrivilege", "TestNamespaceTermination", "TestFullVolume",
+		"TestProvisionerConformance", "TestCertManager", "TestLostStorage", "TestSecurityMatrix", "TestCertificates", "TestConformance", "TestGate",
+		"TestFullQuota", "TestWhyStuck", "TestOpenShiftExample", "TestFreshness", "TestCorruptLifecycle", "TestApplyJustWorks", "TestWhyNsinit",
+		"TestProvisionerCrash")
 }
