@@ -40,7 +40,7 @@ const Name = "configuration"
 
 const (
 	// settleDelay combines the changes of many lifecycles into one count.
-	settleDelay = 200 * time.Millisecond
+	settleDelay = time.Second
 	// recountInterval is the time between two counts of the namespaces that wait for a deleted
 	// configuration.
 	recountInterval = 10 * time.Second
