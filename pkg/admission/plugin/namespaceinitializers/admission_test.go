@@ -188,11 +188,11 @@ func TestCachedNamespace(t *testing.T) {
 		cached *corev1.Namespace
 		live   bool
 	}{
-		"closed":                   {closed(func(*corev1.Namespace) {}), false},
-		"open":                     {closed(func(n *corev1.Namespace) { n.Labels = nil }), true},
-		"being deleted":            {closed(func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{} }), true},
-		"of another UID":           {closed(func(n *corev1.Namespace) { n.UID = "former" }), true},
-		"not in the cache at once": {closed(func(n *corev1.Namespace) { n.Name = "other" }), true},
+		"closed":           {closed(func(*corev1.Namespace) {}), false},
+		"open":             {closed(func(n *corev1.Namespace) { n.Labels = nil }), true},
+		"being deleted":    {closed(func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{} }), true},
+		"of another UID":   {closed(func(n *corev1.Namespace) { n.UID = "former" }), true},
+		"not in the cache": {closed(func(n *corev1.Namespace) { n.Name = "other" }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, live := newPlugin(&source{lists: [][]v1alpha1.NamespaceInitializerConfiguration{list("a.example.com")}}), false
