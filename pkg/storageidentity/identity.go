@@ -20,6 +20,8 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/util/shared"
 )
 
 const (
@@ -31,8 +33,9 @@ const (
 	reviewInterval = 2 * time.Second
 	// retryInterval is how often they are compared while they differ.
 	retryInterval = time.Second
-	// reviewTimeout bounds one comparison.
-	reviewTimeout = 5 * time.Second
+	// reviewTimeout bounds one comparison, and confirmTimeout one that requests wait for. A request waits for at most two.
+	reviewTimeout  = 5 * time.Second
+	confirmTimeout = 2 * time.Second
 )
 
 // ErrUndecodable is the error of Store.Read, wrapped, for an identity that cannot be decoded.
@@ -59,6 +62,7 @@ type Identity struct {
 	clock           clock.WithTicker
 	suspect         chan struct{}
 	exchanged       chan struct{}
+	confirmations   shared.Reads[struct{}]
 
 	mu sync.Mutex
 	// first is the identity that this process read first, or nil. The caches of this process are of
@@ -83,6 +87,7 @@ func New(store Store, configMaps typedcorev1.ConfigMapsGetter, namespace, name s
 		problem: errors.New("the storage has not been identified yet"),
 	}
 	close(i.distrusted)
+	i.confirmations.What, i.confirmations.Read, i.confirmations.Clock = "the identity of the storage", i.confirm, clock
 	return i
 }
 
@@ -136,23 +141,31 @@ func (i *Identity) Verify(ctx context.Context) error {
 }
 
 // Confirm reads the identity in both places, and returns why the storage must not be trusted, or
-// nil. A missing ConfigMap is no problem, and is written again.
+// nil. A missing ConfigMap is no problem, and is written again. Callers share reads that began after their calls.
 func (i *Identity) Confirm(ctx context.Context) error {
+	_, err := i.confirmations.Do(ctx)
+	return err
+}
+
+// confirm is Confirm for all callers that share a read.
+func (i *Identity) confirm(ctx context.Context) (none struct{}, err error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
 	id, err := i.verify(ctx)
 	if err != nil {
-		return err
+		return none, err
 	}
 	configMap, err := i.configMaps.ConfigMaps(i.namespace).Get(ctx, i.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		i.reviewSoon()
-		return nil
+		return none, nil
 	case err != nil:
-		return i.unreadable(err)
+		return none, i.unreadable(err)
 	case configMap.Data[Key] != id:
-		return i.distrust(id, i.mismatch(id, configMap.Data[Key]))
+		return none, i.distrust(id, i.mismatch(id, configMap.Data[Key]))
 	}
-	return nil
+	return none, nil
 }
 
 // verify is Verify, and also returns the identity.
