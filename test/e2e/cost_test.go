@@ -65,6 +65,9 @@ func TestRequests(t *testing.T) {
 	for _, what := range slices.Sorted(maps.Keys(after)) {
 		each := (after[what] - before[what]) / count
 		server, _, _ := strings.Cut(what, ": ")
+		if strings.HasSuffix(what, ":nsinit-controller-manager") && (strings.Contains(what, ": create events ") || strings.Contains(what, ": update namespaces/status ")) {
+			each = min(each, 1) // on a busy machine, turns are longer than a second, and are reported
+		}
 		totals[server] += each
 		if each >= 0.1 {
 			t.Logf("%-80s %5.2f", what, each)

@@ -181,11 +181,14 @@ func TestEarlyWrites(t *testing.T) {
 	c.RemoveFirst(t, open)
 	c.WaitReady(t, open)
 
-	err := framework.WriteOnce(ctx, tenant, closed)
-	seconds, retry := apierrors.SuggestsClientDelay(err)
-	if !apierrors.IsTooManyRequests(err) || !retry || seconds < 1 || !strings.Contains(err.Error(), `waiting for initializer "waits.example.com"`) {
-		t.Errorf("a tenant got: %v (%d s)", err, seconds)
-	}
+	framework.Eventually(t, "a tenant is asked to retry, and told for whom the namespace waits", func(ctx context.Context) error {
+		err := framework.WriteOnce(ctx, tenant, closed)
+		seconds, retry := apierrors.SuggestsClientDelay(err)
+		if !apierrors.IsTooManyRequests(err) || !retry || seconds < 1 || !strings.Contains(err.Error(), `waiting for initializer "waits.example.com"`) {
+			return fmt.Errorf("answered: %w (%d s)", err, seconds)
+		}
+		return nil
+	})
 
 	// The webhook does not match these requests.
 	asked := earlyWrites(t, c)
