@@ -76,7 +76,9 @@ func (m *model) verify(context.Context) error {
 // call adds a caller.
 func (m *model) call() {
 	ctx, cancel := context.WithCancel(context.Background())
-	m.waiting = append(m.waiting, &waiting{m.revision, m.lists, cancel, ask(ctx, m.Reader)})
+	w := &waiting{revision: m.revision, lists: m.lists, leave: cancel}
+	w.answers = ask(ctx, m.Reader) // in its own statement: the list that it begins counts itself
+	m.waiting = append(m.waiting, w)
 	synctest.Wait()
 }
 
