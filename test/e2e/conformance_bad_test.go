@@ -11,8 +11,10 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/initializer/conformance"
 	"github.com/nsinit/nsinit/test/e2e/framework"
@@ -47,6 +50,7 @@ func TestConformanceFindsFaults(t *testing.T) {
 		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+tests, "-test.v")
 		command.Env = append(c.Environ(), badInitializer+"="+fault)
 		out, err := command.CombinedOutput()
+		finish(t, c)
 		return string(out), err
 	}
 	for fault, test := range map[string]string{
@@ -70,6 +74,31 @@ func TestConformanceFindsFaults(t *testing.T) {
 		if err != nil || !strings.Contains(out, "--- PASS: TestHelperBadInitializer/SameNameAgain") {
 			t.Errorf("%v\n%s", err, out)
 		}
+	})
+}
+
+// finish does what a defective initializer has left to do, so that no namespace waits for it.
+func finish(t *testing.T, c *framework.Cluster) {
+	t.Helper()
+	nothing := func(context.Context, *corev1.Namespace) error { return nil }
+	runner, err := initializer.New(initializer.Options{Name: badInitializerName, Core: c.Core, Nsinit: c.Nsinit, Initialize: nothing, Finalize: nothing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _ = runner.Run(ctx) }()
+	framework.Eventually(t, "no namespace waits for the initializer", func(ctx context.Context) error {
+		lifecycles, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, lifecycle := range lifecycles.Items {
+			if slices.Contains(helper.Pending(&lifecycle), badInitializerName) || slices.Contains(helper.Participants(&lifecycle), badInitializerName) {
+				return fmt.Errorf("%s waits", lifecycle.Name)
+			}
+		}
+		return nil
 	})
 }
 
