@@ -97,7 +97,9 @@ faults-slice: build ## Run a slice of the fault campaign.
 	@$(OUTPUT)/bin/faults slice --dir $(OUTPUT)/faults
 
 .PHONY: test
-test: unit e2e faults-slice ## Run every test.
+test: ## Run every test.
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line unit faults-slice
+	@$(MAKE) --no-print-directory e2e
 
 .PHONY: bench
 bench: ## Run the benchmarks.

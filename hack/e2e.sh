@@ -23,6 +23,6 @@ down
 rm -rf "${output}/e2e" "${output}"/e2e-[0-9]*
 trap 'down >/dev/null' EXIT
 trap 'exit 130' INT TERM
-"${dev}" --dir "${output}/e2e" up
+"${dev}" build
 FORMAT="${FORMAT:-testname}" NSINIT_DEV_DIR="${output}/e2e" NSINIT_E2E_PLANES="$2" hack/test.sh e2e \
   go test -json -tags e2e -count=1 -timeout 60m -run "$1" ./test/e2e

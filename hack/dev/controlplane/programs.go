@@ -72,6 +72,7 @@ func (c *Cluster) etcdArgs() []string {
 		"peer-cert-file", pki.Cert("etcd"),
 		"peer-key-file", pki.Key("etcd"),
 		"log-level", "warn",
+		"unsafe-no-fsync", "true", // the state need not survive a crash of the machine
 	)
 }
 

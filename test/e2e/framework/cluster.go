@@ -57,7 +57,7 @@ func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "admin.kubec
 // Environ returns the environment of a process that uses this control plane only: kubectl, a shell or a test.
 func (c *Cluster) Environ() []string {
 	return append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir, "PATH="+BinDir()+":"+os.Getenv("PATH"),
-		dirVariable+"="+c.Dir, planesVariable+"=1")
+		dirVariable+"="+c.Dir, planesVariable+"=")
 }
 
 // As returns the configuration of a user's clients. The user has the rights that RBAC grants to the name and the groups.

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// dirVariable is the state directory of a running control plane. The default is _output/dev.
+	// dirVariable is the state directory of the first control plane. The default is _output/dev.
 	dirVariable = "NSINIT_DEV_DIR"
-	// planesVariable is the number of control planes that may run at the same time. The default is 1: the one in
-	// dirVariable. The tests start the others when they need them.
+	// planesVariable is the number of control planes that may run at the same time. The tests start them when they need
+	// them. The default is one that runs already, in dirVariable.
 	planesVariable = "NSINIT_E2E_PLANES"
 	// sharingAtOnce is the number of tests that use the shared control plane at the same time.
 	sharingAtOnce = 4
@@ -35,14 +35,15 @@ const (
 // plane is a control plane.
 type plane struct {
 	dir string
+
+	mu sync.Mutex // held while it is started
 	// ours says that this process has tried to start it, and running that it runs.
 	ours, running bool
 }
 
 // pool decides which tests run, and on which control planes.
 type pool struct {
-	// all are the control planes that several tests use. Tests that share a control plane use the first, which was started
-	// before the tests.
+	// all are the control planes that several tests use. Tests that share a control plane use the first.
 	all []*plane
 	// longest are the names of the tests that start first.
 	longest []string
@@ -82,9 +83,9 @@ func newPool() *pool {
 	if first == "" {
 		first = filepath.Join(root(), "_output", "dev")
 	}
-	p := &pool{all: []*plane{{dir: first, running: true}}}
+	count, err := strconv.Atoi(os.Getenv(planesVariable))
+	p := &pool{all: []*plane{{dir: first, running: err != nil}}}
 	p.changed = sync.NewCond(&p.mu)
-	count, _ := strconv.Atoi(os.Getenv(planesVariable))
 	for n := 2; n <= count; n++ {
 		p.all = append(p.all, &plane{dir: fmt.Sprintf("%s-%d", first, n)})
 	}
@@ -206,12 +207,7 @@ func Connect(t *testing.T) *Cluster {
 	t.Helper()
 	one := wait(t, alone)
 	c := &Cluster{Root: root(), Dir: one.dir}
-	if !one.running {
-		one.ours = true
-		c.Dev(t, "up")
-		one.running = true
-	}
-	c.load(t)
+	one.start(t, c)
 	return c
 }
 
@@ -222,8 +218,21 @@ func Share(t *testing.T) *Cluster {
 	t.Helper()
 	one := wait(t, sharing)
 	c := &Cluster{Root: root(), Dir: one.dir, prefix: UniqueName("share") + "-"}
-	c.load(t)
+	one.start(t, c)
 	return c
+}
+
+// start starts a control plane, unless it runs, and makes the clients of a test.
+func (p *plane) start(t *testing.T, c *Cluster) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running {
+		p.ours = true
+		c.Dev(t, "up")
+		p.running = true
+	}
+	c.load(t)
 }
 
 // Another starts a control plane for this test, and stops it when the test ends. Use it for what would spoil the control

@@ -85,6 +85,7 @@ func TestPoolPrefers(t *testing.T) {
 	t.Setenv(planesVariable, "2")
 	for as, want := range map[use]string{alone: "/one", starting: "/one-2"} {
 		p := newPool()
+		p.all[0].running = true
 		if got := p.take(p.enter("A", as)); got.dir != want {
 			t.Errorf("it takes %s, want %s", got.dir, want)
 		}
