@@ -98,8 +98,7 @@ faults-slice: build ## Run a slice of the fault campaign.
 
 .PHONY: test
 test: ## Run every test.
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line unit faults-slice
-	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory --jobs=2 unit faults-slice e2e
 
 .PHONY: bench
 bench: ## Run the benchmarks.

@@ -34,7 +34,7 @@ import (
 // removed, none before its participant has cleaned up, and new namespaces of the same names keep their content.
 func TestDeletionStorm(t *testing.T) {
 	const (
-		count       = 60
+		count       = 40
 		participant = "storm.example.com"
 		limit       = 10 * time.Minute
 	)
