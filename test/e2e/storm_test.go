@@ -30,7 +30,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestDeletionStorm deletes 60 namespaces while nsinit's programs are killed and started at random. All of them are
+// TestDeletionStorm deletes 40 namespaces while nsinit's programs are killed and started at random. All of them are
 // removed, none before its participant has cleaned up, and new namespaces of the same names keep their content.
 func TestDeletionStorm(t *testing.T) {
 	const (
