@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -25,8 +26,8 @@ import (
 // shutdownTimeout bounds the requests that are running at shutdown.
 const shutdownTimeout = 5 * time.Second
 
-// serve serves /healthz, /livez, /readyz and /metrics until the context ends. It returns a channel that
-// is closed when the server has stopped. Access to metrics is authorized by the cluster.
+// serve serves /healthz, /livez, /readyz, /metrics and /debug/pprof until the context ends. It returns a channel that
+// is closed when the server has stopped. The cluster authorizes access to metrics and profiles.
 func (o *Options) serve(ctx context.Context, watchdog *leaderelection.HealthzAdaptor) (<-chan struct{}, error) {
 	var serving *server.SecureServingInfo
 	var loopback *rest.Config
@@ -57,5 +58,6 @@ func handler(watchdog *leaderelection.HealthzAdaptor) http.Handler {
 	healthz.InstallLivezHandler(paths, healthz.PingHealthz, watchdog)
 	healthz.InstallReadyzHandler(paths, healthz.PingHealthz, watchdog)
 	paths.Handle("/metrics", legacyregistry.Handler())
+	routes.Profiling{}.Install(paths)
 	return paths
 }

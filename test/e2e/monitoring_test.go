@@ -46,13 +46,10 @@ type observed struct {
 func newScraper(t *testing.T, c *framework.Cluster, initializer string) *scraper {
 	t.Helper()
 	c.Build(t, "test/monitoring", "monitoring", ".")
-	manager := c.Direct(t)
-	manager.Host = fmt.Sprintf("https://127.0.0.1:%d", c.Ports(t)["nsinit-controller-manager"])
-	manager.ServerName = "nsinit-apiserver.nsinit-system.svc" // both have the same certificate here
 	return &scraper{c: c, dir: t.TempDir(), targets: map[string]*rest.Config{
 		"kube-apiserver":            c.Admin,
 		"nsinit-apiserver":          c.Direct(t),
-		"nsinit-controller-manager": manager,
+		"nsinit-controller-manager": c.DirectController(t),
 		"policy-population":         {Host: "http://" + initializer},
 	}}
 }

@@ -79,6 +79,15 @@ func (c *Cluster) Direct(t *testing.T) *rest.Config {
 	return config
 }
 
+// DirectController returns the configuration of an administrator's client of nsinit-controller-manager.
+func (c *Cluster) DirectController(t *testing.T) *rest.Config {
+	t.Helper()
+	config := c.Direct(t)
+	config.Host = fmt.Sprintf("https://127.0.0.1:%d", c.Ports(t)["nsinit-controller-manager"])
+	config.ServerName = "nsinit-apiserver.nsinit-system.svc" // both have the same certificate here
+	return config
+}
+
 // Ports returns the ports of the control plane by program.
 func (c *Cluster) Ports(t *testing.T) map[string]int {
 	t.Helper()
