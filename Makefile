@@ -100,6 +100,14 @@ faults-slice: build ## Run a slice of the fault campaign.
 test: ## Run every test.
 	@$(MAKE) --no-print-directory --jobs=2 unit faults-slice e2e
 
+PERF ?=
+.PHONY: perf
+perf: build ## Measure what nsinit costs, or go on with it, and write docs/performance.md. PERF are the flags of the command.
+	@echo "==> performance measurements"
+	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
+	@$(OUTPUT)/bin/perf run --dir $(OUTPUT)/perf $(PERF)
+	@$(OUTPUT)/bin/perf report --dir $(OUTPUT)/perf --output docs/performance.md
+
 .PHONY: bench
 bench: ## Run the benchmarks.
 	@go test -run '^$$' -bench . -benchmem ./...

@@ -14,7 +14,7 @@ status=0
 go test -json -timeout 15m -parallel 8 "$@" ./... || status=1
 (cd pkg/initializer/controllerruntime && go test -json -timeout 5m "$@" ./...) || status=1
 # These tests read files outside of their modules, which the test cache ignores.
-for module in test/monitoring hack/chart; do
+for module in test/monitoring hack/chart test/perf; do
   (cd "${module}" && go test -json -count=1 "$@" ./...) || status=1
 done
 (cd test/logstore && go vet ./...) || status=1

@@ -1,0 +1,79 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Command perf measures what nsinit costs, next to a control plane without nsinit. README.md beside it explains the method.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+)
+
+const usage = `usage: perf COMMAND [FLAGS]
+
+  run          measure, or go on with measurements that were interrupted
+  report       write docs/performance.md from what run has measured
+  initializer  serve initializers, as run does in a separate process
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	klog.SetLogger(logr.Discard())
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	command := ""
+	if len(args) > 0 {
+		command, args = args[0], args[1:]
+	}
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	dir := flags.String("dir", filepath.Join("_output", "perf"), "the folder with the samples")
+	switch command {
+	case "run":
+		planes := flags.String("planes", filepath.Join(os.TempDir(), "nsinit-perf"), "the folder with the state of the control planes, whose path must be short")
+		only := flags.String("only", "", "a regular expression for the names of scenarios")
+		rounds := flags.Int("rounds", 0, "the number of rounds of each scenario; 0 means its default")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		expression, err := regexp.Compile(*only)
+		if err != nil {
+			return fmt.Errorf("--only: %w", err)
+		}
+		return measure(ctx, options{dir: *dir, planes: *planes, only: expression, rounds: *rounds})
+	case "report":
+		output := flags.String("output", filepath.Join("docs", "performance.md"), "the file to write")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		return report(*dir, *output)
+	case "initializer":
+		kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
+		write := flags.Bool("write", false, "write one ConfigMap in each namespace")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		return serveInitializers(ctx, *kubeconfig, *write, flags.Args())
+	default:
+		fmt.Fprint(os.Stderr, usage)
+		return errors.New("name a command")
+	}
+}

@@ -1,0 +1,146 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// stored returns samples of two rounds of every arm. value returns a figure.
+func stored(t *testing.T, value func(scenario, arm, figure string, round int) float64) string {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := loadSamples(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"CPU, ms", "requests to kube-apiserver", "requests to nsinit-apiserver", "commits", "p50, ms", "p99, ms", "last, ms", "per second", "p50 of an update, ms"}
+	for _, process := range []string{"kube-apiserver", "etcd", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "initializers"} {
+		names = append(names, "CPU of "+process+", ms", "memory of "+process+" for each namespace, kB", "CPU of "+process+" when idle, ms per second")
+	}
+	for _, scenario := range scenarios() {
+		for _, arm := range scenario.arms {
+			for round := range 2 {
+				figures := map[string]float64{}
+				for _, name := range names {
+					figures[name] = value(scenario.name, arm.name, name, round)
+				}
+				if err := s.add(sample{scenario.name, arm.name, round, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), figures}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	return dir
+}
+
+// TestReport: the document shows medians, ranges and ratios of the samples, of every scenario.
+func TestReport(t *testing.T) {
+	dir := stored(t, func(scenario, arm, figure string, round int) float64 {
+		switch {
+		case figure == "CPU, ms" && arm == plainArm:
+			return 10 + float64(round)
+		case figure == "CPU, ms" && arm == plainArm+again:
+			return 11
+		case figure == "CPU, ms" && scenario == "storm":
+			return 25
+		case figure == "commits":
+			return 8
+		case figure == "p50, ms" && scenario == "latency":
+			return 12
+		}
+		return 2
+	})
+	output := filepath.Join(t.TempDir(), "docs", "performance.md")
+	if err := os.MkdirAll(filepath.Join(filepath.Dir(output), "images"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := report(dir, output); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Measured on 2 January 2026",
+		"| CPU, ms | 10 (10–11) | 25 | 2.5 |",
+		"differ by 10.0 %",
+		"nsinit needs 1.2\ntimes as many", // (8 - 2) / 5
+		"| 3 | 12 | 2 | 1 |",              // 12 / (6 * 2)
+		"takes 6 updates in all",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("it lacks %q:\n%s", want, text)
+		}
+	}
+	for _, picture := range []string{"performance-cpu.png", "performance-time.png"} {
+		if info, err := os.Stat(filepath.Join(filepath.Dir(output), "images", picture)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", picture, err)
+		}
+	}
+}
+
+// TestReportMissing: without a figure that the document shows, there is no document.
+func TestReportMissing(t *testing.T) {
+	output := filepath.Join(t.TempDir(), "performance.md")
+	if err := report(t.TempDir(), output); !errors.Is(err, errMissing) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(output); err == nil {
+		t.Error("the document was written")
+	}
+}
+
+// TestResume: what was measured is not measured again.
+func TestResume(t *testing.T) {
+	dir := stored(t, func(string, string, string, int) float64 { return 1 })
+	s, err := loadSamples(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scenario := range scenarios() {
+		for _, arm := range scenario.arms {
+			if !s.has(scenario.name, arm.name, 1) || s.has(scenario.name, arm.name, 2) {
+				t.Errorf("%s, %s: the samples are not the stored ones", scenario.name, arm.name)
+			}
+		}
+	}
+}
+
+// TestCounts: reads of lists, watches and what does not depend on namespaces do not count.
+func TestCounts(t *testing.T) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(`# TYPE apiserver_request_total counter
+apiserver_request_total{resource="namespaces",verb="POST"} 3
+apiserver_request_total{resource="namespaces",verb="GET"} 4
+apiserver_request_total{resource="namespaces",verb="LIST"} 100
+apiserver_request_total{resource="namespaces",verb="WATCH"} 100
+apiserver_request_total{resource="leases",verb="PUT"} 100
+# TYPE etcd_request_duration_seconds histogram
+etcd_request_duration_seconds_count{operation="create",resource="namespaces"} 5
+etcd_request_duration_seconds_count{operation="get",resource="namespaces"} 100
+etcd_request_duration_seconds_count{operation="update",resource="leases"} 100
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := requests(families); got != 7 {
+		t.Errorf("%v requests", got)
+	}
+	if got := commits(families); got != 5 {
+		t.Errorf("%v commits", got)
+	}
+}

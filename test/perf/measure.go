@@ -1,0 +1,116 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// options describe what to measure.
+type options struct {
+	// dir is the folder with the samples, and planes that with the state of the control planes.
+	dir, planes string
+	only        *regexp.Regexp
+	// rounds overrides the number of rounds of each scenario, if it is not 0.
+	rounds int
+}
+
+// measure takes the samples that are missing.
+func measure(ctx context.Context, o options) error {
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return err
+	}
+	stored, err := loadSamples(o.dir)
+	if err != nil {
+		return err
+	}
+	m := &measurement{options: o, samples: stored, running: map[bool]*plane{}}
+	for _, s := range scenarios() {
+		if err == nil && o.only.MatchString(s.name) {
+			err = m.scenario(ctx, s)
+		}
+	}
+	return errors.Join(err, m.stop(ctx))
+}
+
+// measurement is one run of the command.
+type measurement struct {
+	options
+	*samples
+	// running are the control planes without and with nsinit.
+	running map[bool]*plane
+}
+
+// stop stops the control planes.
+func (m *measurement) stop(ctx context.Context) error {
+	var errs []error
+	for _, nsinit := range slices.Collect(maps.Keys(m.running)) {
+		errs = append(errs, m.running[nsinit].stop(ctx))
+		delete(m.running, nsinit)
+	}
+	return errors.Join(errs...)
+}
+
+// scenario takes the missing samples of one scenario. The arms take turns: the first of a round is the last of the next.
+func (m *measurement) scenario(ctx context.Context, s scenario) error {
+	rounds := s.rounds
+	if m.rounds > 0 {
+		rounds = m.rounds
+	}
+	for round := range rounds {
+		arms := slices.Clone(s.arms)
+		if round%2 == 1 {
+			slices.Reverse(arms)
+		}
+		for _, a := range arms {
+			if m.has(s.name, a.name, round) {
+				continue
+			}
+			fmt.Printf("%s: round %d of %d, %s\n", s.name, round+1, rounds, a.name)
+			if err := m.one(ctx, s, a, round); err != nil {
+				return fmt.Errorf("%s, %s: %w", s.name, a.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// one takes one sample.
+func (m *measurement) one(ctx context.Context, s scenario, a arm, round int) error {
+	if a.fresh {
+		if err := m.stop(ctx); err != nil {
+			return err
+		}
+	}
+	// Both run all the time, so that the one that is not measured has the same effect on each.
+	for _, nsinit := range []bool{false, true} {
+		if m.running[nsinit] != nil || a.fresh && nsinit != a.nsinit {
+			continue
+		}
+		p, err := startPlane(ctx, fmt.Sprintf("%s-%t", m.planes, nsinit), nsinit)
+		if err != nil {
+			return err
+		}
+		m.running[nsinit] = p
+	}
+	began := time.Now()
+	figures, err := a.measure(ctx, m.running[a.nsinit], fmt.Sprintf("perf-%d", began.UnixNano()/int64(time.Millisecond)))
+	if err != nil {
+		return errors.Join(err, m.stop(ctx)) // what it left would disturb what follows
+	}
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		fmt.Printf("  %10.2f  %s\n", figures[name], name)
+	}
+	return m.add(sample{s.name, a.name, round, began, figures})
+}

@@ -1,0 +1,305 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nsinit/nsinit/hack/dev/controlplane"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+)
+
+// ticks is the number of clock ticks in a second, the unit of times in /proc.
+const ticks = 100
+
+// plane is a control plane to measure.
+type plane struct {
+	*controlplane.Cluster
+	admin   *rest.Config
+	core    kubernetes.Interface
+	dynamic dynamic.Interface
+	nsinit  versioned.Interface
+	// serves says that nsinit runs.
+	serves bool
+	// helpers are processes that belong to it, by name, such as initializers.
+	helpers map[string]*exec.Cmd
+}
+
+// startPlane starts a new control plane, with or without nsinit.
+func startPlane(ctx context.Context, dir string, nsinit bool) (*plane, error) {
+	c, err := controlplane.NewCluster(dir, "")
+	if err != nil {
+		return nil, err
+	}
+	p := &plane{Cluster: c, serves: nsinit, helpers: map[string]*exec.Cmd{}}
+	up := c.UpKubernetes
+	if nsinit {
+		up = c.Up
+	}
+	if err := up(ctx); err != nil {
+		return nil, errors.Join(err, p.stop(ctx))
+	}
+	if p.admin, err = c.AdminConfig(); err != nil {
+		return nil, errors.Join(err, p.stop(ctx))
+	}
+	p.admin.QPS, p.admin.Burst = -1, -1
+	p.core, p.dynamic, p.nsinit = kubernetes.NewForConfigOrDie(p.admin), dynamic.NewForConfigOrDie(p.admin), versioned.NewForConfigOrDie(p.admin)
+	return p, nil
+}
+
+// stop stops it, and removes its state.
+func (p *plane) stop(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	for name := range p.helpers {
+		p.stopHelper(name)
+	}
+	return errors.Join(p.Down(ctx), os.RemoveAll(p.Dir))
+}
+
+// startHelper starts a program that belongs to the control plane.
+func (p *plane) startHelper(ctx context.Context, name, program string, args ...string) error {
+	log, err := os.Create(filepath.Join(p.Dir, name+".log"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	command := exec.CommandContext(ctx, program, args...)
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		return err
+	}
+	p.helpers[name] = command
+	return nil
+}
+
+func (p *plane) stopHelper(name string) {
+	_ = p.helpers[name].Process.Kill()
+	_ = p.helpers[name].Wait()
+	delete(p.helpers, name)
+}
+
+// pids returns the processes of the control plane by name.
+func (p *plane) pids() map[string]int {
+	pids := map[string]int{}
+	for _, name := range controlplane.ProgramNames() {
+		if pid := p.Process(name).Pid(); pid != 0 {
+			pids[name] = pid
+		}
+	}
+	for name, command := range p.helpers {
+		pids[name] = command.Process.Pid
+	}
+	return pids
+}
+
+// cpu returns the CPU time in seconds that each process has used, with that of its embedded etcd.
+func (p *plane) cpu() (map[string]float64, error) {
+	used := map[string]float64{}
+	for name, pid := range p.pids() {
+		processes, err := children(pid)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range append(processes, pid) {
+			data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", one))
+			if err != nil {
+				return nil, err
+			}
+			// The fields after the name of the command begin with the state, which is the third.
+			fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+			user, err := strconv.ParseFloat(fields[11], 64)
+			if err != nil {
+				return nil, err
+			}
+			system, err := strconv.ParseFloat(fields[12], 64)
+			if err != nil {
+				return nil, err
+			}
+			used[name] += (user + system) / ticks
+		}
+	}
+	return used, nil
+}
+
+// memory returns the memory in bytes that each process has in RAM, without its embedded etcd.
+func (p *plane) memory() (map[string]float64, error) {
+	resident := map[string]float64{}
+	for name, pid := range p.pids() {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+		if err != nil {
+			return nil, err
+		}
+		pages, err := strconv.ParseFloat(strings.Fields(string(data))[1], 64)
+		if err != nil {
+			return nil, err
+		}
+		resident[name] = pages * float64(os.Getpagesize())
+	}
+	return resident, nil
+}
+
+// children returns the processes that a process has started.
+func children(pid int) ([]int, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for field := range strings.FieldsSeq(string(data)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	return all, nil
+}
+
+// total returns the sum of the values.
+func total(values map[string]float64) float64 {
+	sum := 0.0
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		sum += values[name]
+	}
+	return sum
+}
+
+// counts are requests and commits.
+type counts struct {
+	// kube and nsinit are the requests to kube-apiserver and to nsinit-apiserver. kube-apiserver passes on each of the latter.
+	kube, nsinit float64
+	// commits are the write transactions of both in etcd, with the two of kube-controller-manager for each namespace.
+	commits float64
+}
+
+func (c counts) since(before counts) counts {
+	return counts{c.kube - before.kube, c.nsinit - before.nsinit, c.commits - before.commits}
+}
+
+// counts counts requests and commits since the programs started. Lists, watches, and requests about leases, permissions and
+// events are not among them: their number does not depend on the number of namespaces, or they are counted separately.
+func (p *plane) counts(ctx context.Context) (counts, error) {
+	var c counts
+	families, err := scrape(ctx, p.admin)
+	if err != nil {
+		return c, err
+	}
+	c.kube = requests(families)
+	c.commits = commits(families)
+	if !p.serves {
+		return c, nil
+	}
+	direct := rest.CopyConfig(p.admin)
+	direct.Host = fmt.Sprintf("https://127.0.0.1:%d", p.Ports["nsinit-apiserver"])
+	direct.CAData, direct.CAFile = nil, p.PKI().Cert("nsinit-ca")
+	direct.Dial = (&net.Dialer{}).DialContext
+	if families, err = scrape(ctx, direct); err != nil {
+		return c, err
+	}
+	c.nsinit = requests(families)
+	c.kube += c.nsinit
+	c.commits += commits(families)
+	return c, nil
+}
+
+// scrape returns the metrics of a program.
+func scrape(ctx context.Context, config *rest.Config) (map[string]*dto.MetricFamily, error) {
+	text, err := versioned.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(bytes.NewReader(text))
+}
+
+// unrelated are resources whose requests do not depend on the number of namespaces.
+var unrelated = []string{"", "leases", "events", "subjectaccessreviews", "tokenreviews", "selfsubjectaccessreviews", "apiservices", "apiservices.apiregistration.k8s.io"} //nolint:gochecknoglobals // a constant
+
+func requests(families map[string]*dto.MetricFamily) float64 {
+	sum := 0.0
+	for _, metric := range families["apiserver_request_total"].GetMetric() {
+		labels := labelsOf(metric)
+		if verb := labels["verb"]; verb != "LIST" && verb != "WATCH" && !slices.Contains(unrelated, labels["resource"]) {
+			sum += metric.GetCounter().GetValue()
+		}
+	}
+	return sum
+}
+
+func commits(families map[string]*dto.MetricFamily) float64 {
+	sum := 0.0
+	for _, metric := range families["etcd_request_duration_seconds"].GetMetric() {
+		labels := labelsOf(metric)
+		if slices.Contains([]string{"create", "update", "delete"}, labels["operation"]) && !slices.Contains(unrelated, labels["resource"]) {
+			sum += float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+func labelsOf(metric *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, pair := range metric.GetLabel() {
+		labels[pair.GetName()] = pair.GetValue()
+	}
+	return labels
+}
+
+// idle waits until the control plane does nothing but what it always does, and returns its CPU time in seconds per second,
+// by process.
+func (p *plane) idle(ctx context.Context, window time.Duration) (map[string]float64, error) {
+	const limit, enough = 40, 0.04 // windows; the difference in CPU seconds per second between two quiet windows
+	last := -1.0
+	for range limit {
+		before, err := p.cpu()
+		if err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(window):
+		}
+		after, err := p.cpu()
+		if err != nil {
+			return nil, err
+		}
+		for name := range after {
+			after[name] = (after[name] - before[name]) / time.Since(began).Seconds()
+		}
+		rate := total(after)
+		if last >= 0 && rate < 0.5 && rate-last < enough && last-rate < enough {
+			return after, nil
+		}
+		last = rate
+	}
+	return nil, fmt.Errorf("%s does not become quiet: %.2f CPU seconds per second", p.Dir, last)
+}

@@ -1,0 +1,199 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+)
+
+//go:embed report.md
+var document string
+
+// report writes the document and its plots from the samples of a folder.
+func report(dir, output string) error {
+	stored, err := loadSamples(dir)
+	if err != nil {
+		return err
+	}
+	r := &reporter{samples: stored}
+	parsed, err := template.New("report").Funcs(template.FuncMap{
+		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": machine, "day": r.day,
+		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "counts": initializerCounts, "latency": r.latency, "updates": r.updates,
+	}).Parse(document)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := parsed.Execute(&text, nil); err != nil {
+		return fmt.Errorf("%w: run the measurements first", err)
+	}
+	if err := os.WriteFile(output, text.Bytes(), 0o644); err != nil { //nolint:gosec // documentation
+		return err
+	}
+	return r.plots(filepath.Join(filepath.Dir(output), "images"))
+}
+
+// reporter computes what the document shows.
+type reporter struct{ *samples }
+
+// errMissing is the error for a figure that was not measured.
+var errMissing = errors.New("it was not measured")
+
+// median returns the median of a figure.
+func (r *reporter) median(scenario, arm, figure string) (float64, error) {
+	values := r.values(scenario, arm, figure)
+	if len(values) == 0 {
+		return 0, fmt.Errorf("%s, %s, %s: %w", scenario, arm, figure, errMissing)
+	}
+	return quantile(values, 0.5), nil
+}
+
+// ratio returns the ratio of the medians of two arms.
+func (r *reporter) ratio(scenario, arm, other, figure string) (float64, error) {
+	value, err := r.median(scenario, arm, figure)
+	if err != nil {
+		return 0, err
+	}
+	base, err := r.median(scenario, other, figure)
+	return value / base, err
+}
+
+// figure returns the median of a figure, and the lowest and the highest value.
+func (r *reporter) figure(scenario, arm, figure string) (string, error) {
+	median, err := r.median(scenario, arm, figure)
+	if err != nil {
+		return "", err
+	}
+	values := r.values(scenario, arm, figure)
+	lowest, highest := number(values[0]), number(values[len(values)-1])
+	if lowest == highest {
+		return lowest, nil
+	}
+	return fmt.Sprintf("%s (%s–%s)", number(median), lowest, highest), nil
+}
+
+// noise returns how much the medians of an arm and of its repetition differ, relative to the former.
+func (r *reporter) noise(scenario, arm, figure string) (float64, error) {
+	value, err := r.ratio(scenario, arm+again, arm, figure)
+	return math.Abs(value - 1), err
+}
+
+// day returns the day of the last sample.
+func (r *reporter) day() (string, error) {
+	if len(r.all) == 0 {
+		return "", errMissing
+	}
+	return r.all[len(r.all)-1].Time.UTC().Format("2 January 2006"), nil
+}
+
+// machine returns the processor and the number of cores.
+func machine() (string, error) {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "", err
+	}
+	model := ""
+	for line := range strings.Lines(string(data)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value)
+		}
+	}
+	return fmt.Sprintf("%d cores (%s)", strings.Count(string(data), "processor\t:"), model), nil
+}
+
+// commits returns the ratio of the commits for a namespace, without the two of kube-controller-manager, to the minimum for a
+// number of initializers and of their own writes: those that create the namespace and its NamespaceLifecycle, one for each
+// initializer, and the one that opens the gate.
+func (r *reporter) commits(scenario, arm string, initializers, writes int) (float64, error) {
+	value, err := r.median(scenario, arm, "commits")
+	return (value - 2) / minimum(initializers, writes), err
+}
+
+func minimum(initializers, writes int) float64 { return float64(initializers + 3 + writes) }
+
+// initializerCounts returns the number of initializers of each arm of the scenario latency.
+func initializerCounts() map[string]int { return map[string]int{"0": 0, "1": 1, "3": 3, "10": 10} }
+
+// updates returns the median time until a namespace is open, in updates of an object.
+func (r *reporter) updates(arm string) (float64, error) {
+	value, err := r.median("latency", arm, "p50, ms")
+	if err != nil {
+		return 0, err
+	}
+	put, err := r.median("latency", arm, "p50 of an update, ms")
+	return value / put, err
+}
+
+// latency returns the ratio of the median time until a namespace is open to that of the minimum of commits, if each took as
+// long as an update.
+func (r *reporter) latency(arm string, initializers int) (float64, error) {
+	value, err := r.updates(arm)
+	return value / minimum(initializers, 0), err
+}
+
+func percent(value float64) string { return fmt.Sprintf("%.1f %%", 100*value) }
+
+// number prints two significant digits at least.
+func number(value float64) string {
+	if math.Abs(value) < 10 {
+		return fmt.Sprintf("%.2g", value)
+	}
+	return fmt.Sprintf("%.0f", value)
+}
+
+// plots draws the pictures of the document.
+func (r *reporter) plots(dir string) error {
+	return errors.Join(
+		r.bars(filepath.Join(dir, "performance-cpu.png"), "CPU time for a namespace", "CPU, ms", []string{"storm", "population of 60"}),
+		r.bars(filepath.Join(dir, "performance-time.png"), "Median time until a namespace is usable", "p50, ms", []string{"storm", "population of 20", "population of 60", "population of 300"}),
+	)
+}
+
+// bars draws a figure of both arms of scenarios.
+func (r *reporter) bars(file, title, figure string, scenarios []string) error {
+	const width = vg.Length(22)
+	p := plot.New()
+	p.Title.Text, p.Y.Label.Text = title, figure
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Y.Min = 0
+	for i, name := range []string{"without nsinit", "with nsinit"} {
+		var values plotter.Values
+		for _, scenario := range scenarios {
+			arm := []string{"client", nsinitArm}[i]
+			if i == 0 && len(r.values(scenario, arm, figure)) == 0 {
+				arm = plainArm
+			}
+			value, err := r.median(scenario, arm, figure)
+			if err != nil {
+				return err
+			}
+			values = append(values, value)
+		}
+		bars, err := plotter.NewBarChart(values, width)
+		if err != nil {
+			return err
+		}
+		bars.Color, bars.Offset = plotutil.Color(2-i), width*vg.Length(2*i-1)/2
+		p.Add(bars)
+		p.Legend.Add(name, bars)
+	}
+	p.NominalX(scenarios...)
+	return p.Save(6*vg.Inch, 3.5*vg.Inch, file)
+}

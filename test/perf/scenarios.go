@@ -1,0 +1,389 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// scenario is something to measure on several arms. In each round, the arms take turns.
+type scenario struct {
+	name   string
+	rounds int
+	arms   []arm
+}
+
+// arm is one way to do what a scenario measures. An arm whose name ends with "again" does the same as the one before it: their
+// difference is the error of the measurement.
+type arm struct {
+	name string
+	// nsinit says that it needs a control plane with nsinit. fresh means one on which nothing was measured before.
+	nsinit, fresh bool
+	measure       func(ctx context.Context, p *plane, prefix string) (map[string]float64, error)
+}
+
+const (
+	clients   = 8 // that create namespaces at the same time
+	write     = true
+	again     = " again"
+	initName  = "perf%d.example.com"
+	plainArm  = "plain"
+	nsinitArm = "nsinit"
+)
+
+// scenarios are in the order in which they run.
+func scenarios() []scenario {
+	storm := arm{name: nsinitArm, nsinit: true, measure: stormOf(334, initializers{count: 1, write: write}, readySigns())}
+	plainStorm := arm{name: plainArm, measure: stormOf(334, initializers{}, plainSigns())}
+	all := []scenario{
+		{"storm", 3, []arm{plainStorm, repeated(plainStorm), storm, repeated(storm)}},
+		{"thousand", 2, []arm{
+			{name: plainArm, measure: stormOf(1000, initializers{}, plainSigns()[:1])},
+			{name: nsinitArm, nsinit: true, measure: withoutRequiredObjects(stormOf(1000, initializers{count: 1}, readySigns()))},
+		}},
+		{"latency", 3, []arm{
+			latency("0", initializers{}), latency("1", initializers{count: 1}), latency("3", initializers{count: 3}),
+			latency("10", initializers{count: 10}), latency("10 in parallel", initializers{count: 10, parallel: true}),
+		}},
+	}
+	for _, count := range []int{20, 60, 300} {
+		all = append(all, scenario{fmt.Sprintf("population of %d", count), 3, []arm{
+			{name: "client", measure: clientPopulates(count)},
+			{name: nsinitArm, nsinit: true, measure: populated(count)},
+		}})
+	}
+	plainWrite, nsinitWrite := arm{name: plainArm, measure: writes}, arm{name: nsinitArm, nsinit: true, measure: writes}
+	return append(all,
+		scenario{"write", 5, []arm{plainWrite, nsinitWrite, repeated(plainWrite), repeated(nsinitWrite)}},
+		scenario{"scale", 1, []arm{{name: plainArm, fresh: true, measure: scale}, {name: nsinitArm, nsinit: true, fresh: true, measure: scale}}},
+	)
+}
+
+func repeated(one arm) arm {
+	one.name += again
+	return one
+}
+
+// initializers are served by the SDK in a process of their own.
+type initializers struct {
+	count int
+	// write lets each write one object. parallel starts all at the same time.
+	write, parallel bool
+}
+
+// start registers and starts them. stop undoes it.
+func (i initializers) start(ctx context.Context, p *plane) (stop func() error, err error) {
+	if i.count == 0 {
+		return func() error { return nil }, nil
+	}
+	configuration := &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "perf"}}
+	args := []string{"initializer", "--kubeconfig=" + p.AdminKubeconfig(), fmt.Sprintf("--write=%t", i.write)}
+	for n := range i.count {
+		one := v1alpha1.RegisteredInitializer{Name: fmt.Sprintf(initName, n)}
+		if i.parallel {
+			one.Ordering = &v1alpha1.InitializerOrdering{}
+		}
+		configuration.Initializers = append(configuration.Initializers, one)
+		args = append(args, one.Name)
+	}
+	all := p.nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	if _, err := all.Create(ctx, configuration, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.startHelper(ctx, "initializers", program, args...); err != nil {
+		return nil, err
+	}
+	return func() error {
+		p.stopHelper("initializers")
+		if err := all.Delete(ctx, configuration.Name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		return gone(ctx, func(ctx context.Context) error {
+			_, err := all.Get(ctx, configuration.Name, metav1.GetOptions{})
+			return err
+		})
+	}, nil
+}
+
+// gone waits until a read finds nothing.
+func gone(ctx context.Context, get func(context.Context) error) error {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := get(ctx)
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, err
+	})
+}
+
+// with runs what is measured while initializers are served. Before, it creates a few namespaces, which fill caches and make
+// connections.
+func (i initializers) with(ctx context.Context, p *plane, prefix string, signs []sign, measured func() (map[string]float64, error)) (figures map[string]float64, err error) {
+	const few = 5
+	stop, err := i.start(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := p.burst(ctx, prefix+"-warm", few, 1, signs); err != nil {
+		return nil, err
+	}
+	if figures, err = measured(); err != nil {
+		return nil, err
+	}
+	return figures, stop()
+}
+
+// stormOf creates many namespaces.
+func stormOf(count int, i initializers, signs []sign) func(context.Context, *plane, string) (map[string]float64, error) {
+	return func(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
+		return i.with(ctx, p, prefix, signs, func() (map[string]float64, error) {
+			var times []float64
+			var all float64
+			figures, err := p.measured(ctx, count, func() (err error) {
+				times, all, err = p.burst(ctx, prefix, count, clients, signs)
+				return err
+			})
+			if err == nil {
+				addTimes(figures, times, all)
+			}
+			return figures, err
+		})
+	}
+}
+
+// withoutRequiredObjects lets namespaces open before kube-controller-manager has created its objects in them.
+func withoutRequiredObjects(measure func(context.Context, *plane, string) (map[string]float64, error)) func(context.Context, *plane, string) (map[string]float64, error) {
+	const name = "nsinit-controller-manager"
+	return func(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
+		controller := p.Process(name)
+		if err := p.Control(ctx, "stop", name); err != nil {
+			return nil, err
+		}
+		if err := p.startHelper(ctx, name, controller.Program, append(slices.Clone(controller.Args), "--required-objects=")...); err != nil {
+			return nil, err
+		}
+		figures, err := measure(ctx, p, prefix)
+		p.stopHelper(name)
+		if err != nil {
+			return nil, err
+		}
+		return figures, p.Control(ctx, "start", name)
+	}
+}
+
+// latency creates namespaces one after the other, and compares the time until they are open with that of an update.
+func latency(name string, i initializers) arm {
+	const count = 40
+	return arm{name: name, nsinit: true, measure: withoutRequiredObjects(func(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
+		return i.with(ctx, p, prefix, readySigns(), func() (map[string]float64, error) {
+			var times, puts []float64
+			update, err := p.updates(ctx, prefix+"-warm-0")
+			if err != nil {
+				return nil, err
+			}
+			for n := range count {
+				one, _, err := p.burst(ctx, fmt.Sprintf("%s-%d", prefix, n), 1, 1, readySigns())
+				if err != nil {
+					return nil, err
+				}
+				times = append(times, one...)
+				began := time.Now()
+				if err := update(); err != nil {
+					return nil, err
+				}
+				puts = append(puts, time.Since(began).Seconds())
+			}
+			slices.Sort(times)
+			slices.Sort(puts)
+			return map[string]float64{"p50, ms": 1000 * quantile(times, 0.5), "p50 of an update, ms": 1000 * quantile(puts, 0.5)}, nil
+		})
+	})}
+}
+
+// updates creates a ConfigMap, and returns a function that updates it.
+func (p *plane) updates(ctx context.Context, namespace string) (func() error, error) {
+	configMaps := p.core.CoreV1().ConfigMaps(namespace)
+	object, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "update-"}, Data: map[string]string{}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	return func() (err error) {
+		n++
+		object.Data = map[string]string{"value": fmt.Sprint(n)}
+		object, err = configMaps.Update(ctx, object, metav1.UpdateOptions{})
+		return err
+	}, nil
+}
+
+// populated creates namespaces at the same time, each with the four objects of the example of policy-population.
+func populated(count int) func(context.Context, *plane, string) (map[string]float64, error) {
+	const name = "policy-population"
+	return func(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
+		example := filepath.Join(p.Root, "artifacts", "examples", "policy-population.yaml")
+		if _, err := p.Admin(ctx, "apply", "-f", example); err != nil {
+			return nil, err
+		}
+		program := p.Process(name)
+		if err := p.startHelper(ctx, name, program.Program, program.Args...); err != nil {
+			return nil, err
+		}
+		figures, err := stormOf(count, initializers{}, readySigns())(ctx, p, prefix)
+		if err != nil {
+			return nil, err
+		}
+		_, err = p.Admin(ctx, "delete", "-f", example)
+		p.stopHelper(name)
+		return figures, err
+	}
+}
+
+// clientPopulates does the same with a client that creates the four objects itself, when it has created the namespace.
+func clientPopulates(count int) func(context.Context, *plane, string) (map[string]float64, error) {
+	return func(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
+		times, all := make([]float64, count), 0.0
+		figures, err := p.measured(ctx, count, func() error {
+			began := time.Now()
+			var group errgroup.Group
+			group.SetLimit(clients)
+			for i := range count {
+				group.Go(func() error {
+					began := time.Now()
+					defer func() { times[i] = time.Since(began).Seconds() }()
+					return p.populate(ctx, fmt.Sprintf("%s-%d", prefix, i))
+				})
+			}
+			err := group.Wait()
+			all = time.Since(began).Seconds()
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		slices.Sort(times)
+		addTimes(figures, times, all)
+		return figures, nil
+	}
+}
+
+// populate creates a namespace and four objects in it.
+func (p *plane) populate(ctx context.Context, namespace string) error {
+	if _, err := p.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	meta, options := metav1.ObjectMeta{Name: "content"}, metav1.CreateOptions{}
+	for _, create := range []func() error{
+		func() error {
+			_, err := p.core.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}}}, options)
+			return err
+		},
+		func() error {
+			_, err := p.core.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{ObjectMeta: meta,
+				Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("50")}}}, options)
+			return err
+		},
+		func() error {
+			_, err := p.core.CoreV1().LimitRanges(namespace).Create(ctx, &corev1.LimitRange{ObjectMeta: meta,
+				Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer,
+					Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")}}}}}, options)
+			return err
+		},
+		func() error {
+			_, err := p.core.NetworkingV1().NetworkPolicies(namespace).Create(ctx, &networkingv1.NetworkPolicy{ObjectMeta: meta,
+				Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}}, options)
+			return err
+		},
+	} {
+		if err := create(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writes updates an object in an open namespace many times.
+func writes(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
+	const count = 6000
+	signs := plainSigns()
+	if p.serves {
+		signs = readySigns()
+	}
+	return initializers{}.with(ctx, p, prefix, signs, func() (map[string]float64, error) {
+		update, err := p.updates(ctx, prefix+"-warm-0")
+		if err != nil {
+			return nil, err
+		}
+		return p.measured(ctx, count, func() error {
+			for range count {
+				if err := update(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// scale creates many namespaces on a new control plane, and measures what the processes use when they are idle.
+func scale(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
+	const few, many, window = 5, 2500, 30 * time.Second
+	signs := plainSigns()
+	if p.serves {
+		signs = readySigns()
+	}
+	if _, _, err := p.burst(ctx, prefix+"-few", few, 1, signs); err != nil {
+		return nil, err
+	}
+	if _, err := p.idle(ctx, time.Second); err != nil {
+		return nil, err
+	}
+	before, err := p.memory()
+	if err != nil {
+		return nil, err
+	}
+	for n := range 5 {
+		if _, _, err := p.burst(ctx, fmt.Sprintf("%s-%d", prefix, n), many/5, clients, signs); err != nil {
+			return nil, err
+		}
+	}
+	idle, err := p.idle(ctx, window)
+	if err != nil {
+		return nil, err
+	}
+	after, err := p.memory()
+	if err != nil {
+		return nil, err
+	}
+	figures := map[string]float64{}
+	for name := range after {
+		figures["memory of "+name+" for each namespace, kB"] = (after[name] - before[name]) / many / 1000
+		figures["CPU of "+name+" when idle, ms per second"] = 1000 * idle[name]
+	}
+	return figures, nil
+}
