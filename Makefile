@@ -102,11 +102,13 @@ test: ## Run every test.
 
 PERF ?=
 .PHONY: perf
-perf: build ## Measure what nsinit costs, or go on with it, and write docs/performance.md. PERF are the flags of the command.
+perf: build ## Measure what nsinit costs, or go on with it, and write docs/performance.md. With PERF, the flags, only measure.
 	@echo "==> performance measurements"
 	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
 	@$(OUTPUT)/bin/perf run --dir $(OUTPUT)/perf $(PERF)
+ifeq ($(PERF),)
 	@$(OUTPUT)/bin/perf report --dir $(OUTPUT)/perf --output docs/performance.md
+endif
 
 .PHONY: bench
 bench: ## Run the benchmarks.
