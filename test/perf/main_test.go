@@ -26,7 +26,8 @@ func stored(t *testing.T, value func(scenario, arm, figure string, round int) fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"CPU, ms", "requests to kube-apiserver", "requests to nsinit-apiserver", "commits", "p50, ms", "p99, ms", "last, ms", "per second", "p50 of an update, ms"}
+	names := []string{"CPU, ms", "requests to kube-apiserver", "requests to nsinit-apiserver", "commits", "p50, ms", "p99, ms", "last, ms", "per second", "p50 of an update, ms",
+		"creates per second", "gets per second", "updates per second", "lists per second", "watch events per second", "memory of the server for each object, kB"}
 	for _, process := range []string{"kube-apiserver", "etcd", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "initializers"} {
 		names = append(names, "CPU of "+process+", ms", "memory of "+process+" for each namespace, kB", "CPU of "+process+" when idle, ms per second")
 	}
@@ -78,8 +79,8 @@ func TestReport(t *testing.T) {
 		"Measured on 2 January 2026",
 		"| CPU, ms | 10 (10–11) | 25 | 2.5 |",
 		"differ by 10.0 %",
-		"nsinit needs 1.2\ntimes as many", // (8 - 2) / 5
-		"| 3 | 12 | 2 | 1 |",              // 12 / (6 * 2)
+		"nsinit needs 1.2\ntimes as many.", // (8 - 2) / 5
+		"| 3 | 12 | 2 | 1 |",               // 12 / (6 * 2)
 		"takes 6 updates in all",
 	} {
 		if !strings.Contains(string(text), want) {

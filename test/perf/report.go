@@ -119,7 +119,7 @@ func machine() (string, error) {
 }
 
 // commits returns the ratio of the commits for a namespace, without the two of kube-controller-manager, to the minimum for a
-// number of initializers and of their own writes: those that create the namespace and its NamespaceLifecycle, one for each
+// number of initializers and of the writes that they make in namespaces: those that create the namespace and its NamespaceLifecycle, one for each
 // initializer, and the one that opens the gate.
 func (r *reporter) commits(scenario, arm string, initializers, writes int) (float64, error) {
 	value, err := r.median(scenario, arm, "commits")

@@ -49,6 +49,9 @@ const (
 	initName  = "perf%d.example.com"
 	plainArm  = "plain"
 	nsinitArm = "nsinit"
+
+	crdArm        = "CRD"
+	aggregatedArm = "aggregated"
 )
 
 // scenarios are in the order in which they run.
@@ -74,6 +77,7 @@ func scenarios() []scenario {
 	}
 	plainWrite, nsinitWrite := arm{name: plainArm, measure: writes}, arm{name: nsinitArm, nsinit: true, measure: writes}
 	return append(all,
+		scenario{"API", 3, []arm{{name: crdArm, nsinit: true, measure: requestsTo(custom)}, {name: aggregatedArm, nsinit: true, measure: requestsTo(aggregated)}}},
 		scenario{"write", 5, []arm{plainWrite, nsinitWrite, repeated(plainWrite), repeated(nsinitWrite)}},
 		scenario{"scale", 1, []arm{{name: plainArm, fresh: true, measure: scale}, {name: nsinitArm, nsinit: true, fresh: true, measure: scale}}},
 	)
@@ -84,7 +88,7 @@ func repeated(one arm) arm {
 	return one
 }
 
-// initializers are served by the SDK in a process of their own.
+// initializers are served by the SDK in a separate process.
 type initializers struct {
 	count int
 	// write lets each write one object. parallel starts all at the same time.

@@ -1,0 +1,309 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// api is a client of one kind of objects, served in one of two ways.
+type api struct {
+	create    func(ctx context.Context, name string) error
+	get       func(ctx context.Context, name string) error
+	update    func(ctx context.Context, name string) error
+	list      func(ctx context.Context) (int, error)
+	watch     func(ctx context.Context) (watch.Interface, error)
+	deleteAll func(ctx context.Context) error
+	// server is the process that holds the objects in memory.
+	server string
+}
+
+// populationOf returns an object of about two kilobytes. Its names and values are not expressions.
+func populationOf(name string) *v1alpha1.NamespacePopulation {
+	population := &v1alpha1.NamespacePopulation{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "NamespacePopulation"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for i := range 4 {
+		population.Spec.Manifests = append(population.Spec.Manifests, v1alpha1.PopulationManifest{Name: fmt.Sprintf("manifest-%d", i), Template: runtime.RawExtension{Raw: fmt.Appendf(nil,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"content-%d"},"data":{"value":%q}}`, i, strings.Repeat("x", 300))}})
+	}
+	return population
+}
+
+// aggregated uses nsinit-apiserver with the typed client, which sends protobuf.
+func aggregated(p *plane) api {
+	all := p.nsinit.NsinitV1alpha1().NamespacePopulations()
+	return api{server: "nsinit-apiserver",
+		create: func(ctx context.Context, name string) error {
+			_, err := all.Create(ctx, populationOf(name), metav1.CreateOptions{})
+			return err
+		},
+		get: func(ctx context.Context, name string) error {
+			_, err := all.Get(ctx, name, metav1.GetOptions{})
+			return err
+		},
+		update: func(ctx context.Context, name string) error {
+			object, err := all.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			object.Annotations = map[string]string{"time": time.Now().String()}
+			_, err = all.Update(ctx, object, metav1.UpdateOptions{})
+			return err
+		},
+		list: func(ctx context.Context) (int, error) {
+			list, err := all.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return 0, err
+			}
+			return len(list.Items), nil
+		},
+		watch: func(ctx context.Context) (watch.Interface, error) { return all.Watch(ctx, metav1.ListOptions{}) },
+		deleteAll: func(ctx context.Context) error {
+			return all.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		},
+	}
+}
+
+// crdGroup is the group of the CustomResourceDefinition with the schema of NamespacePopulations.
+const crdGroup = "perf.nsinit.dev"
+
+// custom uses a CustomResourceDefinition.
+func custom(p *plane) api {
+	all := p.dynamic.Resource(schema.GroupVersionResource{Group: crdGroup, Version: "v1alpha1", Resource: "namespacepopulations"})
+	object := func(name string) (*unstructured.Unstructured, error) {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(populationOf(name))
+		if err != nil {
+			return nil, err
+		}
+		content["apiVersion"] = crdGroup + "/v1alpha1"
+		return &unstructured.Unstructured{Object: content}, nil
+	}
+	return api{server: "kube-apiserver",
+		create: func(ctx context.Context, name string) error {
+			created, err := object(name)
+			if err != nil {
+				return err
+			}
+			_, err = all.Create(ctx, created, metav1.CreateOptions{})
+			return err
+		},
+		get: func(ctx context.Context, name string) error {
+			_, err := all.Get(ctx, name, metav1.GetOptions{})
+			return err
+		},
+		update: func(ctx context.Context, name string) error {
+			object, err := all.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			object.SetAnnotations(map[string]string{"time": time.Now().String()})
+			_, err = all.Update(ctx, object, metav1.UpdateOptions{})
+			return err
+		},
+		list: func(ctx context.Context) (int, error) {
+			list, err := all.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return 0, err
+			}
+			return len(list.Items), nil
+		},
+		watch: func(ctx context.Context) (watch.Interface, error) { return all.Watch(ctx, metav1.ListOptions{}) },
+		deleteAll: func(ctx context.Context) error {
+			return all.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		},
+	}
+}
+
+// define creates the CustomResourceDefinition, with the schema that nsinit-apiserver publishes.
+func define(ctx context.Context, p *plane) error {
+	text, err := p.core.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis/nsinit.dev/v1alpha1").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	var published struct {
+		Components struct{ Schemas map[string]map[string]any }
+	}
+	if err := json.Unmarshal(text, &published); err != nil {
+		return err
+	}
+	s := structural{published.Components.Schemas}
+	name := ""
+	for candidate := range s.schemas {
+		if strings.HasSuffix(candidate, ".NamespacePopulation") {
+			name = candidate
+		}
+	}
+	root := s.of(map[string]any{"$ref": "#/components/schemas/" + name})
+	root["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object"}
+	definition := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "namespacepopulations." + crdGroup},
+		"spec": map[string]any{
+			"group": crdGroup, "scope": "Cluster", "names": map[string]any{"plural": "namespacepopulations", "singular": "namespacepopulation", "kind": "NamespacePopulation", "listKind": "NamespacePopulationList"},
+			"versions": []any{map[string]any{"name": "v1alpha1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": root}, "subresources": map[string]any{"status": map[string]any{}}}},
+		},
+	}}
+	definitions := p.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := definitions.Create(ctx, definition, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := custom(p).list(ctx)
+		return err == nil, nil
+	})
+}
+
+// structural makes a schema of a CustomResourceDefinition of one with references.
+type structural struct{ schemas map[string]map[string]any }
+
+func (s structural) of(from map[string]any) map[string]any {
+	if all, ok := from["allOf"].([]any); ok {
+		return s.of(all[0].(map[string]any))
+	}
+	if reference, ok := from["$ref"].(string); ok {
+		if strings.HasSuffix(reference, ".RawExtension") {
+			return map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+		}
+		return s.of(s.schemas[strings.TrimPrefix(reference, "#/components/schemas/")])
+	}
+	to := map[string]any{}
+	for key, value := range from {
+		switch key {
+		case "type", "format", "required", "enum", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type":
+			to[key] = value
+		case "items", "additionalProperties":
+			to[key] = s.of(value.(map[string]any))
+		case "properties":
+			properties := map[string]any{}
+			for name, property := range value.(map[string]any) {
+				properties[name] = s.of(property.(map[string]any))
+			}
+			to[key] = properties
+		}
+	}
+	return to
+}
+
+// requestsTo measures how many requests one kind of objects is served with, in a second, while the other kind is not used.
+func requestsTo(which func(*plane) api) func(context.Context, *plane, string) (map[string]float64, error) {
+	const objects, requests, lists, watchers, events = 5000, 2000, 5, 200, 200
+	return func(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
+		if err := define(ctx, p); err != nil {
+			return nil, err
+		}
+		a := which(p)
+		name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
+		figures := map[string]float64{}
+		rate := func(what string, count int, request func(ctx context.Context, name string) error) error {
+			took, err := repeat(count, func(i int) error { return request(ctx, name(i)) })
+			figures[what+" per second"] = float64(count) / took
+			return err
+		}
+		memory, err := p.memory()
+		if err != nil {
+			return nil, err
+		}
+		if err := rate("creates", objects, a.create); err != nil {
+			return nil, err
+		}
+		grown, err := p.memory()
+		if err != nil {
+			return nil, err
+		}
+		figures["memory of the server for each object, kB"] = (grown[a.server] - memory[a.server]) / objects / 1000
+		if err := rate("gets", requests, a.get); err != nil {
+			return nil, err
+		}
+		if err := rate("updates", requests, a.update); err != nil {
+			return nil, err
+		}
+		var times []float64
+		for range lists {
+			began := time.Now()
+			if count, err := a.list(ctx); err != nil || count != objects {
+				return nil, fmt.Errorf("a list has %d objects: %w", count, err)
+			}
+			times = append(times, time.Since(began).Seconds())
+		}
+		slices.Sort(times)
+		figures["lists per second"] = 1 / quantile(times, 0.5)
+		if figures["watch events per second"], err = fanOut(ctx, a, watchers, events, name); err != nil {
+			return nil, err
+		}
+		return figures, a.deleteAll(ctx)
+	}
+}
+
+// repeat sends requests with several clients, and returns how long they took, in seconds.
+func repeat(count int, request func(i int) error) (float64, error) {
+	began := time.Now()
+	var group errgroup.Group
+	group.SetLimit(clients)
+	for i := range count {
+		group.Go(func() error { return request(i) })
+	}
+	err := group.Wait()
+	return time.Since(began).Seconds(), err
+}
+
+// fanOut updates objects while many clients watch them, and returns how many events they receive in a second.
+func fanOut(ctx context.Context, a api, watchers, updates int, name func(int) string) (float64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("not all events of %d watches arrived", watchers))
+	defer cancel()
+	var received atomic.Int64
+	done := make(chan struct{})
+	var initial, began atomic.Int64
+	for range watchers {
+		watcher, err := a.watch(ctx)
+		if err != nil {
+			return 0, err
+		}
+		defer watcher.Stop()
+		go func() {
+			for event := range watcher.ResultChan() {
+				switch {
+				case event.Type == watch.Added:
+					initial.Add(1)
+				case received.Add(1) == int64(watchers*updates):
+					close(done)
+				}
+			}
+		}()
+	}
+	// A watch begins with the objects that exist.
+	if err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		last := began.Swap(initial.Load())
+		return last > 0 && last == initial.Load() && last%int64(watchers) == 0, nil
+	}); err != nil {
+		return 0, context.Cause(ctx)
+	}
+	start := time.Now()
+	if _, err := repeat(updates, func(i int) error { return a.update(ctx, name(i)) }); err != nil {
+		return 0, err
+	}
+	select {
+	case <-done:
+		return float64(watchers*updates) / time.Since(start).Seconds(), nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
