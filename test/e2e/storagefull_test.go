@@ -190,9 +190,14 @@ func TestFullVolume(t *testing.T) {
 		if said, err := request.DoRaw(t.Context()); err != nil {
 			t.Errorf("it is out of service: %v: %s", err, said)
 		}
-		if lists, err := c.Core.Discovery().ServerPreferredResources(); err != nil || !strings.Contains(framework.JSON(t, lists), "namespacelifecycles") {
-			t.Errorf("discovery: %v", err)
-		}
+		// kube-apiserver reads it again after a while.
+		framework.Eventually(t, "discovery through kube-apiserver", func(context.Context) error {
+			lists, err := c.Core.Discovery().ServerPreferredResources()
+			if err == nil && !strings.Contains(framework.JSON(t, lists), "namespacelifecycles") {
+				err = errors.New("it lacks namespacelifecycles")
+			}
+			return err
+		})
 	}
 	readyz(full)
 	serves()
@@ -214,10 +219,6 @@ func TestFullVolume(t *testing.T) {
 		return direct.Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
 	})
 	readyz(full)
-	framework.Eventually(t, "the aggregator finds it", func(context.Context) error {
-		_, err := c.Core.Discovery().ServerPreferredResources()
-		return err
-	})
 	serves()
 	again := c.CreateNamespace(t, c.Admin).Name
 	c.DeleteNamespace(t, again)
