@@ -10,6 +10,7 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -57,7 +58,11 @@ func TestKubectl(t *testing.T) {
 	says(must("api-resources", "--api-group=nsinit.dev"), "nsic", "nsl", "NamespaceLifecycle")
 	says(must("get", "nsinit"), name)
 
-	watch := exec.CommandContext(t.Context(), filepath.Join(framework.BinDir(), "kubectl"), "get", "nsl", "--watch-only")
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, namespace, "one.example.com")
+	says(must("get", "nsl", namespace), "WAITING FOR", "one.example.com (+1)", "Initializing")
+	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
+	watch := exec.CommandContext(ctx, filepath.Join(framework.BinDir(), "kubectl"), "get", "nsl", "--watch")
 	watch.Env = c.Environ()
 	stdout, err := watch.StdoutPipe()
 	if err != nil {
@@ -66,20 +71,24 @@ func TestKubectl(t *testing.T) {
 	if err := watch.Start(); err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		cancel()
+		_ = watch.Wait()
+	}()
 	lines := bufio.NewScanner(stdout)
-	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, "one.example.com")
-	says(must("get", "nsl", namespace), "WAITING FOR", "one.example.com (+1)", "Initializing")
-	c.RemoveFirst(t, namespace)
-	c.RemoveFirst(t, namespace)
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), namespace) && strings.Contains(lines.Text(), "Active") {
-			break
+	shows := func(phase string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), namespace) && strings.Contains(lines.Text(), phase) {
+				return
+			}
 		}
+		t.Errorf("kubectl get --watch does not show %s in phase %s: %v", namespace, phase, lines.Err())
 	}
-	if err := lines.Err(); err != nil {
-		t.Errorf("kubectl get -w: %v", err)
-	}
+	shows("Initializing")
+	c.RemoveFirst(t, namespace)
+	c.RemoveFirst(t, namespace)
+	shows("Active")
 	c.WaitReady(t, namespace)
 	says(must("get", "nsl", "--field-selector=status.phase=Active", "-o", "name"), "namespacelifecycle.nsinit.dev/"+namespace)
 }
