@@ -260,7 +260,8 @@ func populated(count int) func(context.Context, *plane, string) (map[string]floa
 		if err != nil {
 			return nil, err
 		}
-		_, err = p.Admin(ctx, "delete", "-f", example)
+		// The population stays: without it, policy-population would delete the objects.
+		_, err = p.Admin(ctx, "delete", "namespaceinitializerconfiguration", "10-policy-population")
 		p.stopHelper(name)
 		return figures, err
 	}
