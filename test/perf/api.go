@@ -21,117 +21,80 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// api is a client of one kind of objects, served in one of two ways.
+// crdGroup is the group of the CustomResourceDefinition with the schema of NamespacePopulations.
+const crdGroup = "perf.nsinit.dev"
+
+// api is a typed client of NamespacePopulations, which are served in one of two ways.
 type api struct {
-	create    func(ctx context.Context, name string) error
-	get       func(ctx context.Context, name string) error
-	update    func(ctx context.Context, name string) error
-	list      func(ctx context.Context) (int, error)
-	watch     func(ctx context.Context) (watch.Interface, error)
-	deleteAll func(ctx context.Context) error
+	*gentype.ClientWithList[*v1alpha1.NamespacePopulation, *v1alpha1.NamespacePopulationList]
 	// server is the process that holds the objects in memory.
 	server string
 }
 
-// populationOf returns an object of about two kilobytes. Its names and values are not expressions.
-func populationOf(name string) *v1alpha1.NamespacePopulation {
-	population := &v1alpha1.NamespacePopulation{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "NamespacePopulation"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+// aggregated uses nsinit-apiserver with protobuf.
+func aggregated(p *plane) (api, error) {
+	return newAPI(p, v1alpha1.GroupName, runtime.ContentTypeProtobuf, "nsinit-apiserver")
+}
+
+// custom uses a CustomResourceDefinition, which is served as JSON.
+func custom(p *plane) (api, error) {
+	return newAPI(p, crdGroup, runtime.ContentTypeJSON, "kube-apiserver")
+}
+
+func newAPI(p *plane, group, contentType, server string) (api, error) {
+	version := schema.GroupVersion{Group: group, Version: v1alpha1.SchemeGroupVersion.Version}
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(version, &v1alpha1.NamespacePopulation{}, &v1alpha1.NamespacePopulationList{})
+	metav1.AddToGroupVersion(scheme, version)
+	config := rest.CopyConfig(p.admin)
+	config.APIPath, config.GroupVersion, config.ContentType = "/apis", &version, contentType
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return api{}, err
+	}
+	return api{gentype.NewClientWithList(resourceName, client, runtime.NewParameterCodec(scheme), "",
+		func() *v1alpha1.NamespacePopulation { return &v1alpha1.NamespacePopulation{} },
+		func() *v1alpha1.NamespacePopulationList { return &v1alpha1.NamespacePopulationList{} }), server}, nil
+}
+
+// resourceName is that of both kinds.
+const resourceName = "namespacepopulations"
+
+// create creates an object of about two kilobytes. Its names and values are not expressions.
+func (a api) create(ctx context.Context, name string) error {
+	population := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for i := range 4 {
 		population.Spec.Manifests = append(population.Spec.Manifests, v1alpha1.PopulationManifest{Name: fmt.Sprintf("manifest-%d", i), Template: runtime.RawExtension{Raw: fmt.Appendf(nil,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"content-%d"},"data":{"value":%q}}`, i, strings.Repeat("x", 300))}})
 	}
-	return population
+	_, err := a.Create(ctx, population, metav1.CreateOptions{})
+	return err
 }
 
-// aggregated uses nsinit-apiserver with the typed client, which sends protobuf.
-func aggregated(p *plane) api {
-	all := p.nsinit.NsinitV1alpha1().NamespacePopulations()
-	return api{server: "nsinit-apiserver",
-		create: func(ctx context.Context, name string) error {
-			_, err := all.Create(ctx, populationOf(name), metav1.CreateOptions{})
-			return err
-		},
-		get: func(ctx context.Context, name string) error {
-			_, err := all.Get(ctx, name, metav1.GetOptions{})
-			return err
-		},
-		update: func(ctx context.Context, name string) error {
-			object, err := all.Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			object.Annotations = map[string]string{"time": time.Now().String()}
-			_, err = all.Update(ctx, object, metav1.UpdateOptions{})
-			return err
-		},
-		list: func(ctx context.Context) (int, error) {
-			list, err := all.List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return 0, err
-			}
-			return len(list.Items), nil
-		},
-		watch: func(ctx context.Context) (watch.Interface, error) { return all.Watch(ctx, metav1.ListOptions{}) },
-		deleteAll: func(ctx context.Context) error {
-			return all.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-		},
-	}
+func (a api) get(ctx context.Context, name string) error {
+	_, err := a.Get(ctx, name, metav1.GetOptions{})
+	return err
 }
 
-// crdGroup is the group of the CustomResourceDefinition with the schema of NamespacePopulations.
-const crdGroup = "perf.nsinit.dev"
-
-// custom uses a CustomResourceDefinition.
-func custom(p *plane) api {
-	all := p.dynamic.Resource(schema.GroupVersionResource{Group: crdGroup, Version: "v1alpha1", Resource: "namespacepopulations"})
-	object := func(name string) (*unstructured.Unstructured, error) {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(populationOf(name))
-		if err != nil {
-			return nil, err
-		}
-		content["apiVersion"] = crdGroup + "/v1alpha1"
-		return &unstructured.Unstructured{Object: content}, nil
+// update reads and updates an object.
+func (a api) update(ctx context.Context, name string) error {
+	population, err := a.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
 	}
-	return api{server: "kube-apiserver",
-		create: func(ctx context.Context, name string) error {
-			created, err := object(name)
-			if err != nil {
-				return err
-			}
-			_, err = all.Create(ctx, created, metav1.CreateOptions{})
-			return err
-		},
-		get: func(ctx context.Context, name string) error {
-			_, err := all.Get(ctx, name, metav1.GetOptions{})
-			return err
-		},
-		update: func(ctx context.Context, name string) error {
-			object, err := all.Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			object.SetAnnotations(map[string]string{"time": time.Now().String()})
-			_, err = all.Update(ctx, object, metav1.UpdateOptions{})
-			return err
-		},
-		list: func(ctx context.Context) (int, error) {
-			list, err := all.List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return 0, err
-			}
-			return len(list.Items), nil
-		},
-		watch: func(ctx context.Context) (watch.Interface, error) { return all.Watch(ctx, metav1.ListOptions{}) },
-		deleteAll: func(ctx context.Context) error {
-			return all.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-		},
-	}
+	population.Annotations = map[string]string{"time": time.Now().String()}
+	_, err = a.Update(ctx, population, metav1.UpdateOptions{})
+	return err
 }
 
 // define creates the CustomResourceDefinition, with the schema that nsinit-apiserver publishes.
@@ -156,9 +119,9 @@ func define(ctx context.Context, p *plane) error {
 	root := s.of(map[string]any{"$ref": "#/components/schemas/" + name})
 	root["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object"}
 	definition := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "namespacepopulations." + crdGroup},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": resourceName + "." + crdGroup},
 		"spec": map[string]any{
-			"group": crdGroup, "scope": "Cluster", "names": map[string]any{"plural": "namespacepopulations", "singular": "namespacepopulation", "kind": "NamespacePopulation", "listKind": "NamespacePopulationList"},
+			"group": crdGroup, "scope": "Cluster", "names": map[string]any{"plural": resourceName, "singular": "namespacepopulation", "kind": "NamespacePopulation", "listKind": "NamespacePopulationList"},
 			"versions": []any{map[string]any{"name": "v1alpha1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": root}, "subresources": map[string]any{"status": map[string]any{}}}},
 		},
 	}}
@@ -167,7 +130,7 @@ func define(ctx context.Context, p *plane) error {
 		return err
 	}
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := custom(p).list(ctx)
+		_, err := p.dynamic.Resource(schema.GroupVersionResource{Group: crdGroup, Version: "v1alpha1", Resource: resourceName}).List(ctx, metav1.ListOptions{Limit: 1})
 		return err == nil, nil
 	})
 }
@@ -204,13 +167,16 @@ func (s structural) of(from map[string]any) map[string]any {
 }
 
 // requestsTo measures how many requests one kind of objects is served with, in a second, while the other kind is not used.
-func requestsTo(which func(*plane) api) func(context.Context, *plane, string) (map[string]float64, error) {
+func requestsTo(which func(*plane) (api, error)) func(context.Context, *plane, string) (map[string]float64, error) {
 	const objects, requests, lists, watchers, events = 5000, 2000, 5, 200, 200
 	return func(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
 		if err := define(ctx, p); err != nil {
 			return nil, err
 		}
-		a := which(p)
+		a, err := which(p)
+		if err != nil {
+			return nil, err
+		}
 		name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 		figures := map[string]float64{}
 		rate := func(what string, count int, request func(ctx context.Context, name string) error) error {
@@ -239,8 +205,12 @@ func requestsTo(which func(*plane) api) func(context.Context, *plane, string) (m
 		var times []float64
 		for range lists {
 			began := time.Now()
-			if count, err := a.list(ctx); err != nil || count < objects {
-				return nil, fmt.Errorf("a list has %d objects: %w", count, err)
+			list, err := a.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, err
+			}
+			if len(list.Items) < objects {
+				return nil, fmt.Errorf("a list has %d of %d objects", len(list.Items), objects)
 			}
 			times = append(times, time.Since(began).Seconds())
 		}
@@ -249,7 +219,7 @@ func requestsTo(which func(*plane) api) func(context.Context, *plane, string) (m
 		if figures["watch events per second"], err = fanOut(ctx, a, watchers, events, name); err != nil {
 			return nil, err
 		}
-		return figures, a.deleteAll(ctx)
+		return figures, a.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	}
 }
 
@@ -273,7 +243,7 @@ func fanOut(ctx context.Context, a api, watchers, updates int, name func(int) st
 	done := make(chan struct{})
 	var initial, began atomic.Int64
 	for range watchers {
-		watcher, err := a.watch(ctx)
+		watcher, err := a.Watch(ctx, metav1.ListOptions{})
 		if err != nil {
 			return 0, err
 		}
