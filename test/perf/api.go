@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 
@@ -239,40 +238,33 @@ func repeat(count int, request func(i int) error) (float64, error) {
 func fanOut(ctx context.Context, a api, watchers, updates int, name func(int) string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("not all events of %d watches arrived", watchers))
 	defer cancel()
+	list, err := a.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
 	var received atomic.Int64
 	done := make(chan struct{})
-	var initial, began atomic.Int64
 	for range watchers {
-		watcher, err := a.Watch(ctx, metav1.ListOptions{})
+		watcher, err := a.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 		if err != nil {
 			return 0, err
 		}
 		defer watcher.Stop()
 		go func() {
-			for event := range watcher.ResultChan() {
-				switch {
-				case event.Type == watch.Added:
-					initial.Add(1)
-				case received.Add(1) == int64(watchers*updates):
+			for range watcher.ResultChan() {
+				if received.Add(1) == int64(watchers*updates) {
 					close(done)
 				}
 			}
 		}()
 	}
-	// A watch begins with the objects that exist.
-	if err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
-		last := began.Swap(initial.Load())
-		return last > 0 && last == initial.Load() && last%int64(watchers) == 0, nil
-	}); err != nil {
-		return 0, context.Cause(ctx)
-	}
-	start := time.Now()
+	began := time.Now()
 	if _, err := repeat(updates, func(i int) error { return a.update(ctx, name(i)) }); err != nil {
 		return 0, err
 	}
 	select {
 	case <-done:
-		return float64(watchers*updates) / time.Since(start).Seconds(), nil
+		return float64(watchers*updates) / time.Since(began).Seconds(), nil
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
