@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -179,7 +178,7 @@ func requestsTo(which func(*plane) (api, error)) func(context.Context, *plane, s
 		name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 		figures := map[string]float64{}
 		rate := func(what string, count int, request func(ctx context.Context, name string) error) error {
-			took, err := repeat(count, func(i int) error { return request(ctx, name(i)) })
+			took, err := repeat(count, clients, func(i int) error { return request(ctx, name(i)) })
 			figures[what+" per second"] = float64(count) / took
 			return err
 		}
@@ -222,18 +221,6 @@ func requestsTo(which func(*plane) (api, error)) func(context.Context, *plane, s
 	}
 }
 
-// repeat sends requests with several clients, and returns how long they took, in seconds.
-func repeat(count int, request func(i int) error) (float64, error) {
-	began := time.Now()
-	var group errgroup.Group
-	group.SetLimit(clients)
-	for i := range count {
-		group.Go(func() error { return request(i) })
-	}
-	err := group.Wait()
-	return time.Since(began).Seconds(), err
-}
-
 // fanOut updates objects while many clients watch them, and returns how many events they receive in a second.
 func fanOut(ctx context.Context, a api, watchers, updates int, name func(int) string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, fmt.Errorf("not all events of %d watches arrived", watchers))
@@ -259,7 +246,7 @@ func fanOut(ctx context.Context, a api, watchers, updates int, name func(int) st
 		}()
 	}
 	began := time.Now()
-	if _, err := repeat(updates, func(i int) error { return a.update(ctx, name(i)) }); err != nil {
+	if _, err := repeat(updates, clients, func(i int) error { return a.update(ctx, name(i)) }); err != nil {
 		return 0, err
 	}
 	select {

@@ -34,6 +34,14 @@ func plainSigns() []sign {
 
 func readySigns() []sign { return []sign{{}} }
 
+// signs are those of a usable namespace on a control plane.
+func (p *plane) signs() []sign {
+	if p.serves {
+		return readySigns()
+	}
+	return plainSigns()
+}
+
 // watch calls seen with the name of each namespace that the sign appears in, until the context ends.
 func (s sign) watch(ctx context.Context, client dynamic.Interface, seen func(namespace string)) error {
 	resource, options := s.resource, metav1.ListOptions{}
@@ -106,23 +114,18 @@ func (p *plane) burst(ctx context.Context, prefix string, count, clients int, si
 		}
 	}
 	began := time.Now()
-	var group errgroup.Group
-	group.SetLimit(clients)
-	for i := range count {
+	if _, err := repeat(count, clients, func(i int) error {
 		name := fmt.Sprintf("%s-%d", prefix, i)
-		group.Go(func() error {
-			mu.Lock()
-			missing[name] = map[sign]bool{}
-			for _, s := range signs {
-				missing[name][s] = true
-			}
-			created[name] = time.Now()
-			mu.Unlock()
-			_, err := p.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+		mu.Lock()
+		missing[name] = map[sign]bool{}
+		for _, s := range signs {
+			missing[name][s] = true
+		}
+		created[name] = time.Now()
+		mu.Unlock()
+		_, err := p.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		return err
+	}); err != nil {
 		return nil, 0, err
 	}
 	select {
@@ -134,6 +137,18 @@ func (p *plane) burst(ctx context.Context, prefix string, count, clients int, si
 	defer mu.Unlock()
 	slices.Sort(times)
 	return times, time.Since(began).Seconds(), nil
+}
+
+// repeat sends requests with a number of clients, and returns how long they took, in seconds.
+func repeat(count, clients int, request func(i int) error) (float64, error) {
+	began := time.Now()
+	var group errgroup.Group
+	group.SetLimit(clients)
+	for i := range count {
+		group.Go(func() error { return request(i) })
+	}
+	err := group.Wait()
+	return time.Since(began).Seconds(), err
 }
 
 // measured returns what a load has cost: CPU time of all processes without what they use when idle, in milliseconds, and

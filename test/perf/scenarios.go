@@ -14,7 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -43,10 +42,8 @@ type arm struct {
 }
 
 const (
-	clients   = 8 // that create namespaces at the same time
-	write     = true
+	clients   = 8 // that send requests at the same time
 	again     = " again"
-	initName  = "perf%d.example.com"
 	plainArm  = "plain"
 	nsinitArm = "nsinit"
 
@@ -56,7 +53,7 @@ const (
 
 // scenarios are in the order in which they run.
 func scenarios() []scenario {
-	storm := arm{name: nsinitArm, nsinit: true, measure: stormOf(334, initializers{count: 1, write: write}, readySigns())}
+	storm := arm{name: nsinitArm, nsinit: true, measure: stormOf(334, initializers{count: 1, write: true}, readySigns())}
 	plainStorm := arm{name: plainArm, measure: stormOf(334, initializers{}, plainSigns())}
 	all := []scenario{
 		{"storm", 3, []arm{plainStorm, repeated(plainStorm), storm, repeated(storm)}},
@@ -103,7 +100,7 @@ func (i initializers) start(ctx context.Context, p *plane) (stop func() error, e
 	configuration := &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "perf"}}
 	args := []string{"initializer", "--kubeconfig=" + p.AdminKubeconfig(), fmt.Sprintf("--write=%t", i.write)}
 	for n := range i.count {
-		one := v1alpha1.RegisteredInitializer{Name: fmt.Sprintf(initName, n)}
+		one := v1alpha1.RegisteredInitializer{Name: fmt.Sprintf("perf%d.example.com", n)}
 		if i.parallel {
 			one.Ordering = &v1alpha1.InitializerOrdering{}
 		}
@@ -126,22 +123,14 @@ func (i initializers) start(ctx context.Context, p *plane) (stop func() error, e
 		if err := all.Delete(ctx, configuration.Name, metav1.DeleteOptions{}); err != nil {
 			return err
 		}
-		return gone(ctx, func(ctx context.Context) error {
+		return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			_, err := all.Get(ctx, configuration.Name, metav1.GetOptions{})
-			return err
+			if apierrors.IsNotFound(err) {
+				return true, nil
+			}
+			return false, err
 		})
 	}, nil
-}
-
-// gone waits until a read finds nothing.
-func gone(ctx context.Context, get func(context.Context) error) error {
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		err := get(ctx)
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return false, err
-	})
 }
 
 // with runs what is measured while initializers are served. Before, it creates a few namespaces, which fill caches and make
@@ -271,19 +260,12 @@ func populated(count int) func(context.Context, *plane, string) (map[string]floa
 func clientPopulates(count int) func(context.Context, *plane, string) (map[string]float64, error) {
 	return func(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
 		times, all := make([]float64, count), 0.0
-		figures, err := p.measured(ctx, count, func() error {
-			began := time.Now()
-			var group errgroup.Group
-			group.SetLimit(clients)
-			for i := range count {
-				group.Go(func() error {
-					began := time.Now()
-					defer func() { times[i] = time.Since(began).Seconds() }()
-					return p.populate(ctx, fmt.Sprintf("%s-%d", prefix, i))
-				})
-			}
-			err := group.Wait()
-			all = time.Since(began).Seconds()
+		figures, err := p.measured(ctx, count, func() (err error) {
+			all, err = repeat(count, clients, func(i int) error {
+				began := time.Now()
+				defer func() { times[i] = time.Since(began).Seconds() }()
+				return p.populate(ctx, fmt.Sprintf("%s-%d", prefix, i))
+			})
 			return err
 		})
 		if err != nil {
@@ -335,11 +317,7 @@ func (p *plane) populate(ctx context.Context, namespace string) error {
 // writes updates an object in an open namespace many times.
 func writes(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
 	const count = 6000
-	signs := plainSigns()
-	if p.serves {
-		signs = readySigns()
-	}
-	return initializers{}.with(ctx, p, prefix, signs, func() (map[string]float64, error) {
+	return initializers{}.with(ctx, p, prefix, p.signs(), func() (map[string]float64, error) {
 		update, err := p.updates(ctx, prefix+"-warm-0")
 		if err != nil {
 			return nil, err
@@ -358,11 +336,7 @@ func writes(ctx context.Context, p *plane, prefix string) (map[string]float64, e
 // scale creates many namespaces on a new control plane, and measures what the processes use when they are idle.
 func scale(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
 	const few, many, window = 5, 2500, 30 * time.Second
-	signs := plainSigns()
-	if p.serves {
-		signs = readySigns()
-	}
-	if _, _, err := p.burst(ctx, prefix+"-few", few, 1, signs); err != nil {
+	if _, _, err := p.burst(ctx, prefix+"-few", few, 1, p.signs()); err != nil {
 		return nil, err
 	}
 	if _, err := p.idle(ctx, time.Second); err != nil {
@@ -373,7 +347,7 @@ func scale(ctx context.Context, p *plane, prefix string) (map[string]float64, er
 		return nil, err
 	}
 	for n := range 5 {
-		if _, _, err := p.burst(ctx, fmt.Sprintf("%s-%d", prefix, n), many/5, clients, signs); err != nil {
+		if _, _, err := p.burst(ctx, fmt.Sprintf("%s-%d", prefix, n), many/5, clients, p.signs()); err != nil {
 			return nil, err
 		}
 	}
