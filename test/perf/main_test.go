@@ -38,7 +38,7 @@ func stored(t *testing.T, value func(scenario, arm, figure string, round int) fl
 				for _, name := range names {
 					figures[name] = value(scenario.name, arm.name, name, round)
 				}
-				if err := s.add(sample{scenario.name, arm.name, round, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), figures}); err != nil {
+				if err := s.add(sample{scenario.name, arm.name, round, time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), "a machine", figures}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -76,7 +76,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Measured on 2 January 2026",
+		"Measured on 2 January 2026 with a machine.",
 		"| CPU, ms | 10 (10–11) | 25 | 2.5 |",
 		"differ by 10.0 %",
 		"nsinit needs 1.2\ntimes as many.", // (8 - 2) / 5

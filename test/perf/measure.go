@@ -14,6 +14,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -35,7 +36,11 @@ func measure(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	m := &measurement{options: o, samples: stored, running: map[bool]*plane{}}
+	here, err := machine()
+	if err != nil {
+		return err
+	}
+	m := &measurement{options: o, samples: stored, machine: here, running: map[bool]*plane{}}
 	for _, s := range scenarios() {
 		if err == nil && o.only.MatchString(s.name) {
 			err = m.scenario(ctx, s)
@@ -48,6 +53,8 @@ func measure(ctx context.Context, o options) error {
 type measurement struct {
 	options
 	*samples
+	// machine is the number of cores and the processor.
+	machine string
 	// running are the control planes without and with nsinit.
 	running map[bool]*plane
 }
@@ -112,5 +119,20 @@ func (m *measurement) one(ctx context.Context, s scenario, a arm, round int) err
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		fmt.Printf("  %10.2f  %s\n", figures[name], name)
 	}
-	return m.add(sample{s.name, a.name, round, began, figures})
+	return m.add(sample{s.name, a.name, round, began, m.machine, figures})
+}
+
+// machine returns the number of cores and the processor of this machine.
+func machine() (string, error) {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "", err
+	}
+	model := ""
+	for line := range strings.Lines(string(data)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value)
+		}
+	}
+	return fmt.Sprintf("%d cores (%s)", strings.Count(string(data), "processor\t:"), model), nil
 }

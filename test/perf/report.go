@@ -14,7 +14,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"text/template"
 
 	"gonum.org/v1/plot"
@@ -34,7 +33,7 @@ func report(dir, output string) error {
 	}
 	r := &reporter{samples: stored}
 	parsed, err := template.New("report").Funcs(template.FuncMap{
-		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": machine, "day": r.day,
+		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": r.machine, "day": r.day,
 		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "counts": initializerCounts, "latency": r.latency, "updates": r.updates,
 	}).Parse(document)
 	if err != nil {
@@ -103,19 +102,12 @@ func (r *reporter) day() (string, error) {
 	return r.all[len(r.all)-1].Time.UTC().Format("2 January 2006"), nil
 }
 
-// machine returns the processor and the number of cores.
-func machine() (string, error) {
-	data, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "", err
+// machine returns the machine of the last sample.
+func (r *reporter) machine() (string, error) {
+	if len(r.all) == 0 {
+		return "", errMissing
 	}
-	model := ""
-	for line := range strings.Lines(string(data)) {
-		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
-			model = strings.TrimSpace(value)
-		}
-	}
-	return fmt.Sprintf("%d cores (%s)", strings.Count(string(data), "processor\t:"), model), nil
+	return r.all[len(r.all)-1].Machine, nil
 }
 
 // commits returns the ratio of the commits for a namespace, without the two of kube-controller-manager, to the minimum for a

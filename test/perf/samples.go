@@ -24,6 +24,8 @@ type sample struct {
 	Arm      string    `json:"arm"`
 	Round    int       `json:"round"`
 	Time     time.Time `json:"time"`
+	// Machine is the number of cores and the processor.
+	Machine string `json:"machine"`
 	// Figures are the measured values. The names end with the unit, unless they are counts.
 	Figures map[string]float64 `json:"figures"`
 }
