@@ -80,14 +80,8 @@ func TestConformanceFindsFaults(t *testing.T) {
 // finish does what a defective initializer has left to do, so that no namespace waits for it.
 func finish(t *testing.T, c *framework.Cluster) {
 	t.Helper()
-	nothing := func(context.Context, *corev1.Namespace) error { return nil }
-	runner, err := initializer.New(initializer.Options{Name: badInitializerName, Core: c.Core, Nsinit: c.Nsinit, Initialize: nothing, Finalize: nothing})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	go func() { _ = runner.Run(ctx) }()
+	c.ActAs(t, badInitializerName)
+	cleanUpAs(t, c, badInitializerName)
 	framework.Eventually(t, "no namespace waits for the initializer", func(ctx context.Context) error {
 		lifecycles, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, metav1.ListOptions{})
 		if err != nil {
