@@ -12,9 +12,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 status=0
 # Many tests wait most of their time, so more tests than processors run at the same time.
 go test -json -timeout 15m -parallel 8 "$@" ./... || status=1
-(cd pkg/initializer/controllerruntime && go test -json -timeout 5m "$@" ./...) || status=1
+for module in pkg/initializer/controllerruntime test/perf; do
+  (cd "${module}" && go test -json -timeout 5m "$@" ./...) || status=1
+done
 # These tests read files outside of their modules, which the test cache ignores.
-for module in test/monitoring hack/chart test/perf; do
+for module in test/monitoring hack/chart; do
   (cd "${module}" && go test -json -count=1 "$@" ./...) || status=1
 done
 (cd test/logstore && go vet ./...) || status=1
