@@ -12,7 +12,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -48,14 +47,7 @@ func Progress(ctx context.Context, message string) error {
 	if c.runner.options.DryRun {
 		return nil
 	}
-	lifecycle, err := c.runner.options.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, c.namespace.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if lifecycle.Spec.NamespaceUID != c.namespace.UID {
-		return errOver
-	}
-	return c.runner.updateMessage(ctx, lifecycle, message)
+	return c.runner.updateMessage(ctx, c.lifecycle, message)
 }
 
 // IdempotencyKey returns a key that is the same for each call of the function for the same namespace:

@@ -265,7 +265,7 @@ func TestRetryMeetsNextIncarnation(t *testing.T) {
 	replaced := make(chan struct{})
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/ns/initialize") {
+			if request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/ns/initialize") {
 				once.Do(func() {
 					replaceLifecycle(t, server, "ns", "next")
 					close(replaced)

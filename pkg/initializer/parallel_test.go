@@ -10,13 +10,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -132,5 +136,56 @@ func TestOtherFinishesFirst(t *testing.T) {
 	lifecycle := until(t, server, "ns", "b is done", func(r *v1alpha1.NamespaceLifecycle) bool { return !slices.Contains(helper.Pending(r), "b.example.com") })
 	if got := helper.Acting(lifecycle); !slices.Equal(got, []string{"c.example.com"}) || calls.Load() != 1 {
 		t.Errorf("called %d times, it is the turn of %q: %+v", calls.Load(), got, lifecycle.Status.Initializers)
+	}
+}
+
+// TestOverDuringCall: the turn of an initializer ends while it acts. It is not called again, and reports no error.
+func TestOverDuringCall(t *testing.T) {
+	t.Parallel()
+	skip := func(lifecycle *v1alpha1.NamespaceLifecycle) {
+		lifecycle.Spec.Skipped = []string{"a.example.com"}
+		helper.RemovePending(lifecycle, "a.example.com")
+	}
+	for name, test := range map[string]struct {
+		names []string
+		end   func(*v1alpha1.NamespaceLifecycle)
+		want  v1alpha1.InitializerState
+	}{
+		"it is skipped":                {[]string{"a.example.com"}, skip, v1alpha1.InitializerSkipped},
+		"it is skipped, another waits": {[]string{"a.example.com", "b.example.com"}, skip, v1alpha1.InitializerSkipped},
+		"another one fails": {[]string{"a.example.com", "b.example.com"}, func(lifecycle *v1alpha1.NamespaceLifecycle) {
+			lifecycle.Spec.Initializers.FailedInitializer = "b.example.com"
+			lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure}
+		}, v1alpha1.InitializerRunning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := inParallel(t, test.names...)
+			var calls atomic.Int32
+			events := record.NewFakeRecorder(10)
+			runner, stop := startWith(t, server, initializer.Options{Name: "a.example.com", Events: events, Initialize: func(ctx context.Context, namespace *corev1.Namespace) error {
+				calls.Add(1)
+				client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
+				lifecycle, err := client.Get(ctx, namespace.Name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				test.end(lifecycle)
+				_, err = client.Initialize(context.WithoutCancel(ctx), namespace.Name, lifecycle, metav1.UpdateOptions{})
+				return err
+			}})
+			server.MustRecord(t, "ns")
+			const over = `nsinit_initializer_calls_total{initializer="a.example.com",operation="initialize",result="over"} 1`
+			waitFor(t, "the call has ended because the turn is over", func() bool {
+				recorder := httptest.NewRecorder()
+				runner.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+				return strings.Contains(recorder.Body.String(), over)
+			})
+			stop()
+			lifecycle := until(t, server, "ns", "it exists", func(*v1alpha1.NamespaceLifecycle) bool { return true })
+			if got := helper.Entry(lifecycle, "a.example.com").State; calls.Load() != 1 || len(events.Events) > 0 || got != test.want {
+				t.Errorf("called %d times, %d events, the state is %s", calls.Load(), len(events.Events), got)
+			}
+		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -31,6 +32,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/leader"
+	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -62,6 +64,8 @@ type Runner struct {
 	mu sync.Mutex
 	// turns are the calls in progress, by the name of the namespace.
 	turns map[string]turn
+	// ended are the turns that this process ended, and that the watch may still show.
+	ended sets.Set[ended]
 	// rehearsed are the UIDs of the lifecycles for which a dry run was made.
 	rehearsed map[types.UID]bool
 }
@@ -70,6 +74,12 @@ type turn struct {
 	uid       types.UID // of the namespace
 	operation operation
 	end       context.CancelFunc
+}
+
+// ended is a turn that has ended, in one lifecycle.
+type ended struct {
+	lifecycle types.UID
+	operation operation
 }
 
 // New returns a Runner that is not running yet.
@@ -87,6 +97,7 @@ func New(options Options) (*Runner, error) {
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: options.Name, Clock: options.Clock}),
 		watches:   map[operation]cache.SharedIndexInformer{},
 		turns:     map[string]turn{},
+		ended:     sets.New[ended](),
 		rehearsed: map[types.UID]bool{},
 	}
 	if options.Metrics != nil {
@@ -220,16 +231,17 @@ func (r *Runner) changed(oldObj, newObj any) {
 
 // over ends the turn of an operation. The turn of the other operation may have begun already.
 func (r *Runner) over(o operation, object any) {
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
-	if err != nil {
+	lifecycle, ok := tombstone.Object[*v1alpha1.NamespaceLifecycle](object)
+	if !ok {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if turn, taken := r.turns[key]; taken && turn.operation == o {
+	r.ended.Delete(ended{lifecycle.UID, o})
+	if turn, taken := r.turns[lifecycle.Name]; taken && turn.operation == o {
 		turn.end()
 	}
-	r.queue.Forget(key)
+	r.queue.Forget(lifecycle.Name)
 }
 
 // endTurnOfOther ends the turn in a former namespace of the same name.

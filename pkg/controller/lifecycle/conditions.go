@@ -60,10 +60,12 @@ func describe(s state) *report {
 		return pending
 	case s.objects.wait:
 		return s.objects.waiting()
-	case helper.IsClosed(s.namespace), len(s.objects.missing) > 0:
-		return nil // openGate sets them, or has set them
+	case helper.IsClosed(s.namespace):
+		return nil // openGate sets them
 	case openedByHand(s) != "":
 		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonOpenedByHand, message: openedByHand(s)}
+	case len(s.objects.missing) > 0:
+		return nil // openGate has set them
 	case isAdopted(s):
 		return &report{initializing: corev1.ConditionFalse, reason: v1alpha1.ReasonAdopted, message: "the namespace was already open when nsinit adopted it"}
 	}

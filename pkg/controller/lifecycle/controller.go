@@ -214,8 +214,8 @@ func (c *Controller) handle(ctx context.Context, name string) error {
 	return err
 }
 
-// reconcile takes the next step for a name. The caches only suggest a step. The step is
-// taken if live reads of both objects lead to the same step.
+// reconcile takes the next step for a name. The caches only suggest a step. Most steps are taken only if live
+// reads of both objects lead to the same step.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
 	s := c.cached(name)
 	exempt, known := c.exempt(name, s)
@@ -231,7 +231,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	c.measureTurns(name, &s)
 	c.measureObjects(ctx, name, &s)
 	step := next(s)
-	if step == nothing {
+	switch step {
+	case nothing:
 		if s.timers.wake > 0 {
 			c.queue.AddAfter(name, s.timers.wake)
 		}
@@ -240,26 +241,18 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		}
 		c.announce(s)
 		return c.report(ctx, s)
-	}
-	switch step {
-	case createLifecycle, withdrawReady:
-		// No live read is needed. The server reads the namespace live before it creates a
-		// lifecycle. A deletion is final, and the write that withdraws Ready fails if the
-		// namespace changed since. The lifecycle may not be readable.
+	case createLifecycle, withdrawReady, openGate:
+		// No live read is needed. The server reads the namespace live before it creates a lifecycle. A deletion is final, and so
+		// is the end of an initialization: the server accepts no change of an empty list. The writes that withdraw Ready and
+		// open the gate fail if the namespace changed since.
 		if err := c.take(ctx, step, s); !errors.Is(err, errExists) {
 			return inStep(step, err)
 		}
 	}
 	// gofail: var lifecycleBeforeLiveRead struct{}
-	lifecycle, err := c.liveLifecycle(ctx, name)
-	if err != nil {
+	var err error
+	if s.lifecycle, err = c.liveLifecycle(ctx, name); err != nil {
 		return err
-	}
-	s.lifecycle = lifecycle
-	c.measureObjects(ctx, name, &s)
-	if step == openGate && next(s) == openGate {
-		// The write fails with a conflict if the namespace has changed.
-		return inStep(step, c.take(ctx, step, s))
 	}
 	// gofail: var lifecycleBetweenLiveReads struct{}
 	if s.namespace, err = c.liveNamespace(ctx, name); err != nil {

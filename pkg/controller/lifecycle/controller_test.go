@@ -251,33 +251,28 @@ func TestOpenedByHand(t *testing.T) {
 	}
 }
 
-// TestOpensOnLiveStateAlone: what a stale cache says opens nothing.
-func TestOpensOnLiveStateAlone(t *testing.T) {
-	tests := map[string]struct {
-		liveNamespace *corev1.Namespace
-		liveLifecycle *v1alpha1.NamespaceLifecycle
-	}{
-		"an initializer is pending":                   {namespace(closed), aLifecycle(pending("a.example.com"))},
-		"the initialization failed":                   {namespace(closed), aLifecycle(pending("a.example.com"), failed)},
-		"the lifecycle describes another incarnation": {namespace(closed), aLifecycle(former)},
-		"the lifecycle is gone":                       {namespace(closed), nil},
-		"the lifecycle is leaving":                    {namespace(closed), aLifecycle(leaving)},
-		"the namespace is being deleted":              {namespace(closed, deleting), aLifecycle()},
-		"the namespace is gone":                       {nil, aLifecycle()},
-	}
-	for name, test := range tests {
+// TestOpensOnlyWhatItRead: the cache would have a namespace opened that has changed since. The write names the version that
+// the cache has, so that the server refuses it.
+func TestOpensOnlyWhatItRead(t *testing.T) {
+	for name, live := range map[string]*corev1.Namespace{
+		"the namespace is being deleted": namespace(closed, deleting),
+		"it is the next of its name":     namespace(closed, func(n *corev1.Namespace) { n.UID = "next" }),
+	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, test.liveNamespace, test.liveLifecycle)
-			if test.liveNamespace != nil && test.liveNamespace.DeletionTimestamp != nil { // as kube-apiserver compares the resourceVersion
-				f.core.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, apierrors.NewConflict(corev1.Resource("namespaces"), "ns", errors.New("it was modified"))
-				})
+			f := newFixture(t, live, aLifecycle())
+			f.core.PrependReactor("update", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if sent := action.(clienttesting.UpdateAction).GetObject().(*corev1.Namespace); sent.ResourceVersion != "cached" {
+					return false, nil, nil
+				}
+				return true, nil, apierrors.NewConflict(corev1.Resource("namespaces"), "ns", errors.New("it was modified"))
+			})
+			f.cache(namespace(closed, func(n *corev1.Namespace) { n.ResourceVersion = "cached" }), aLifecycle())
+			if err := f.reconcile(context.Background(), "ns"); !apierrors.IsConflict(err) {
+				t.Errorf("the error is %v", err)
 			}
-			f.cache(namespace(closed), aLifecycle()) // the cache would have it opened
-			_ = f.reconcile(context.Background(), "ns")
-			live, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
-			if err == nil && !helper.IsClosed(live) {
-				t.Error("the gate was opened")
+			stored, err := f.core.CoreV1().Namespaces().Get(context.Background(), "ns", metav1.GetOptions{})
+			if err != nil || !helper.IsClosed(stored) {
+				t.Errorf("the gate was opened: %+v, %v", stored, err)
 			}
 		})
 	}

@@ -107,16 +107,13 @@ func (m *model) reconcile() {
 // rivalReconciles lets the other replica take a step, which is up to date and undisturbed. It may
 // come between two requests of the first one.
 func (m *model) rivalReconciles() {
-	disturb, mayOpen := m.disturb, m.mayOpen
-	m.disturb, m.mayOpen = func() error { return nil }, map[types.UID]bool{}
+	disturb := m.disturb
+	m.disturb = func() error { return nil }
 	m.reconcileAs(m.rival, len(m.namespaces)-1, len(m.lifecycles)-1, len(m.accounts)-1)
-	maps.Copy(mayOpen, m.mayOpen)
-	m.disturb, m.mayOpen = disturb, mayOpen
+	m.disturb = disturb
 }
 
 func (m *model) reconcileAs(controller *Controller, namespace, lifecycle, account int) {
-	clear(m.mayOpen)
-	m.observe()
 	replace(controller.Namespaces.Informer().GetStore(), m.namespaces[namespace])
 	replace(controller.Lifecycles.Informer().GetStore(), m.lifecycles[lifecycle])
 	replace(controller.Required.Informers()[0].GetStore(), m.accounts[account])

@@ -55,7 +55,7 @@ type world struct {
 	// disturb runs before and after each request of the controller. An error is what the
 	// controller gets instead of the answer.
 	disturb func() error
-	// mayOpen are the namespaces that were complete at one moment of this reconciliation.
+	// mayOpen are the namespaces that were complete at one moment.
 	mayOpen map[types.UID]bool
 	// opened counts how often the controller opened each gate.
 	opened map[types.UID]int

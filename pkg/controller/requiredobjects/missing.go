@@ -85,7 +85,13 @@ func (t *Tracker) Missing(ctx context.Context, namespace *corev1.Namespace) []Mi
 
 // Confirm reads missing objects live, and returns those that do not exist or cannot be read.
 func (t *Tracker) Confirm(ctx context.Context, namespace *corev1.Namespace, missing []Missing) []Missing {
-	return slices.DeleteFunc(slices.Clone(missing), func(m Missing) bool { return m.watch.read(ctx, namespace.Name) })
+	var confirmed []Missing
+	for _, m := range missing {
+		if !m.watch.read(ctx, namespace.Name) {
+			confirmed = append(confirmed, m.watch.missing())
+		}
+	}
+	return confirmed
 }
 
 // Until returns when a namespace that has waited for missing objects since a time opens without them.

@@ -53,7 +53,7 @@ func Bugs() []Bug {
 
 func controllerBugs() []Bug {
 	return []Bug{
-		{"open-without-live-read", "the controller acts on its caches", "", "I4", lifecyclePackage, promises},
+		{"act-without-live-read", "the controller takes every step on its caches", "", "I4", lifecyclePackage, promises},
 		{"no-uid-check", "the NamespaceLifecycle of a former namespace counts for the next one of its name", "", "I4", lifecyclePackage, promises},
 		{"open-though-failed", "a namespace opens although an initializer failed", ordinary, "I4", lifecyclePackage, promises},
 		{"open-while-pending", "a namespace opens while its last initializer acts", ordinary, "I4", lifecyclePackage, promises},
