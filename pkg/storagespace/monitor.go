@@ -173,7 +173,7 @@ func (m *Monitor) observe(ctx context.Context) (Usage, error) {
 	var errs []error
 	for _, endpoint := range m.Client.Endpoints() {
 		asking, cancel := context.WithTimeout(ctx, timeout)
-		status, err := m.Client.Status(asking, endpoint)
+		status, err := m.status(asking, endpoint)
 		cancel()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", endpoint, err))
@@ -188,6 +188,15 @@ func (m *Monitor) observe(ctx context.Context) (Usage, error) {
 		return fullest, errors.Join(errs...)
 	}
 	return fullest, nil
+}
+
+// status asks one member. The client makes a connection for each question, except to the only member.
+func (m *Monitor) status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	if len(m.Client.Endpoints()) > 1 {
+		return m.Client.Status(ctx, endpoint)
+	}
+	status, err := etcdserverpb.NewMaintenanceClient(m.Client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
+	return (*clientv3.StatusResponse)(status), err
 }
 
 // reclaim compacts the database, and defragments it if requested.

@@ -25,6 +25,7 @@ import (
 const usage = `usage: perf COMMAND [FLAGS]
 
   run          measure, or go on with measurements that were interrupted
+  profile      write CPU and heap profiles of the programs during a storm of namespaces
   report       write docs/performance.md from what run has measured
   initializer  serve initializers, as run does in a separate process
 `
@@ -48,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	dir := flags.String("dir", filepath.Join("_output", "perf"), "the folder with the samples")
 	switch command {
 	case "run":
-		planes := flags.String("planes", filepath.Join(os.TempDir(), "nsinit-perf"), "the folder with the state of the control planes, whose path must be short")
+		planes := planesFlag(flags)
 		only := flags.String("only", "", "a regular expression for the names of scenarios")
 		rounds := flags.Int("rounds", 0, "the number of rounds of each scenario; 0 means its default")
 		if err := flags.Parse(args); err != nil {
@@ -59,6 +60,12 @@ func run(ctx context.Context, args []string) error {
 			return fmt.Errorf("--only: %w", err)
 		}
 		return measure(ctx, options{dir: *dir, planes: *planes, only: expression, rounds: *rounds})
+	case "profile":
+		planes := planesFlag(flags)
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		return profile(ctx, *planes, filepath.Join(*dir, "profiles"))
 	case "report":
 		output := flags.String("output", filepath.Join("docs", "performance.md"), "the file to write")
 		if err := flags.Parse(args); err != nil {
@@ -76,4 +83,8 @@ func run(ctx context.Context, args []string) error {
 		fmt.Fprint(os.Stderr, usage)
 		return errors.New("name a command")
 	}
+}
+
+func planesFlag(flags *flag.FlagSet) *string {
+	return flags.String("planes", filepath.Join(os.TempDir(), "nsinit-perf"), "the folder with the state of the control planes, whose path must be short")
 }

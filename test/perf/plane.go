@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -216,11 +215,7 @@ func (p *plane) counts(ctx context.Context) (counts, error) {
 	if !p.serves {
 		return c, nil
 	}
-	direct := rest.CopyConfig(p.admin)
-	direct.Host = fmt.Sprintf("https://127.0.0.1:%d", p.Ports["nsinit-apiserver"])
-	direct.CAData, direct.CAFile = nil, p.PKI().Cert("nsinit-ca")
-	direct.Dial = (&net.Dialer{}).DialContext
-	if families, err = scrape(ctx, direct); err != nil {
+	if families, err = scrape(ctx, p.direct("nsinit-apiserver")); err != nil {
 		return c, err
 	}
 	c.nsinit = requests(families)

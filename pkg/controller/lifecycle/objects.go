@@ -22,9 +22,13 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-// reportWaitAfter is how long a namespace waits for required objects before its conditions report it. Most
-// objects exist earlier, without another write.
-const reportWaitAfter = time.Second
+const (
+	// reportWaitAfter is how long a namespace waits for required objects before its conditions report it, since such an object
+	// last appeared in any namespace. Most objects exist earlier, without another write.
+	reportWaitAfter = time.Second
+	// reportWaitInAnyCase is how long it waits at most, while such objects appear in other namespaces.
+	reportWaitInAnyCase = 10 * time.Second
+)
 
 // objects is what an initialized namespace lacks of the required objects. It depends on the time.
 type objects struct {
@@ -90,7 +94,8 @@ func (c *Controller) measureObjects(ctx context.Context, name string, s *state) 
 	if there := s.objects.since.Add(timing.MaxClockSkew); there.Before(begun) {
 		begun = there // this process restarted
 	}
-	left, quiet := c.Required.Until(s.objects.missing, begun).Sub(now), begun.Add(reportWaitAfter).Sub(now)
+	left := c.Required.Until(s.objects.missing, begun).Sub(now)
+	quiet := min(left-c.Required.Timeout+reportWaitAfter, begun.Add(reportWaitInAnyCase).Sub(now))
 	if left <= 0 {
 		s.objects.missing = c.Required.Confirm(ctx, s.namespace, s.objects.missing)
 		return

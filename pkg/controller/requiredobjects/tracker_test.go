@@ -174,7 +174,7 @@ func TestConfirm(t *testing.T) {
 	if got, want := Describe(missing), `serviceaccounts "default" and configmaps "kube-root-ca.crt", which kube-controller-manager creates`; got != want {
 		t.Errorf("missing is %s, want %s", got, want)
 	}
-	if got, want := Describe(f.Confirm(t.Context(), namespace("ns"), missing)), `configmaps "kube-root-ca.crt", which kube-controller-manager creates`; got != want {
+	if got, want := Describe(f.Confirm(t.Context(), namespace("ns"), missing)), `ConfigMap "kube-root-ca.crt", which kube-controller-manager creates`; got != want {
 		t.Errorf("confirmed is %s, want %s", got, want)
 	}
 	if len(missing) != 2 {

@@ -80,8 +80,8 @@ func New(config Config) (*Controller, error) {
 	}
 	informers := c.factory.Nsinit().V1alpha1()
 	c.inventories, c.populations = informers.PopulatedNamespaces().Lister(), informers.NamespacePopulations().Lister()
-	if _, err := informers.PopulatedNamespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { c.enqueue(object); c.inventoryChanged(object) },
+	if _, err := informers.PopulatedNamespaces().Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    c.inventoryAdded,
 		UpdateFunc: c.inventoryUpdated,
 		DeleteFunc: c.inventoryChanged,
 	}); err != nil {
@@ -151,6 +151,14 @@ func (c *Controller) enqueue(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.namespaces.Add(key)
 	}
+}
+
+// inventoryAdded queues the namespace of an inventory that existed at the start: the Populator creates others.
+func (c *Controller) inventoryAdded(object any, isInInitialList bool) {
+	if isInInitialList {
+		c.enqueue(object)
+	}
+	c.inventoryChanged(object)
 }
 
 func (c *Controller) inventoryUpdated(oldObj, newObj any) {

@@ -29,6 +29,8 @@ import (
 	typed "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/shared"
+	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
 
 const (
@@ -44,6 +46,8 @@ type Populator struct {
 	client  typed.NsinitV1alpha1Interface
 	// follow is called with the kind of each object whose drift is repaired.
 	follow func(schema.GroupVersionKind)
+	// populations lists the populations.
+	populations shared.Reads[[]*population.Population]
 
 	mu       sync.Mutex
 	compiled map[types.UID]compiled
@@ -57,7 +61,9 @@ type compiled struct {
 
 // New returns a Populator. It calls follow with the kind of an object whose drift is repaired, each time it applies one.
 func New(applier *population.Applier, client typed.NsinitV1alpha1Interface, follow func(schema.GroupVersionKind)) *Populator {
-	return &Populator{applier: applier, client: client, follow: follow, compiled: map[types.UID]compiled{}}
+	p := &Populator{applier: applier, client: client, follow: follow, compiled: map[types.UID]compiled{}}
+	p.populations.What, p.populations.Read, p.populations.Clock = "the NamespacePopulations", p.list, systemclock.New()
+	return p
 }
 
 // Initialize applies every manifest to a closed namespace. It is an idempotent initializer.Func. No error is permanent:
@@ -72,7 +78,7 @@ func (p *Populator) Initialize(ctx context.Context, namespace *corev1.Namespace)
 // Populate applies every manifest to a closed namespace, or those whose drift is repaired to an open one. It deletes
 // objects that have no manifest any more.
 func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, closed bool) error {
-	populations, err := p.populations(ctx)
+	populations, err := p.populations.Do(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,12 +87,23 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 		return errors.New("there is no NamespacePopulation: create one, which can be empty, or remove the initializer from its configuration")
 	}
 	// gofail: var populationBeforeRecord struct{}
-	inventory, err := p.inventory(ctx, namespace)
-	if err != nil {
-		return err
+	inventory := newInventory(namespace)
+	if !closed {
+		if inventory, err = p.inventory(ctx, namespace); err != nil {
+			return err
+		}
 	}
-	tasks := plan(inventory.Status.Objects, population.Render(populations, namespace), population.Keys(populations), closed)
-	if inventory, err = p.announce(ctx, inventory, tasks); err != nil {
+	wanted, manifests := population.Render(populations, namespace), population.Keys(populations)
+	tasks := plan(inventory.Status.Objects, wanted, manifests, closed)
+	announced, err := p.announce(ctx, inventory, tasks)
+	if apierrors.IsAlreadyExists(err) { // this is a retry, or a former namespace had the name
+		if inventory, err = p.inventory(ctx, namespace); err != nil {
+			return err
+		}
+		tasks = plan(inventory.Status.Objects, wanted, manifests, closed)
+		announced, err = p.announce(ctx, inventory, tasks)
+	}
+	if err != nil {
 		return err
 	}
 	// gofail: var populationAfterAnnounce struct{}
@@ -105,7 +122,7 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 			failures = append(failures, failureOf(entry))
 		}
 	}
-	if err := p.conclude(ctx, inventory, objects); err != nil {
+	if err := p.conclude(ctx, announced, objects); err != nil {
 		return err
 	}
 	switch len(failures) {
@@ -117,9 +134,9 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 	return fmt.Errorf("%s (and %d more, see kubectl get populatednamespace %s --output=yaml)", failures[0], len(failures)-1, namespace.Name)
 }
 
-// populations returns the populations in order. It does not use a cache, so it never misses a population that was
-// created before the namespace.
-func (p *Populator) populations(ctx context.Context) ([]*population.Population, error) {
+// list returns the populations in order. It does not use a cache, so it never misses a population that was created before
+// the namespace.
+func (p *Populator) list(ctx context.Context) ([]*population.Population, error) {
 	list, err := p.client.NamespacePopulations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the NamespacePopulations: %w", err)
@@ -181,12 +198,17 @@ func (p *Populator) inventory(ctx context.Context, namespace *corev1.Namespace) 
 	if err != nil && !utilapierrors.IsAbsent(err) {
 		return nil, fmt.Errorf("cannot read the inventory: %w", err)
 	}
+	return newInventory(namespace), nil
+}
+
+// newInventory returns an inventory that is not stored.
+func newInventory(namespace *corev1.Namespace) *v1alpha1.PopulatedNamespace {
 	return &v1alpha1.PopulatedNamespace{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID},
 		}},
 		Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: namespace.UID},
-	}, nil
+	}
 }
 
 // Forget deletes an inventory, and no other of its name.
