@@ -32,6 +32,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
+	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
 
@@ -79,8 +80,8 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	s := &shared{
 		Options:         o,
 		clients:         clients,
-		coreInformers:   informers.NewSharedInformerFactory(clients.core, resync),
-		nsinitInformers: nsinitinformers.NewSharedInformerFactory(clients.nsinit, resync),
+		coreInformers:   informers.NewSharedInformerFactoryWithOptions(clients.core, resync, informers.WithTransform(slim.WithoutManagedFields)),
+		nsinitInformers: nsinitinformers.NewSharedInformerFactoryWithOptions(clients.nsinit, resync, nsinitinformers.WithTransform(slim.WithoutManagedFields)),
 		exemptions:      exemptions.New(clients.core, namespace, configMap),
 		events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 	}

@@ -65,7 +65,8 @@ func (o *Options) Run(ctx context.Context) error {
 		return fmt.Errorf("cannot load the kubeconfig: %w", err)
 	}
 	config = rest.AddUserAgent(config, name)
-	config.QPS = -1 // kube-apiserver limits requests with priority and fairness
+	config.QPS = -1                  // kube-apiserver limits requests with priority and fairness
+	config.DisableCompression = true // of every event of a watch
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

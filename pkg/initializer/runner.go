@@ -32,6 +32,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/leader"
+	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -123,6 +124,9 @@ func (r *Runner) watch(o operation, selector fields.Selector) error {
 	informer := informers.NewFilteredNamespaceLifecycleInformer(r.options.Nsinit, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
 		list.FieldSelector = selector.String()
 	})
+	if err := informer.SetTransform(slim.WithoutManagedFields); err != nil {
+		return err
+	}
 	r.watches[o] = informer
 	_, err := informer.AddEventHandler(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool { return o == initialize || r.takesPart(object) },

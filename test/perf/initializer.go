@@ -28,7 +28,7 @@ func serveInitializers(ctx context.Context, kubeconfig string, write bool, names
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
-	config.QPS, config.Burst = -1, -1
+	config.QPS, config.Burst, config.DisableCompression = -1, -1, true
 	core, nsinit := kubernetes.NewForConfigOrDie(config), versioned.NewForConfigOrDie(config)
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range names {

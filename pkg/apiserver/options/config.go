@@ -9,16 +9,20 @@ package options
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	admissioninterface "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	basecompatibility "k8s.io/component-base/compatibility"
 	baseversion "k8s.io/component-base/version"
 
@@ -30,6 +34,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/storageidentity"
 	"github.com/nsinit/nsinit/pkg/storagespace"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
+	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
 )
@@ -109,9 +114,16 @@ type watched struct {
 func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error) {
 	coreConfig := rest.CopyConfig(c.ClientConfig)
 	coreConfig.QPS = -1
+	coreConfig.DisableCompression = true // of every event of a watch
 	core, err := kubernetes.NewForConfig(coreConfig)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a client of the core API: %w", err)
+	}
+	namespaces := c.SharedInformerFactory.InformerFor(&corev1.Namespace{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewNamespaceInformer(core, resync, cache.Indexers{})
+	})
+	if err := namespaces.SetTransform(slim.ClosedNamespaces); err != nil {
+		return nil, err
 	}
 	namespace, name, err := namespacedname.Parse(o.StorageIdentity)
 	if err != nil {

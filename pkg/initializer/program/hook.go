@@ -84,6 +84,7 @@ func (o *Options) Clients() (*Clients, error) {
 	}
 	config = rest.AddUserAgent(config, o.name)
 	config.QPS = -1
+	config.DisableCompression = true // of every event of a watch
 	core, coreErr := kubernetes.NewForConfig(config)
 	nsinit, nsinitErr := versioned.NewForConfig(config)
 	return &Clients{Config: config, Core: core, Nsinit: nsinit}, errors.Join(coreErr, nsinitErr)

@@ -28,6 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -76,7 +77,7 @@ func New(config Config) (*Controller, error) {
 		namespaces: newQueue("populated-namespaces"),
 		statuses:   newQueue("population-status"),
 		readiness:  newQueue("population-readiness"),
-		factory:    externalversions.NewSharedInformerFactory(config.Nsinit, resync),
+		factory:    externalversions.NewSharedInformerFactoryWithOptions(config.Nsinit, resync, externalversions.WithTransform(slim.WithoutManagedFields)),
 	}
 	informers := c.factory.Nsinit().V1alpha1()
 	c.inventories, c.populations = informers.PopulatedNamespaces().Lister(), informers.NamespacePopulations().Lister()
