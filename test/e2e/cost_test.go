@@ -9,28 +9,34 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"path"
-	"regexp"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/yaml"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
@@ -38,15 +44,26 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestRequests counts the requests for a namespace with one initializer of the SDK, which writes one object: those to
-// kube-apiserver, which include those that it passes on to nsinit-apiserver, and those to nsinit-apiserver. Without nsinit
-// there are three: the namespace, its ServiceAccount and its ConfigMap.
-func TestRequests(t *testing.T) {
-	const (
-		count      = 60
-		mostToKube = 13.0
-		mostToOurs = 4.5
-	)
+// limits are what a namespace may cost at most.
+type limits struct {
+	KubeAPIServerRequests   float64 `json:"kubeAPIServerRequests"`
+	NsinitAPIServerRequests float64 `json:"nsinitAPIServerRequests"`
+	Commits                 float64 `json:"commits"`
+	StoredBytes             float64 `json:"storedBytes"`
+}
+
+// TestCosts counts the requests and the writes to etcd for a namespace with one initializer of the SDK, which writes one
+// object, and measures the size of its NamespaceLifecycle.
+func TestCosts(t *testing.T) {
+	const count = 60
+	data, err := os.ReadFile(filepath.Join("..", "perf", "limits.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var most limits
+	if err := yaml.UnmarshalStrict(data, &most); err != nil {
+		t.Fatal(err)
+	}
 	c := framework.Connect(t)
 	counted := &requestCounter{Cluster: c, counts: map[string]float64{}}
 	config := rest.CopyConfig(c.Admin)
@@ -59,27 +76,46 @@ func TestRequests(t *testing.T) {
 	c.Configure(t, framework.Initializers("cost.example.com")...)
 	openAll(t, c, 5) // connections and caches are filled
 	before := counted.settled(t)
-	openAll(t, c, count)
+	prefix := openAll(t, c, count)
 	totals := map[string]float64{}
 	after := counted.settled(t)
 	for _, what := range slices.Sorted(maps.Keys(after)) {
 		each := (after[what] - before[what]) / count
-		server, _, _ := strings.Cut(what, ": ")
+		where, _, _ := strings.Cut(what, ": ")
 		if strings.HasSuffix(what, ":nsinit-controller-manager") && (strings.Contains(what, ": create events ") || strings.Contains(what, ": update namespaces/status ")) {
 			each = min(each, 1) // on a busy machine, turns are longer than a second, and are reported
 		}
-		totals[server] += each
+		totals[where] += each
 		if each >= 0.1 {
 			t.Logf("%-80s %5.2f", what, each)
 		}
 	}
-	t.Logf("for each of %d namespaces: %.1f requests to kube-apiserver, %.1f to nsinit-apiserver", count, totals[toKube], totals[toOurs])
-	if totals[toKube] > mostToKube || totals[toOurs] > mostToOurs || totals[toKube] < 3 || totals[toOurs] < 1 {
-		t.Errorf("there should be at most %.1f and %.1f", mostToKube, mostToOurs)
+	stored := storedBytes(t, c, prefix+"-0")
+	t.Logf("for each of %d namespaces: %.1f requests to kube-apiserver, %.1f to nsinit-apiserver, %.1f commits, %.0f bytes", count, totals[toKube], totals[toOurs], totals[toEtcd], stored)
+	for what, test := range map[string]struct{ got, least, most float64 }{
+		"requests to kube-apiserver":   {totals[toKube], 3, most.KubeAPIServerRequests},
+		"requests to nsinit-apiserver": {totals[toOurs], 1, most.NsinitAPIServerRequests},
+		"commits":                      {totals[toEtcd], 8, most.Commits},
+		"stored bytes":                 {stored, 100, most.StoredBytes},
+	} {
+		if test.got < test.least || test.got > test.most {
+			t.Errorf("%s: %.2f, at most %.2f in test/perf/limits.yaml (less than %.2f cannot be)", what, test.got, test.most, test.least)
+		}
 	}
 }
 
-const toKube, toOurs = "kube-apiserver", "nsinit-apiserver"
+// storedBytes returns the size of a NamespaceLifecycle as it is stored: with the type, in protobuf.
+func storedBytes(t *testing.T, c *framework.Cluster, name string) float64 {
+	t.Helper()
+	data, err := c.Nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").Name(name).
+		SetHeader("Accept", runtime.ContentTypeProtobuf).DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return float64(len(data))
+}
+
+const toKube, toOurs, toEtcd = "kube-apiserver", "nsinit-apiserver", "etcd"
 
 // requestCounter counts requests by server, user, verb and resource: reads of the SDK by its client, other requests to
 // kube-apiserver by the audit log, and those to nsinit-apiserver by its metrics. Lists, watches, and requests about leases
@@ -122,8 +158,9 @@ func (r *requestCounter) settled(t *testing.T) map[string]float64 {
 		time.Sleep(time.Second)
 		events, from := r.AuditSince(t, r.from)
 		r.from = from
-		metrics, err := r.Metrics(t)
-		if err != nil {
+		kube, kubeErr := framework.Scrape(ctx, r.Admin)
+		ours, oursErr := r.Metrics(t)
+		if err := errors.Join(kubeErr, oursErr); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -133,7 +170,7 @@ func (r *requestCounter) settled(t *testing.T) map[string]float64 {
 				r.counts[fmt.Sprintf("%s: %s %s by %s", toKube, event.Verb, path.Join(event.ObjectRef.Resource, event.ObjectRef.Subresource), event.User.Username)]++
 			}
 		}
-		r.countMetrics(t, metrics)
+		r.countMetrics(t, kube, ours)
 		before := counts
 		if counts = maps.Clone(r.counts); !maps.Equal(ofNamespaces(before), ofNamespaces(counts)) {
 			return errors.New("there are new ones")
@@ -143,33 +180,45 @@ func (r *requestCounter) settled(t *testing.T) map[string]float64 {
 	return counts
 }
 
-// countMetrics counts the requests to nsinit-apiserver.
-func (r *requestCounter) countMetrics(t *testing.T, metrics []byte) {
+// countMetrics counts the requests to nsinit-apiserver, and the writes of both servers to etcd.
+func (r *requestCounter) countMetrics(t *testing.T, kube, ours []byte) {
 	t.Helper()
-	label := func(line, name string) string {
-		if found := regexp.MustCompile(`[{,]` + name + `="([^"]*)"`).FindStringSubmatch(line); found != nil {
-			return found[1]
-		}
-		return ""
-	}
-	maps.DeleteFunc(r.counts, func(what string, _ float64) bool { return strings.HasPrefix(what, toOurs) })
-	for line := range strings.Lines(string(metrics)) {
-		resource, verb := label(line, "resource"), label(line, "verb")
-		if !strings.HasPrefix(line, "apiserver_request_total{") || resource == "" || verb == "WATCH" || verb == "LIST" {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
+	maps.DeleteFunc(r.counts, func(what string, _ float64) bool { return strings.HasPrefix(what, toOurs) || strings.HasPrefix(what, toEtcd) })
+	parse := func(text []byte, name string) []*dto.Metric {
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.counts[fmt.Sprintf("%s: %s %s", toOurs, verb, path.Join(resource, label(line, "subresource")))] += value
+		return families[name].GetMetric()
+	}
+	for _, metric := range parse(ours, "apiserver_request_total") {
+		labels := labelsOf(metric)
+		if verb := labels["verb"]; labels["resource"] != "" && verb != "WATCH" && verb != "LIST" {
+			r.counts[fmt.Sprintf("%s: %s %s", toOurs, verb, path.Join(labels["resource"], labels["subresource"]))] += metric.GetCounter().GetValue()
+		}
+	}
+	for _, metric := range append(parse(kube, "etcd_request_duration_seconds"), parse(ours, "etcd_request_duration_seconds")...) {
+		labels := labelsOf(metric)
+		if slices.Contains([]string{"create", "update", "delete"}, labels["operation"]) && labels["resource"] != "leases" {
+			r.counts[fmt.Sprintf("%s: %s %s", toEtcd, labels["operation"], labels["resource"])] += float64(metric.GetHistogram().GetSampleCount())
+		}
 	}
 }
 
-// openAll creates namespaces, and returns when all are open. It makes one request for each.
-func openAll(t *testing.T, c *framework.Cluster, count int) {
+func labelsOf(metric *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, pair := range metric.GetLabel() {
+		labels[pair.GetName()] = pair.GetValue()
+	}
+	return labels
+}
+
+// openAll creates namespaces, and returns when all are open. It makes one request for each. Their names are the prefix that
+// it returns, "-" and a number.
+func openAll(t *testing.T, c *framework.Cluster, count int) (prefix string) {
 	t.Helper()
-	prefix := framework.UniqueName("cost")
+	prefix = framework.UniqueName("cost")
 	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
 	defer cancel()
 	list, err := c.Core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
@@ -192,4 +241,5 @@ func openAll(t *testing.T, c *framework.Cluster, count int) {
 	}); err != nil {
 		t.Fatalf("%d of %d namespaces are open: %v", len(open), count, err)
 	}
+	return prefix
 }

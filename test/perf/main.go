@@ -25,7 +25,7 @@ import (
 const usage = `usage: perf COMMAND [FLAGS]
 
   run          measure, or go on with measurements that were interrupted
-  profile      write CPU and heap profiles of the programs during a storm of namespaces
+  profile      write profiles of the programs while they do what a scenario measures
   report       write docs/performance.md from what run has measured
   initializer  serve initializers, as run does in a separate process
 `
@@ -62,10 +62,11 @@ func run(ctx context.Context, args []string) error {
 		return measure(ctx, options{dir: *dir, planes: *planes, only: expression, rounds: *rounds})
 	case "profile":
 		planes := planesFlag(flags)
+		scenario := flags.String("scenario", "storm", "what to do meanwhile")
 		if err := flags.Parse(args); err != nil {
 			return err
 		}
-		return profile(ctx, *planes, filepath.Join(*dir, "profiles"))
+		return profile(ctx, *planes, filepath.Join(*dir, "profiles"), *scenario)
 	case "report":
 		output := flags.String("output", filepath.Join("docs", "performance.md"), "the file to write")
 		if err := flags.Parse(args); err != nil {

@@ -80,10 +80,14 @@ func (m *measurement) scenario(ctx context.Context, s scenario) error {
 		if round%2 == 1 {
 			slices.Reverse(arms)
 		}
-		for _, a := range arms {
-			if m.has(s.name, a.name, round) {
-				continue
+		arms = slices.DeleteFunc(arms, func(a arm) bool { return m.has(s.name, a.name, round) })
+		if s.together != nil && len(arms) > 0 {
+			if err := m.together(ctx, s, round, rounds); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
 			}
+			continue
+		}
+		for _, a := range arms {
 			fmt.Printf("%s: round %d of %d, %s\n", s.name, round+1, rounds, a.name)
 			if err := m.one(ctx, s, a, round); err != nil {
 				return fmt.Errorf("%s, %s: %w", s.name, a.name, err)
@@ -93,29 +97,65 @@ func (m *measurement) scenario(ctx context.Context, s scenario) error {
 	return nil
 }
 
-// one takes one sample.
+// one takes one sample. Both control planes run all the time, so that the one that is not measured has the same effect on each.
 func (m *measurement) one(ctx context.Context, s scenario, a arm, round int) error {
 	if a.fresh {
 		if err := m.stop(ctx); err != nil {
 			return err
 		}
+	} else if err := m.start(ctx, !a.nsinit); err != nil {
+		return err
 	}
-	// Both run all the time, so that the one that is not measured has the same effect on each.
-	for _, nsinit := range []bool{false, true} {
-		if m.running[nsinit] != nil || a.fresh && nsinit != a.nsinit {
-			continue
-		}
-		p, err := startPlane(ctx, fmt.Sprintf("%s-%t", m.planes, nsinit), nsinit)
-		if err != nil {
-			return err
-		}
-		m.running[nsinit] = p
+	if err := m.start(ctx, a.nsinit); err != nil {
+		return err
 	}
 	began := time.Now()
-	figures, err := a.measure(ctx, m.running[a.nsinit], fmt.Sprintf("perf-%d", began.UnixNano()/int64(time.Millisecond)))
+	figures, err := a.measure(ctx, m.running[a.nsinit], prefix(began))
 	if err != nil {
 		return errors.Join(err, m.stop(ctx)) // what it left would disturb what follows
 	}
+	return m.store(s, a, round, began, figures)
+}
+
+// together takes one sample of each arm, on new control planes, which differ a little from the former ones.
+func (m *measurement) together(ctx context.Context, s scenario, round, rounds int) error {
+	fmt.Printf("%s: round %d of %d\n", s.name, round+1, rounds)
+	if err := errors.Join(m.stop(ctx), m.start(ctx, false), m.start(ctx, true)); err != nil {
+		return err
+	}
+	began := time.Now()
+	figures, err := s.together(ctx, m.running, prefix(began))
+	if err != nil {
+		return err
+	}
+	for _, a := range s.arms {
+		fmt.Println(" ", a.name)
+		if err := m.store(s, a, round, began, figures[a.name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts a control plane unless it runs.
+func (m *measurement) start(ctx context.Context, nsinit bool) (err error) {
+	if m.running[nsinit] != nil {
+		return nil
+	}
+	p, err := startPlane(ctx, fmt.Sprintf("%s-%t", m.planes, nsinit), nsinit)
+	if err == nil {
+		m.running[nsinit] = p
+	}
+	return err
+}
+
+// prefix returns what the names of all objects of a sample begin with.
+func prefix(began time.Time) string {
+	return fmt.Sprintf("perf-%d", began.UnixNano()/int64(time.Millisecond))
+}
+
+// store prints and stores a sample.
+func (m *measurement) store(s scenario, a arm, round int, began time.Time, figures map[string]float64) error {
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		fmt.Printf("  %10.2f  %s\n", figures[name], name)
 	}

@@ -143,6 +143,40 @@ func (p *plane) cpu() (map[string]float64, error) {
 	return used, nil
 }
 
+// spent returns the CPU time in seconds that a process uses while a function runs, to the microsecond.
+func (p *plane) spent(name string, work func() error) (float64, error) {
+	before, err := scheduled(p.pids()[name])
+	if err != nil {
+		return 0, err
+	}
+	if err := work(); err != nil {
+		return 0, err
+	}
+	after, err := scheduled(p.pids()[name])
+	return after - before, err
+}
+
+// scheduled returns how long the threads of a process have run, in seconds. The threads of Go programs do not end.
+func scheduled(pid int) (float64, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return 0, err
+		}
+		nanoseconds, err := strconv.ParseFloat(strings.Fields(string(data))[0], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += nanoseconds / 1e9
+	}
+	return sum, nil
+}
+
 // memory returns the memory in bytes that each process has in RAM, without its embedded etcd.
 func (p *plane) memory() (map[string]float64, error) {
 	resident := map[string]float64{}

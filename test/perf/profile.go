@@ -14,8 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"time"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
@@ -23,11 +22,22 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
-// profile writes CPU and heap profiles of the servers and of the controller manager to a folder, while a storm of namespaces with
-// one initializer runs. It prints the functions that use most CPU time.
-func profile(ctx context.Context, planes, dir string) (err error) {
-	const duration, top = 12 * time.Second, 25
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// profiled are the programs that serve profiles.
+var profiled = []string{"kube-apiserver", "nsinit-apiserver", "nsinit-controller-manager"} //nolint:gochecknoglobals // a constant
+
+// profile writes profiles of the programs to a folder, while they do what a scenario measures with nsinit, and prints which
+// functions use most CPU time and memory.
+func profile(ctx context.Context, planes, dir, name string) (err error) {
+	var measured *arm
+	for _, s := range scenarios() {
+		if i := slices.IndexFunc(s.arms, func(a arm) bool { return a.nsinit }); s.name == name && i >= 0 {
+			measured = &s.arms[i]
+		}
+	}
+	if measured == nil {
+		return fmt.Errorf("--scenario=%q: name a scenario of scenarios.go", name)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return err
 	}
 	p, err := startPlane(ctx, planes+"-profile", true)
@@ -35,39 +45,49 @@ func profile(ctx context.Context, planes, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.stop(ctx)) }()
-	what := initializers{count: 1, write: true}
-	_, err = what.with(ctx, p, "perf", readySigns(), func() (map[string]float64, error) {
-		var group errgroup.Group
-		for _, name := range []string{"kube-apiserver", "nsinit-apiserver", "nsinit-controller-manager"} {
-			group.Go(func() error {
-				if err := p.fetch(ctx, name, "/debug/pprof/profile?seconds="+strconv.Itoa(int(duration.Seconds())), filepath.Join(dir, name+".cpu")); err != nil {
-					return err
-				}
-				return p.fetch(ctx, name, "/debug/pprof/heap?gc=1", filepath.Join(dir, name+".heap"))
-			})
+	done := make(chan error, 1)
+	go func() {
+		_, err := measured.measure(ctx, p, "profile")
+		done <- err
+	}()
+	for n := 0; ; n++ {
+		if err := p.fetchAll(ctx, "/debug/pprof/profile?seconds=5", dir, fmt.Sprintf("%03d.cpu", n)); err != nil {
+			return err
 		}
-		group.Go(func() error {
-			_, _, err := p.burst(ctx, "profile", 334, clients, readySigns())
-			return err
-		})
-		return nil, group.Wait()
-	})
-	if err != nil {
-		return err
+		select {
+		case err := <-done:
+			return errors.Join(err, p.fetchAll(ctx, "/debug/pprof/heap?gc=1", dir, "heap"), printProfiles(ctx, dir))
+		default:
+		}
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.cpu"))
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		fmt.Println(file)
-		print := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodecount="+strconv.Itoa(top), file)
-		print.Stdout, print.Stderr = os.Stdout, os.Stderr
-		if err := print.Run(); err != nil {
-			return err
+}
+
+// printProfiles prints the top of all profiles of each program.
+func printProfiles(ctx context.Context, dir string) error {
+	for _, name := range profiled {
+		for _, kind := range []string{"cpu", "heap"} {
+			files, err := filepath.Glob(filepath.Join(dir, name+"*."+kind))
+			if err != nil {
+				return err
+			}
+			fmt.Printf("\ngo tool pprof %s\n", filepath.Join(dir, name+"*."+kind))
+			top := exec.CommandContext(ctx, "go", append([]string{"tool", "pprof", "-top", "-nodecount=20"}, files...)...)
+			top.Stdout = os.Stdout
+			if err := top.Run(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// fetchAll stores what each program serves under a path.
+func (p *plane) fetchAll(ctx context.Context, path, dir, suffix string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range profiled {
+		group.Go(func() error { return p.fetch(ctx, name, path, filepath.Join(dir, name+"."+suffix)) })
+	}
+	return group.Wait()
 }
 
 // fetch stores what a program serves under a path.

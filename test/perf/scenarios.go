@@ -30,6 +30,8 @@ type scenario struct {
 	name   string
 	rounds int
 	arms   []arm
+	// together measures all arms at one time, on both control planes, which are by whether nsinit runs. Nil: each arm measures.
+	together func(ctx context.Context, planes map[bool]*plane, prefix string) (map[string]map[string]float64, error)
 }
 
 // arm is one way to do what a scenario measures. An arm whose name ends with "again" does the same as the one before it: their
@@ -56,27 +58,26 @@ func scenarios() []scenario {
 	storm := arm{name: nsinitArm, nsinit: true, measure: stormOf(334, initializers{count: 1, write: true}, readySigns())}
 	plainStorm := arm{name: plainArm, measure: stormOf(334, initializers{}, plainSigns())}
 	all := []scenario{
-		{"storm", 3, []arm{plainStorm, repeated(plainStorm), storm, repeated(storm)}},
-		{"thousand", 2, []arm{
+		{name: "storm", rounds: 3, arms: []arm{plainStorm, repeated(plainStorm), storm, repeated(storm)}},
+		{name: "thousand", rounds: 2, arms: []arm{
 			{name: plainArm, measure: stormOf(1000, initializers{}, plainSigns()[:1])},
 			{name: nsinitArm, nsinit: true, measure: withoutRequiredObjects(stormOf(1000, initializers{count: 1}, readySigns()))},
 		}},
-		{"latency", 3, []arm{
+		{name: "latency", rounds: 3, arms: []arm{
 			latency("0", initializers{}), latency("1", initializers{count: 1}), latency("3", initializers{count: 3}),
 			latency("10", initializers{count: 10}), latency("10 in parallel", initializers{count: 10, parallel: true}),
 		}},
 	}
 	for _, count := range []int{20, 60, 300} {
-		all = append(all, scenario{fmt.Sprintf("population of %d", count), 3, []arm{
+		all = append(all, scenario{name: fmt.Sprintf("population of %d", count), rounds: 3, arms: []arm{
 			{name: "client", measure: clientPopulates(count)},
 			{name: nsinitArm, nsinit: true, measure: withoutRequiredObjects(populated(count))},
 		}})
 	}
-	plainWrite, nsinitWrite := arm{name: plainArm, measure: writes}, arm{name: nsinitArm, nsinit: true, measure: writes}
 	return append(all,
-		scenario{"API", 3, []arm{{name: crdArm, nsinit: true, measure: requestsTo(custom)}, {name: aggregatedArm, nsinit: true, measure: requestsTo(aggregated)}}},
-		scenario{"write", 5, []arm{plainWrite, nsinitWrite, repeated(plainWrite), repeated(nsinitWrite)}},
-		scenario{"scale", 1, []arm{{name: plainArm, fresh: true, measure: scale}, {name: nsinitArm, nsinit: true, fresh: true, measure: scale}}},
+		scenario{name: "API", rounds: 3, arms: []arm{{name: crdArm, nsinit: true, measure: requestsTo(custom)}, {name: aggregatedArm, nsinit: true, measure: requestsTo(aggregated)}}},
+		scenario{name: "write", rounds: 5, arms: writeArms(), together: writes},
+		scenario{name: "scale", rounds: 1, arms: []arm{{name: plainArm, fresh: true, measure: scale}, {name: nsinitArm, nsinit: true, fresh: true, measure: scale}}},
 	)
 }
 
@@ -314,23 +315,57 @@ func (p *plane) populate(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// writes updates an object in an open namespace many times.
-func writes(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
-	const count = 6000
-	return initializers{}.with(ctx, p, prefix, p.signs(), func() (map[string]float64, error) {
-		update, err := p.updates(ctx, prefix+"-warm-0")
-		if err != nil {
+// writes updates an object in an open namespace of each control plane. The arms take turns after a few updates, so that whatever
+// disturbs the machine has the same effect on each.
+func writes(ctx context.Context, planes map[bool]*plane, prefix string) (map[string]map[string]float64, error) {
+	const turns, updates, window = 120, 50, 10 * time.Second
+	idle, update := map[bool]float64{}, map[bool]func() error{}
+	for nsinit, p := range planes {
+		if _, _, err := p.burst(ctx, prefix, 1, 1, p.signs()); err != nil {
 			return nil, err
 		}
-		return p.measured(ctx, count, func() error {
-			for range count {
-				if err := update(); err != nil {
-					return err
+		var err error
+		if update[nsinit], err = p.updates(ctx, prefix+"-0"); err != nil {
+			return nil, err
+		}
+		if _, err := p.idle(ctx, time.Second); err != nil {
+			return nil, err
+		}
+		if idle[nsinit], err = p.spent("kube-apiserver", func() error { time.Sleep(window); return nil }); err != nil {
+			return nil, err
+		}
+		idle[nsinit] /= window.Seconds()
+	}
+	used := map[string][]float64{}
+	arms := writeArms()
+	for range turns {
+		for _, a := range arms {
+			began := time.Now()
+			spent, err := planes[a.nsinit].spent("kube-apiserver", func() error {
+				for range updates {
+					if err := update[a.nsinit](); err != nil {
+						return err
+					}
 				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
 			}
-			return nil
-		})
-	})
+			used[a.name] = append(used[a.name], 1000*(spent-idle[a.nsinit]*time.Since(began).Seconds())/updates)
+		}
+		slices.Reverse(arms)
+	}
+	figures := map[string]map[string]float64{}
+	for name := range used {
+		slices.Sort(used[name])
+		figures[name] = map[string]float64{"CPU of kube-apiserver, ms": quantile(used[name], 0.5)} // not the mean: garbage collection is rare
+	}
+	return figures, nil
+}
+
+func writeArms() []arm {
+	return []arm{{name: plainArm}, {name: nsinitArm, nsinit: true}, {name: plainArm + again}, {name: nsinitArm + again, nsinit: true}}
 }
 
 // scale creates many namespaces on a new control plane, and measures what the processes use when they are idle.
