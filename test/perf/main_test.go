@@ -29,7 +29,7 @@ func stored(t *testing.T, value func(scenario, arm, figure string, round int) fl
 	names := []string{"CPU, ms", "requests to kube-apiserver", "requests to nsinit-apiserver", "commits", "p50, ms", "p99, ms", "last, ms", "per second", "p50 of an update, ms",
 		"creates per second", "gets per second", "updates per second", "lists per second", "watch events per second", "memory of the server for each object, kB"}
 	for _, process := range []string{"kube-apiserver", "etcd", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "initializers"} {
-		names = append(names, "CPU of "+process+", ms", "memory of "+process+" for each namespace, kB", "CPU of "+process+" when idle, ms per second")
+		names = append(names, "CPU of "+process+", ms", "memory of "+process+" for each namespace, kB", "memory of "+process+" with few namespaces, MB", "CPU of "+process+" when idle, ms per second")
 	}
 	for _, scenario := range scenarios() {
 		for _, arm := range scenario.arms {
@@ -82,6 +82,8 @@ func TestReport(t *testing.T) {
 		"nsinit needs 1.2\ntimes as many.", // (8 - 2) / 5
 		"| 3 | 12 | 2 | 1 |",               // 12 / (6 * 2)
 		"takes 6 updates in all",
+		"| 10000 | 22 | 22 |",   // MB: 2 + 10000 * 2 / 1000
+		"need 0.25 cores while", // 10 * 25 ms
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("it lacks %q:\n%s", want, text)

@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"text/template"
 
 	"gonum.org/v1/plot"
@@ -35,6 +36,7 @@ func report(dir, output string) error {
 	parsed, err := template.New("report").Funcs(template.FuncMap{
 		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": r.machine, "day": r.day,
 		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "counts": initializerCounts, "latency": r.latency, "updates": r.updates,
+		"memory": r.memory, "perSecond": r.perSecond,
 	}).Parse(document)
 	if err != nil {
 		return err
@@ -138,6 +140,26 @@ func (r *reporter) updates(arm string) (float64, error) {
 func (r *reporter) latency(arm string, initializers int) (float64, error) {
 	value, err := r.updates(arm)
 	return value / minimum(initializers, 0), err
+}
+
+// memory returns the memory in MB that a program needs for a number of namespaces.
+func (r *reporter) memory(process, namespaces string) (float64, error) {
+	count, err := strconv.ParseFloat(namespaces, 64)
+	if err != nil {
+		return 0, err
+	}
+	few, err := r.median("scale", nsinitArm, "memory of "+process+" with few namespaces, MB")
+	if err != nil {
+		return 0, err
+	}
+	each, err := r.median("scale", nsinitArm, "memory of "+process+" for each namespace, kB")
+	return few + count*each/1000, err
+}
+
+// perSecond returns how many cores the storm's programs need while a number of namespaces is created per second.
+func (r *reporter) perSecond(namespaces float64) (float64, error) {
+	each, err := r.median("storm", nsinitArm, "CPU, ms")
+	return each * namespaces / 1000, err
 }
 
 func percent(value float64) string { return fmt.Sprintf("%.1f %%", 100*value) }

@@ -398,6 +398,7 @@ func scale(ctx context.Context, p *plane, prefix string) (map[string]float64, er
 	for name := range after {
 		figures["memory of "+name+" for each namespace, kB"] = (after[name] - before[name]) / many / 1000
 		figures["CPU of "+name+" when idle, ms per second"] = 1000 * idle[name]
+		figures["memory of "+name+" with few namespaces, MB"] = before[name] / 1e6
 	}
 	return figures, nil
 }
