@@ -183,7 +183,9 @@ func (r *requestCounter) settled(t *testing.T) map[string]float64 {
 // countMetrics counts the requests to nsinit-apiserver, and the writes of both servers to etcd.
 func (r *requestCounter) countMetrics(t *testing.T, kube, ours []byte) {
 	t.Helper()
-	maps.DeleteFunc(r.counts, func(what string, _ float64) bool { return strings.HasPrefix(what, toOurs) || strings.HasPrefix(what, toEtcd) })
+	maps.DeleteFunc(r.counts, func(what string, _ float64) bool {
+		return strings.HasPrefix(what, toOurs) || strings.HasPrefix(what, toEtcd)
+	})
 	parse := func(text []byte, name string) []*dto.Metric {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))

@@ -28,15 +28,12 @@ var profiled = []string{"kube-apiserver", "nsinit-apiserver", "nsinit-controller
 // profile writes profiles of the programs to a folder, while they do what a scenario measures with nsinit, and prints which
 // functions use most CPU time and memory.
 func profile(ctx context.Context, planes, dir, name string) (err error) {
-	var measured *arm
-	for _, s := range scenarios() {
-		if i := slices.IndexFunc(s.arms, func(a arm) bool { return a.nsinit }); s.name == name && i >= 0 {
-			measured = &s.arms[i]
-		}
-	}
-	if measured == nil {
+	all := scenarios()
+	named := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
+	if named < 0 {
 		return fmt.Errorf("--scenario=%q: name a scenario of scenarios.go", name)
 	}
+	measured := all[named].arms[slices.IndexFunc(all[named].arms, func(a arm) bool { return a.nsinit })]
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return err
 	}
@@ -47,6 +44,11 @@ func profile(ctx context.Context, planes, dir, name string) (err error) {
 	defer func() { err = errors.Join(err, p.stop(ctx)) }()
 	done := make(chan error, 1)
 	go func() {
+		if together := all[named].together; together != nil {
+			_, err := together(ctx, map[bool]*plane{true: p}, "profile")
+			done <- err
+			return
+		}
 		_, err := measured.measure(ctx, p, "profile")
 		done <- err
 	}()

@@ -331,13 +331,20 @@ func writes(ctx context.Context, planes map[bool]*plane, prefix string) (map[str
 		if _, err := p.idle(ctx, time.Second); err != nil {
 			return nil, err
 		}
-		if idle[nsinit], err = p.spent("kube-apiserver", func() error { time.Sleep(window); return nil }); err != nil {
+		if idle[nsinit], err = p.spent("kube-apiserver", func() error {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(window):
+				return nil
+			}
+		}); err != nil {
 			return nil, err
 		}
 		idle[nsinit] /= window.Seconds()
 	}
 	used := map[string][]float64{}
-	arms := writeArms()
+	arms := slices.DeleteFunc(writeArms(), func(a arm) bool { return planes[a.nsinit] == nil }) // for profiles
 	for range turns {
 		for _, a := range arms {
 			began := time.Now()
