@@ -94,6 +94,9 @@ func (m *measurement) scenario(ctx context.Context, s scenario) error {
 			}
 		}
 	}
+	for _, p := range m.running {
+		p.stopHelpers()
+	}
 	return nil
 }
 

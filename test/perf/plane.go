@@ -72,9 +72,7 @@ func startPlane(ctx context.Context, dir string, nsinit bool) (*plane, error) {
 // stop stops it, and removes its state.
 func (p *plane) stop(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	for name := range p.helpers {
-		p.stopHelper(name)
-	}
+	p.stopHelpers()
 	return errors.Join(p.Down(ctx), os.RemoveAll(p.Dir))
 }
 
@@ -92,6 +90,12 @@ func (p *plane) startHelper(ctx context.Context, name, program string, args ...s
 	}
 	p.helpers[name] = command
 	return nil
+}
+
+func (p *plane) stopHelpers() {
+	for name := range p.helpers {
+		p.stopHelper(name)
+	}
 }
 
 func (p *plane) stopHelper(name string) {
@@ -304,7 +308,7 @@ func labelsOf(metric *dto.Metric) map[string]string {
 // idle waits until the control plane does nothing but what it always does, and returns its CPU time in seconds per second,
 // by process.
 func (p *plane) idle(ctx context.Context, window time.Duration) (map[string]float64, error) {
-	const limit, enough = 40, 0.04 // windows; the difference in CPU seconds per second between two quiet windows
+	const limit, most, enough = 60, 0.2, 0.04 // windows; CPU seconds per second in two quiet windows, and the difference between them
 	last := -1.0
 	for range limit {
 		before, err := p.cpu()
@@ -325,7 +329,7 @@ func (p *plane) idle(ctx context.Context, window time.Duration) (map[string]floa
 			after[name] = (after[name] - before[name]) / time.Since(began).Seconds()
 		}
 		rate := total(after)
-		if last >= 0 && rate < 0.5 && rate-last < enough && last-rate < enough {
+		if last >= 0 && rate < most && rate-last < enough && last-rate < enough {
 			return after, nil
 		}
 		last = rate

@@ -35,7 +35,7 @@ func report(dir, output string) error {
 	r := &reporter{samples: stored}
 	parsed, err := template.New("report").Funcs(template.FuncMap{
 		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": r.machine, "day": r.day,
-		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "counts": initializerCounts, "latency": r.latency, "updates": r.updates,
+		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "latency": r.latency, "updates": r.updates,
 		"memory": r.memory, "perSecond": r.perSecond,
 	}).Parse(document)
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *reporter) median(scenario, arm, figure string) (float64, error) {
 	if len(values) == 0 {
 		return 0, fmt.Errorf("%s, %s, %s: %w", scenario, arm, figure, errMissing)
 	}
-	return quantile(values, 0.5), nil
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2, nil
 }
 
 // ratio returns the ratio of the medians of two arms.
@@ -122,9 +122,6 @@ func (r *reporter) commits(scenario, arm string, initializers, writes int) (floa
 
 func minimum(initializers, writes int) float64 { return float64(initializers + 3 + writes) }
 
-// initializerCounts returns the number of initializers of each arm of the scenario latency.
-func initializerCounts() map[string]int { return map[string]int{"0": 0, "1": 1, "3": 3, "10": 10} }
-
 // updates returns the median time until a namespace is open, in updates of an object.
 func (r *reporter) updates(arm string) (float64, error) {
 	value, err := r.median("latency", arm, "p50, ms")
@@ -136,8 +133,12 @@ func (r *reporter) updates(arm string) (float64, error) {
 }
 
 // latency returns the ratio of the median time until a namespace is open to that of the minimum of commits, if each took as
-// long as an update.
-func (r *reporter) latency(arm string, initializers int) (float64, error) {
+// long as an update. The arm is the number of initializers.
+func (r *reporter) latency(arm string) (float64, error) {
+	initializers, err := strconv.Atoi(arm)
+	if err != nil {
+		return 0, err
+	}
 	value, err := r.updates(arm)
 	return value / minimum(initializers, 0), err
 }
