@@ -242,7 +242,7 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 	return nil
 }
 
-// report updates the conditions of a namespace, unless they would report turns that may be short. If the cache is behind,
+// report updates the conditions of a namespace, unless they would report turns that are not reported yet. If the cache is behind,
 // the write fails with a conflict.
 func (c *Controller) report(ctx context.Context, s state) error {
 	report := describe(s)

@@ -89,7 +89,7 @@ func New(d Dependencies) (*Controller, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
-		turns: turns{seen: map[string]sightings{}},
+		turns: turns{seen: map[string]sightings{}, ends: map[string]time.Time{}},
 		waits: waits{seen: map[string]sighting{}},
 	}
 	namespaces, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -142,7 +142,7 @@ func (c *Controller) lifecycleAdded(object any, isInInitialList bool) {
 	case ok && isInInitialList:
 		c.turns.announce(lifecycle.Name, lifecycle.UID, helper.Acting(lifecycle))
 	case ok:
-		c.recordEvents(nil, lifecycle)
+		c.recordEvents(nil, lifecycle, nil)
 	}
 	c.enqueue(object)
 }
@@ -150,8 +150,9 @@ func (c *Controller) lifecycleAdded(object any, isInInitialList bool) {
 func (c *Controller) lifecycleUpdated(oldObj, newObj any) {
 	oldLifecycle, ok := oldObj.(*v1alpha1.NamespaceLifecycle)
 	if newLifecycle, isLifecycle := newObj.(*v1alpha1.NamespaceLifecycle); ok && isLifecycle {
-		c.recordEvents(oldLifecycle, newLifecycle)
-		for _, entry := range ended(oldLifecycle, newLifecycle) {
+		entries := ended(oldLifecycle, newLifecycle)
+		c.recordEvents(oldLifecycle, newLifecycle, c.turns.end(newLifecycle, entries, c.Clock.Now()))
+		for _, entry := range entries {
 			c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
 		}
 	}
@@ -273,7 +274,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 // measureTurns sets s.timers.
 func (c *Controller) measureTurns(name string, s *state) {
 	now := c.Clock.Now()
-	s.timers = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), now, c.StalledAfter)
+	s.timers = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), c.turns.lastEnds(), now, c.StalledAfter)
 }
 
 // exempt says whether a namespace is exempt by its name, as far as the ConfigMap was read.

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -38,9 +39,10 @@ type event struct {
 	kind, reason, message string
 }
 
-// transitions returns an event for each initializer whose turn ended between two versions of a lifecycle, unless it was
-// short, and one for a new lifecycle with the condition PlanDegraded. The old version of a new lifecycle is nil.
-func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []event {
+// transitions returns an event for each initializer that was skipped or failed between two versions of a lifecycle, or ended a
+// turn that was announced, and one for a new lifecycle with the condition PlanDegraded. The old version of a new lifecycle is
+// nil.
+func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle, announced sets.Set[string]) []event {
 	oldStates := map[string]v1alpha1.InitializerState{}
 	if oldLifecycle != nil && oldLifecycle.UID == newLifecycle.UID {
 		for _, entry := range oldLifecycle.Status.Initializers {
@@ -58,12 +60,12 @@ func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []even
 		}
 		initializer := fmt.Sprintf("Initializer %q", entry.Name)
 		switch entry.State {
-		case v1alpha1.InitializerWaiting, v1alpha1.InitializerRunning: // announce records a turn that is not short
+		case v1alpha1.InitializerWaiting, v1alpha1.InitializerRunning: // announce records a turn that lasts
 		case v1alpha1.InitializerDone:
-			if entry.StartTime != nil && entry.EndTime != nil && entry.EndTime.Sub(entry.StartTime.Time) < shortTurn {
-				continue
+			if announced.Has(entry.Name) {
+				took := entry.EndTime.Sub(entry.StartTime.Time).Round(time.Millisecond)
+				all = append(all, event{corev1.EventTypeNormal, eventDone, fmt.Sprintf("%s is done after %s (user %q)", initializer, took, entry.LastActor)})
 			}
-			all = append(all, event{corev1.EventTypeNormal, eventDone, fmt.Sprintf("%s is done%s (user %q)", initializer, took(entry), entry.LastActor)})
 		case v1alpha1.InitializerSkipped:
 			all = append(all, event{corev1.EventTypeWarning, eventSkipped, fmt.Sprintf("%s was skipped by user %q: %s", initializer, entry.LastActor, entry.Message)})
 		case v1alpha1.InitializerFailed:
@@ -73,23 +75,15 @@ func transitions(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) []even
 	return all
 }
 
-// took returns how long a turn lasted, or "" where there was none.
-func took(entry v1alpha1.InitializerStatus) string {
-	if entry.StartTime == nil || entry.EndTime == nil {
-		return ""
-	}
-	return " after " + entry.EndTime.Sub(entry.StartTime.Time).Round(time.Millisecond).String()
-}
-
 // recordEvents records the transitions of a lifecycle as events on its namespace. Transitions
 // without a leader are only in the lifecycle's status.
-func (c *Controller) recordEvents(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle) {
-	for _, e := range transitions(oldLifecycle, newLifecycle) {
+func (c *Controller) recordEvents(oldLifecycle, newLifecycle *v1alpha1.NamespaceLifecycle, announced sets.Set[string]) {
+	for _, e := range transitions(oldLifecycle, newLifecycle, announced) {
 		c.Events.Event(namespaceOf(newLifecycle), e.kind, e.reason, e.message)
 	}
 }
 
-// announce records an event for each turn that is not short, once.
+// announce records an event for each turn that is reported, once.
 func (c *Controller) announce(s state) {
 	if len(s.timers.long) == 0 {
 		return

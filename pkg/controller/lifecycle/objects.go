@@ -22,14 +22,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-const (
-	// reportWaitAfter is how long a namespace waits for required objects before its conditions report it, since such an object
-	// last appeared in any namespace. Most objects exist earlier, without another write.
-	reportWaitAfter = time.Second
-	// reportWaitInAnyCase is how long it waits at most, while such objects appear in other namespaces.
-	reportWaitInAnyCase = 10 * time.Second
-)
-
 // objects is what an initialized namespace lacks of the required objects. It depends on the time.
 type objects struct {
 	missing []requiredobjects.Missing

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package lifecycle
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -18,14 +19,18 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-// shortTurn is how long a turn lasts before conditions and events report it. Most turns are shorter, and each report is a
-// request.
-const shortTurn = time.Second
+const (
+	// reportWaitAfter is how long a namespace waits for something before conditions and events report it, since the same wait last
+	// ended in any namespace. Most waits are shorter, and each report is a request.
+	reportWaitAfter = time.Second
+	// reportWaitInAnyCase is how long it waits at most, while other namespaces do not wait any longer.
+	reportWaitInAnyCase = 10 * time.Second
+)
 
 // timers is the state of the turns of a lifecycle, which depends on the time. The names are in the order
 // of the plan.
 type timers struct {
-	// long are the initializers whose turn has lasted longer than shortTurn.
+	// long are the initializers whose turn is reported.
 	long []string
 	// overdue are the initializers whose deadline is past, so that their failurePolicy takes effect.
 	overdue []string
@@ -40,6 +45,8 @@ type timers struct {
 type turns struct {
 	mu   sync.Mutex
 	seen map[string]sightings
+	// ends are the times at which this process last saw an initializer end a turn, in any namespace, for reportWaitAfter.
+	ends map[string]time.Time
 }
 
 // sightings are the times at which the turns of one lifecycle were first seen, by initializer.
@@ -51,26 +58,28 @@ type sightings struct {
 }
 
 // firstSeen returns when each current turn of a lifecycle was first seen, which may be now. It
-// removes the entry of a lifecycle that is nil or has no current turn.
+// removes the entry of a lifecycle that is nil or has no current turn, unless the end of a turn is not recorded yet.
 func (t *turns) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, now time.Time) map[string]time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !hasTurn(lifecycle) {
+	before, after := t.seen[name], sightings{at: map[string]time.Time{}}
+	if lifecycle != nil {
+		after.lifecycle = lifecycle.UID
+	}
+	if before.lifecycle == after.lifecycle {
+		after.announced = before.announced
+	}
+	if hasTurn(lifecycle) {
+		for _, initializer := range helper.Acting(lifecycle) {
+			after.at[initializer] = now
+			if seen, ok := before.at[initializer]; ok && before.lifecycle == after.lifecycle {
+				after.at[initializer] = seen
+			}
+		}
+	}
+	if lifecycle == nil || len(after.at) == 0 && after.announced.Len() == 0 {
 		delete(t.seen, name)
 		return nil
-	}
-	before, after := t.seen[name], sightings{lifecycle: lifecycle.UID, at: map[string]time.Time{}, announced: sets.New[string]()}
-	for _, initializer := range helper.Acting(lifecycle) {
-		after.at[initializer] = now
-		if before.lifecycle != lifecycle.UID {
-			continue
-		}
-		if seen, ok := before.at[initializer]; ok {
-			after.at[initializer] = seen
-		}
-		if before.announced.Has(initializer) {
-			after.announced.Insert(initializer)
-		}
 	}
 	t.seen[name] = after
 	return after.at
@@ -82,8 +91,10 @@ func (t *turns) announce(name string, lifecycle types.UID, initializers []string
 	defer t.mu.Unlock()
 	s := t.seen[name]
 	if s.lifecycle != lifecycle {
-		s = sightings{lifecycle: lifecycle, announced: sets.New[string]()}
-		t.seen[name] = s
+		s = sightings{lifecycle: lifecycle}
+	}
+	if s.announced == nil {
+		s.announced = sets.New[string]()
 	}
 	for _, initializer := range initializers {
 		if !s.announced.Has(initializer) {
@@ -91,7 +102,31 @@ func (t *turns) announce(name string, lifecycle types.UID, initializers []string
 			first = append(first, initializer)
 		}
 	}
+	t.seen[name] = s
 	return first
+}
+
+// end stores that turns of a lifecycle ended, and returns the initializers whose turn was announced.
+func (t *turns) end(lifecycle *v1alpha1.NamespaceLifecycle, entries []v1alpha1.InitializerStatus, now time.Time) sets.Set[string] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.ends, func(_ string, at time.Time) bool { return now.Sub(at) > reportWaitAfter })
+	announced, s := sets.New[string](), t.seen[lifecycle.Name]
+	for _, entry := range entries {
+		t.ends[entry.Name] = now
+		if s.lifecycle == lifecycle.UID && s.announced.Has(entry.Name) {
+			s.announced.Delete(entry.Name)
+			announced.Insert(entry.Name)
+		}
+	}
+	return announced
+}
+
+// lastEnds returns when this process last saw each initializer end a turn.
+func (t *turns) lastEnds() map[string]time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.ends)
 }
 
 // hasTurn says whether an initializer has its turn.
@@ -99,32 +134,45 @@ func hasTurn(lifecycle *v1alpha1.NamespaceLifecycle) bool {
 	return lifecycle != nil && len(helper.Acting(lifecycle)) > 0
 }
 
-// measure returns the state of the current turns, which were first seen at these times.
-func measure(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, now time.Time, stalledAfter time.Duration) timers {
+// measure returns the state of the current turns, which were first seen at these times. An initializer that ends turns
+// elsewhere works, so that its turns here are reported later.
+func measure(lifecycle *v1alpha1.NamespaceLifecycle, seen, ends map[string]time.Time, now time.Time, stalledAfter time.Duration) timers {
 	var t timers
 	if !hasTurn(lifecycle) {
 		return t
 	}
 	for _, name := range helper.Acting(lifecycle) {
-		past := func(after time.Duration) bool {
-			left := lasts(lifecycle, name, seen[name], after).Sub(now)
+		past := func(at time.Time) bool {
+			left := at.Sub(now)
 			if left > 0 && (t.wake == 0 || left < t.wake) {
 				t.wake = left
 			}
 			return left <= 0
 		}
-		if past(shortTurn) {
+		reported := lasts(lifecycle, name, seen[name], reportWaitAfter)
+		if quiet := ends[name].Add(reportWaitAfter); quiet.After(reported) {
+			reported = earlier(quiet, lasts(lifecycle, name, seen[name], reportWaitInAnyCase))
+		}
+		if past(reported) {
 			t.long = append(t.long, name)
 		}
 		planned := helper.Planned(lifecycle, name)
-		if planned != nil && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil && past(time.Duration(*planned.TimeoutSeconds)*time.Second) {
+		if planned != nil && planned.FailurePolicy != nil && planned.TimeoutSeconds != nil &&
+			past(lasts(lifecycle, name, seen[name], time.Duration(*planned.TimeoutSeconds)*time.Second)) {
 			t.overdue = append(t.overdue, name)
 		}
-		if stalledAfter > 0 && past(stalledAfter) {
+		if stalledAfter > 0 && past(lasts(lifecycle, name, seen[name], stalledAfter)) {
 			t.stalled = append(t.stalled, name)
 		}
 	}
 	return t
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // overdueWith returns the overdue initializers that have a failurePolicy.
@@ -143,9 +191,7 @@ func overdueWith(s state, policy v1alpha1.FailurePolicyType) []string {
 func lasts(lifecycle *v1alpha1.NamespaceLifecycle, name string, seen time.Time, long time.Duration) time.Time {
 	here := seen.Add(long)
 	if began := helper.TurnStart(lifecycle, name); began != nil {
-		if there := began.Add(long + timing.MaxClockSkew); there.Before(here) {
-			return there
-		}
+		return earlier(here, began.Add(long+timing.MaxClockSkew))
 	}
 	return here
 }

@@ -9,6 +9,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -51,7 +53,7 @@ func since(offset time.Duration) lifecycleOption {
 }
 
 // aWhile is when a turn began that is not short, by the server's clock.
-const aWhile = -timing.MaxClockSkew - 2*shortTurn
+const aWhile = -timing.MaxClockSkew - 2*reportWaitAfter
 
 // TestShortTurn: a turn is reported once it is not short: by the conditions of the namespace, and by one event.
 func TestShortTurn(t *testing.T) {
@@ -71,7 +73,7 @@ func TestShortTurn(t *testing.T) {
 		}
 	}
 	reconcile(0, 0)
-	f.Clock.(*testingclock.FakeClock).Step(shortTurn - 1)
+	f.Clock.(*testingclock.FakeClock).Step(reportWaitAfter - 1)
 	reconcile(0, 0)
 	f.Clock.(*testingclock.FakeClock).Step(1)
 	reconcile(1, 1)
@@ -79,6 +81,29 @@ func TestShortTurn(t *testing.T) {
 	if got := <-f.events.Events; got != `Normal InitializerRunning Initializer "a.example.com" has its turn` {
 		t.Errorf("event %q", got)
 	}
+}
+
+// TestBusyInitializer: while an initializer ends turns in other namespaces, its turn is not reported.
+func TestBusyInitializer(t *testing.T) {
+	f := newFixture(t, namespace(closed), aLifecycle(pending("a.example.com")))
+	if err := f.reconcile(t.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock.(*testingclock.FakeClock).Step(reportWaitAfter)
+	elsewhere := func(end *metav1.MicroTime) *v1alpha1.NamespaceLifecycle {
+		another := aLifecycle()
+		another.Name = "another"
+		another.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "a.example.com", State: v1alpha1.InitializerRunning, StartTime: new(metav1.NowMicro()), EndTime: end}}
+		return another
+	}
+	f.lifecycleUpdated(elsewhere(nil), elsewhere(new(metav1.NowMicro())))
+	if err := f.reconcile(t.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.writes()) != 0 || len(f.events.Events) != 0 {
+		t.Errorf("written: %v, %d events", f.writes(), len(f.events.Events))
+	}
+	f.running(t, "a.example.com")
 }
 
 // inParallel lets every planned initializer act at the same time.
@@ -100,45 +125,54 @@ func stalls(name string) lifecycleOption {
 func TestMeasure(t *testing.T) {
 	const minute = time.Minute
 	a, ab := []string{"a"}, []string{"a", "b"}
+	ends := func(age time.Duration) map[string]time.Time {
+		return map[string]time.Time{"a": startOfTests().Add(age)}
+	}
 	tests := map[string]struct {
 		lifecycle *v1alpha1.NamespaceLifecycle
 		age       time.Duration // since it was seen
 		want      timers
+		ends      map[string]time.Time
 	}{
-		"no turn":                     {aLifecycle(), time.Hour, timers{}},
-		"it failed":                   {aLifecycle(pending("a"), failed), time.Hour, timers{}},
-		"it is leaving":               {aLifecycle(pending("a"), leaving), time.Hour, timers{}},
-		"no policy":                   {aLifecycle(pending("a")), 10 * time.Second, timers{long: a, wake: 50 * time.Second}},
-		"no policy, for long":         {aLifecycle(pending("a")), minute, timers{long: a, stalled: a}},
-		"before the deadline":         {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 4 * time.Second, timers{long: a, wake: time.Second}},
-		"at the deadline":             {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 5 * time.Second, timers{long: a, overdue: a, wake: 55 * time.Second}},
-		"long after it":               {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), minute, timers{long: a, overdue: a, stalled: a}},
-		"a deadline that is far":      {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 3600)), minute, timers{long: a, stalled: a, wake: 59 * minute}},
-		"the server's clock is ahead": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), since(time.Hour)), 5 * time.Second, timers{long: a, overdue: a, wake: 55 * time.Second}},
+		"no turn":                     {aLifecycle(), time.Hour, timers{}, nil},
+		"it failed":                   {aLifecycle(pending("a"), failed), time.Hour, timers{}, nil},
+		"it is leaving":               {aLifecycle(pending("a"), leaving), time.Hour, timers{}, nil},
+		"no policy":                   {aLifecycle(pending("a")), 10 * time.Second, timers{long: a, wake: 50 * time.Second}, nil},
+		"no policy, for long":         {aLifecycle(pending("a")), minute, timers{long: a, stalled: a}, nil},
+		"before the deadline":         {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 4 * time.Second, timers{long: a, wake: time.Second}, nil},
+		"at the deadline":             {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5)), 5 * time.Second, timers{long: a, overdue: a, wake: 55 * time.Second}, nil},
+		"long after it":               {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 5)), minute, timers{long: a, overdue: a, stalled: a}, nil},
+		"a deadline that is far":      {aLifecycle(pending("a"), withPolicy(v1alpha1.Fail, 3600)), minute, timers{long: a, stalled: a, wake: 59 * minute}, nil},
+		"the server's clock is ahead": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 5), since(time.Hour)), 5 * time.Second, timers{long: a, overdue: a, wake: 55 * time.Second}, nil},
 		"the server's clock is a little behind": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 30), since(-timing.MaxClockSkew)), 29 * time.Second,
-			timers{long: a, wake: time.Second}},
+			timers{long: a, wake: time.Second}, nil},
 		"it was seen late": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew,
-			timers{long: a, overdue: a, stalled: a}},
+			timers{long: a, overdue: a, stalled: a}, nil},
 		"it was seen late, a moment before": {aLifecycle(pending("a"), withPolicy(v1alpha1.Ignore, 3600), since(-time.Hour)), timing.MaxClockSkew - time.Second,
-			timers{long: a, stalled: a, wake: time.Second}},
-		"one after the other":   {aLifecycle(pending("a", "b"), withPolicy(v1alpha1.Ignore, 5)), minute, timers{long: a, overdue: a, stalled: a}},
-		"at the same time":      {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 5)), minute, timers{long: ab, overdue: ab, stalled: ab}},
-		"the earliest deadline": {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 30), soonest("b", 5)), 4 * time.Second, timers{long: ab, wake: time.Second}},
+			timers{long: a, stalled: a, wake: time.Second}, nil},
+		"one after the other":   {aLifecycle(pending("a", "b"), withPolicy(v1alpha1.Ignore, 5)), minute, timers{long: a, overdue: a, stalled: a}, nil},
+		"at the same time":      {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 5)), minute, timers{long: ab, overdue: ab, stalled: ab}, nil},
+		"the earliest deadline": {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 30), soonest("b", 5)), 4 * time.Second, timers{long: ab, wake: time.Second}, nil},
 		"one of two deadlines": {aLifecycle(pending("a", "b"), inParallel, withPolicy(v1alpha1.Ignore, 30), soonest("b", 5)), 5 * time.Second,
-			timers{long: ab, overdue: []string{"b"}, wake: 25 * time.Second}},
+			timers{long: ab, overdue: []string{"b"}, wake: 25 * time.Second}, nil},
 		"two that the server began at different times": {aLifecycle(pending("a"), since(-time.Hour), pending("b"), inParallel), 0,
-			timers{long: a, stalled: a, wake: shortTurn}},
+			timers{long: a, stalled: a, wake: reportWaitAfter}, nil},
+		"it works elsewhere":            {aLifecycle(pending("a")), 5 * time.Second, timers{wake: reportWaitAfter}, ends(5 * time.Second)},
+		"it worked elsewhere":           {aLifecycle(pending("a")), 5 * time.Second, timers{long: a, wake: 55 * time.Second}, ends(5*time.Second - reportWaitAfter)},
+		"it works elsewhere, for long":  {aLifecycle(pending("a")), reportWaitInAnyCase - 1, timers{wake: 1}, ends(reportWaitInAnyCase - 1)},
+		"it works elsewhere, as always": {aLifecycle(pending("a")), reportWaitInAnyCase, timers{long: a, wake: minute - reportWaitInAnyCase}, ends(reportWaitInAnyCase)},
+		"another one works elsewhere":   {aLifecycle(pending("b")), reportWaitAfter, timers{long: []string{"b"}, wake: minute - reportWaitAfter}, ends(reportWaitAfter)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			seen := map[string]time.Time{"a": startOfTests(), "b": startOfTests()}
-			got := measure(test.lifecycle, seen, startOfTests().Add(test.age), minute)
+			got := measure(test.lifecycle, seen, test.ends, startOfTests().Add(test.age), minute)
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(timers{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	got := measure(aLifecycle(pending("a")), map[string]time.Time{"a": startOfTests()}, startOfTests().Add(time.Hour), 0)
+	got := measure(aLifecycle(pending("a")), map[string]time.Time{"a": startOfTests()}, nil, startOfTests().Add(time.Hour), 0)
 	if diff := cmp.Diff(timers{long: a}, got, cmp.AllowUnexported(timers{})); diff != "" {
 		t.Errorf("nothing is reported as stalled (-want +got):\n%s", diff)
 	}
@@ -151,7 +185,7 @@ func soonest(name string, seconds int32) lifecycleOption {
 
 // TestTurns: each turn has a separate time, also that of another lifecycle of the same name.
 func TestTurns(t *testing.T) {
-	seen := turns{seen: map[string]sightings{}}
+	seen := turns{seen: map[string]sightings{}, ends: map[string]time.Time{}}
 	at := func(seconds int) time.Time { return startOfTests().Add(time.Duration(seconds) * time.Second) }
 	another := aLifecycle(pending("b"))
 	another.UID = "another"
@@ -178,6 +212,38 @@ func TestTurns(t *testing.T) {
 	}
 	if len(seen.seen) != 0 {
 		t.Errorf("%v is not forgotten", seen.seen)
+	}
+}
+
+// TestAnnounced: the end of a turn is known to be announced if its beginning was, until it is recorded.
+func TestAnnounced(t *testing.T) {
+	all := turns{seen: map[string]sightings{}, ends: map[string]time.Time{}}
+	done := func(names ...string) (entries []v1alpha1.InitializerStatus) {
+		for _, name := range names {
+			entries = append(entries, v1alpha1.InitializerStatus{Name: name})
+		}
+		return entries
+	}
+	another := aLifecycle(pending("a"))
+	another.UID = "another"
+	now := startOfTests()
+	all.firstSeen("ns", aLifecycle(pending("a", "b"), inParallel), now)
+	if got := all.announce("ns", aLifecycle().UID, []string{"a"}); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("announced: %v", got)
+	}
+	all.firstSeen("ns", aLifecycle(), now) // before the handler of the watch
+	if got := all.end(another, done("a"), now); got.Len() > 0 {
+		t.Errorf("the turn of another lifecycle was announced: %v", got)
+	}
+	for _, want := range [][]string{{"a"}, {}} {
+		if got := sets.List(all.end(aLifecycle(), done("a", "b"), now)); !slices.Equal(got, want) {
+			t.Errorf("announced: %v, want %v", got, want)
+		}
+	}
+	all.firstSeen("ns", aLifecycle(), now)
+	all.end(aLifecycle(), done("c"), now.Add(2*reportWaitAfter))
+	if got := slices.Sorted(maps.Keys(all.lastEnds())); len(all.seen) != 0 || !slices.Equal(got, []string{"c"}) {
+		t.Errorf("%v and the ends of %v are not forgotten", all.seen, got)
 	}
 }
 
@@ -240,11 +306,11 @@ func TestDeadlines(t *testing.T) {
 			if err := f.reconcile(t.Context(), "ns"); err != nil {
 				t.Fatal(err)
 			}
-			clock.Step(shortTurn)
+			clock.Step(reportWaitAfter)
 			eventually(t, "the timer brings the name back", func() bool { return f.queue.Len() == 1 })
 			due, _ := f.queue.Get()
 			f.queue.Done(due)
-			for _, later := range []time.Duration{0, 5*time.Second - shortTurn - time.Millisecond} {
+			for _, later := range []time.Duration{0, 5*time.Second - reportWaitAfter - time.Millisecond} {
 				clock.Step(later)
 				if err := f.reconcile(t.Context(), due); err != nil {
 					t.Fatal(err)
@@ -377,7 +443,7 @@ func TestStallsAtTheSameTime(t *testing.T) {
 // running lets current turns last until they are not short, and checks their events.
 func (f *fixture) running(t *testing.T, initializers ...string) {
 	t.Helper()
-	f.Clock.(*testingclock.FakeClock).Step(shortTurn)
+	f.Clock.(*testingclock.FakeClock).Step(reportWaitAfter)
 	if err := f.reconcile(t.Context(), "ns"); err != nil {
 		t.Fatal(err)
 	}
@@ -420,8 +486,6 @@ func TestTransitions(t *testing.T) {
 	entry := func(name string, state v1alpha1.InitializerState) v1alpha1.InitializerStatus {
 		return v1alpha1.InitializerStatus{Name: name, State: state, StartTime: &start, EndTime: &end, LastActor: "who", Message: "why"}
 	}
-	brief := entry("a", "Done")
-	brief.EndTime = new(metav1.NewMicroTime(start.Add(shortTurn - 1)))
 	degraded := lifecycle("1")
 	degraded.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Message: "an expression failed"}}
 	tests := map[string]struct {
@@ -434,18 +498,18 @@ func TestTransitions(t *testing.T) {
 		"a degraded plan is reported once": {degraded, degraded, nil},
 		"a turn ends": {lifecycle("1", entry("a", "Running"), entry("b", "Waiting")), lifecycle("1", entry("a", "Done"), entry("b", "Running")),
 			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}}},
-		"a short turn ends": {lifecycle("1", entry("a", "Running")), lifecycle("1", brief), nil},
+		"a turn ends that was not announced": {lifecycle("1", entry("b", "Running")), lifecycle("1", entry("b", "Done")), nil},
 		"one is skipped": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Skipped")),
 			[]event{{"Warning", "InitializerSkipped", `Initializer "a" was skipped by user "who": why`}}},
 		"one fails": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Failed")),
 			[]event{{"Warning", "InitializerFailed", `Initializer "a" failed (user "who"): why`}}},
 		"nothing happens": {lifecycle("1", entry("a", "Running")), lifecycle("1", entry("a", "Running")), nil},
-		"another lifecycle of the same name": {lifecycle("1", entry("a", "Done")), lifecycle("2", entry("a", "Done")),
-			[]event{{"Normal", "InitializerDone", `Initializer "a" is done after 1.5s (user "who")`}}},
+		"another lifecycle of the same name": {lifecycle("1", entry("a", "Done")), lifecycle("2", entry("a", "Skipped")),
+			[]event{{"Warning", "InitializerSkipped", `Initializer "a" was skipped by user "who": why`}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, transitions(test.old, test.updated), cmp.AllowUnexported(event{})); diff != "" {
+			if diff := cmp.Diff(test.want, transitions(test.old, test.updated, sets.New("a")), cmp.AllowUnexported(event{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
