@@ -14,15 +14,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics/legacyregistry"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
@@ -31,6 +34,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
@@ -85,6 +89,7 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 		exemptions:      exemptions.New(clients.core, namespace, configMap),
 		events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 	}
+	s.withoutIndexes()
 	runnables := []runnable{s.exemptions.Run}
 	for _, controller := range s.controllers() {
 		run, err := controller()
@@ -106,6 +111,16 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	s.coreInformers.Shutdown()
 	s.nsinitInformers.Shutdown()
 	return err
+}
+
+// withoutIndexes lets the informers of objects that are not in namespaces keep no index of objects by namespace.
+func (s *shared) withoutIndexes() {
+	s.coreInformers.InformerFor(&corev1.Namespace{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewNamespaceInformer(client, resync, cache.Indexers{})
+	})
+	s.nsinitInformers.InformerFor(&v1alpha1.NamespaceLifecycle{}, func(client versioned.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return lifecycleinformers.NewNamespaceLifecycleInformer(client, resync, cache.Indexers{})
+	})
 }
 
 // lifecycles drives each namespace through its lifecycle.
