@@ -86,23 +86,7 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 		// The populations may have been lost: without any, the initializer would not be registered.
 		return errors.New("there is no NamespacePopulation: create one, which can be empty, or remove the initializer from its configuration")
 	}
-	// gofail: var populationBeforeRecord struct{}
-	inventory := newInventory(namespace)
-	if !closed {
-		if inventory, err = p.inventory(ctx, namespace); err != nil {
-			return err
-		}
-	}
-	wanted, manifests := population.Render(populations, namespace), population.Keys(populations)
-	tasks := plan(inventory.Status.Objects, wanted, manifests, closed)
-	announced, err := p.announce(ctx, inventory, tasks)
-	if apierrors.IsAlreadyExists(err) { // this is a retry, or a former namespace had the name
-		if inventory, err = p.inventory(ctx, namespace); err != nil {
-			return err
-		}
-		tasks = plan(inventory.Status.Objects, wanted, manifests, closed)
-		announced, err = p.announce(ctx, inventory, tasks)
-	}
+	tasks, announced, err := p.begin(ctx, namespace, populations, closed)
 	if err != nil {
 		return err
 	}
@@ -132,6 +116,28 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 		return errors.New(failures[0])
 	}
 	return fmt.Errorf("%s (and %d more, see kubectl get populatednamespace %s --output=yaml)", failures[0], len(failures)-1, namespace.Name)
+}
+
+// begin plans the tasks for a namespace, and stores them in its inventory.
+func (p *Populator) begin(ctx context.Context, namespace *corev1.Namespace, populations []*population.Population, closed bool) (
+	tasks []task, announced *v1alpha1.PopulatedNamespace, err error,
+) {
+	wanted, manifests := population.Render(populations, namespace), population.Keys(populations)
+	// gofail: var populationBeforeRecord struct{}
+	inventory := newInventory(namespace)
+	for isNew := closed; ; isNew = false {
+		if !isNew {
+			if inventory, err = p.inventory(ctx, namespace); err != nil {
+				return nil, nil, err
+			}
+		}
+		tasks = plan(inventory.Status.Objects, wanted, manifests, closed)
+		announced, err = p.announce(ctx, inventory, tasks)
+		if !isNew || !apierrors.IsAlreadyExists(err) {
+			return tasks, announced, err
+		}
+		// This is a retry, or a former namespace had the name.
+	}
 }
 
 // list returns the populations in order. It does not use a cache, so it never misses a population that was created before
