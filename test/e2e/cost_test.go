@@ -9,7 +9,6 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +23,6 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -41,6 +37,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+	"github.com/nsinit/nsinit/test/counts"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -82,9 +79,6 @@ func TestCosts(t *testing.T) {
 	for _, what := range slices.Sorted(maps.Keys(after)) {
 		each := (after[what] - before[what]) / count
 		where, _, _ := strings.Cut(what, ": ")
-		if strings.HasSuffix(what, ":nsinit-controller-manager") && (strings.Contains(what, ": create events ") || strings.Contains(what, ": update namespaces/status ")) {
-			each = min(each, 1) // on a busy machine, turns are longer than a second, and are reported
-		}
 		totals[where] += each
 		if each >= 0.1 {
 			t.Logf("%-80s %5.2f", what, each)
@@ -146,7 +140,7 @@ func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 // settled returns the counts when no more requests about namespaces and NamespaceLifecycles follow for a while.
 func (r *requestCounter) settled(t *testing.T) map[string]float64 {
 	t.Helper()
-	var counts map[string]float64
+	var all map[string]float64
 	ofNamespaces := func(counts map[string]float64) map[string]float64 {
 		counts = maps.Clone(counts)
 		maps.DeleteFunc(counts, func(what string, _ float64) bool {
@@ -158,8 +152,8 @@ func (r *requestCounter) settled(t *testing.T) map[string]float64 {
 		time.Sleep(time.Second)
 		events, from := r.AuditSince(t, r.from)
 		r.from = from
-		kube, kubeErr := framework.Scrape(ctx, r.Admin)
-		ours, oursErr := r.Metrics(t)
+		kube, kubeErr := counts.Read(ctx, r.Admin)
+		ours, oursErr := counts.Read(ctx, r.Direct(t))
 		if err := errors.Join(kubeErr, oursErr); err != nil {
 			return err
 		}
@@ -170,50 +164,29 @@ func (r *requestCounter) settled(t *testing.T) map[string]float64 {
 				r.counts[fmt.Sprintf("%s: %s %s by %s", toKube, event.Verb, path.Join(event.ObjectRef.Resource, event.ObjectRef.Subresource), event.User.Username)]++
 			}
 		}
-		r.countMetrics(t, kube, ours)
-		before := counts
-		if counts = maps.Clone(r.counts); !maps.Equal(ofNamespaces(before), ofNamespaces(counts)) {
+		r.add(kube, ours)
+		before := all
+		if all = maps.Clone(r.counts); !maps.Equal(ofNamespaces(before), ofNamespaces(all)) {
 			return errors.New("there are new ones")
 		}
 		return nil
 	})
-	return counts
+	return all
 }
 
-// countMetrics counts the requests to nsinit-apiserver, and the writes of both servers to etcd.
-func (r *requestCounter) countMetrics(t *testing.T, kube, ours []byte) {
-	t.Helper()
+// add adds the requests to nsinit-apiserver, and the writes of both servers to etcd.
+func (r *requestCounter) add(kube, ours counts.Counts) {
 	maps.DeleteFunc(r.counts, func(what string, _ float64) bool {
 		return strings.HasPrefix(what, toOurs) || strings.HasPrefix(what, toEtcd)
 	})
-	parse := func(text []byte, name string) []*dto.Metric {
-		parser := expfmt.NewTextParser(model.UTF8Validation)
-		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return families[name].GetMetric()
-	}
-	for _, metric := range parse(ours, "apiserver_request_total") {
-		labels := labelsOf(metric)
-		if verb := labels["verb"]; labels["resource"] != "" && verb != "WATCH" && verb != "LIST" {
-			r.counts[fmt.Sprintf("%s: %s %s", toOurs, verb, path.Join(labels["resource"], labels["subresource"]))] += metric.GetCounter().GetValue()
+	add := func(server string, all map[counts.Operation]float64) {
+		for operation, count := range all {
+			r.counts[fmt.Sprintf("%s: %s %s", server, operation.Verb, operation.Resource)] += count
 		}
 	}
-	for _, metric := range append(parse(kube, "etcd_request_duration_seconds"), parse(ours, "etcd_request_duration_seconds")...) {
-		labels := labelsOf(metric)
-		if slices.Contains([]string{"create", "update", "delete"}, labels["operation"]) && labels["resource"] != "leases" {
-			r.counts[fmt.Sprintf("%s: %s %s", toEtcd, labels["operation"], labels["resource"])] += float64(metric.GetHistogram().GetSampleCount())
-		}
-	}
-}
-
-func labelsOf(metric *dto.Metric) map[string]string {
-	labels := map[string]string{}
-	for _, pair := range metric.GetLabel() {
-		labels[pair.GetName()] = pair.GetValue()
-	}
-	return labels
+	add(toOurs, ours.Requests)
+	add(toEtcd, kube.Writes)
+	add(toEtcd, ours.Writes)
 }
 
 // openAll creates namespaces, and returns when all are open. It makes one request for each. Their names are the prefix that
