@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +25,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// sign is what shows that a namespace is usable: an object in it or, without a resource, its condition Ready.
+// sign is what shows that a namespace is usable: an object in it or, without a resource, its condition Ready. The version of the
+// resource is v1, and its group follows a dot.
 type sign struct{ resource, name string }
 
 // plainSigns are the objects that kube-controller-manager creates in each namespace.
@@ -42,15 +44,22 @@ func (p *plane) signs() []sign {
 	return plainSigns()
 }
 
-// watch calls seen with the name of each namespace that the sign appears in, until the context ends.
-func (s sign) watch(ctx context.Context, client dynamic.Interface, seen func(namespace string)) error {
-	resource, options := s.resource, metav1.ListOptions{}
+// resources returns the client of the objects in which the sign appears.
+func (s sign) resources(client dynamic.Interface) dynamic.NamespaceableResourceInterface {
+	resource := s.resource
 	if resource == "" {
 		resource = "namespaces"
-	} else {
+	}
+	name, group, _ := strings.Cut(resource, ".")
+	return client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: name})
+}
+
+// watch calls seen with the name of each namespace that the sign appears in, until the context ends.
+func (s sign) watch(ctx context.Context, client dynamic.Interface, seen func(namespace string)) error {
+	all, options := s.resources(client), metav1.ListOptions{}
+	if s.resource != "" {
 		options.FieldSelector = "metadata.name=" + s.name
 	}
-	all := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
 	list, err := all.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err
@@ -84,9 +93,20 @@ func isReady(namespace *unstructured.Unstructured) bool {
 	})
 }
 
+// createNamespace creates a namespace.
+func (p *plane) createNamespace(ctx context.Context, name string) error {
+	_, err := p.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return err
+}
+
 // burst creates namespaces, and waits until every sign has appeared in all of them. It returns how long each took, from the
 // beginning of the request to the last sign, sorted, and how long all took together, in seconds.
 func (p *plane) burst(ctx context.Context, prefix string, count, clients int, signs []sign) (times []float64, all float64, err error) {
+	return p.burstOf(ctx, prefix, count, clients, signs, p.createNamespace)
+}
+
+// burstOf does the same with namespaces that are created in another way.
+func (p *plane) burstOf(ctx context.Context, prefix string, count, clients int, signs []sign, create func(ctx context.Context, name string) error) (times []float64, all float64, err error) {
 	const limit = 5 * time.Minute
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not all of %d namespaces were usable after %s", count, limit))
 	defer cancel()
@@ -123,8 +143,7 @@ func (p *plane) burst(ctx context.Context, prefix string, count, clients int, si
 		}
 		created[name] = time.Now()
 		mu.Unlock()
-		_, err := p.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		return err
+		return create(ctx, name)
 	}); err != nil {
 		return nil, 0, err
 	}
@@ -155,7 +174,7 @@ func repeat(count, clients int, request func(i int) error) (float64, error) {
 // counts of requests and commits, each divided by count. The load ends when the control plane is idle again.
 func (p *plane) measured(ctx context.Context, count int, load func() error) (map[string]float64, error) {
 	const window = time.Second
-	before, err := p.counts(ctx)
+	before, err := p.spending(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +198,7 @@ func (p *plane) measured(ctx context.Context, count int, load func() error) (map
 		return nil, err
 	}
 	took := time.Since(began).Seconds()
-	after, err := p.counts(ctx)
+	after, err := p.spending(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -198,8 +217,8 @@ func (p *plane) measured(ctx context.Context, count int, load func() error) (map
 
 // addTimes adds the median and the 99th percentile of times in seconds, and their number per second.
 func addTimes(figures map[string]float64, times []float64, all float64) {
-	figures["p50, ms"] = 1000 * quantile(times, 0.5)
-	figures["p99, ms"] = 1000 * quantile(times, 0.99)
+	figures["p50, ms"] = 1000 * median(times)
+	figures["p99, ms"] = 1000 * times[len(times)*99/100]
 	figures["last, ms"] = 1000 * times[len(times)-1]
 	figures["per second"] = float64(len(times)) / all
 }

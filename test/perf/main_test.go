@@ -13,9 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 // stored returns samples of two rounds of every arm. value returns a figure.
@@ -26,7 +23,7 @@ func stored(t *testing.T, value func(scenario, arm, figure string, round int) fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"CPU, ms", "requests to kube-apiserver", "requests to nsinit-apiserver", "commits", "p50, ms", "p99, ms", "last, ms", "per second", "p50 of an update, ms",
+	names := []string{"CPU, ms", "requests to kube-apiserver", "requests to nsinit-apiserver", "commits", "p50, ms", "p99, ms", "last, ms", "per second", "p50 of an update, ms", earlyFigure,
 		"creates per second", "gets per second", "updates per second", "lists per second", "watch events per second", "memory of the server for each object, kB"}
 	for _, process := range []string{"kube-apiserver", "etcd", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "initializers"} {
 		names = append(names, "CPU of "+process+", ms", "memory of "+process+" for each namespace, kB", "memory of "+process+" with few namespaces, MB", "CPU of "+process+" when idle, ms per second")
@@ -120,30 +117,5 @@ func TestResume(t *testing.T) {
 				t.Errorf("%s, %s: the samples are not the stored ones", scenario.name, arm.name)
 			}
 		}
-	}
-}
-
-// TestCounts: reads of lists, watches and what does not depend on namespaces do not count.
-func TestCounts(t *testing.T) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(`# TYPE apiserver_request_total counter
-apiserver_request_total{resource="namespaces",verb="POST"} 3
-apiserver_request_total{resource="namespaces",verb="GET"} 4
-apiserver_request_total{resource="namespaces",verb="LIST"} 100
-apiserver_request_total{resource="namespaces",verb="WATCH"} 100
-apiserver_request_total{resource="leases",verb="PUT"} 100
-# TYPE etcd_request_duration_seconds histogram
-etcd_request_duration_seconds_count{operation="create",resource="namespaces"} 5
-etcd_request_duration_seconds_count{operation="get",resource="namespaces"} 100
-etcd_request_duration_seconds_count{operation="update",resource="leases"} 100
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := requests(families); got != 7 {
-		t.Errorf("%v requests", got)
-	}
-	if got := commits(families); got != 5 {
-		t.Errorf("%v commits", got)
 	}
 }

@@ -159,10 +159,14 @@ func prefix(began time.Time) string {
 
 // store prints and stores a sample.
 func (m *measurement) store(s scenario, a arm, round int, began time.Time, figures map[string]float64) error {
+	printFigures(figures)
+	return m.add(sample{s.name, a.name, round, began, m.machine, figures})
+}
+
+func printFigures(figures map[string]float64) {
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		fmt.Printf("  %10.2f  %s\n", figures[name], name)
 	}
-	return m.add(sample{s.name, a.name, round, began, m.machine, figures})
 }
 
 // machine returns the number of cores and the processor of this machine.

@@ -20,15 +20,13 @@ import (
 	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/hack/dev/controlplane"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/test/counts"
 )
 
 // ticks is the number of clock ticks in a second, the unit of times in /proc.
@@ -78,6 +76,11 @@ func (p *plane) stop(ctx context.Context) error {
 
 // startHelper starts a program that belongs to the control plane.
 func (p *plane) startHelper(ctx context.Context, name, program string, args ...string) error {
+	return p.startHelperWith(ctx, nil, name, program, args...)
+}
+
+// startHelperWith does the same with more environment variables.
+func (p *plane) startHelperWith(ctx context.Context, environment []string, name, program string, args ...string) error {
 	log, err := os.Create(filepath.Join(p.Dir, name+".log"))
 	if err != nil {
 		return err
@@ -85,6 +88,7 @@ func (p *plane) startHelper(ctx context.Context, name, program string, args ...s
 	defer func() { _ = log.Close() }()
 	command := exec.CommandContext(ctx, program, args...)
 	command.Stdout, command.Stderr = log, log
+	command.Env = append(os.Environ(), environment...)
 	if err := command.Start(); err != nil {
 		return err
 	}
@@ -228,81 +232,37 @@ func total(values map[string]float64) float64 {
 	return sum
 }
 
-// counts are requests and commits.
-type counts struct {
+// spending are requests and commits.
+type spending struct {
 	// kube and nsinit are the requests to kube-apiserver and to nsinit-apiserver. kube-apiserver passes on each of the latter.
 	kube, nsinit float64
 	// commits are the write transactions of both in etcd, with the two of kube-controller-manager for each namespace.
 	commits float64
 }
 
-func (c counts) since(before counts) counts {
-	return counts{c.kube - before.kube, c.nsinit - before.nsinit, c.commits - before.commits}
+func (s spending) since(before spending) spending {
+	return spending{s.kube - before.kube, s.nsinit - before.nsinit, s.commits - before.commits}
 }
 
-// counts counts requests and commits since the programs started. Lists, watches, and requests about leases, permissions and
-// events are not among them: their number does not depend on the number of namespaces, or they are counted separately.
-func (p *plane) counts(ctx context.Context) (counts, error) {
-	var c counts
-	families, err := scrape(ctx, p.admin)
+// spending counts requests and commits since the programs started, without those about events.
+func (p *plane) spending(ctx context.Context) (spending, error) {
+	var s spending
+	kube, err := counts.Read(ctx, p.admin)
 	if err != nil {
-		return c, err
+		return s, err
 	}
-	c.kube = requests(families)
-	c.commits = commits(families)
+	s.kube, s.commits = counts.Sum(kube.Requests, counts.Events), counts.Sum(kube.Writes, counts.Events)
 	if !p.serves {
-		return c, nil
+		return s, nil
 	}
-	if families, err = scrape(ctx, p.direct("nsinit-apiserver")); err != nil {
-		return c, err
-	}
-	c.nsinit = requests(families)
-	c.kube += c.nsinit
-	c.commits += commits(families)
-	return c, nil
-}
-
-// scrape returns the metrics of a program.
-func scrape(ctx context.Context, config *rest.Config) (map[string]*dto.MetricFamily, error) {
-	text, err := versioned.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	nsinit, err := counts.Read(ctx, p.direct("nsinit-apiserver"))
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(bytes.NewReader(text))
-}
-
-// unrelated are resources whose requests do not depend on the number of namespaces.
-var unrelated = []string{"", "leases", "events", "subjectaccessreviews", "tokenreviews", "selfsubjectaccessreviews", "apiservices", "apiservices.apiregistration.k8s.io"} //nolint:gochecknoglobals // a constant
-
-func requests(families map[string]*dto.MetricFamily) float64 {
-	sum := 0.0
-	for _, metric := range families["apiserver_request_total"].GetMetric() {
-		labels := labelsOf(metric)
-		if verb := labels["verb"]; verb != "LIST" && verb != "WATCH" && !slices.Contains(unrelated, labels["resource"]) {
-			sum += metric.GetCounter().GetValue()
-		}
-	}
-	return sum
-}
-
-func commits(families map[string]*dto.MetricFamily) float64 {
-	sum := 0.0
-	for _, metric := range families["etcd_request_duration_seconds"].GetMetric() {
-		labels := labelsOf(metric)
-		if slices.Contains([]string{"create", "update", "delete"}, labels["operation"]) && !slices.Contains(unrelated, labels["resource"]) {
-			sum += float64(metric.GetHistogram().GetSampleCount())
-		}
-	}
-	return sum
-}
-
-func labelsOf(metric *dto.Metric) map[string]string {
-	labels := map[string]string{}
-	for _, pair := range metric.GetLabel() {
-		labels[pair.GetName()] = pair.GetValue()
-	}
-	return labels
+	s.nsinit = counts.Sum(nsinit.Requests)
+	s.kube += s.nsinit
+	s.commits += counts.Sum(nsinit.Writes)
+	return s, nil
 }
 
 // idle waits until the control plane does nothing but what it always does, and returns its CPU time in seconds per second,

@@ -49,7 +49,8 @@ func profile(ctx context.Context, planes, dir, name string) (err error) {
 			done <- err
 			return
 		}
-		_, err := measured.measure(ctx, p, "profile")
+		figures, err := measured.measure(ctx, p, "profile")
+		printFigures(figures)
 		done <- err
 	}()
 	for n := 0; ; n++ {

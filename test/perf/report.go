@@ -36,7 +36,7 @@ func report(dir, output string) error {
 	parsed, err := template.New("report").Funcs(template.FuncMap{
 		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": r.machine, "day": r.day,
 		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "latency": r.latency, "updates": r.updates,
-		"memory": r.memory, "perSecond": r.perSecond,
+		"memory": r.memory, "perSecond": r.perSecond, "others": others,
 	}).Parse(document)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (r *reporter) median(scenario, arm, figure string) (float64, error) {
 	if len(values) == 0 {
 		return 0, fmt.Errorf("%s, %s, %s: %w", scenario, arm, figure, errMissing)
 	}
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2, nil
+	return median(values), nil
 }
 
 // ratio returns the ratio of the medians of two arms.
@@ -78,7 +78,7 @@ func (r *reporter) ratio(scenario, arm, other, figure string) (float64, error) {
 
 // figure returns the median of a figure, and the lowest and the highest value.
 func (r *reporter) figure(scenario, arm, figure string) (string, error) {
-	median, err := r.median(scenario, arm, figure)
+	middle, err := r.median(scenario, arm, figure)
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +87,7 @@ func (r *reporter) figure(scenario, arm, figure string) (string, error) {
 	if lowest == highest {
 		return lowest, nil
 	}
-	return fmt.Sprintf("%s (%s–%s)", number(median), lowest, highest), nil
+	return fmt.Sprintf("%s (%s–%s)", number(middle), lowest, highest), nil
 }
 
 // noise returns how much the medians of an arm and of its repetition differ, relative to the former.
@@ -161,6 +161,15 @@ func (r *reporter) memory(process, namespaces string) (float64, error) {
 func (r *reporter) perSecond(namespaces float64) (float64, error) {
 	each, err := r.median("storm", nsinitArm, "CPU, ms")
 	return each * namespaces / 1000, err
+}
+
+// others are the arms with which policy-population is compared, after its own.
+func others() []string {
+	names := []string{nsinitArm}
+	for _, a := range alternatives() {
+		names = append(names, a.name)
+	}
+	return names
 }
 
 func percent(value float64) string { return fmt.Sprintf("%.1f %%", 100*value) }

@@ -84,7 +84,7 @@ func (s *samples) values(scenario, arm, figure string) []float64 {
 	return values
 }
 
-// quantile returns a quantile of sorted values, the lower of two neighbours.
-func quantile(sorted []float64, q float64) float64 {
-	return sorted[int(q*float64(len(sorted)-1))]
+// median returns the median of sorted values.
+func median(sorted []float64) float64 {
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }

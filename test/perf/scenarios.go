@@ -49,6 +49,9 @@ const (
 	plainArm  = "plain"
 	nsinitArm = "nsinit"
 
+	content = "content" // the name of each object of populate
+	tenant  = "alice"   // the subject of its RoleBinding
+
 	crdArm        = "CRD"
 	aggregatedArm = "aggregated"
 )
@@ -74,6 +77,11 @@ func scenarios() []scenario {
 			{name: nsinitArm, nsinit: true, measure: withoutRequiredObjects(populated(count))},
 		}})
 	}
+	others := []arm{{name: nsinitArm, nsinit: true, fresh: true, measure: withoutRequiredObjects(populatedFor)}}
+	for _, a := range alternatives() {
+		others = append(others, a.arm())
+	}
+	all = append(all, scenario{name: "alternatives", rounds: 2, arms: others})
 	return append(all,
 		scenario{name: "API", rounds: 3, arms: []arm{
 			{name: crdArm, nsinit: true, fresh: true, measure: requestsTo(custom)}, // a server that measured before may return memory
@@ -216,7 +224,7 @@ func latency(name string, i initializers) arm {
 			}
 			slices.Sort(times)
 			slices.Sort(puts)
-			return map[string]float64{"p50, ms": 1000 * quantile(times, 0.5), "p50 of an update, ms": 1000 * quantile(puts, 0.5)}, nil
+			return map[string]float64{"p50, ms": 1000 * median(times), "p50 of an update, ms": 1000 * median(puts)}, nil
 		})
 	})}
 }
@@ -241,8 +249,7 @@ func (p *plane) updates(ctx context.Context, namespace string) (func() error, er
 func populated(count int) func(context.Context, *plane, string) (map[string]float64, error) {
 	const name = "policy-population"
 	return func(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
-		example := filepath.Join(p.Root, "artifacts", "examples", "policy-population.yaml")
-		if _, err := p.Admin(ctx, "apply", "-f", example); err != nil {
+		if _, err := p.Admin(ctx, "apply", "-f", p.example()); err != nil {
 			return nil, err
 		}
 		if p.helpers[name] == nil { // it goes on until the end of the scenario: at its start, it checks each namespace that it has populated
@@ -259,6 +266,11 @@ func populated(count int) func(context.Context, *plane, string) (map[string]floa
 		_, err = p.Admin(ctx, "delete", "namespaceinitializerconfiguration", "10-policy-population")
 		return figures, err
 	}
+}
+
+// example is a population and its registration.
+func (p *plane) example() string {
+	return filepath.Join(p.Root, "artifacts", "examples", "policy-population.yaml")
 }
 
 // clientPopulates does the same with a client that creates the four objects itself, when it has created the namespace.
@@ -284,15 +296,15 @@ func clientPopulates(count int) func(context.Context, *plane, string) (map[strin
 
 // populate creates a namespace and four objects in it.
 func (p *plane) populate(ctx context.Context, namespace string) error {
-	if _, err := p.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if err := p.createNamespace(ctx, namespace); err != nil {
 		return err
 	}
-	meta, options := metav1.ObjectMeta{Name: "content"}, metav1.CreateOptions{}
+	meta, options := metav1.ObjectMeta{Name: content}, metav1.CreateOptions{}
 	for _, create := range []func() error{
 		func() error {
 			_, err := p.core.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta,
 				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
-				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}}}, options)
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenant}}}, options)
 			return err
 		},
 		func() error {
@@ -370,7 +382,7 @@ func writes(ctx context.Context, planes map[bool]*plane, prefix string) (map[str
 	figures := map[string]map[string]float64{}
 	for name := range used {
 		slices.Sort(used[name])
-		figures[name] = map[string]float64{"CPU of kube-apiserver, ms": quantile(used[name], 0.5)} // not the mean: garbage collection is rare
+		figures[name] = map[string]float64{"CPU of kube-apiserver, ms": median(used[name])} // not the mean: garbage collection is rare
 	}
 	return figures, nil
 }
@@ -379,37 +391,36 @@ func writeArms() []arm {
 	return []arm{{name: plainArm}, {name: nsinitArm, nsinit: true}, {name: plainArm + again}, {name: nsinitArm + again, nsinit: true}}
 }
 
-// scale creates many namespaces on a new control plane, and measures what the processes use when they are idle.
+// scale creates many namespaces on a new control plane, and measures what the processes use when they are idle. The first
+// namespaces fill buffers, too, so that the memory for each namespace is that of the others.
 func scale(ctx context.Context, p *plane, prefix string) (map[string]float64, error) {
-	const few, many, window = 5, 2500, 30 * time.Second
-	if _, _, err := p.burst(ctx, prefix+"-few", few, 1, p.signs()); err != nil {
-		return nil, err
-	}
-	if _, err := p.idle(ctx, time.Second); err != nil {
-		return nil, err
-	}
-	before, err := p.memory()
-	if err != nil {
-		return nil, err
-	}
-	for n := range 5 {
-		if _, _, err := p.burst(ctx, fmt.Sprintf("%s-%d", prefix, n), many/5, clients, p.signs()); err != nil {
-			return nil, err
+	const first, many, window = 500, 2500, 30 * time.Second
+	create := func(from, to int) (idle, memory map[string]float64, err error) {
+		for n := from; n < to; n += first {
+			if _, _, err := p.burst(ctx, fmt.Sprintf("%s-%d", prefix, n), first, clients, p.signs()); err != nil {
+				return nil, nil, err
+			}
 		}
+		if idle, err = p.idle(ctx, window); err != nil {
+			return nil, nil, err
+		}
+		memory, err = p.memory()
+		return idle, memory, err
 	}
-	idle, err := p.idle(ctx, window)
+	_, before, err := create(0, first)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.memory()
+	idle, after, err := create(first, many)
 	if err != nil {
 		return nil, err
 	}
 	figures := map[string]float64{}
 	for name := range after {
-		figures["memory of "+name+" for each namespace, kB"] = (after[name] - before[name]) / many / 1000
+		each := (after[name] - before[name]) / (many - first)
+		figures["memory of "+name+" for each namespace, kB"] = each / 1000
+		figures["memory of "+name+" with few namespaces, MB"] = (before[name] - first*each) / 1e6
 		figures["CPU of "+name+" when idle, ms per second"] = 1000 * idle[name]
-		figures["memory of "+name+" with few namespaces, MB"] = before[name] / 1e6
 	}
 	return figures, nil
 }
