@@ -14,7 +14,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"text/template"
 
 	"gonum.org/v1/plot"
@@ -36,7 +38,7 @@ func report(dir, output string) error {
 	parsed, err := template.New("report").Funcs(template.FuncMap{
 		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": r.machine, "day": r.day,
 		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "latency": r.latency, "updates": r.updates,
-		"memory": r.memory, "perSecond": r.perSecond, "others": others,
+		"memory": r.memory, "perSecond": r.perSecond, "others": others, "writes": r.writes, "ratios": ratios,
 	}).Parse(document)
 	if err != nil {
 		return err
@@ -94,6 +96,41 @@ func (r *reporter) figure(scenario, arm, figure string) (string, error) {
 func (r *reporter) noise(scenario, arm, figure string) (float64, error) {
 	value, err := r.ratio(scenario, arm+again, arm, figure)
 	return math.Abs(value - 1), err
+}
+
+// writes returns the ratios of the CPU time of the arms of "write", each with its repetition, in one round, sorted: those with
+// nsinit to those without, or the repetitions to the others.
+func (r *reporter) writes(repetitions bool) ([]float64, error) {
+	const figure = "CPU of kube-apiserver, ms"
+	above, below := map[int]float64{}, map[int]float64{}
+	for _, one := range r.all {
+		if one.Scenario != "write" {
+			continue
+		}
+		counted := strings.HasPrefix(one.Arm, nsinitArm)
+		if repetitions {
+			counted = strings.HasSuffix(one.Arm, again)
+		}
+		if counted {
+			above[one.Round] += one.Figures[figure]
+		} else {
+			below[one.Round] += one.Figures[figure]
+		}
+	}
+	var ratios []float64
+	for round := range above {
+		ratios = append(ratios, above[round]/below[round])
+	}
+	if len(ratios) == 0 {
+		return nil, fmt.Errorf("write: %w", errMissing)
+	}
+	slices.Sort(ratios)
+	return ratios, nil
+}
+
+// ratios writes the median, the lowest and the highest.
+func ratios(sorted []float64) string {
+	return fmt.Sprintf("%.3f (%.3f–%.3f)", median(sorted), sorted[0], sorted[len(sorted)-1])
 }
 
 // day returns the day of the last sample.

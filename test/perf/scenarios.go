@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -361,7 +362,9 @@ func writes(ctx context.Context, planes map[bool]*plane, prefix string) (map[str
 	}
 	used := map[string][]float64{}
 	arms := slices.DeleteFunc(writeArms(), func(a arm) bool { return planes[a.nsinit] == nil }) // for profiles
+	random := rand.New(rand.NewPCG(1, 2))                                                       //nolint:gosec // no secret
 	for range turns {
+		random.Shuffle(len(arms), func(i, j int) { arms[i], arms[j] = arms[j], arms[i] }) // so that no arm always follows the same one
 		for _, a := range arms {
 			began := time.Now()
 			spent, err := planes[a.nsinit].spent("kube-apiserver", func() error {
@@ -377,7 +380,6 @@ func writes(ctx context.Context, planes map[bool]*plane, prefix string) (map[str
 			}
 			used[a.name] = append(used[a.name], 1000*(spent-idle[a.nsinit]*time.Since(began).Seconds())/updates)
 		}
-		slices.Reverse(arms)
 	}
 	figures := map[string]map[string]float64{}
 	for name := range used {
