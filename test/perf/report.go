@@ -38,7 +38,9 @@ func report(dir, output string) error {
 	parsed, err := template.New("report").Funcs(template.FuncMap{
 		"list": func(all ...string) []string { return all }, "number": number, "percent": percent, "machine": r.machine, "day": r.day,
 		"figure": r.figure, "ratio": r.ratio, "noise": r.noise, "commits": r.commits, "latency": r.latency, "updates": r.updates,
-		"memory": r.memory, "perSecond": r.perSecond, "others": others, "writes": r.writes, "ratios": ratios,
+		"memory": r.memory, "perSecond": r.perSecond, "others": others, "writes": r.writes, "kinds": func() map[string]string {
+			return map[string]string{"write": "a Secret", "write of ConfigMaps": "a ConfigMap"}
+		}, "ratios": ratios,
 	}).Parse(document)
 	if err != nil {
 		return err
@@ -98,13 +100,13 @@ func (r *reporter) noise(scenario, arm, figure string) (float64, error) {
 	return math.Abs(value - 1), err
 }
 
-// writes returns the ratios of the CPU time of the arms of "write", each with its repetition, in one round, sorted: those with
+// writes returns the ratios of the CPU time of the arms of a scenario of writes, each with its repetition, in one round, sorted: those with
 // nsinit to those without, or the repetitions to the others.
-func (r *reporter) writes(repetitions bool) ([]float64, error) {
+func (r *reporter) writes(scenario string, repetitions bool) ([]float64, error) {
 	const figure = "CPU of kube-apiserver, ms"
 	above, below := map[int]float64{}, map[int]float64{}
 	for _, one := range r.all {
-		if one.Scenario != "write" {
+		if one.Scenario != scenario {
 			continue
 		}
 		counted := strings.HasPrefix(one.Arm, nsinitArm)
@@ -122,7 +124,7 @@ func (r *reporter) writes(repetitions bool) ([]float64, error) {
 		ratios = append(ratios, above[round]/below[round])
 	}
 	if len(ratios) == 0 {
-		return nil, fmt.Errorf("write: %w", errMissing)
+		return nil, fmt.Errorf("%s: %w", scenario, errMissing)
 	}
 	slices.Sort(ratios)
 	return ratios, nil

@@ -88,7 +88,8 @@ func scenarios() []scenario {
 			{name: crdArm, nsinit: true, fresh: true, measure: requestsTo(custom)}, // a server that measured before may return memory
 			{name: aggregatedArm, nsinit: true, fresh: true, measure: requestsTo(aggregated)},
 		}},
-		scenario{name: "write", rounds: 5, arms: writeArms(), together: writes},
+		scenario{name: "write", rounds: 3, arms: writeArms(), together: writes((*plane).secretUpdates)},
+		scenario{name: "write of ConfigMaps", rounds: 5, arms: writeArms(), together: writes((*plane).updates)},
 		scenario{name: "scale", rounds: 1, arms: []arm{{name: plainArm, fresh: true, measure: scale}, {name: nsinitArm, nsinit: true, fresh: true, measure: scale}}},
 	)
 }
@@ -332,9 +333,31 @@ func (p *plane) populate(ctx context.Context, namespace string) error {
 	return nil
 }
 
+// secretUpdates creates a Secret, and returns a function that updates it.
+func (p *plane) secretUpdates(ctx context.Context, namespace string) (func() error, error) {
+	secrets := p.core.CoreV1().Secrets(namespace)
+	object, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "update-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	return func() (err error) {
+		n++
+		object.StringData = map[string]string{"value": fmt.Sprint(n)}
+		object, err = secrets.Update(ctx, object, metav1.UpdateOptions{})
+		return err
+	}, nil
+}
+
 // writes updates an object in an open namespace of each control plane. The arms take turns after a few updates, so that whatever
 // disturbs the machine has the same effect on each.
-func writes(ctx context.Context, planes map[bool]*plane, prefix string) (map[string]map[string]float64, error) {
+func writes(updatesOf func(*plane, context.Context, string) (func() error, error)) func(context.Context, map[bool]*plane, string) (map[string]map[string]float64, error) {
+	return func(ctx context.Context, planes map[bool]*plane, prefix string) (map[string]map[string]float64, error) {
+		return takeTurns(ctx, planes, prefix, updatesOf)
+	}
+}
+
+func takeTurns(ctx context.Context, planes map[bool]*plane, prefix string, updatesOf func(*plane, context.Context, string) (func() error, error)) (map[string]map[string]float64, error) {
 	const turns, updates, window = 120, 50, 10 * time.Second
 	idle, update := map[bool]float64{}, map[bool]func() error{}
 	for nsinit, p := range planes {
@@ -342,7 +365,7 @@ func writes(ctx context.Context, planes map[bool]*plane, prefix string) (map[str
 			return nil, err
 		}
 		var err error
-		if update[nsinit], err = p.updates(ctx, prefix+"-0"); err != nil {
+		if update[nsinit], err = updatesOf(p, ctx, prefix+"-0"); err != nil {
 			return nil, err
 		}
 		if _, err := p.idle(ctx, time.Second); err != nil {
