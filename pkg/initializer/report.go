@@ -75,7 +75,7 @@ func (r *Runner) reportOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reportPatch returns the strategic merge patch of a report. docs/initializers.md shows the same request.
+// reportPatch returns the strategic merge patch of a report. docs/protocol.md shows the same request.
 func reportPatch(name string, now time.Time) ([]byte, error) {
 	at := metav1.NewMicroTime(now)
 	return json.Marshal(map[string]any{"status": map[string]any{

@@ -65,7 +65,7 @@ func TestAdopt(t *testing.T) {
 	if out := page.run(t, step[1]); !strings.HasSuffix(out, "quota.example.com") || strings.Contains(out, "dns.example.com") {
 		t.Errorf("the plan before the initializer is served:\n%s", out)
 	}
-	report := strings.ReplaceAll(c.Documented(t, "initializers.md", "Report without the SDK")[0], "log-index.example.com", "dns.example.com")
+	report := strings.ReplaceAll(c.Documented(t, "protocol.md", "Report that the initializer is served")[0], "log-index.example.com", "dns.example.com")
 	if out, err := c.Shell(t, report, map[string]string{"CONFIGURATION": "20-dns"}); err != nil {
 		t.Fatal(err, out)
 	}

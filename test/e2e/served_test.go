@@ -156,7 +156,7 @@ func (s servedTest) reportByShell(t *testing.T) {
 		"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt": filepath.Join(s.Dir, "pki", "ca.crt"), "$(cat /var/run/secrets/kubernetes.io/serviceaccount/token)": pod.BearerToken,
 	}
 	var last *metav1.MicroTime
-	for _, commands := range s.Documented(t, "initializers.md", "Report without the SDK") {
+	for _, commands := range s.Documented(t, "protocol.md", "Report that the initializer is served") {
 		out, err := s.Shell(t, commands, words)
 		if err != nil {
 			t.Fatal(out, err)

@@ -11,6 +11,7 @@ package act
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -35,6 +36,10 @@ type verb struct {
 	past string
 	// rbac are the flags of kubectl nsinit rbac that print the permission.
 	rbac string
+	// before says that an earlier call had the same result.
+	before func(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool
+	// without says that nothing is left to do without a NamespaceLifecycle.
+	without bool
 	// change changes a NamespaceLifecycle, or returns why it cannot.
 	change func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error
 	// update writes it.
@@ -50,12 +55,13 @@ func NewDoneCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobr
 		Short: "Report that an initializer has done its work in a namespace",
 		Long: `Remove an initializer from the pending ones of a namespace, as the initializer itself does when its work is done.
 
-The initializer must have its turn. You need the permission of the initializer: the verb initialize on initializers.nsinit.dev with
-its name. For an initializer that will not do its work, use kubectl nsinit skip.`,
+The initializer must have its turn. If it is already done, the command succeeds and changes nothing. You need the permission of the
+initializer: the verb initialize on initializers.nsinit.dev with its name. For an initializer that will not do its work, use kubectl
+nsinit skip.`,
 		Example: `  # Approve the namespace shop, where the approval is an initializer without a program
   kubectl nsinit done shop approval.example.com`,
 	}, verb{
-		past:   "done",
+		past: "done", before: isIn(v1alpha1.InitializerDone),
 		change: remove, update: client.NamespaceLifecycleInterface.Initialize, names: helper.Acting,
 	})
 }
@@ -72,7 +78,7 @@ without the contents that the initializer provides.`,
 		Example: `  # The log store is down, and the team needs its namespace now
   kubectl nsinit skip shop log-index.example.com`,
 	}, verb{
-		past: "skipped",
+		past: "skipped", before: isIn(v1alpha1.InitializerSkipped),
 		change: func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 			if err := remove(lifecycle, name); err != nil {
 				return err
@@ -91,12 +97,17 @@ func NewFinalizeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *
 		Short: "Report that a participant has cleaned up after a namespace that is being deleted",
 		Long: `Remove a participant from the finalizers of a NamespaceLifecycle, as the participant itself does when it has cleaned up.
 
-You need the permission of the participant: the verb finalize on initializers.nsinit.dev with its name. What the participant did not
-clean up stays behind, perhaps outside the cluster.`,
+If the participant was released before, or if there is no NamespaceLifecycle any more, the command succeeds and changes nothing. You
+need the permission of the participant: the verb finalize on initializers.nsinit.dev with its name. What the participant did not clean up
+stays behind, perhaps outside the cluster.`,
 		Example: `  # The participant was uninstalled, and its index was removed by hand
   kubectl nsinit finalize shop log-index.example.com`,
 	}, verb{
-		past: "released", rbac: " --finalizer",
+		past: "released", rbac: " --finalizer", without: true,
+		before: func(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool {
+			planned := helper.Planned(lifecycle, name)
+			return lifecycle.DeletionTimestamp != nil && planned != nil && planned.Finalizer && !slices.Contains(helper.Participants(lifecycle), name)
+		},
 		change: func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 			if lifecycle.DeletionTimestamp == nil {
 				return fmt.Errorf("namespace %q is not being deleted: participants clean up after it is", lifecycle.Name)
@@ -116,6 +127,14 @@ clean up stays behind, perhaps outside the cluster.`,
 			return helper.Participants(lifecycle)
 		},
 	})
+}
+
+// isIn returns a function that says whether an initializer is in a state.
+func isIn(state v1alpha1.InitializerState) func(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool {
+	return func(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool {
+		entry := helper.Entry(lifecycle, name)
+		return entry != nil && entry.State == state
+	}
 }
 
 // remove removes the named initializer, if it has its turn.
@@ -163,10 +182,15 @@ func (o *Options) Run(ctx context.Context) error {
 	rbac := name + o.rbac
 	options := metav1.UpdateOptions{FieldManager: o.manager, DryRun: o.DryRun.Options()}
 	var updated *v1alpha1.NamespaceLifecycle
+	already := ""
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		lifecycle, err := o.Clients.Lifecycle(ctx, namespace, rbac)
 		if err != nil {
 			return err
+		}
+		if o.before(lifecycle, name) {
+			updated, already = lifecycle, "already "
+			return nil
 		}
 		if err := o.change(lifecycle, name); err != nil {
 			return err
@@ -174,11 +198,16 @@ func (o *Options) Run(ctx context.Context) error {
 		updated, err = o.update(o.Clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles(), ctx, namespace, lifecycle, options)
 		return cmdutil.Permission(err, rbac)
 	})
+	var none cmdutil.NoLifecycle
+	if o.without && errors.As(err, &none) {
+		_, err := fmt.Fprintf(o.PrintFlags.Lasting(o.IOStreams), "nothing waits for %s: %s\n", name, none)
+		return err
+	}
 	if err != nil {
 		return err
 	}
 	return o.PrintFlags.Print(o.Out, updated, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "initializer.nsinit.dev/%s %s in namespace %s%s\n", name, o.past, namespace, o.DryRun.Suffix())
+		_, err := fmt.Fprintf(out, "initializer.nsinit.dev/%s %s%s in namespace %s%s\n", name, already, o.past, namespace, o.DryRun.Suffix())
 		return err
 	})
 }

@@ -64,7 +64,15 @@ func rest() *v1alpha1.NamespaceLifecycle {
 func terminating(name string, participants ...v1alpha1.FinalizerName) *v1alpha1.NamespaceLifecycle {
 	l, now := lifecycle(name, "a.example.com"), metav1.NewTime(cmdtesting.Now())
 	l.DeletionTimestamp, l.Spec.Finalizers = &now, append(l.Spec.Finalizers, participants...)
+	l.Spec.Plan = append(l.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "o.example.com", Finalizer: true}})
 	return l
+}
+
+// over has the lifecycle of shop after its first initializer ended in a state.
+func over(state v1alpha1.InitializerState) *cmdtesting.Cluster {
+	l := rest()
+	l.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "a.example.com", State: state}}
+	return cmdtesting.New(l)
 }
 
 // failing answers requests for NamespaceLifecycles with errors, as long as there are any.
@@ -116,6 +124,19 @@ func TestAct(t *testing.T) {
 			}).Spec},
 		"finalize": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"ending", "p.example.com"}, Out: "initializer.nsinit.dev/p.example.com released in namespace ending\n"},
 			subresource: "finalize", want: terminating("", "q.example.com").Spec},
+
+		"done before": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: over("Done"), Args: []string{"shop", "a.example.com"},
+			Out: "initializer.nsinit.dev/a.example.com already done in namespace shop\n"}},
+		"done before, the name": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: over("Done"), Args: []string{"shop", "a.example.com", "--output=name"},
+			Out: "namespacelifecycle.nsinit.dev/shop\n"}},
+		"skipped before": {command: act.NewSkipCommand, test: cmdtesting.Test{Cluster: over("Skipped"), Args: []string{"shop", "a.example.com"},
+			Out: "initializer.nsinit.dev/a.example.com already skipped in namespace shop\n"}},
+		"done, but it was skipped": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: over("Skipped"), Args: []string{"shop", "a.example.com"},
+			Err: `namespace "shop" does not wait for initializer "a.example.com", but for b.example.com`}},
+		"released before": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"ending", "o.example.com"},
+			Out: "initializer.nsinit.dev/o.example.com already released in namespace ending\n"}},
+		"released before, and removed": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"none", "a.example.com"},
+			Out: "nothing waits for a.example.com: namespace \"none\" does not exist\n"}},
 
 		"not its turn": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "b.example.com"}, Err: `it is not the turn of initializer "b.example.com" in namespace "shop": it waits for a.example.com, and it is the turn of a.example.com`}},
 		"not its turn, two others act": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: cmdtesting.New(parallel()), Args: []string{"parallel", "c.example.com"},

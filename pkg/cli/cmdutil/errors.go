@@ -35,15 +35,21 @@ func Permission(err error, rbacArgs string) error {
 	return fmt.Errorf("%w; an administrator can grant this: kubectl nsinit rbac %s --user=USER | kubectl apply -f -", err, rbacArgs)
 }
 
-// Lifecycle returns the NamespaceLifecycle of a namespace. Errors say why there is none, or which command prints the
-// permission to read it.
+// NoLifecycle is the error for a namespace without a NamespaceLifecycle. It says why there is none.
+type NoLifecycle string
+
+// Error implements error.
+func (n NoLifecycle) Error() string { return string(n) }
+
+// Lifecycle returns the NamespaceLifecycle of a namespace. Errors are a NoLifecycle, or say which command prints the permission
+// to read it.
 func (c *Clients) Lifecycle(ctx context.Context, namespace, rbacArgs string) (*v1alpha1.NamespaceLifecycle, error) {
 	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
 	if !utilapierrors.IsAbsent(err) {
 		return lifecycle, Permission(err, rbacArgs)
 	}
 	if _, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return nil, NoNamespace(namespace)
+		return nil, NoLifecycle(NoNamespace(namespace).Error())
 	}
-	return nil, fmt.Errorf("namespace %q has no NamespaceLifecycle; run kubectl nsinit why %s", namespace, namespace)
+	return nil, NoLifecycle(fmt.Sprintf("namespace %q has no NamespaceLifecycle; run kubectl nsinit why %s", namespace, namespace))
 }
