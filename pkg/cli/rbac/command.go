@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -38,6 +39,9 @@ const example = `  # What the service account log-index in the namespace logging
   # If it also cleans up after namespaces, and registers itself in the configuration 20-log-index
   kubectl nsinit rbac log-index.example.com --service-account=logging:log-index --finalizer --configuration=20-log-index
 
+  # Confine it: in addition to RBAC, it may write only ConfigMaps and Roles, and only in closed and terminating namespaces
+  kubectl nsinit rbac log-index.example.com --service-account=logging:log-index --confine-to=configmaps,roles.rbac.authorization.k8s.io | kubectl apply -f -
+
   # Let jane run kubectl nsinit status
   kubectl nsinit rbac --view --user=jane | kubectl apply -f -`
 
@@ -50,8 +54,11 @@ type Options struct {
 	Finalizer      bool
 	Configuration  string
 
+	ConfineTo []string
+
 	initializer string
 	subject     rbacv1.Subject
+	resources   []schema.GroupResource
 }
 
 // NewCommand returns the command.
@@ -78,7 +85,9 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	command.Flags().BoolVar(&o.View, "view", o.View, "Print the permission to read NamespaceLifecycles, for no initializer.")
 	command.Flags().BoolVar(&o.Finalizer, "finalizer", o.Finalizer, "The initializer also cleans up after namespaces that are deleted.")
 	command.Flags().StringVar(&o.Configuration, "configuration", o.Configuration, "Name of the NamespaceInitializerConfiguration in which the initializer registers itself.")
+	command.Flags().StringSliceVar(&o.ConfineTo, "confine-to", o.ConfineTo, "Also print a policy: the initializer may write only these resources (RESOURCE[.GROUP],...), and only in namespaces that are initializing or terminating.")
 	command.MarkFlagsMutuallyExclusive("view", "finalizer")
+	command.MarkFlagsMutuallyExclusive("view", "confine-to")
 	command.MarkFlagsMutuallyExclusive("view", "configuration")
 	return command
 }
@@ -88,7 +97,10 @@ func (o *Options) Complete(_ cmdutil.Factory, args []string) (err error) {
 	if !o.View {
 		o.initializer = args[0]
 	}
-	o.subject, err = o.parseSubject()
+	if o.subject, err = o.parseSubject(); err != nil {
+		return err
+	}
+	o.resources, err = parseResources(o.ConfineTo)
 	return err
 }
 
@@ -130,7 +142,7 @@ func (o *Options) parseSubject() (rbacv1.Subject, error) {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, nil
 }
 
-// objects returns the role of the initializer, its binding, and the binding of the role that all initializers have.
+// objects returns the role of the initializer, its binding, the binding of the role that all initializers have, and what confines it.
 func (o *Options) objects() []runtime.Object {
 	if o.View {
 		// Names of objects cannot contain a slash, but names of users can.
@@ -150,11 +162,15 @@ func (o *Options) objects() []runtime.Object {
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{configurations}, Verbs: []string{"create"}},
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{configurations}, ResourceNames: []string{o.Configuration}, Verbs: []string{"get", "update"}})
 	}
-	return []runtime.Object{
+	objects := []runtime.Object{
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: o.initializer}, Rules: rules},
 		bind(o.initializer, o.initializer, o.subject),
 		bind(o.initializer+"-initializer", "nsinit:initializer", o.subject),
 	}
+	if len(o.resources) > 0 {
+		objects = append(objects, o.confinement()...)
+	}
+	return objects
 }
 
 func bind(name, role string, subject rbacv1.Subject) *rbacv1.ClusterRoleBinding {

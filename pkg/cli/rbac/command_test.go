@@ -76,6 +76,12 @@ subjects:
 			"clusterrolebinding.rbac.authorization.k8s.io/a.example.com\nclusterrolebinding.rbac.authorization.k8s.io/a.example.com-initializer\n"},
 		"a finalizer": {Args: []string{"a.example.com", "--user=jane", "--finalizer", "--output=jsonpath={.rules[*].verbs}{.subjects[*].kind}{'\\n'}"},
 			Out: "[\"initialize\",\"finalize\"]\nUser\nUser\n"},
+		"one that is confined": {Args: []string{"a.example.com", "--service-account=hooks:hook", "--confine-to=configmaps,roles.rbac.authorization.k8s.io", "-o", "jsonpath={.spec.matchConditions[*].expression}{.spec.validations[*].expression}{.spec.policyName}"},
+			Out: `request.userInfo.username == "system:serviceaccount:hooks:hook"request.resource.group == "nsinit.dev" || variables.resource in ["events", "events.events.k8s.io"]` +
+				` || variables.resource == "leases.coordination.k8s.io" && request.?namespace.orValue("") == "hooks"` +
+				` || variables.initializes && variables.resource in ["configmaps", "roles.rbac.authorization.k8s.io"]nsinit-confine-a.example.com`},
+		"no group":    {Args: []string{"a.example.com", "--user=jane", "--confine-to=roles.A_B"}, Err: "give RESOURCE or RESOURCE.GROUP"},
+		"no resource": {Args: []string{"a.example.com", "--user=jane", "--confine-to=Config Maps"}, Err: "--confine-to=Config Maps: give RESOURCE or RESOURCE.GROUP, such as configmaps"},
 		"one that registers itself": {Args: []string{"a.example.com", "--user=jane", "--configuration=20-a", "--output=jsonpath={.rules[*].resources}{.rules[*].resourceNames}{.rules[*].verbs}"},
 			Out: `["initializers"] ["namespaceinitializerconfigurations"] ["namespaceinitializerconfigurations"]["a.example.com"] ["20-a"]["initialize"] ["create"] ["get","update"]`},
 
