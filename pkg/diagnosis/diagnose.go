@@ -54,6 +54,8 @@ type Diagnoser struct {
 	// Progress, if it is not nil, gets how many of how many resources have been listed. Calls do
 	// not overlap.
 	Progress func(done, total int)
+	// Diagnosed, if it is not nil, gets how many of how many namespaces DiagnoseAll has diagnosed.
+	Diagnosed func(done, total int)
 }
 
 // Diagnose returns the state of a namespace. The error is NotFound if neither the namespace nor content of it nor a

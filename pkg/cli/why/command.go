@@ -9,6 +9,8 @@ package why
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -27,7 +29,8 @@ const (
 	exitStuck   cmdutil.ExitCode = 3
 )
 
-const long = `Show the state of a namespace, what it waits for and which commands help.
+const long = `Show the state of a namespace, what it waits for and which commands help. With --all, show every namespace of the cluster that
+waits for something, also content of namespaces that do not exist any more.
 
 It works for every namespace that is being initialized or deleted, on any cluster, with or without nsinit. It changes nothing: it
 tries deletions with dry-run. It lists what you have no permission to read as not examined.
@@ -35,11 +38,14 @@ tries deletions with dry-run. It lists what you have no permission to read as no
 For each cause it shows commands, the safest first, with the risk of the others. Commands that change fields which kubectl cannot
 write need jq.
 
-The exit code is 0 if the namespace waits for nothing, 2 if something is in progress, 3 if a user has to act, and 1 if the namespace
+The exit code is 0 if no namespace waits for anything, 2 if something is in progress, 3 if a user has to act, and 1 if the namespace
 does not exist or its state cannot be determined.`
 
 const example = `  # Why does the namespace shop not open, or not terminate?
   kubectl nsinit why shop
+
+  # Which namespaces of the cluster do not open, or not terminate?
+  kubectl nsinit why --all
 
   # Only the causes, for a program
   kubectl nsinit why shop --output=json | jq --raw-output '.findings[] | "\(.state) \(.cause): \(.message)"'
@@ -51,6 +57,7 @@ const example = `  # Why does the namespace shop not open, or not terminate?
 type Options struct {
 	cmdutil.Base
 	Patience time.Duration
+	All      bool
 }
 
 // NewCommand returns the command.
@@ -62,7 +69,17 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		Long:              long,
 		Example:           example,
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
+		Args: func(command *cobra.Command, args []string) error {
+			if !o.All {
+				return cmdutil.Args(command, args)
+			}
+			if len(args) > 0 {
+				return fmt.Errorf("unexpected argument %q: --all is for every namespace", args[0])
+			}
+			return nil
+		},
 	})
+	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Show every namespace that waits for something.")
 	cmdutil.DurationVar(command.Flags(), &o.Patience, "patience", diagnosis.DefaultPatience, "How long something may take before it counts as stuck.")
 	return command
 }
@@ -78,9 +95,13 @@ func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
 	line := progress.New(o.ErrOut, o.Clients.Clock)
-	diagnoser := diagnosis.Diagnoser{Clients: o.Clients.Clients, Clock: o.Clients.Clock, Patience: o.Patience, Progress: func(done, total int) {
+	diagnoser := diagnosis.Diagnoser{Clients: o.Clients.Clients, Clock: o.Clients.Clock, Patience: o.Patience}
+	if o.All {
+		return o.all(ctx, diagnoser, line)
+	}
+	diagnoser.Progress = func(done, total int) {
 		line.Show("read %d of %d resources in namespace %s", done, total, o.Args[0])
-	}}
+	}
 	found, err := diagnoser.Diagnose(ctx, o.Args[0])
 	line.End()
 	if apierrors.IsNotFound(err) {
@@ -92,7 +113,33 @@ func (o *Options) Run(ctx context.Context) error {
 	if err := o.PrintFlags.Print(o.Out, found, func(out io.Writer) error { return o.text(out, found) }); err != nil {
 		return err
 	}
-	switch found.State {
+	return exitCode(found.State)
+}
+
+// all shows every namespace that is not healthy.
+func (o *Options) all(ctx context.Context, diagnoser diagnosis.Diagnoser, line *progress.Line) error {
+	diagnoser.Progress = func(done, total int) { line.Show("read %d of %d resources", done, total) }
+	diagnoser.Diagnosed = func(done, total int) { line.Show("diagnosed %d of %d namespaces", done, total) }
+	list, err := diagnoser.DiagnoseAll(ctx)
+	line.End()
+	if err != nil {
+		return err
+	}
+	if err := o.PrintFlags.Print(o.Out, list, func(out io.Writer) error { return o.table(out, list) }); err != nil {
+		return err
+	}
+	switch {
+	case len(list.Items) > 0:
+		return exitCode(list.Items[0].State)
+	case len(list.NotExamined) > 0:
+		return errors.New("not everything could be examined")
+	}
+	return nil
+}
+
+// exitCode returns the exit code for the worst state.
+func exitCode(state diagnosis.State) error {
+	switch state {
 	case diagnosis.Waiting:
 		return exitWaiting
 	case diagnosis.Stuck:

@@ -52,14 +52,49 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 			return err
 		}
 	}
-	if len(d.NotExamined) > 0 {
-		out.WriteString("\nNot examined:\n")
-		for _, what := range d.NotExamined {
-			fmt.Fprintf(&out, "  %s\n", printable.Line(what))
-		}
-	}
+	writeNotExamined(&out, d.NotExamined)
 	_, err := io.WriteString(to, out.String())
 	return err
+}
+
+// table prints the namespaces that are not healthy, for people.
+func (o *Options) table(to io.Writer, list *diagnosis.List) error {
+	var out strings.Builder
+	now, stuck := o.Clients.Clock.Now(), 0
+	table := printers.GetNewTabWriter(&out)
+	if len(list.Items) > 0 {
+		_, _ = fmt.Fprintln(table, "NAMESPACE\tPHASE\tAGE\tSTATE\tCAUSE\tMESSAGE")
+	}
+	for _, d := range list.Items {
+		if d.State == diagnosis.Stuck {
+			stuck++
+		}
+		first := d.Findings[0]
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Namespace, d.Phase, age(now, d.Since, ""), d.State, first.Cause, printable.Line(first.Message))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(list.Items) > 0 {
+		out.WriteString("\n")
+	}
+	fmt.Fprintf(&out, "%d of %d namespaces are stuck, and %d wait for something in progress.\n", stuck, list.Namespaces, len(list.Items)-stuck)
+	if stuck > 0 {
+		out.WriteString("For remedies, run kubectl nsinit why NAMESPACE.\n")
+	}
+	writeNotExamined(&out, list.NotExamined)
+	_, err := io.WriteString(to, out.String())
+	return err
+}
+
+func writeNotExamined(out *strings.Builder, all []string) {
+	if len(all) == 0 {
+		return
+	}
+	out.WriteString("\nNot examined:\n")
+	for _, what := range all {
+		fmt.Fprintf(out, "  %s\n", printable.Line(what))
+	}
 }
 
 func age(now time.Time, since *metav1.Time, prefix string) string {
