@@ -23,6 +23,12 @@ const (
 // Documented returns the blocks of commands under a heading of a document.
 func (c *Cluster) Documented(t *testing.T, document, heading string) []string {
 	t.Helper()
+	return c.blocks(t, document, heading, "console")
+}
+
+// blocks returns the blocks of a language under a heading of a document.
+func (c *Cluster) blocks(t *testing.T, document, heading, language string) []string {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.Root, "docs", document))
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +37,7 @@ func (c *Cluster) Documented(t *testing.T, document, heading string) []string {
 	section, _, _ = strings.Cut(section, "\n#")
 	var all []string
 	for {
-		_, rest, fenced := strings.Cut(section, "```console\n")
+		_, rest, fenced := strings.Cut(section, "```"+language+"\n")
 		commands, rest, closed := strings.Cut(rest, "```")
 		if !fenced || !closed {
 			break
@@ -39,9 +45,15 @@ func (c *Cluster) Documented(t *testing.T, document, heading string) []string {
 		all, section = append(all, commands), rest
 	}
 	if !found || len(all) == 0 {
-		t.Fatalf("docs/%s has no commands under %q", document, heading)
+		t.Fatalf("docs/%s has no %s under %q", document, language, heading)
 	}
 	return all
+}
+
+// DocumentedFile returns the first file in YAML under a heading of a document.
+func (c *Cluster) DocumentedFile(t *testing.T, document, heading string) string {
+	t.Helper()
+	return c.blocks(t, document, heading, "yaml")[0]
 }
 
 // RunDocumented runs the first block of commands under a heading of OperateGuide, and returns their output. It replaces words

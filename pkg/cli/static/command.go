@@ -1,0 +1,119 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package static is the command kubectl nsinit static: it prints nsinit's policies as manifests that kube-apiserver reads
+// when it starts.
+package static
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/installation"
+)
+
+const long = `Print the stamp, the guard, the gate and the policies of frozen namespaces as static manifests, which kube-apiserver 1.37 reads when it
+starts. They are in force from its first request, and no user can delete them through the API.
+
+KIND is "validating" or "mutating". kube-apiserver reads each kind from another folder.
+
+Static policies cannot read a ConfigMap, so the manifests contain the exemptions. Run the command again when the exemptions change, and
+replace the files on each control plane node. kube-apiserver reads them again within a minute.
+
+Without --filename, the command reads the exemptions from ConfigMap nsinit-system/nsinit-exemptions.`
+
+const example = `  # The exemptions of the installed nsinit
+  kubectl nsinit static validating > validating/nsinit.yaml
+
+  # Before nsinit is installed: the exemptions that it is installed with
+  kubectl nsinit static mutating --filename=artifacts/deploy/base/exemptions.yaml > mutating/nsinit.yaml`
+
+// Options are the options of the command.
+type Options struct {
+	cmdutil.Base
+	Filename string
+}
+
+// NewCommand returns the command.
+func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("", scheme.Scheme)}}
+	o.PrintFlags.WithDefaultOutput("yaml")
+	command := cmdutil.NewCommand(f, o, &cobra.Command{
+		Use:       "static KIND",
+		Short:     "Print the policies as static manifests of kube-apiserver",
+		Long:      long,
+		Example:   example,
+		ValidArgs: kinds(),
+	})
+	command.Flags().StringVarP(&o.Filename, "filename", "f", o.Filename, "File with the ConfigMap of the exemptions.")
+	return command
+}
+
+// Validate implements cmdutil.Options.
+func (o *Options) Validate() error {
+	if !slices.Contains(kinds(), o.Args[0]) {
+		return fmt.Errorf(`kind %q: give "validating" or "mutating"`, o.Args[0])
+	}
+	return o.Base.Validate()
+}
+
+// Run implements cmdutil.Options.
+func (o *Options) Run(ctx context.Context) error {
+	printer, err := o.PrintFlags.ToPrinter()
+	if err != nil {
+		return err
+	}
+	exemptions, err := o.exemptions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, malformed := range installation.ParseExemptions(exemptions).Malformed {
+		_, _ = fmt.Fprintf(o.ErrOut, "Warning: ConfigMap %s: %s\n", installation.Exemptions, malformed)
+	}
+	objects, err := render(o.Args[0], exemptions.Data)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := printer.PrintObj(object, o.Out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exemptions reads the ConfigMap from the file or from the cluster.
+func (o *Options) exemptions(ctx context.Context) (*corev1.ConfigMap, error) {
+	if o.Filename == "" {
+		configMap, err := o.Clients.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the exemptions: %w: give their file with --filename", err)
+		}
+		return configMap, nil
+	}
+	data, err := os.ReadFile(o.Filename)
+	if err != nil {
+		return nil, fmt.Errorf("--filename: %w", err)
+	}
+	configMap := &corev1.ConfigMap{}
+	if err := yaml.UnmarshalStrict(data, configMap); err != nil {
+		return nil, fmt.Errorf("--filename=%s: %w", o.Filename, err)
+	}
+	if configMap.Kind != "ConfigMap" || configMap.Name != installation.Exemptions {
+		return nil, fmt.Errorf("--filename=%s: it has %s %q, want ConfigMap %q", o.Filename, configMap.Kind, configMap.Name, installation.Exemptions)
+	}
+	return configMap, nil
+}
