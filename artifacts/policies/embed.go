@@ -11,7 +11,7 @@ import "embed"
 
 // Files are the manifests of kustomization.yaml.
 //
-//go:embed stamp.yaml guard-create.yaml guard.yaml gate.yaml kustomization.yaml
+//go:embed stamp.yaml guard-create.yaml guard.yaml gate.yaml freeze.yaml kustomization.yaml
 var files embed.FS
 
 // Files returns the manifests, and kustomization.yaml, which lists them.

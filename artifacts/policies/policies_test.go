@@ -16,12 +16,19 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nsinit/nsinit/artifacts/policies"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // gates returns the policies of gate.yaml and their bindings, by name.
 func gates(t *testing.T) (map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec, map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 	t.Helper()
-	data, err := policies.Files().ReadFile("gate.yaml")
+	return read(t, "gate.yaml")
+}
+
+// read returns the policies of a file and their bindings, by name.
+func read(t *testing.T, file string) (map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec, map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+	t.Helper()
+	data, err := policies.Files().ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,5 +92,36 @@ func TestGatesAgree(t *testing.T) {
 	expected.Validations[0].Expression = condition + expected.Validations[0].Expression
 	if diff := cmp.Diff(*expected, namesakes); diff != "" {
 		t.Errorf("the policies differ by more than %q (-gate +namesakes):\n%s", condition, diff)
+	}
+}
+
+// TestFreezeAgrees: a frozen namespace refuses what a closed one refuses, to the same users.
+func TestFreezeAgrees(t *testing.T) {
+	gate, bound := read(t, "gate.yaml")
+	freeze, bindings := read(t, "freeze.yaml")
+	for of, name := range map[string]string{"nsinit-gate": "nsinit-freeze", "nsinit-gate-namesakes": "nsinit-freeze-namesakes"} {
+		want, got := gate[of], freeze[name]
+		if diff := cmp.Diff(bound[of].ValidationActions, bindings[name].ValidationActions); diff != "" || bindings[name].PolicyName != name || len(got.Validations) != 1 {
+			t.Fatalf("%s is bound as %+v", name, bindings[name])
+		}
+		text := strings.NewReplacer("nsinit.dev/initializing", v1alpha1.LabelFrozen, "variables.closed", "variables.frozen")
+		constraints, err := yaml.Marshal(want.MatchConstraints)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var expected admissionregistrationv1.MatchResources
+		if err := yaml.Unmarshal([]byte(text.Replace(string(constraints))), &expected); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&expected, got.MatchConstraints); diff != "" {
+			t.Errorf("%s matches (-gate +freeze):\n%s", name, diff)
+		}
+		if expression := text.Replace(want.Validations[0].Expression); expression != got.Validations[0].Expression || *got.FailurePolicy != *want.FailurePolicy {
+			t.Errorf("%s allows %s with failurePolicy %s, want %s", name, got.Validations[0].Expression, *got.FailurePolicy, expression)
+		}
+	}
+	frozen, messages := freeze["nsinit-freeze-namesakes"].Variables[0], []string{freeze["nsinit-freeze"].Validations[0].MessageExpression, freeze["nsinit-freeze-namesakes"].Validations[0].MessageExpression}
+	if want := `namespaceObject.metadata.?labels["` + v1alpha1.LabelFrozen + `"].hasValue()`; frozen.Name != "frozen" || frozen.Expression != want || messages[0] != messages[1] {
+		t.Errorf("the first variable is %+v, the messages are %q", frozen, messages)
 	}
 }

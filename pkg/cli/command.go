@@ -22,9 +22,11 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/check"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/create"
+	"github.com/nsinit/nsinit/pkg/cli/freeze"
 	"github.com/nsinit/nsinit/pkg/cli/plan"
 	"github.com/nsinit/nsinit/pkg/cli/preview"
 	"github.com/nsinit/nsinit/pkg/cli/rbac"
+	"github.com/nsinit/nsinit/pkg/cli/static"
 	"github.com/nsinit/nsinit/pkg/cli/status"
 	"github.com/nsinit/nsinit/pkg/cli/version"
 	"github.com/nsinit/nsinit/pkg/cli/wait"
@@ -50,7 +52,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmdutil.NewFactory(command.PersistentFlags(), streams.ErrOut)
 	for _, newCommand := range []func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command{
 		create.NewCommand, wait.NewCommand, status.NewCommand, why.NewCommand, plan.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
-		version.NewCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFinalizeCommand,
+		version.NewCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFinalizeCommand, freeze.NewFreezeCommand, freeze.NewUnfreezeCommand, static.NewCommand,
 	} {
 		command.AddCommand(newCommand(f, streams))
 	}

@@ -53,6 +53,7 @@ const (
 	NamespaceControllerSilent Cause = "NamespaceControllerSilent"
 	NamespaceControllerAtWork Cause = "NamespaceControllerAtWork"
 	DeletionProtected         Cause = "DeletionProtected"
+	NamespaceFrozen           Cause = "NamespaceFrozen"
 )
 
 // rules returns every rule.
@@ -63,7 +64,7 @@ func otherRules() []rule {
 	return []rule{
 		initializers, served, missingObjects, degradedPlan, participants, failing, brokenInstallation, missingLifecycle,
 		unavailableAPIs, undiscovered, unlistable, refusedDeletions, failedDeletions,
-		finalizedContent, gracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection,
+		finalizedContent, gracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection, frozen,
 	}
 }
 
@@ -296,6 +297,10 @@ func namespaceCauses() []entry {
 		{NamespaceControllerAtWork, "kube-controller-manager deletes the content of the namespace, and no other cause is known", nil},
 		{DeletionProtected, "a deletion of the namespace itself would be refused; a note, unless nsinit has to delete the namespace", []remedy{
 			{description: "if the namespace is to be deleted, " + doAsRefusalAsks},
+		}},
+		{NamespaceFrozen, "an administrator froze the namespace, so its tenants cannot write into it; a note", []remedy{
+			{description: "ask the user who froze it"},
+			{description: "unfreeze it", command: "kubectl nsinit unfreeze $NAMESPACE", risk: "tenants can write into the namespace again"},
 		}},
 	}
 }

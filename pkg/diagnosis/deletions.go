@@ -14,7 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // refusalKind says what refused a deletion.
@@ -143,4 +145,17 @@ func protection(o Observation) []Finding {
 		state = Stuck // nsinit has to delete it
 	}
 	return []Finding{o.finding(DeletionProtected, state, nil, "a deletion of the namespace would be refused: "+o.DeletionErr.Error(), nil)}
+}
+
+// frozen reports that an administrator froze the namespace.
+func frozen(o Observation) []Finding {
+	namespace := o.Namespace.Object
+	if namespace == nil {
+		return nil
+	}
+	if _, ok := namespace.Labels[v1alpha1.LabelFrozen]; !ok {
+		return nil
+	}
+	return []Finding{o.finding(NamespaceFrozen, Healthy, nil, fmt.Sprintf("user %q froze the namespace: %s", namespace.Annotations[v1alpha1.AnnotationFrozenBy],
+		printable.Line(namespace.Annotations[v1alpha1.AnnotationFrozenReason])), nil)}
 }

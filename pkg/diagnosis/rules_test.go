@@ -241,7 +241,10 @@ func TestRules(t *testing.T) {
 			r.Spec.Initializers = nil
 			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Message: "an expression failed"})
 		}), nil), Namespace: named(closed, open)}, []string{"Healthy PlanDegraded"}, []string{"an expression failed"}, []string{"kubectl nsinit plan ns"}},
-		"protected":                    {Observation{Installation: none, Namespace: named(closed, open), DeletionErr: forbidden("protected")}, []string{"Healthy DeletionProtected"}, []string{"refused: protected"}, nil},
+		"protected": {Observation{Installation: none, Namespace: named(closed, open), DeletionErr: forbidden("protected")}, []string{"Healthy DeletionProtected"}, []string{"refused: protected"}, nil},
+		"frozen": {Observation{Installation: none, Namespace: named(closed, open, func(n *corev1.Namespace) {
+			n.Labels, n.Annotations = map[string]string{v1alpha1.LabelFrozen: ""}, map[string]string{v1alpha1.AnnotationFrozenBy: "jane", v1alpha1.AnnotationFrozenReason: "audit"}
+		})}, []string{"Healthy NamespaceFrozen"}, []string{`user "jane" froze the namespace: audit`}, []string{"kubectl nsinit unfreeze ns"}},
 		"a user who may not delete it": {Observation{Installation: none, Namespace: named(closed, open), DeletionErr: forbidden(`User "jane" cannot delete resource "namespaces"`)}, nil, nil, nil},
 
 		// The namespace controller.

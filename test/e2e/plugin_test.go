@@ -156,14 +156,17 @@ func TestPluginActs(t *testing.T) {
 	if out := c.MustPlugin(t, "status", namespace); !strings.Contains(out, "Namespace "+namespace+": Active") || !regexp.MustCompile(`two.example.com +Skipped`).MatchString(out) {
 		t.Errorf("status:\n%s", out)
 	}
-	c.RefusedPlugin(t, "waits for no initializer", "skip", namespace, "two.example.com")
+	matches(t, c.MustPlugin(t, "skip", namespace, "two.example.com"), `initializer.nsinit.dev/two.example.com already skipped in namespace `+namespace)
+	c.RefusedPlugin(t, "waits for no initializer", "done", namespace, "two.example.com")
 
 	c.DeleteNamespace(t, namespace)
 	c.WaitTerminating(t, namespace)
 	c.RefusedPlugin(t, `does not wait for participant "two.example.com", but for one.example.com`, "finalize", namespace, "two.example.com")
-	c.RefusedPlugin(t, "every initializer's turn is over", "done", namespace, "one.example.com")
+	matches(t, c.MustPlugin(t, "done", namespace, "one.example.com"), `initializer.nsinit.dev/one.example.com already done in namespace `+namespace)
+	c.RefusedPlugin(t, "every initializer's turn is over", "skip", namespace, "one.example.com")
 	matches(t, c.MustPlugin(t, "finalize", namespace, "one.example.com", "--as=e2e-one"), `initializer.nsinit.dev/one.example.com released in namespace `+namespace)
 	matches(t, c.MustPlugin(t, "wait", namespace, "--for=gone"), "namespace/"+namespace+" is gone")
+	matches(t, c.MustPlugin(t, "finalize", namespace, "one.example.com"), `nothing waits for one.example.com: namespace "`+namespace+`" does not exist`)
 }
 
 // TestPluginRBAC: the printed permissions suffice for an initializer, and grant no more.
@@ -265,9 +268,9 @@ func TestPluginCheck(t *testing.T) {
 	// Its certificate is not in a Secret here, which is a warning.
 	waits("Certificate", "Warning", "stored elsewhere", 2)
 	results, _ := check()
-	delivered := "as delivered (14)"
+	delivered := "as delivered (20)"
 	if !c.StampsByPolicy(t) {
-		delivered = "as delivered (10)"
+		delivered = "as delivered (16)"
 	}
 	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Lifecycles": "are served", "Objects": "can be listed", "Controllers": "holds Lease",
 		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "accepts new objects", "Policies": delivered, "Gate": "a new namespace is closed"} {

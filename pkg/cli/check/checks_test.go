@@ -121,7 +121,7 @@ func TestDelivered(t *testing.T) {
 		for _, object := range objects {
 			kinds[object.GetKind()]++
 		}
-		want := map[string]int{"ValidatingAdmissionPolicy": 5, "ValidatingAdmissionPolicyBinding": 5}
+		want := map[string]int{"ValidatingAdmissionPolicy": 8, "ValidatingAdmissionPolicyBinding": 8}
 		if stamp {
 			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 2, 2
 		}

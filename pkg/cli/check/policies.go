@@ -89,7 +89,7 @@ func (i *inspection) compareAll(ctx context.Context, d delivery) {
 
 // policyManifests returns the manifests of the policies, with or without the stamp.
 func policyManifests(stamp bool) ([]string, error) {
-	names := []string{"gate.yaml", "guard.yaml", "guard-create.yaml"}
+	names := []string{"gate.yaml", "guard.yaml", "guard-create.yaml", "freeze.yaml"}
 	if stamp {
 		names = append(names, "stamp.yaml")
 	}

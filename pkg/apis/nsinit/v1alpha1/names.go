@@ -11,6 +11,11 @@ const (
 	// policy sets it at creation, the lifecycle controller removes it once.
 	LabelInitializing = "nsinit.dev/initializing"
 
+	// LabelFrozen marks a core Namespace in which no tenant can write. A user with
+	// VerbFreeze sets and removes it, together with AnnotationFrozenBy and
+	// AnnotationFrozenReason.
+	LabelFrozen = "nsinit.dev/frozen"
+
 	// LabelPopulation is on every object of a NamespacePopulation. It holds the
 	// name of the population.
 	LabelPopulation = "nsinit.dev/population"
@@ -25,6 +30,11 @@ const (
 	// AnnotationOpenedBy is the name of the user who opened the namespace by
 	// hand: who removed LabelInitializing instead of the lifecycle controller.
 	AnnotationOpenedBy = "nsinit.dev/opened-by"
+
+	// AnnotationFrozenBy is the name of the user who froze the namespace, and
+	// AnnotationFrozenReason why: one line with at most 512 characters.
+	AnnotationFrozenBy     = "nsinit.dev/frozen-by"
+	AnnotationFrozenReason = "nsinit.dev/frozen-reason"
 
 	// NamespaceFinalizer is the finalizer that the lifecycle controller adds to
 	// metadata.finalizers of the core Namespace while a participant has to clean
@@ -55,6 +65,16 @@ const (
 	// VerbOpen, on core namespaces, lets its holder open gates and write what
 	// other users can only read. The lifecycle controller holds it.
 	VerbOpen = "open"
+
+	// VerbFreeze, on core namespaces, lets its holder freeze and unfreeze
+	// namespaces, and delete frozen ones.
+	VerbFreeze = "freeze"
+
+	// ConditionFrozen of a core Namespace is True while it is frozen, and False
+	// after it was unfrozen. ReasonFrozen and ReasonUnfrozen are its reasons.
+	ConditionFrozen = "Frozen"
+	ReasonFrozen    = "Frozen"
+	ReasonUnfrozen  = "Unfrozen"
 
 	// ResourceInitializers is the resource of the group nsinit.dev that exists
 	// for authorization only: its resource names are the names of initializers.
