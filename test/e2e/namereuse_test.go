@@ -303,16 +303,22 @@ func secondKubeAPIServer(t *testing.T, c *framework.Cluster) (*rest.Config, *pro
 	if err != nil {
 		t.Fatal(err)
 	}
+	return runKubeAPIServer(t, c, "--etcd-servers-overrides=/namespaces#https://"+address), link
+}
+
+// runKubeAPIServer runs another kube-apiserver on the same etcd until the test ends, with more arguments. It returns the
+// configuration of an administrator's client when it is ready.
+func runKubeAPIServer(t *testing.T, c *framework.Cluster, more ...string) *rest.Config {
+	t.Helper()
 	port := framework.FreePort(t)
-	args := slices.Concat(c.Arguments(t, "kube-apiserver"), []string{"--secure-port=" + port, "--etcd-servers-overrides=/namespaces#https://" + address,
-		"--audit-log-path=" + filepath.Join(t.TempDir(), "audit.log")})
-	c.Run(t, "kube-apiserver", args...)
+	c.Run(t, "kube-apiserver", slices.Concat(c.Arguments(t, "kube-apiserver"),
+		[]string{"--secure-port=" + port, "--audit-log-path=" + filepath.Join(t.TempDir(), "audit.log")}, more)...)
 	config := rest.CopyConfig(c.Admin)
 	config.Host = "https://127.0.0.1:" + port
-	framework.Eventually(t, "the second kube-apiserver is ready", func(ctx context.Context) error {
+	framework.Eventually(t, "another kube-apiserver is ready", func(ctx context.Context) error {
 		return kubernetes.NewForConfigOrDie(config).Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
-	return config, link
+	return config
 }
 
 // through returns the configuration of a user's client that uses another kube-apiserver.

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -49,15 +47,8 @@ func TestStaticPolicies(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "admission.yaml"), []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := rest.CopyConfig(c.Admin)
-	port := framework.FreePort(t)
-	server.Host = "https://127.0.0.1:" + port
-	c.Run(t, "kube-apiserver", slices.Concat(c.Arguments(t, "kube-apiserver"), []string{"--secure-port=" + port,
-		"--audit-log-path=" + filepath.Join(t.TempDir(), "audit.log"), "--admission-control-config-file=" + filepath.Join(dir, "admission.yaml")})...)
+	server := runKubeAPIServer(t, c, "--admission-control-config-file="+filepath.Join(dir, "admission.yaml"))
 	administrator := kubernetes.NewForConfigOrDie(server)
-	framework.Eventually(t, "kube-apiserver with static policies is ready", func(ctx context.Context) error {
-		return administrator.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	})
 	c.User(t, "e2e-static", framework.Everything())
 	tenant := kubernetes.NewForConfigOrDie(through(c, server, "e2e-static"))
 	closed := func() {
