@@ -14,9 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
-	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // refusalKind says what refused a deletion.
@@ -153,9 +151,9 @@ func frozen(o Observation) []Finding {
 	if namespace == nil {
 		return nil
 	}
-	if _, ok := namespace.Labels[v1alpha1.LabelFrozen]; !ok {
+	message, frozen := utilnamespaces.Frozen(namespace)
+	if !frozen {
 		return nil
 	}
-	return []Finding{o.finding(NamespaceFrozen, Healthy, nil, fmt.Sprintf("user %q froze the namespace: %s", namespace.Annotations[v1alpha1.AnnotationFrozenBy],
-		printable.Line(namespace.Annotations[v1alpha1.AnnotationFrozenReason])), nil)}
+	return []Finding{o.finding(NamespaceFrozen, Healthy, nil, message, nil)}
 }
