@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/diff"
-	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/dynamic"
 
 	stampwebhook "github.com/nsinit/nsinit/artifacts/deploy/components/stamp-webhook"
@@ -38,7 +37,7 @@ type delivery struct {
 // delivered checks whether the objects that nsinit delivers exist, and were not changed.
 func (i *inspection) delivered(ctx context.Context) {
 	i.compareAll(ctx, delivery{check: "Policies", bad: Problem, remedy: "kubectl apply --server-side --force-conflicts -k artifacts/policies", field: "spec",
-		manifests: func() ([]string, error) { return policyManifests(!i.webhookStamps) }})
+		manifests: func() ([]string, error) { return policies.Manifests(!i.webhookStamps) }})
 	if i.webhookStamps {
 		i.compareAll(ctx, delivery{check: "StampWebhook", bad: Problem, remedy: installAgain + ", with components/stamp-webhook", field: "webhooks",
 			manifests: func() ([]string, error) { return []string{stampwebhook.Webhook()}, nil }})
@@ -53,7 +52,7 @@ func (d delivery) objects() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cmdutil.ReadObjects(resource.NewLocalBuilder().Unstructured().Stream(strings.NewReader(strings.Join(manifests, "\n---\n")), "manifests"))
+	return cmdutil.ReadManifests(manifests...)
 }
 
 func (i *inspection) compareAll(ctx context.Context, d delivery) {
@@ -87,23 +86,6 @@ func (i *inspection) compareAll(ctx context.Context, d delivery) {
 	}
 }
 
-// policyManifests returns the manifests of the policies, with or without the stamp.
-func policyManifests(stamp bool) ([]string, error) {
-	names := []string{"gate.yaml", "guard.yaml", "guard-create.yaml", "freeze.yaml"}
-	if stamp {
-		names = append(names, "stamp.yaml")
-	}
-	var manifests []string
-	for _, name := range names {
-		data, err := policies.Files().ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		manifests = append(manifests, string(data))
-	}
-	return manifests, nil
-}
-
 // compare returns the live object, and where a field of it differs from the result of applying the
 // delivered object in a dry run. The server fills in the same defaults.
 func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructured, field string) (*unstructured.Unstructured, string, error) {
@@ -127,23 +109,7 @@ func (i *inspection) compare(ctx context.Context, want *unstructured.Unstructure
 // normal returns a value with every run of white space in its texts as one space, because kustomize
 // and other writers of YAML break the lines of expressions differently.
 func normal(value any) any {
-	switch v := value.(type) {
-	case string:
-		return strings.Join(strings.Fields(v), " ")
-	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = normal(v[i])
-		}
-		return list
-	case map[string]any:
-		object := make(map[string]any, len(v))
-		for key := range v {
-			object[key] = normal(v[key])
-		}
-		return object
-	}
-	return value
+	return cmdutil.MapTexts(value, func(text string) string { return strings.Join(strings.Fields(text), " ") })
 }
 
 // firstDifference returns the first lines that differ, on one line.

@@ -8,6 +8,7 @@ package cmdutil
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -28,4 +29,30 @@ func ReadObjects(from *resource.Builder) ([]*unstructured.Unstructured, error) {
 		objects = append(objects, object)
 	}
 	return objects, nil
+}
+
+// ReadManifests returns the objects of manifests.
+func ReadManifests(manifests ...string) ([]*unstructured.Unstructured, error) {
+	return ReadObjects(resource.NewLocalBuilder().Unstructured().Stream(strings.NewReader(strings.Join(manifests, "\n---\n")), "manifests"))
+}
+
+// MapTexts returns a copy of a value of an unstructured object in which a function has changed each text.
+func MapTexts(value any, change func(text string) string) any {
+	switch v := value.(type) {
+	case string:
+		return change(v)
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = MapTexts(v[i], change)
+		}
+		return list
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for key := range v {
+			object[key] = MapTexts(v[key], change)
+		}
+		return object
+	}
+	return value
 }

@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package static
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/nsinit/nsinit/artifacts/policies"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
@@ -33,25 +31,23 @@ func kinds() []string { return []string{"validating", "mutating"} }
 
 // render returns the policies and bindings of a kind as static ones, with these exemptions.
 func render(kind string, exemptions map[string]string) ([]*unstructured.Unstructured, error) {
+	manifests, err := policies.Manifests(true)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := cmdutil.ReadManifests(manifests...)
+	if err != nil {
+		return nil, err
+	}
 	var all []*unstructured.Unstructured
-	for _, name := range []string{"gate.yaml", "guard.yaml", "freeze.yaml", "guard-create.yaml", "stamp.yaml"} {
-		data, err := policies.Files().ReadFile(name)
-		if err != nil {
+	for _, object := range objects {
+		if !strings.HasPrefix(strings.ToLower(object.GetKind()), kind) {
+			continue
+		}
+		if err := renderObject(object, literal(exemptions)); err != nil {
 			return nil, err
 		}
-		objects, err := cmdutil.ReadObjects(resource.NewLocalBuilder().Unstructured().Stream(bytes.NewReader(data), name))
-		if err != nil {
-			return nil, err
-		}
-		for _, object := range objects {
-			if !strings.HasPrefix(strings.ToLower(object.GetKind()), kind) {
-				continue
-			}
-			if err := renderObject(object, literal(exemptions)); err != nil {
-				return nil, err
-			}
-			all = append(all, object)
-		}
+		all = append(all, object)
 	}
 	return all, nil
 }
@@ -68,34 +64,15 @@ func renderObject(object *unstructured.Unstructured, exemptions string) error {
 	if _, found, _ := unstructured.NestedMap(object.Object, "spec", "paramKind"); found {
 		unstructured.RemoveNestedField(object.Object, "spec", "paramKind")
 		replaced := 0
-		object.Object["spec"] = replace(object.Object["spec"], exemptions, &replaced)
+		object.Object["spec"] = cmdutil.MapTexts(object.Object["spec"], func(text string) string {
+			replaced += strings.Count(text, parameter)
+			return strings.ReplaceAll(text, parameter, exemptions+"[?key]")
+		})
 		if replaced != 1 {
 			return fmt.Errorf("%s %s reads its parameter %d times, want once", object.GetKind(), object.GetName(), replaced)
 		}
 	}
 	return nil
-}
-
-// replace returns a value with the parameter replaced in all texts, and counts how often.
-func replace(value any, exemptions string, count *int) any {
-	switch v := value.(type) {
-	case string:
-		*count += strings.Count(v, parameter)
-		return strings.ReplaceAll(v, parameter, exemptions+"[?key]")
-	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = replace(v[i], exemptions, count)
-		}
-		return list
-	case map[string]any:
-		object := make(map[string]any, len(v))
-		for key := range v {
-			object[key] = replace(v[key], exemptions, count)
-		}
-		return object
-	}
-	return value
 }
 
 // literal returns the exemptions as an expression in CEL: a map.
