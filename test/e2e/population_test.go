@@ -298,6 +298,33 @@ func TestPopulationDrift(t *testing.T) {
 	waitValue(t, c, namespace, "free", "gone")
 }
 
+// TestPopulationLabels: a manifest that a changed label selects is applied at once if its drift is repaired.
+func TestPopulationLabels(t *testing.T) {
+	c := framework.Connect(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	c.StartPopulation(t)
+	selected := c.Populate(t, "labels", repaired(framework.ConfigMapManifest("followed", `${namespaceObject.metadata.labels["tier"]}`)), framework.ConfigMapManifest("for-new-ones", "x"))
+	changePopulation(t, c, selected.Name, func(spec *v1alpha1.NamespacePopulationSpec) {
+		spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpExists}}}
+	})
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
+	waitValue(t, c, namespace, "followed", "gone")
+	for _, tier := range []string{"first", "second"} {
+		if out, err := c.Kubectl("label", "namespace", namespace, "tier="+tier, "--overwrite"); err != nil {
+			t.Fatal(err, out)
+		}
+		waitValue(t, c, namespace, "followed", tier)
+	}
+	// A namespace that is not selected any more keeps its objects.
+	if out, err := c.Kubectl("label", "namespace", namespace, "tier-"); err != nil {
+		t.Fatal(err, out)
+	}
+	waitValue(t, c, namespace, "followed", "second")
+	waitValue(t, c, namespace, "for-new-ones", "gone")
+}
+
 // TestPopulationPrune: an object that is removed from a population is deleted from the namespaces, unless the
 // population keeps it or it has another owner.
 func TestPopulationPrune(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/initializer/program"
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/pkg/population/driftcontroller"
+	"github.com/nsinit/nsinit/pkg/population/existing"
 	"github.com/nsinit/nsinit/pkg/population/populator"
 )
 
@@ -65,10 +66,14 @@ func (o *options) run(ctx context.Context) error {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
 	}
 
+	namespaces, err := existing.New(metadataClient)
+	if err != nil {
+		return err
+	}
 	followed := driftcontroller.NewFollowed(mapper)
 	populate := populator.New(applier, clients.Nsinit.NsinitV1alpha1(), followed.Add)
 	drift, err := driftcontroller.New(driftcontroller.Config{
-		Core: clients.Core, Nsinit: clients.Nsinit, Metadata: metadataClient, Followed: followed,
+		Core: clients.Core, Nsinit: clients.Nsinit, Metadata: metadataClient, Followed: followed, Namespaces: namespaces,
 		Populate: populate.Populate, Forget: populate.Forget, Readiness: applier.Readiness,
 	})
 	if err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population/existing"
 	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
@@ -51,6 +52,8 @@ type Config struct {
 	Nsinit   versioned.Interface
 	Metadata metadata.Interface
 	Followed *Followed
+	// Namespaces report changed labels.
+	Namespaces *existing.Namespaces
 	// Populate reconciles a namespace, and Forget deletes the inventory of a namespace that does not exist.
 	Populate func(ctx context.Context, namespace *corev1.Namespace, closed bool) error
 	Forget   func(context.Context, *v1alpha1.PopulatedNamespace) error
@@ -88,6 +91,9 @@ func New(config Config) (*Controller, error) {
 	}); err != nil {
 		return nil, err
 	}
+	if err := config.Namespaces.OnLabels(c.namespaces.Add); err != nil {
+		return nil, err
+	}
 	_, err := informers.NamespacePopulations().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.populationChanged,
 		UpdateFunc: c.populationUpdated,
@@ -119,6 +125,7 @@ func (c *Controller) Run(ctx context.Context, retry func()) error {
 		informer := c.watch(ctx, resource)
 		group.Go(func() { informer.RunWithContext(ctx) })
 	})
+	group.Go(func() { c.Namespaces.Run(ctx) })
 	group.Go(func() { workers.Run(ctx, c.statuses, 1, c.reportStatus) })
 	group.Go(func() { workers.Run(ctx, c.readiness, 1, c.checkReadiness) })
 	workers.Run(ctx, c.namespaces, workersMax, c.reconcile)

@@ -12,9 +12,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/pkg/population/existing"
 )
 
 // TestReportReadiness: the status reports whether a population could be applied, and is checked again.
@@ -22,7 +24,11 @@ func TestReportReadiness(t *testing.T) {
 	population := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}}
 	nsinit := nsinitfake.NewClientset(population)
 	status := metav1.ConditionFalse
-	c, err := New(Config{Nsinit: nsinit, Readiness: func(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
+	namespaces, err := existing.New(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{Nsinit: nsinit, Namespaces: namespaces, Readiness: func(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: "R", ObservedGeneration: p.Generation}
 	}})
 	if err != nil {

@@ -1,0 +1,71 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package existing
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/slim"
+)
+
+// Namespaces are the metadata of the namespaces of the cluster.
+type Namespaces struct {
+	informer cache.SharedIndexInformer
+}
+
+// New returns Namespaces that are not running yet.
+func New(client metadata.Interface) (*Namespaces, error) {
+	n := &Namespaces{informer: metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("namespaces"), "", 0, cache.Indexers{}, nil).Informer()}
+	if err := n.informer.SetTransform(slim.WithoutManagedFields); err != nil {
+		return nil, err
+	}
+	return n, n.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) {
+			klog.FromContext(ctx).Error(err, "Cannot watch namespaces: changed labels take effect only at resync; grant list and watch")
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
+	})
+}
+
+// OnLabels registers a function that is called with the name of a namespace when its labels or its creator change. That the
+// namespace opens is no such change.
+func (n *Namespaces) OnLabels(changed func(name string)) error {
+	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(oldObj, newObj any) {
+		before, ok := oldObj.(*metav1.PartialObjectMetadata)
+		after, stillOK := newObj.(*metav1.PartialObjectMetadata)
+		if ok && stillOK && before.UID == after.UID && selectsAnew(before, after) {
+			changed(after.Name)
+		}
+	}})
+	return err
+}
+
+// selectsAnew reports whether the labels of a namespace or its creator have changed.
+func selectsAnew(before, after *metav1.PartialObjectMetadata) bool {
+	isGate := func(key, _ string) bool { return key == v1alpha1.LabelInitializing }
+	old, now := maps.Clone(before.Labels), maps.Clone(after.Labels)
+	maps.DeleteFunc(old, isGate)
+	maps.DeleteFunc(now, isGate)
+	return !maps.Equal(old, now) || slices.ContainsFunc([]string{v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationCreatedByGroups}, func(key string) bool {
+		return before.Annotations[key] != after.Annotations[key]
+	})
+}
+
+// Run follows the namespaces until the context ends.
+func (n *Namespaces) Run(ctx context.Context) { n.informer.RunWithContext(ctx) }
