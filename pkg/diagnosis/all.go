@@ -45,7 +45,7 @@ func (d Diagnoser) DiagnoseAll(ctx context.Context) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Progress = nil // from now on, namespaces are counted
+	d.Progress, d.lists = nil, &runtimeLists{} // from now on, namespaces are counted
 	for i, name := range suspects {
 		if d.Diagnosed != nil {
 			d.Diagnosed(i, len(suspects))

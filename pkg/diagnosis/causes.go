@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -64,7 +65,7 @@ func otherRules() []rule {
 	return []rule{
 		initializers, served, missingObjects, degradedPlan, participants, failing, brokenInstallation, missingLifecycle,
 		unavailableAPIs, undiscovered, unlistable, refusedDeletions, failedDeletions,
-		finalizedContent, gracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection, frozen,
+		finalizedContent, gracePeriods, longGracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection, frozen,
 	}
 }
 
@@ -78,7 +79,7 @@ type entry struct {
 }
 
 // remedy is a Remedy whose command names words of the finding as $WORD. It is offered if the
-// finding has these words and the word when.
+// finding has these words and the word when or, for !WORD, does not have the word.
 type remedy struct{ description, command, risk, when string }
 
 // words are the words of a finding.
@@ -91,7 +92,8 @@ func newFinding(cause Cause, state State, since *metav1.Time, message string, w 
 	// In a command, other characters could have a meaning for the shell.
 	literal := regexp.MustCompile(`^[\w.:/@%+=, -]+$`)
 	for _, r := range table[indexOf(table, cause)].remedies {
-		offered := r.when == "" || w[r.when] != ""
+		unless, negated := strings.CutPrefix(r.when, "!")
+		offered := r.when == "" || (w[unless] != "") != negated
 		command := os.Expand(r.command, func(word string) string {
 			offered = offered && literal.MatchString(w[word])
 			return w[word]
@@ -105,6 +107,9 @@ func newFinding(cause Cause, state State, since *metav1.Time, message string, w 
 
 // finding returns a finding about the namespace.
 func (o Observation) finding(cause Cause, state State, since *metav1.Time, message string, w words) Finding {
+	if o.hypothetical && since != nil && !since.Time.Before(o.Time) {
+		since = nil // it has not begun
+	}
 	all := words{"NAMESPACE": o.Name}
 	maps.Copy(all, w)
 	return newFinding(cause, state, since, message, all)
@@ -130,12 +135,19 @@ const (
 	finalize          = " | kubectl replace --raw /api/v1/namespaces/$NAMESPACE/finalize -f -"
 
 	startController = "start or fix the controller that removes it"
+	readItsLog      = "read the log of the controller: it runs, so it waits for something or fails"
+	startItAgain    = "start the controller again: it wants no pods, and nothing else removes the finalizer"
+	installItAgain  = "install the controller again until the namespace is removed: it does not run any more, and nothing else removes the finalizer"
+	logsOfWorkload  = "kubectl --namespace $RUNSIN logs $WORKLOAD --all-containers --tail=50"
+	scaleWorkload   = "kubectl --namespace $RUNSIN scale $WORKLOAD --replicas=1"
 	doAsRefusalAsks = "do what the refusal asks for"
 	remains         = "what it has to clean up remains, perhaps outside the cluster"
 )
 
 func lifecycleCauses() []entry {
+	const startProgram = "start its program again: it wants no pods"
 	participant := []remedy{
+		{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 		{description: "read the NamespaceLifecycle", command: describeLifecycle},
 		{description: "check whether the participant runs, and read its log"},
 		{description: "list the pods of the participant", command: "kubectl --namespace $PODS get pods"},
@@ -144,12 +156,14 @@ func lifecycleCauses() []entry {
 	return []entry{
 		{InitializerPending, "an initializer has not acted; stuck once its turn has the condition `Stalled`", []remedy{
 			{description: "contact your platform team", when: "TENANT"},
+			{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 			{description: "read the NamespaceLifecycle", command: describeLifecycle, when: "INITIALIZER"},
 			{description: "check whether the initializer runs, and read its log", when: "INITIALIZER"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
 			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER", risk: "the namespace opens without what the initializer provides"},
 		}},
 		{InitializerNotServed, "no program reports that it serves the initializer: stuck if one reported before, because namespaces wait until it does again", []remedy{
+			{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 			{description: "start the program of the initializer", when: "NEVER"},
 			{description: "check whether the program of that user runs, and read its log", when: "REPORTED"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
@@ -253,10 +267,14 @@ func contentCauses() []entry {
 			{description: "see what refuses the deletion, by trying as the namespace controller does", command: "kubectl nsinit why $NAMESPACE --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated"},
 		}},
 		{ContentFinalizer, "objects in the namespace are deleted, and wait for a finalizer", []remedy{
+			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
+			{description: installItAgain, when: "UNINSTALLED"},
+			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
+			{description: readItsLog, when: "NOLOGS"},
 			{description: "check what the finalizer waits for", command: "kubectl --namespace $WHERE get $WHAT"},
 			{description: "read the object, and which client set the finalizer", command: "kubectl --namespace $NAMESPACE get $OBJECT --output yaml --show-managed-fields"},
-			{description: startController + "; if it was uninstalled, install it again until the namespace is removed"},
-			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: remains},
+			{description: startController + "; if it was uninstalled, install it again until the namespace is removed", when: "UNKNOWN"},
+			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: remains, when: "!ALIVE"},
 		}},
 		{GracePeriod, "objects in the namespace are deleted, and are in their grace period or have not ended after it", []remedy{
 			{description: "read the state of the object", command: "kubectl --namespace $NAMESPACE describe $OBJECT"},
@@ -272,12 +290,20 @@ func namespaceCauses() []entry {
 	const restore, remove = getNamespace + `'.spec.finalizers = ["kubernetes"]'` + finalize, "kubectl delete namespace $NAMESPACE"
 	return []entry{
 		{NamespaceFinalizer, "a controller has not removed its finalizer from `metadata.finalizers` of the namespace", []remedy{
+			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
+			{description: installItAgain, when: "UNINSTALLED"},
+			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
+			{description: readItsLog, when: "NOLOGS"},
 			{description: "read the namespace, and which client set the finalizer", command: "kubectl get namespace $NAMESPACE --output yaml --show-managed-fields"},
-			{description: startController},
-			{description: "if the controller does not exist any more, remove this finalizer", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: remains},
+			{description: startController, when: "UNKNOWN"},
+			{description: "if the controller does not exist any more, remove this finalizer", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: remains, when: "!ALIVE"},
 		}},
 		{SpecFinalizer, "a controller has not removed its finalizer from `spec.finalizers` of the namespace", []remedy{
-			{description: startController, when: "FINALIZER"},
+			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
+			{description: installItAgain, when: "UNINSTALLED"},
+			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
+			{description: readItsLog, when: "NOLOGS"},
+			{description: startController, when: "UNKNOWN"},
 			{description: "if the controller does not exist any more, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$FINALIZER"]'` + finalize, risk: remains},
 			{description: "wait some minutes: nsinit-controller-manager removes it", command: "kubectl nsinit check", when: "NAMEREUSE"},
 			{description: "if you uninstalled nsinit, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$NAMEREUSE"]'` + finalize, risk: "requests that are still in progress can be stored in the next namespace of this name"},

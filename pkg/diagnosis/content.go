@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,8 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
 const (
@@ -71,7 +68,7 @@ func orphans(o Observation) []Finding {
 type holder struct {
 	objects []string // as resource/name
 	since   *metav1.Time
-	manager string
+	actor   actor
 }
 
 // finalizedContent reports each finalizer that holds objects.
@@ -88,8 +85,11 @@ func finalizedContent(o Observation) []Finding {
 			for _, finalizer := range object.Finalizers {
 				h := holders[finalizer]
 				if h == nil {
-					h = &holder{manager: finalizerManager(object.ManagedFields, finalizer)}
+					h = &holder{}
 					holders[finalizer] = h
+				}
+				if a := finalizerActor(&object.ObjectMeta, "metadata", finalizer); h.actor.manager == "" || a.manager == h.actor.manager && h.actor.written.Before(a.written) {
+					h.actor = a
 				}
 				h.objects = append(h.objects, listing.name()+"/"+object.Name)
 				h.since = earlier(h.since, object.DeletionTimestamp)
@@ -98,7 +98,8 @@ func finalizedContent(o Observation) []Finding {
 	}
 	var found []Finding
 	for finalizer, h := range holders {
-		remover, where, what := knownFinalizer(finalizer, o.Name)
+		remover, where, what, lease := knownFinalizer(finalizer, o.Name)
+		h.actor.lease = lease
 		verb := "have"
 		if len(h.objects) == 1 {
 			verb = "has"
@@ -107,46 +108,34 @@ func finalizedContent(o Observation) []Finding {
 		switch {
 		case remover != "":
 			message += ", which is removed by " + remover
-		case h.manager != "":
-			message += fmt.Sprintf(", which was set by %q and is not removed yet", h.manager)
+		case h.actor.manager != "":
+			message += fmt.Sprintf(" (set by %q), which %s", h.actor.manager, o.yet("its controller"))
 		default:
-			message += ", which its controller has not removed yet"
+			message += ", which " + o.yet("its controller")
 		}
-		found = append(found, o.finding(ContentFinalizer, o.overdue(h.since), h.since, message,
+		found = append(found, o.controlled(h.actor, ContentFinalizer, o.overdue(h.since), h.since, message,
 			words{"FINALIZER": finalizer, "OBJECT": h.objects[0], "WHERE": where, "WHAT": what}))
 	}
 	return found
 }
 
-// knownFinalizer returns who removes a finalizer of Kubernetes, and which objects in which namespace
-// show whether they can.
-func knownFinalizer(finalizer, namespace string) (remover, where, what string) {
-	const lease = "lease/" + kubeControllerManager
+// knownFinalizer returns who removes a finalizer of Kubernetes, which objects in which namespace show whether they can,
+// and the Lease of the controller.
+func knownFinalizer(finalizer, namespace string) (remover, where, what, lease string) {
+	const kube, object = namespaceControllerLease, "lease/" + kubeControllerManager
 	switch finalizer {
 	case metav1.FinalizerDeleteDependents:
-		return "the garbage collector of kube-controller-manager after everything that the object owns is deleted", metav1.NamespaceSystem, lease
+		return "the garbage collector of kube-controller-manager after everything that the object owns is deleted", metav1.NamespaceSystem, object, kube
 	case metav1.FinalizerOrphanDependents:
-		return "the garbage collector of kube-controller-manager", metav1.NamespaceSystem, lease
+		return "the garbage collector of kube-controller-manager", metav1.NamespaceSystem, object, kube
 	case "kubernetes.io/pvc-protection":
-		return "kube-controller-manager when no pod uses the claim", namespace, "pods"
+		return "kube-controller-manager when no pod uses the claim", namespace, "pods", kube
 	case "service.kubernetes.io/load-balancer-cleanup":
-		return "the cloud controller manager after the load balancer is deleted", namespace, "events"
+		return "the cloud controller manager after the load balancer is deleted", namespace, "events", "kube-system/cloud-controller-manager"
 	case "batch.kubernetes.io/job-tracking":
-		return "the job controller of kube-controller-manager", metav1.NamespaceSystem, lease
+		return "the job controller of kube-controller-manager", metav1.NamespaceSystem, object, kube
 	}
-	return "", "", ""
-}
-
-// finalizerManager returns the field manager that set a finalizer of an object, or "".
-func finalizerManager(managed []metav1.ManagedFieldsEntry, finalizer string) string {
-	path := fieldpath.MakePathOrDie("metadata", "finalizers", value.NewValueInterface(finalizer))
-	for _, entry := range managed {
-		fields := fieldpath.NewSet()
-		if entry.FieldsV1 != nil && entry.Subresource == "" && fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil && fields.Has(path) {
-			return entry.Manager
-		}
-	}
-	return ""
+	return "", "", "", ""
 }
 
 // listed names the first of some things, and counts the rest.

@@ -139,8 +139,8 @@ func protection(o Observation) []Finding {
 		return nil
 	}
 	state := Healthy
-	if o.failed() {
-		state = Stuck // nsinit has to delete it
+	if o.failed() || o.hypothetical {
+		state = Stuck // it has to be deleted
 	}
 	return []Finding{o.finding(DeletionProtected, state, nil, "a deletion of the namespace would be refused: "+o.DeletionErr.Error(), nil)}
 }

@@ -56,6 +56,11 @@ type Diagnoser struct {
 	Progress func(done, total int)
 	// Diagnosed, if it is not nil, gets how many of how many namespaces DiagnoseAll has diagnosed.
 	Diagnosed func(done, total int)
+
+	// lists, if it is not nil, holds the lists that are the same for all namespaces.
+	lists *runtimeLists
+	// ifDeleted makes observations those of a namespace that has just been deleted.
+	ifDeleted bool
 }
 
 // Diagnose returns the state of a namespace. The error is NotFound if neither the namespace nor content of it nor a
@@ -65,18 +70,24 @@ func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error
 	if err != nil {
 		return nil, err
 	}
-	findings := judge(o, rules()...)
-	if o.phase() == Gone && (worst(findings) == Healthy || len(o.remaining()) == 0 && o.Lifecycle.Object == nil) {
+	diagnosis := d.report(o)
+	if o.phase() == Gone && (diagnosis.State == Healthy || len(o.remaining()) == 0 && o.Lifecycle.Object == nil) {
 		return nil, o.Namespace.Err
 	}
+	return diagnosis, ctx.Err()
+}
+
+// report returns the diagnosis of an observation.
+func (Diagnoser) report(o Observation) *Diagnosis {
+	findings := judge(o, rules()...)
 	diagnosis := &Diagnosis{
-		TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: name, Phase: o.phase(), Since: o.since(),
+		TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: o.Name, Phase: o.phase(), Since: o.since(),
 		State: worst(findings), Findings: findings, Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: o.notExamined(),
 	}
 	if o.Namespace.Object != nil {
 		diagnosis.UID = o.Namespace.Object.UID
 	}
-	return diagnosis, ctx.Err()
+	return diagnosis
 }
 
 // rule returns the findings about one aspect of an observation.

@@ -7,11 +7,15 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
@@ -35,21 +39,46 @@ func namespaceFinalizers(o Observation) []Finding {
 			found = append(found, o.finding(SpecFinalizer, state, since,
 				fmt.Sprintf("spec.finalizers has %q: strict-name-reuse holds the namespace until no earlier request can be in progress", finalizer), words{"NAMEREUSE": string(finalizer)}))
 		default:
-			found = append(found, o.finding(SpecFinalizer, o.overdue(since), since,
-				fmt.Sprintf("spec.finalizers has %q, which its controller has not removed yet", finalizer), words{"FINALIZER": string(finalizer)}))
+			found = append(found, o.controlled(finalizerActor(&namespace.ObjectMeta, "spec", string(finalizer)), SpecFinalizer, o.overdue(since), since,
+				fmt.Sprintf("spec.finalizers has %q, which %s", finalizer, o.yet("its controller")), words{"FINALIZER": string(finalizer)}))
 		}
 	}
 	for _, finalizer := range namespace.Finalizers {
 		if finalizer == v1alpha1.NamespaceFinalizer {
 			continue // other rules report what it waits for
 		}
-		message := fmt.Sprintf("metadata.finalizers has %q, which its controller has not removed yet", finalizer)
-		if manager := finalizerManager(namespace.ManagedFields, finalizer); manager != "" {
-			message += fmt.Sprintf(" (set by %q)", manager)
+		message := fmt.Sprintf("metadata.finalizers has %q, which %s", finalizer, o.yet("its controller"))
+		a := finalizerActor(&namespace.ObjectMeta, "metadata", finalizer)
+		if a.manager != "" {
+			message += fmt.Sprintf(" (set by %q)", a.manager)
 		}
-		found = append(found, o.finding(NamespaceFinalizer, o.overdue(since), since, message, words{"FINALIZER": finalizer}))
+		found = append(found, o.controlled(a, NamespaceFinalizer, o.overdue(since), since, message, words{"FINALIZER": finalizer}))
 	}
 	return found
+}
+
+// finalizerActor identifies the program that removes a finalizer of an object by the field manager that set it. Where
+// is the field that has the finalizers: metadata or spec. Of spec.finalizers, only the last writer of the whole list is known.
+// This is often kube-controller-manager, which removes its own entry and not this one.
+func finalizerActor(object *metav1.ObjectMeta, where, finalizer string) actor {
+	a := actor{finalizer: finalizer, deleted: object.DeletionTimestamp}
+	path := fieldpath.MakePathOrDie(where, "finalizers", value.NewValueInterface(finalizer))
+	if where == "spec" {
+		path = fieldpath.MakePathOrDie(where, "finalizers")
+	}
+	for _, entry := range object.ManagedFields {
+		fields := fieldpath.NewSet()
+		if entry.FieldsV1 != nil && entry.Subresource != "status" && fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil && fields.Has(path) &&
+			(where != "spec" || entry.Manager != kubeControllerManager) {
+			a.manager = entry.Manager
+		}
+	}
+	for _, entry := range object.ManagedFields {
+		if a.manager != "" && entry.Manager == a.manager && entry.Time != nil && (a.written == nil || a.written.Before(entry.Time)) {
+			a.written = entry.Time
+		}
+	}
+	return a
 }
 
 // emptiedFinalizers reports that the namespace has no finalizers. The namespace controller ignores
@@ -62,8 +91,11 @@ func emptiedFinalizers(o Observation) []Finding {
 	if len(o.remaining()) > 0 || len(o.notExamined()) > 0 || worst(judge(o, unavailableAPIs, undiscovered, unlistable)) == Stuck {
 		content = "CONTENT"
 	}
-	return []Finding{o.finding(FinalizersEmptied, Stuck, o.since(),
-		"spec.finalizers were empty before the namespace was deleted, so no controller deletes its content, and the namespace stays until a second DELETE", words{content: "true"})}
+	message := "spec.finalizers were empty before the namespace was deleted, so no controller deletes its content, and the namespace stays until a second DELETE"
+	if o.hypothetical {
+		message = "spec.finalizers are empty, so no controller would delete the content of the namespace, which would stay until a second DELETE"
+	}
+	return []Finding{o.finding(FinalizersEmptied, Stuck, o.since(), message, words{content: "true"})}
 }
 
 // namespaceController reports whether a controller deletes the content of the namespace, where no
@@ -74,7 +106,7 @@ func namespaceController(o Observation) []Finding {
 	}
 	others := worst(judge(o, otherRules()...))
 	switch {
-	case !o.emptying() && others == Healthy:
+	case !o.emptying() && others == Healthy && !o.hypothetical:
 		return []Finding{o.finding(NamespaceControllerAtWork, o.overdue(o.since()), o.since(), "everything is done, and the namespace is about to be removed", nil)}
 	case !o.emptying():
 		return nil
@@ -88,7 +120,7 @@ func namespaceController(o Observation) []Finding {
 	switch {
 	case lease == leaseLapsed, others != Stuck && untouched && (waited > 5*o.Patience || waited > o.Patience && !tried):
 		return []Finding{o.finding(NamespaceControllerSilent, Stuck, o.since(), "no controller deletes the content of the namespace: kube-controller-manager does not seem to run ("+text+")", nil)}
-	case others == Stuck:
+	case others == Stuck, o.hypothetical:
 		return nil
 	}
 	return []Finding{o.finding(NamespaceControllerAtWork, Waiting, o.since(), "kube-controller-manager deletes the content of the namespace; after a failure it retries within a minute", nil)}

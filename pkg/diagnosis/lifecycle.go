@@ -179,10 +179,13 @@ func participants(o Observation) []Finding {
 	for _, name := range helper.Participants(lifecycle) {
 		entry := helper.Entry(lifecycle, name)
 		message := fmt.Sprintf("%sparticipant %q has not cleaned up yet", prefix, name)
+		if o.hypothetical {
+			message = fmt.Sprintf("participant %q would have to clean up", name)
+		}
 		if entry != nil && entry.Message != "" {
 			message += fmt.Sprintf(": %s (%s)", entry.Message, entry.LastActor)
 		}
-		found = append(found, o.finding(cause, o.overdue(lifecycle.DeletionTimestamp), lifecycle.DeletionTimestamp, message,
+		found = append(found, o.controlled(o.initializerActor(name), cause, o.overdue(lifecycle.DeletionTimestamp), lifecycle.DeletionTimestamp, message,
 			words{"PARTICIPANT": name, "PODS": actorNamespace(entry)}))
 	}
 	return found

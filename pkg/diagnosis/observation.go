@@ -51,6 +51,14 @@ type Observation struct {
 	// whose initialization failed.
 	DeletionErr error
 
+	// Runtime shows which programs run. It is read if a program has to act.
+	Runtime Runtime
+	// wanted, if it is not nil, collects the programs that have to act, while the observation is being made.
+	wanted *[]actor
+	// hypothetical observations are those of a namespace that has just been deleted, which is in the phase actual.
+	hypothetical bool
+	actual       Phase
+
 	// The rest is read of namespaces that are being deleted or do not exist.
 
 	// NamespaceController is the Lease of kube-controller-manager.
@@ -178,6 +186,9 @@ func (o Observation) notExamined() []string {
 		}
 	}
 	note("nodes of pods", o.Pods.Err)
+	if o.hypothetical && o.DeletionErr != nil && parseRefusal(o.DeletionErr).kind == notAllowed {
+		note("whether the namespace can be deleted", o.DeletionErr)
+	}
 	if o.waits() && o.lifecycle() == lifecycleForbidden {
 		note("NamespaceLifecycle", o.Lifecycle.Err)
 	}

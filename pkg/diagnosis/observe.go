@@ -45,21 +45,26 @@ func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error
 		return o, err
 	}
 	o.Installation = ObserveInstallation(ctx, d.Clients, name, d.Clock.Now())
-	if o.phase() == Initializing {
+	if o.phase() == Initializing || d.ifDeleted || o.Lifecycle.Object != nil && o.phase() != Active {
 		// Without them, a namespace is diagnosed as well: they only show whether programs run.
 		if list, err := d.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().List(ctx, metav1.ListOptions{}); err == nil {
 			o.Configurations = list.Items
 		}
 	}
-	switch phase := o.phase(); {
-	case phase == Active, phase == Initializing && o.failed():
+	phase := o.phase()
+	if phase == Active || phase == Initializing && (o.failed() || d.ifDeleted) {
 		if err := d.Core.CoreV1().Namespaces().Delete(ctx, name, dryRun(o.Namespace.Object.UID)); !isGone(err) {
 			o.DeletionErr = err
 		}
-	case phase != Initializing:
+	}
+	if phase == Terminating || phase == Gone || d.ifDeleted {
 		o.NamespaceController = answer(d.Core.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, kubeControllerManager, metav1.GetOptions{}))
 		d.observeContent(ctx, &o)
 	}
+	if d.ifDeleted && (phase == Active || phase == Initializing) {
+		o = o.deleted()
+	}
+	d.observeRuntime(ctx, &o)
 	return o, nil
 }
 
@@ -91,7 +96,7 @@ func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 		o.Webhooks = d.webhooks(ctx, o.Namespace.Object)
 	}
 	for _, listing := range o.Content {
-		if listing.name() == "pods" && slices.ContainsFunc(listing.Objects, func(pod *metav1.PartialObjectMetadata) bool { return o.isOver(pod) }) {
+		if listing.name() == "pods" && (d.ifDeleted && len(listing.Objects) > 0 || slices.ContainsFunc(listing.Objects, func(pod *metav1.PartialObjectMetadata) bool { return o.isOver(pod) })) {
 			d.observePods(ctx, o)
 		}
 	}

@@ -275,17 +275,24 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-func TestFinalizerManager(t *testing.T) {
+func TestFinalizerActor(t *testing.T) {
 	managed := []metav1.ManagedFieldsEntry{
 		{Manager: "status", Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"a/b\"":{}}}}`)},
 		{Manager: "broken", FieldsV1: metav1.NewFieldsV1(`{`)},
 		{Manager: "other", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"c/d\"":{}}}}`)},
-		{Manager: "operator", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{".":{},"v:\"a/b\"":{}}}}`)},
+		{Manager: "operator", Time: ago(time.Hour), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{".":{},"v:\"a/b\"":{}}}}`)},
+		{Manager: "operator", Time: ago(time.Minute), Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
+		{Manager: "origin", Subresource: "finalize", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:finalizers":{}}}`)},
+		{Manager: "kube-controller-manager", Subresource: "finalize", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:finalizers":{}}}`)},
 	}
-	if got := finalizerManager(managed, "a/b"); got != "operator" {
-		t.Errorf("got %q", got)
-	}
-	if got := finalizerManager(managed, "e/f"); got != "" {
-		t.Errorf("got %q", got)
+	for _, test := range []struct {
+		where, finalizer, want string
+		written                *metav1.Time
+	}{
+		{"metadata", "a/b", "operator", ago(time.Minute)}, {"metadata", "e/f", "", nil}, {"spec", "g/h", "origin", nil},
+	} {
+		if got := finalizerActor(&metav1.ObjectMeta{ManagedFields: managed}, test.where, test.finalizer); got.manager != test.want || !got.written.Equal(test.written) {
+			t.Errorf("%s: got %+v", test.finalizer, got)
+		}
 	}
 }

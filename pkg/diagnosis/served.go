@@ -45,18 +45,37 @@ func served(o Observation) []Finding {
 		w["REPORTED"] = "true"
 		stalled := slices.Contains(helper.Stalled(lifecycle), name)
 		switch {
-		case apimeta.IsStatusConditionFalse(registration.Conditions, v1alpha1.ConditionServed), o.age(reported) > timing.ReportOverdue+timing.MaxClockSkew:
-			found = append(found, o.finding(InitializerNotServed, Stuck, reported,
+		case o.isOverdue(registration):
+			found = append(found, o.controlled(o.initializerActor(name), InitializerNotServed, Stuck, reported,
 				fmt.Sprintf("no program serves initializer %q: user %q last reported %s ago", name, registration.Reporter, age), w))
 		case stalled:
 			message := fmt.Sprintf("the program of initializer %q runs: user %q reported %s ago", name, registration.Reporter, age)
 			if progress != nil && progress.Message != "" {
 				message += "; its last message: " + progress.Message
 			}
-			found = append(found, o.finding(InitializerSlow, Stuck, nil, message, w))
+			found = append(found, o.controlled(o.initializerActor(name), InitializerSlow, Stuck, nil, message, w))
 		}
 	}
 	return found
+}
+
+// isOverdue reports whether no program reports any more that it serves an initializer.
+func (o Observation) isOverdue(registration *v1alpha1.RegisteredInitializerStatus) bool {
+	return apimeta.IsStatusConditionFalse(registration.Conditions, v1alpha1.ConditionServed) ||
+		o.age(&metav1.Time{Time: registration.ReportTime.Time}) > timing.ReportOverdue+timing.MaxClockSkew
+}
+
+// initializerActor identifies the program of an initializer or a participant: the user who last reported that it serves
+// it, or who acted as it in this namespace.
+func (o Observation) initializerActor(name string) actor {
+	a := actor{finalizer: name}
+	if entry := helper.Entry(o.Lifecycle.Object, name); entry != nil {
+		a.user = entry.LastActor
+	}
+	if _, a.report = o.registration(name); a.report != nil && a.report.Reporter != "" {
+		a.user = a.report.Reporter
+	}
+	return a
 }
 
 // registration returns the name of the configuration of a planned initializer and the status there. The status is nil

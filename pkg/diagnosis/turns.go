@@ -38,11 +38,12 @@ func (o Observation) turns(lifecycle *v1alpha1.NamespaceLifecycle) []Finding {
 		if slices.Contains(helper.Stalled(lifecycle), name) {
 			state = Stuck
 		}
-		w := words{}
-		if name != v1alpha1.InitializerLifecycle {
-			w = words{"INITIALIZER": name, "PODS": actorNamespace(helper.Entry(lifecycle, name))}
+		if name == v1alpha1.InitializerLifecycle { // nsinit-controller-manager acts
+			found = append(found, o.finding(InitializerPending, state, since, message, nil))
+			continue
 		}
-		found = append(found, o.finding(InitializerPending, state, since, message, w))
+		found = append(found, o.controlled(o.initializerActor(name), InitializerPending, state, since, message,
+			words{"INITIALIZER": name, "PODS": actorNamespace(helper.Entry(lifecycle, name))}))
 	}
 	return found
 }

@@ -55,6 +55,8 @@ type Diagnosis struct {
 	Namespace       string    `json:"namespace"`
 	UID             types.UID `json:"uid,omitempty"`
 	Phase           Phase     `json:"phase"`
+	// IfDeleted means that the findings are what would block or delay a deletion.
+	IfDeleted bool `json:"ifDeleted,omitempty"`
 	// Since is when the namespace was created or, if it is being deleted, when it was.
 	Since *metav1.Time `json:"since,omitempty"`
 	// State is the worst of the findings.
@@ -77,6 +79,8 @@ type Finding struct {
 	Message string `json:"message"`
 	// Since is when it began, if that is known.
 	Since *metav1.Time `json:"since,omitempty"`
+	// Controller is the program that has to act, if there is one.
+	Controller *Controller `json:"controller,omitempty"`
 	// Remedies are what helps, the safest first.
 	Remedies []Remedy `json:"remedies,omitempty"`
 }

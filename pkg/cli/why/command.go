@@ -30,7 +30,8 @@ const (
 )
 
 const long = `Show the state of a namespace, what it waits for and which commands help. With --all, show every namespace of the cluster that
-waits for something, also content of namespaces that do not exist any more.
+waits for something, also content of namespaces that do not exist any more. With --if-deleted, show what would block or delay a
+deletion of the namespace.
 
 It works for every namespace that is being initialized or deleted, on any cluster, with or without nsinit. It changes nothing: it
 tries deletions with dry-run. It lists what you have no permission to read as not examined.
@@ -38,14 +39,21 @@ tries deletions with dry-run. It lists what you have no permission to read as no
 For each cause it shows commands, the safest first, with the risk of the others. Commands that change fields which kubectl cannot
 write need jq.
 
+If a program has to act, such as the controller behind a finalizer, it shows whether the program is alive, dead or unknown, and the
+evidence.
+
 The exit code is 0 if no namespace waits for anything, 2 if something is in progress, 3 if a user has to act, and 1 if the namespace
-does not exist or its state cannot be determined.`
+does not exist or its state cannot be determined. With --if-deleted, it is 0 if nothing would block a deletion, 2 if something would
+delay it, and 3 if something would block it.`
 
 const example = `  # Why does the namespace shop not open, or not terminate?
   kubectl nsinit why shop
 
   # Which namespaces of the cluster do not open, or not terminate?
   kubectl nsinit why --all
+
+  # Can the namespace shop be deleted? What would a deletion wait for?
+  kubectl nsinit why shop --if-deleted
 
   # Only the causes, for a program
   kubectl nsinit why shop --output=json | jq --raw-output '.findings[] | "\(.state) \(.cause): \(.message)"'
@@ -58,6 +66,8 @@ type Options struct {
 	cmdutil.Base
 	Patience time.Duration
 	All      bool
+	// IfDeleted makes the command show what would block a deletion.
+	IfDeleted bool
 }
 
 // NewCommand returns the command.
@@ -73,13 +83,17 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 			if !o.All {
 				return cmdutil.Args(command, args)
 			}
-			if len(args) > 0 {
+			switch {
+			case len(args) > 0:
 				return fmt.Errorf("unexpected argument %q: --all is for every namespace", args[0])
+			case o.IfDeleted:
+				return errors.New("--if-deleted is for one namespace: give its name instead of --all")
 			}
 			return nil
 		},
 	})
 	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Show every namespace that waits for something.")
+	command.Flags().BoolVar(&o.IfDeleted, "if-deleted", o.IfDeleted, "Show what would block or delay a deletion of the namespace.")
 	cmdutil.DurationVar(command.Flags(), &o.Patience, "patience", diagnosis.DefaultPatience, "How long something may take before it counts as stuck.")
 	return command
 }
@@ -102,7 +116,11 @@ func (o *Options) Run(ctx context.Context) error {
 	diagnoser.Progress = func(done, total int) {
 		line.Show("read %d of %d resources in namespace %s", done, total, o.Args[0])
 	}
-	found, err := diagnoser.Diagnose(ctx, o.Args[0])
+	diagnose := diagnoser.Diagnose
+	if o.IfDeleted {
+		diagnose = diagnoser.DiagnoseDeletion
+	}
+	found, err := diagnose(ctx, o.Args[0])
 	line.End()
 	if apierrors.IsNotFound(err) {
 		return cmdutil.NoNamespace(o.Args[0])

@@ -29,7 +29,8 @@ func waiting(t *testing.T) *cmdtesting.Cluster {
 	cluster := cmdtesting.New(
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-controller-manager"},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "open", UID: "o", CreationTimestamp: cmdtesting.Ago(time.Minute)}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "open", UID: "o", CreationTimestamp: cmdtesting.Ago(time.Minute)},
+			Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", UID: "c", CreationTimestamp: cmdtesting.Ago(time.Minute), Labels: map[string]string{v1alpha1.LabelInitializing: ""}}},
 		&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "closed"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "c",
 			Plan:         []v1alpha1.PlannedInitializer{{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}}},
@@ -60,6 +61,8 @@ func TestWhy(t *testing.T) {
 		"all":            {[]string{"--all"}, "NAMESPACE   PHASE", "exit code 2"},
 		"all, fields":    {[]string{"--all", "--output=jsonpath={.kind} {.namespaces} {.items[*].namespace}"}, "NamespaceDiagnosisList 2 closed", "exit code 2"},
 		"all, and one":   {[]string{"--all", "open"}, "", `unexpected argument "open": --all is for every namespace`},
+		"if deleted":     {[]string{"open", "--if-deleted"}, `Namespace "open": Active for 60s. A deletion would not be blocked.`, ""},
+		"all, deleted":   {[]string{"--all", "--if-deleted"}, "", "--if-deleted is for one namespace: give its name instead of --all"},
 		"no arguments":   {nil, "", "the argument NAMESPACE is missing; for example:"},
 	} {
 		t.Run(name, func(t *testing.T) {

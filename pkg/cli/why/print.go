@@ -31,9 +31,18 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	verdict := map[diagnosis.State]string{
 		diagnosis.Stuck: "stuck: a user has to act", diagnosis.Waiting: "waiting: something is in progress", diagnosis.Healthy: "healthy: it waits for nothing",
 	}[d.State]
-	fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict)
+	labels := map[diagnosis.State]string{diagnosis.Stuck: "STUCK", diagnosis.Waiting: "WAITING", diagnosis.Healthy: "NOTE"}
+	if d.IfDeleted {
+		verdict = map[diagnosis.State]string{
+			diagnosis.Stuck: "be blocked until a user acts", diagnosis.Waiting: "be delayed", diagnosis.Healthy: "not be blocked",
+		}[d.State]
+		labels = map[diagnosis.State]string{diagnosis.Stuck: "BLOCKS", diagnosis.Waiting: "DELAYS", diagnosis.Healthy: "NOTE"}
+		fmt.Fprintf(&out, "Namespace %q: %s%s. A deletion would %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict)
+	} else {
+		fmt.Fprintf(&out, "Namespace %q: %s%s, %s.\n", d.Namespace, d.Phase, age(now, d.Since, " for "), verdict)
+	}
 	for i, finding := range d.Findings {
-		writeFinding(&out, now, i+1, finding)
+		writeFinding(&out, now, i+1, labels[finding.State], finding)
 	}
 	if len(d.Remaining) > 0 {
 		out.WriteString("\nWhat is left in it:\n")
@@ -63,14 +72,18 @@ func (o *Options) table(to io.Writer, list *diagnosis.List) error {
 	now, stuck := o.Clients.Clock.Now(), 0
 	table := printers.GetNewTabWriter(&out)
 	if len(list.Items) > 0 {
-		_, _ = fmt.Fprintln(table, "NAMESPACE\tPHASE\tAGE\tSTATE\tCAUSE\tMESSAGE")
+		_, _ = fmt.Fprintln(table, "NAMESPACE\tPHASE\tAGE\tSTATE\tCAUSE\tCONTROLLER\tMESSAGE")
 	}
 	for _, d := range list.Items {
 		if d.State == diagnosis.Stuck {
 			stuck++
 		}
 		first := d.Findings[0]
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Namespace, d.Phase, age(now, d.Since, ""), d.State, first.Cause, printable.Line(first.Message))
+		controller := "-"
+		if first.Controller != nil {
+			controller = string(first.Controller.State)
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Namespace, d.Phase, age(now, d.Since, ""), d.State, first.Cause, controller, printable.Line(first.Message))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -104,12 +117,14 @@ func age(now time.Time, since *metav1.Time, prefix string) string {
 	return prefix + duration.HumanDuration(now.Sub(since.Time))
 }
 
-func writeFinding(out *strings.Builder, now time.Time, number int, f diagnosis.Finding) {
-	state := strings.ToUpper(string(f.State))
-	if f.State == diagnosis.Healthy {
-		state = "NOTE"
+func writeFinding(out *strings.Builder, now time.Time, number int, label string, f diagnosis.Finding) {
+	fmt.Fprintf(out, "\n%d. %s %s%s\n   %s\n", number, label, f.Cause, age(now, f.Since, ", for "), printable.Line(f.Message))
+	if c := f.Controller; c != nil {
+		fmt.Fprintf(out, "   Its controller: %s%s\n", strings.ToLower(string(c.State)), named(c.Name))
+		for _, e := range c.Evidence {
+			fmt.Fprintf(out, "   - %s%s: %s\n", shows(e), e.Source, printable.Line(e.Message))
+		}
 	}
-	fmt.Fprintf(out, "\n%d. %s %s%s\n   %s\n", number, state, f.Cause, age(now, f.Since, ", for "), printable.Line(f.Message))
 	if len(f.Remedies) == 0 {
 		return
 	}
@@ -123,6 +138,24 @@ func writeFinding(out *strings.Builder, now time.Time, number int, f diagnosis.F
 			fmt.Fprintf(out, "     Risk: %s\n", remedy.Risk)
 		}
 	}
+}
+
+func named(name string) string {
+	if name == "" {
+		return ", and not identified"
+	}
+	return fmt.Sprintf(" (%q)", printable.Line(name))
+}
+
+// shows describes what a fact speaks for.
+func shows(e diagnosis.Evidence) string {
+	switch {
+	case e.Shows == "":
+		return ""
+	case e.Conclusive:
+		return strings.ToLower(string(e.Shows)) + ", conclusive: "
+	}
+	return strings.ToLower(string(e.Shows)) + ": "
 }
 
 func writeRemaining(out *strings.Builder, now time.Time, resources []diagnosis.Resource) error {

@@ -31,7 +31,8 @@ func stuckExample() *diagnosis.Diagnosis {
 		TypeMeta:  metav1.TypeMeta{Kind: diagnosis.Kind, APIVersion: diagnosis.APIVersion},
 		Namespace: "shop", UID: "u", Phase: diagnosis.Terminating, Since: &minute, State: diagnosis.Stuck,
 		Findings: []diagnosis.Finding{
-			{Cause: diagnosis.ContentFinalizer, State: diagnosis.Stuck, Message: "things/a has a finalizer", Since: &minute, Remedies: []diagnosis.Remedy{
+			{Cause: diagnosis.ContentFinalizer, State: diagnosis.Stuck, Message: "things/a has a finalizer", Since: &minute, Controller: &diagnosis.Controller{Name: "app", State: diagnosis.Dead, Evidence: []diagnosis.Evidence{
+				{Source: "managedFields", Message: "it set the finalizer", Time: &hour}, {Source: "Lease a/b", Message: "has no holder", Shows: diagnosis.Dead}, {Source: "Deployment a/b", Message: "wants no pods", Shows: diagnosis.Dead, Conclusive: true}}}, Remedies: []diagnosis.Remedy{
 				{Description: "start its controller"}, {Description: "take it off", Command: "kubectl get a | jq '.b -= [\"c\"]'", Risk: "something stays behind"}}},
 			{Cause: diagnosis.DeletionProtected, State: diagnosis.Healthy, Message: "by the way"},
 		},
@@ -51,6 +52,10 @@ func TestText(t *testing.T) {
 
 1. STUCK ContentFinalizer, for 2m30s
    things/a has a finalizer
+   Its controller: dead ("app")
+   - managedFields: it set the finalizer
+   - dead: Lease a/b: has no holder
+   - dead, conclusive: Deployment a/b: wants no pods
    What helps, the safest first:
    - start its controller
    - take it off
