@@ -59,6 +59,7 @@ test-quick unit e2e: export GOGC := 600
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane.
+	@hack/install-system-packages.sh
 	@echo "==> unit tests"
 	@hack/test.sh unit hack/unit.sh
 
@@ -98,6 +99,7 @@ faults-slice: build ## Run a slice of the fault campaign.
 
 .PHONY: test
 test: ## Run every test.
+	@hack/install-system-packages.sh
 	@$(MAKE) --no-print-directory --jobs=2 unit faults-slice e2e
 
 PERF ?=
@@ -125,9 +127,15 @@ generate: ## Generate code, manifests and docs.
 	@hack/update-codegen.sh
 
 .PHONY: verify
-verify: ## Check generated code, licences, headers, dependencies, manifests and scripts, and lint.
+verify: ## Check generated code, licences, headers, dependencies, manifests, scripts and the documentation site, and lint.
 	@hack/install-system-packages.sh
 	@hack/verify.sh
+
+.PHONY: site
+site: ## Build the documentation site into _output/site, and check its links.
+	@hack/install-system-packages.sh
+	@hack/site.sh
+	@echo "open _output/site/index.html in a browser; it needs no server"
 
 .PHONY: lint
 lint: ## Lint the code and the prose.

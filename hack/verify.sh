@@ -49,7 +49,7 @@ generated() {
 [[ ${quick} == --quick ]] || generated
 
 echo "==> modules"
-for module in . hack/chart hack/dev/kubernetes/v1.37 hack/python hack/tools pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring test/perf; do
+for module in . hack/chart hack/dev/kubernetes/v1.37 hack/python hack/site hack/tools pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring test/perf; do
   (cd "${module}" && go mod tidy -diff >/dev/null 2>&1) || fail "${module}/go.mod is not tidy" "(cd ${module} && go mod tidy)"
 done
 if go list -deps ./... | grep -qE '^k8s.io/kubernetes($|/)'; then
@@ -72,6 +72,9 @@ done < <({
   go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/... ./vendor-hooks/...
   (cd pkg/initializer/controllerruntime && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./...)
 } | sort -u)
+
+echo "==> documentation site"
+hack/site.sh || fail "the documentation site has defects" "what they say above"
 
 echo "==> commit subjects"
 # The rule holds after this commit. A shallow clone may not contain it.

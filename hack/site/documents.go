@@ -1,0 +1,143 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// repository is where readers find the files that have no page.
+const repository = "https://github.com/nsinit/nsinit"
+
+// contents is the document that lists the others.
+const contents = "docs/README.md"
+
+// site is what the theme knows. Paths are those of the repository.
+type site struct {
+	Repository string `json:"repository"`
+	// Navigation holds the headings of docs/README.md, with the documents under each.
+	Navigation []group `json:"navigation"`
+	// Pages are the documents, by path.
+	Pages map[string]*page `json:"pages"`
+	// Targets are what links lead to, by the path of a file or folder: a page, a picture, or the Git host.
+	Targets map[string]string `json:"targets"`
+
+	root string
+}
+
+type group struct {
+	Title string
+	Pages []*page
+}
+
+// page is a document.
+type page struct {
+	Path, Title string
+	// URL is that of the page, from the root of the site.
+	URL string
+	// Source is where the Git host has the document.
+	Source string
+	// Group is the heading in docs/README.md, "" if docs/README.md does not list the document.
+	Group          string
+	Previous, Next *neighbour `json:",omitempty"`
+
+	markdown string
+}
+
+type neighbour struct{ Title, URL string }
+
+// isDocument returns whether a file becomes a page.
+func isDocument(file string) bool {
+	if strings.Contains("/"+file, "/testdata/") || !strings.HasSuffix(file, ".md") {
+		return false
+	}
+	return path.Base(file) == "README.md" || path.Dir(file) == "." || strings.HasPrefix(file, "docs/")
+}
+
+// isPicture returns whether the site has a copy of a file.
+func isPicture(file string) bool {
+	return strings.HasPrefix(file, "docs/") && slices.Contains([]string{".png", ".svg"}, path.Ext(file))
+}
+
+var title = regexp.MustCompile(`(?m)^# (.+)$`)
+
+// readSite reads the documents among files.
+func readSite(root string, files []string) (*site, error) {
+	s := &site{Repository: repository, Pages: map[string]*page{}, Targets: map[string]string{}, root: root}
+	for _, file := range files {
+		s.Targets[file] = repository + "/blob/main/" + file
+		for dir := path.Dir(file); ; dir = path.Dir(dir) {
+			if s.Targets[dir] == "" {
+				s.Targets[dir] = repository + "/tree/main/" + strings.TrimPrefix(dir, ".")
+			}
+			if dir == "." {
+				break
+			}
+		}
+	}
+	for _, file := range files {
+		if isPicture(file) {
+			s.Targets[file] = "/" + file
+		}
+		if !isDocument(file) {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			return nil, err
+		}
+		heading := title.FindSubmatch(data)
+		if heading == nil {
+			return nil, fmt.Errorf("%s: no title: begin it with a line such as \"# Concepts\"", file)
+		}
+		url := "/" + strings.TrimSuffix(file, ".md") + ".html"
+		if path.Base(file) == "README.md" {
+			url = path.Join("/", path.Dir(file), "index.html")
+			s.Targets[path.Dir(file)] = url // Git hosts show this file for the folder
+		}
+		s.Pages[file] = &page{Path: file, Title: strings.TrimSpace(string(heading[1])), URL: url, Source: s.Targets[file], markdown: string(data)}
+		s.Targets[file] = url
+	}
+	return s, s.navigate()
+}
+
+// write writes what Hugo reads: the documents with their front matter, the pictures, and the data of the theme.
+func (s *site) write(dir string) error {
+	for file, p := range s.Pages {
+		matter, err := json.Marshal(map[string]string{"title": p.Title, "url": p.URL, "source": file})
+		if err != nil {
+			return err
+		}
+		name := strings.ReplaceAll(strings.TrimSuffix(file, ".md"), "/", "-") + ".md"
+		if file == "README.md" {
+			name = "_index.md" // the home page
+		}
+		if err := writeFile(filepath.Join(dir, "content", name), append(append(matter, "\n\n"...), p.markdown...)); err != nil {
+			return err
+		}
+	}
+	for file, url := range s.Targets {
+		if !isPicture(file) {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(s.root, file))
+		if err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(dir, "static", url), data); err != nil {
+			return err
+		}
+	}
+	return writeJSON(filepath.Join(dir, "data", "site.json"), s)
+}

@@ -1,0 +1,17 @@
+// The generator of the documentation site, in a module of its own: the interpreter of JavaScript, with which
+// its tests run the search, is not for the product.
+module github.com/nsinit/nsinit/hack/site
+
+go 1.26.0
+
+require (
+	github.com/dop251/goja v0.0.0-20260917113740-793a2a65c13b
+	golang.org/x/net v0.61.0
+)
+
+require (
+	github.com/dlclark/regexp2/v2 v2.5.2 // indirect
+	github.com/go-sourcemap/sourcemap v2.1.3+incompatible // indirect
+	github.com/google/pprof v0.0.0-20230207041349-798e818bf904 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)

@@ -1,0 +1,138 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Command site builds the documentation site from the Markdown files of the repository with Hugo, and checks it.
+//
+//	site --root DIRECTORY --output DIRECTORY
+//
+// The documents have no front matter, and their links are those of a Git host. The command gives Hugo their titles, their order
+// (that of docs/README.md), and what their links lead to. It then writes the index of the search, and checks every
+// page: links, anchors, pictures and their descriptions.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func main() {
+	root := flag.String("root", ".", "root of the repository")
+	output := flag.String("output", "_output/site", "folder for the site, which is replaced")
+	flag.Parse()
+	if err := run(context.Background(), *root, *output); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, root, output string) error {
+	files, err := repositoryFiles(ctx, root)
+	if err != nil {
+		return err
+	}
+	return build(ctx, filepath.Join(root, "hack", "site"), root, output, files)
+}
+
+// repositoryFiles returns the files that Git tracks or would track.
+func repositoryFiles(ctx context.Context, root string) ([]string, error) {
+	command := exec.CommandContext(ctx, "git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
+	}
+	return slices.DeleteFunc(strings.Split(strings.TrimRight(string(out), "\x00"), "\x00"), func(file string) bool {
+		_, err := os.Stat(filepath.Join(root, file))
+		return err != nil
+	}), nil
+}
+
+// build builds the site from these files of a repository with a theme, and checks it.
+func build(ctx context.Context, theme, root, output string, files []string) error {
+	output, err := filepath.Abs(output)
+	if err != nil {
+		return err
+	}
+	s, err := readSite(root, files)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "site")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	if err := s.write(work); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(output); err != nil {
+		return err
+	}
+	if err := hugo(ctx, theme, work, output); err != nil {
+		return err
+	}
+	built, err := readBuilt(output)
+	if err != nil {
+		return err
+	}
+	if err := writeIndex(output, index(s, built)); err != nil {
+		return err
+	}
+	return errors.Join(check(s, output, built)...)
+}
+
+// hugo renders what write wrote.
+func hugo(ctx context.Context, theme, work, output string) error {
+	type mount struct {
+		Source string `json:"source"`
+		Target string `json:"target"`
+	}
+	theme, err := filepath.Abs(theme)
+	if err != nil {
+		return err
+	}
+	config := map[string]any{"module": map[string]any{"mounts": []mount{
+		{Source: filepath.Join(work, "content"), Target: "content"},
+		{Source: filepath.Join(work, "data"), Target: "data"},
+		{Source: filepath.Join(work, "static"), Target: "static"},
+		{Source: filepath.Join(theme, "static"), Target: "static"},
+		{Source: filepath.Join(theme, "layouts"), Target: "layouts"},
+	}}}
+	mounts := filepath.Join(work, "mounts.json")
+	if err := writeJSON(mounts, config); err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, "hugo", "--source", work, "--config", filepath.Join(theme, "hugo.yaml")+","+mounts,
+		"--destination", output, "--cacheDir", filepath.Join(work, "cache"))
+	out, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("hugo: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func writeJSON(file string, content any) error {
+	data, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	return writeFile(file, data)
+}
+
+func writeFile(file string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o644)
+}

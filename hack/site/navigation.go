@@ -1,0 +1,71 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+
+// navigate orders the pages as docs/README.md does. It returns an error that names each document in docs/ that
+// docs/README.md does not list.
+func (s *site) navigate() error {
+	list := s.Pages[contents]
+	if list == nil {
+		return fmt.Errorf("%s is missing: it lists the documents, and so the navigation", contents)
+	}
+	var order []*page
+	for line := range strings.Lines(list.markdown) {
+		if heading, found := strings.CutPrefix(line, "## "); found {
+			s.Navigation = append(s.Navigation, group{Title: strings.TrimSpace(heading)})
+			continue
+		}
+		for _, found := range link.FindAllStringSubmatch(line, -1) {
+			p := s.document(path.Join(path.Dir(contents), found[1]))
+			if p == nil || p == list || slices.Contains(order, p) {
+				continue
+			}
+			if len(s.Navigation) == 0 {
+				return fmt.Errorf("%s: a link to %s comes before the first heading \"## ...\"", contents, p.Path)
+			}
+			current := &s.Navigation[len(s.Navigation)-1]
+			p.Group = current.Title
+			current.Pages = append(current.Pages, p)
+			order = append(order, p)
+		}
+	}
+	for i, p := range order {
+		if i > 0 {
+			p.Previous = &neighbour{Title: order[i-1].Title, URL: order[i-1].URL}
+		}
+		if i+1 < len(order) {
+			p.Next = &neighbour{Title: order[i+1].Title, URL: order[i+1].URL}
+		}
+	}
+	var errs []error
+	for _, file := range slices.Sorted(maps.Keys(s.Pages)) {
+		if strings.HasPrefix(file, "docs/") && file != contents && s.Pages[file].Group == "" {
+			errs = append(errs, fmt.Errorf("%s: %s does not list it: add a link under the heading of its readers", file, contents))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// document returns the page of a file, or of the README.md of a folder; nil if it has none.
+func (s *site) document(file string) *page {
+	if p := s.Pages[file]; p != nil {
+		return p
+	}
+	return s.Pages[path.Join(file, "README.md")]
+}
