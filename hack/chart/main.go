@@ -60,11 +60,14 @@ func run(args []string) error {
 		return err
 	}
 	dir := filepath.Join(args[0], "artifacts", "helm", "nsinit", "templates")
-	if err := os.RemoveAll(dir); err != nil {
+	before, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+	for _, file := range before {
+		if err := os.Remove(file); err != nil {
+			return err
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(templates)) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(templates[name]), 0o644); err != nil { //nolint:gosec // not secret
@@ -88,7 +91,13 @@ func generate(root string) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		builds = append(builds, objects)
+		texts := map[string]string{}
+		for name, object := range objects {
+			if texts[name], err = withValues(object); err != nil {
+				return nil, err
+			}
+		}
+		builds = append(builds, texts)
 	}
 	names := map[string]bool{}
 	for _, objects := range builds {
@@ -99,8 +108,8 @@ func generate(root string) (map[string]string, error) {
 	templates := map[string]string{"check.yaml": header + `{{- if ne .Release.Namespace "nsinit-system" }}
 {{- fail (printf "nsinit is installed in the namespace nsinit-system, not in %q: use --namespace nsinit-system --create-namespace" .Release.Namespace) }}
 {{- end }}
-{{- if not (has .Values.storage (list "embedded" "etcd")) }}
-{{- fail (printf "storage is %q: it is embedded or etcd" .Values.storage) }}
+{{- if and (eq .Values.storage "embedded") (gt (int .Values.apiserver.replicas) 1) }}
+{{- fail (printf "apiserver.replicas is %d, and storage is embedded: the embedded etcd has one replica; set storage to etcd" (int .Values.apiserver.replicas)) }}
 {{- end }}
 `}
 	for name := range names {
@@ -126,23 +135,22 @@ func template(name string, builds []map[string]string) (string, error) {
 		}
 	}
 	if different < 0 {
-		return parameters(usual), nil
+		return usual, nil
 	}
 	is, then := conditions()[different].is, builds[different][name]
 	switch {
 	case usual == "":
-		return "{{- if " + is + " }}\n" + parameters(then) + "{{- end }}\n", nil
+		return "{{- if " + is + " }}\n" + then + "{{- end }}\n", nil
 	case then == "":
-		return "{{- if not (" + is + ") }}\n" + parameters(usual) + "{{- end }}\n", nil
+		return "{{- if not (" + is + ") }}\n" + usual + "{{- end }}\n", nil
 	}
-	return "{{- if " + is + " }}\n" + parameters(then) + "{{- else }}\n" + parameters(usual) + "{{- end }}\n", nil
+	return "{{- if " + is + " }}\n" + then + "{{- else }}\n" + usual + "{{- end }}\n", nil
 }
 
-// parameters puts values into an object. Templates in the object are those of Prometheus, and are escaped.
+// parameters puts values into lines of an object.
 func parameters(text string) string {
-	text = strings.NewReplacer("{{", `{{ "{{" }}`, "}}", `{{ "}}" }}`).Replace(text)
 	return strings.NewReplacer(
-		"image: nsinit:dev\n", `image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"`+"\n",
+		"image: nsinit:dev\n", `image: "{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}"`+"\n",
 		"imagePullPolicy: IfNotPresent\n", "imagePullPolicy: {{ .Values.image.pullPolicy }}\n",
 		"storage: 5Gi\n", "storage: {{ .Values.volume.size }}\n",
 		etcdServers, "servers: {{ .Values.etcd.servers | quote }}\n",
@@ -168,7 +176,7 @@ const (
 
 // build returns the objects of an overlay with components, by kind and name, without the namespace, which
 // Helm creates.
-func build(root, overlay string, components ...string) (map[string]string, error) {
+func build(root, overlay string, components ...string) (map[string]map[string]any, error) {
 	deploy := filepath.Join(root, "artifacts", "deploy")
 	dir := filepath.Join(deploy, "overlays", overlay)
 	if len(components) > 0 {
@@ -190,12 +198,12 @@ func build(root, overlay string, components ...string) (map[string]string, error
 	if err != nil {
 		return nil, fmt.Errorf("overlay %s with %q: %w", overlay, components, err)
 	}
-	objects := map[string]string{}
+	objects := map[string]map[string]any{}
 	for _, resource := range resources.Resources() {
 		if resource.GetKind() == "Namespace" {
 			continue
 		}
-		text, err := resource.AsYAML()
+		object, err := resource.Map()
 		if err != nil {
 			return nil, err
 		}
@@ -203,7 +211,7 @@ func build(root, overlay string, components ...string) (map[string]string, error
 		if _, twice := objects[name]; twice {
 			return nil, fmt.Errorf("there are two objects %s", name)
 		}
-		objects[name] = string(text)
+		objects[name] = object
 	}
 	return objects, nil
 }

@@ -27,7 +27,7 @@ func TestTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(root, "artifacts", "helm", "nsinit", "templates")
-	files, err := os.ReadDir(dir)
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func render(t *testing.T, kubernetes, namespace, values string) (map[string]stri
 	capabilities.KubeVersion = *version
 	all, err := chartutil.ToRenderValues(chart, given, chartutil.ReleaseOptions{Name: "nsinit", Namespace: namespace}, capabilities)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	return engine.Render(chart, all)
 }
@@ -91,11 +91,15 @@ func TestChart(t *testing.T) {
 			found := 0
 			for file, text := range rendered {
 				object := strings.TrimSuffix(filepath.Base(file), ".yaml")
-				if strings.TrimSpace(withoutComments(text)) == "" {
+				if filepath.Ext(file) != ".yaml" || strings.TrimSpace(withoutComments(text)) == "" {
 					continue
 				}
 				found++
-				if got, want := canonical(t, text), canonical(t, want[object]); got != want {
+				var got map[string]any
+				if err := yaml.Unmarshal([]byte(text), &got); err != nil {
+					t.Fatalf("%v in\n%s", err, text)
+				}
+				if got, want := canonical(t, got), canonical(t, want[object]); got != want {
 					t.Errorf("%s is\n%s\nwant\n%s", object, got, want)
 				}
 			}
@@ -133,9 +137,6 @@ func TestValues(t *testing.T) {
 	if _, err := render(t, "v1.37.1", "elsewhere", ""); err == nil || !strings.Contains(err.Error(), "use --namespace nsinit-system") {
 		t.Errorf("in another namespace: %v", err)
 	}
-	if _, err := render(t, "v1.37.1", "nsinit-system", "storage: floppy"); err == nil || !strings.Contains(err.Error(), `storage is "floppy"`) {
-		t.Errorf("with another storage: %v", err)
-	}
 }
 
 func withoutComments(text string) string {
@@ -155,20 +156,12 @@ func canonicalData(t *testing.T, text string) string {
 	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	data, err := yaml.Marshal(object["data"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	return canonical(t, object["data"])
 }
 
 // canonical returns an object in one form.
-func canonical(t *testing.T, text string) string {
+func canonical(t *testing.T, object any) string {
 	t.Helper()
-	var object any
-	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
 	data, err := yaml.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
