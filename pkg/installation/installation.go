@@ -14,6 +14,8 @@ const (
 	ControllerManager = "nsinit-controller-manager"
 	// APIServer is the name of nsinit-apiserver, its workload, its Service and the label of its pods.
 	APIServer = "nsinit-apiserver"
+	// PartOf selects the workloads of nsinit by their label.
+	PartOf = "app.kubernetes.io/part-of=nsinit"
 	// ServingSecret is the Secret with the serving certificate of nsinit's programs.
 	ServingSecret = "nsinit-apiserver-tls" //nolint:gosec // its name
 )

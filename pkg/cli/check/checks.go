@@ -55,6 +55,8 @@ type Result struct {
 	Message string `json:"message"`
 	// Remedy is the next step, except for OK.
 	Remedy string `json:"remedy,omitempty"`
+	// Unfinished is set for a warning that ends when the installation is complete.
+	Unfinished bool `json:"-"`
 }
 
 // inspection is one check of an installation.
@@ -71,7 +73,7 @@ func inspect(ctx context.Context, clients *cmdutil.Clients) []Result {
 	i := &inspection{Clients: clients, now: clients.Clock.Now()}
 	i.kubernetes()
 	for _, check := range []func(context.Context){
-		i.installation, i.storageSpace, i.objects, i.served, i.configMaps, i.delivered, i.nameReuse, i.stamp, i.servingCertificate,
+		i.programs, i.installation, i.storageSpace, i.objects, i.served, i.configMaps, i.delivered, i.nameReuse, i.stamp, i.servingCertificate,
 	} {
 		check(ctx)
 	}
@@ -94,8 +96,9 @@ const installAgain = "kubectl apply --server-side -k artifacts/deploy/overlays/e
 func (i *inspection) kubernetes() {
 	const check = "Kubernetes"
 	info, err := i.Core.Discovery().ServerVersion()
-	if err != nil {
+	if err != nil { // the command has read it before, so kube-apiserver restarts
 		i.unknown(check, err)
+		i.results[len(i.results)-1].Unfinished = true
 		return
 	}
 	found, err := utilversion.ParseGeneric(info.GitVersion)

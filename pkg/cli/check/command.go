@@ -9,9 +9,12 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -29,14 +32,20 @@ const (
 const long = `Check whether nsinit is installed correctly: the version of Kubernetes, the API and its certificates, the controllers, the
 policies and what they depend on, and whether a new namespace would be closed.
 
+With --wait, the command waits until the installation is complete: every program runs its newest version, and no check finds a
+problem. It prints what it waits for.
+
 With a name, say whether a new namespace of this name would be closed, or which line of the ConfigMap nsinit-exemptions exempts it.
 Without --creator, you are the creator.
 
 The command changes nothing: it sends writes with dry-run. The exit code is 0 if everything is OK, 2 if there are warnings, 3 if there
-are problems, and 1 if the cluster cannot be reached.`
+are problems, which includes an installation that is not complete within --timeout, and 1 if the cluster cannot be reached.`
 
 const example = `  # Check the installation
   kubectl nsinit check
+
+  # Wait until the installation is complete, and check it
+  kubectl nsinit check --wait --timeout=10m
 
   # Warnings and problems, for a program
   kubectl nsinit check --output=json | jq '.items[] | select(.state != "OK")'
@@ -49,6 +58,10 @@ type Options struct {
 	cmdutil.Base
 	Creator string
 	Groups  []string
+	Wait    bool
+	Timeout time.Duration
+	// timeoutGiven is whether the user set Timeout.
+	timeoutGiven func() bool
 }
 
 // NewCommand returns the command.
@@ -63,6 +76,9 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	flags := command.Flags()
 	flags.StringVar(&o.Creator, "creator", o.Creator, "The user who creates the namespace.")
 	flags.StringSliceVar(&o.Groups, "groups", o.Groups, "The groups of that user.")
+	flags.BoolVar(&o.Wait, "wait", o.Wait, "Wait until the installation is complete.")
+	cmdutil.DurationVar(flags, &o.Timeout, "timeout", 5*time.Minute, "How long to wait with --wait. 0 waits indefinitely.")
+	o.timeoutGiven = func() bool { return flags.Changed("timeout") }
 	return command
 }
 
@@ -70,6 +86,12 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 func (o *Options) Validate() error {
 	if len(o.Args) == 0 && (o.Creator != "" || len(o.Groups) > 0) {
 		return fmt.Errorf("--creator and --groups need the name of a namespace; for example:\n%s", example)
+	}
+	if o.Wait && len(o.Args) > 0 {
+		return fmt.Errorf("--wait waits for the installation: omit the name %q, or omit --wait; for example:\n%s", o.Args[0], example)
+	}
+	if !o.Wait && o.timeoutGiven() {
+		return fmt.Errorf("--timeout needs --wait; for example:\n%s", example)
 	}
 	return o.Base.Validate()
 }
@@ -86,9 +108,17 @@ func (o *Options) Run(ctx context.Context) error {
 		}
 		return o.PrintFlags.Print(o.Out, result, result.print)
 	}
-	results := inspect(ctx, o.Clients)
+	results, complete := []Result(nil), true
+	if o.Wait {
+		results, complete = o.await(ctx)
+	} else {
+		results = inspect(ctx, o.Clients)
+	}
 	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("InstallationCheck", results), func(out io.Writer) error { return printText(out, results) }); err != nil {
 		return err
+	}
+	if !complete {
+		return o.notComplete(ctx, results)
 	}
 	has := func(state State) bool {
 		return slices.ContainsFunc(results, func(result Result) bool { return result.State == state })
@@ -100,6 +130,21 @@ func (o *Options) Run(ctx context.Context) error {
 		return exitWarning
 	}
 	return nil
+}
+
+// notComplete names the checks for which the command has waited until its end.
+func (o *Options) notComplete(ctx context.Context, results []Result) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	var checks []string
+	for _, result := range incomplete(results) {
+		if !slices.Contains(checks, result.Check) {
+			checks = append(checks, result.Check)
+		}
+	}
+	_, _ = fmt.Fprintf(o.ErrOut, "error: the installation is not complete after %s, because of %s: see what helps above\n", o.Timeout, strings.Join(checks, ", "))
+	return exitProblem
 }
 
 // printText prints a line for each finding, and below it what helps.

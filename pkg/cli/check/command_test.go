@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -106,12 +107,14 @@ func TestCheck(t *testing.T) {
 	}{
 		"text": {installed(), nil, []string{"CHECK ", "Kubernetes     OK        v1.36.0", "Controllers    OK        one holds Lease", "helps: ",
 			"APIService     Problem   nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)", "Gate           OK        a new namespace is closed"}, "exit code 3"},
-		"items":     {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
-		"too old":   {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
-		"no leader": {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
-		"format":    {installed(), []string{"-o", "name"}, nil, `output format "name", allowed formats are:`},
-		"argument":  {installed(), []string{"x", "y"}, nil, `unexpected argument "y"; for example:`},
-		"no name":   {installed(), []string{"--creator=eve"}, nil, `--creator and --groups need the name of a namespace; for example:`},
+		"items":           {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK Programs=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
+		"too old":         {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
+		"no leader":       {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
+		"format":          {installed(), []string{"-o", "name"}, nil, `output format "name", allowed formats are:`},
+		"argument":        {installed(), []string{"x", "y"}, nil, `unexpected argument "y"; for example:`},
+		"no wait":         {installed(), []string{"--timeout=1m"}, nil, "--timeout needs --wait; for example:"},
+		"wait for a name": {installed(), []string{"shop", "--wait"}, nil, `--wait waits for the installation: omit the name "shop", or omit --wait; for example:`},
+		"no name":         {installed(), []string{"--creator=eve"}, nil, `--creator and --groups need the name of a namespace; for example:`},
 		"malformed": {exempting(map[string]string{"users": "# us\n- eve", "user": ""}), nil, []string{`Exemptions     Warning   ConfigMap nsinit-system/nsinit-exemptions: line 2 of users, "- eve": `,
 			`nsinit-exemptions: key "user" is unknown`, "helps: kubectl --namespace nsinit-system edit configmap nsinit-exemptions"}, "exit code 3"},
 		"the caller is exempt": {exempting(map[string]string{"users": "me"}), nil, []string{`Exemptions     OK        ConfigMap nsinit-system/nsinit-exemptions exists; entries: 1`,
@@ -132,5 +135,35 @@ func TestCheck(t *testing.T) {
 				t.Errorf("the output is\n%s", out)
 			}
 		})
+	}
+}
+
+// TestCheckWait: the command prints what it waits for when that changes, and names it at its end.
+func TestCheckWait(t *testing.T) {
+	cluster, available := installed(), int32(-1)
+	cluster.Core.PrependReactor("list", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		available = min(available+1, 2)
+		return true, &appsv1.DeploymentList{Items: []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Name: "cm", Labels: map[string]string{"app.kubernetes.io/part-of": "nsinit"}}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))},
+			Status: appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: available}}}}, nil
+	})
+	out, errOut, err := cluster.Run(t, check.NewCommand, "--wait", "--timeout=200ms")
+	if err == nil || !strings.Contains(err.Error(), "exit code 3") {
+		t.Errorf("the error is %v", err)
+	}
+	rest := errOut
+	for _, says := range []string{
+		"waiting for Programs: deployment/cm has 0 of 2 pods available\n",
+		"waiting for Programs: deployment/cm has 1 of 2 pods available, 2 of the newest version\n",
+		"waiting for APIService: nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)\n",
+		"error: the installation is not complete after 200ms, because of APIService, ",
+	} {
+		_, after, found := strings.Cut(rest, says)
+		if !found {
+			t.Errorf("there is no %q, or in another order, in\n%s", says, errOut)
+		}
+		rest = after
+	}
+	if strings.Count(errOut, "waiting for APIService") != 1 || !strings.Contains(out, "Programs       OK        deployment/cm has 2 of 2 pods available") {
+		t.Errorf("the output is\n%s%s", errOut, out)
 	}
 }

@@ -35,10 +35,10 @@ func TestServed(t *testing.T) {
 		want    []Result
 	}{
 		"no configuration": {},
-		"all":              {[]string{"a.example.com"}, []v1alpha1.RegisteredInitializerStatus{one}, []Result{{check, OK, "1 of 1 are served", ""}}},
-		"never":            {[]string{"a.example.com", "c.example.com"}, []v1alpha1.RegisteredInitializerStatus{one}, []Result{{check, OK, "1 of 2 are served; no program has ever reported that it serves c.example.com", ""}}},
+		"all":              {[]string{"a.example.com"}, []v1alpha1.RegisteredInitializerStatus{one}, []Result{{Check: check, State: OK, Message: "1 of 1 are served"}}},
+		"never":            {[]string{"a.example.com", "c.example.com"}, []v1alpha1.RegisteredInitializerStatus{one}, []Result{{Check: check, State: OK, Message: "1 of 2 are served; no program has ever reported that it serves c.example.com"}}},
 		"overdue": {[]string{"a.example.com", "b.example.com", "c.example.com"}, []v1alpha1.RegisteredInitializerStatus{one, late},
-			[]Result{{check, Problem, `initializer "b.example.com" of configuration "c" is not served: user "hook" last reported 3m ago`, remedy}}},
+			[]Result{{Check: check, State: Problem, Message: `initializer "b.example.com" of configuration "c" is not served: user "hook" last reported 3m ago`, Remedy: remedy}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := nsinitfake.NewClientset()
