@@ -78,10 +78,11 @@ type NamespaceInitializerConfigurationSpec struct {
 // NamespaceInitializerConfigurationStatus is what nsinit observed of a
 // configuration.
 type NamespaceInitializerConfigurationStatus struct {
-	Phase             ConfigurationPhase
-	Conditions        []metav1.Condition
-	PendingNamespaces int32
-	Initializers      []RegisteredInitializerStatus
+	Phase              ConfigurationPhase
+	Conditions         []metav1.Condition
+	ObservedGeneration int64
+	PendingNamespaces  int32
+	Initializers       []RegisteredInitializerStatus
 }
 
 // RegisteredInitializerStatus is what nsinit observed of one initializer of a

@@ -132,6 +132,9 @@ func (c *Controller) configurationUpdated(oldObj, newObj any) {
 		!slices.Equal(reportedNames(oldConfiguration), reportedNames(newConfiguration)): // activation: WhenServed may apply now
 		c.enqueueAll()
 	case onlyReported(oldConfiguration, newConfiguration):
+		if recovered(newConfiguration) {
+			c.served.Add(newConfiguration.Name)
+		}
 	default:
 		c.queue.Add(newConfiguration.Name)
 	}

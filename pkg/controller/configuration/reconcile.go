@@ -39,7 +39,7 @@ func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, al
 	condition := metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
 		Message: "every initializer of this configuration has an effect"}
 	if ineffective := plan.Ineffective(configuration, items); len(ineffective) > 0 {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NameTaken", strings.Join(ineffective, "; ")
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonNameTaken, strings.Join(ineffective, "; ")
 	}
 	return condition
 }
@@ -54,8 +54,8 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 		condition := namesAccepted(configuration, all)
 		condition.ObservedGeneration, condition.LastTransitionTime = configuration.Generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&updated.Status.Conditions, condition)
-	}
-	if configuration.DeletionTimestamp != nil {
+		setReady(updated, now)
+	} else {
 		condition := metav1.Condition{
 			Type: v1alpha1.ConditionDrained, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
 			Reason:             "Draining",

@@ -32,6 +32,12 @@ func onlyReported(oldConfiguration, newConfiguration *v1alpha1.NamespaceInitiali
 	return equality.Semantic.DeepEqual(before, after) && equality.Semantic.DeepEqual(oldConfiguration.Spec, newConfiguration.Spec)
 }
 
+// recovered says whether a configuration is unready because of a report that was overdue.
+func recovered(configuration *v1alpha1.NamespaceInitializerConfiguration) bool {
+	ready := meta.FindStatusCondition(configuration.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonReportOverdue
+}
+
 // reportedNames returns the names of the initializers for which a program has ever reported.
 func reportedNames(configuration *v1alpha1.NamespaceInitializerConfiguration) []string {
 	var names []string
@@ -53,6 +59,7 @@ func (c *Controller) reconcileServed(ctx context.Context, name string) error {
 	}
 	updated := configuration.DeepCopy()
 	next := setServed(updated, c.Clock.Now())
+	setReady(updated, c.Clock.Now())
 	if !equality.Semantic.DeepEqual(configuration.Status, updated.Status) {
 		if _, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
 			return utilapierrors.IgnoreAbsent(err)
@@ -74,7 +81,7 @@ func setServed(configuration *v1alpha1.NamespaceInitializerConfiguration, now ti
 			configuration.Status.Initializers = append(configuration.Status.Initializers, v1alpha1.RegisteredInitializerStatus{Name: initializer.Name})
 			entry = helper.RegistrationStatus(configuration, initializer.Name)
 		}
-		condition := metav1.Condition{Type: v1alpha1.ConditionServed, LastTransitionTime: metav1.NewTime(now)}
+		condition := metav1.Condition{Type: v1alpha1.ConditionServed, LastTransitionTime: metav1.NewTime(now), ObservedGeneration: configuration.Generation}
 		if entry.ReportTime == nil {
 			condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNeverReported
 			condition.Message = "no program has reported that it serves the initializer"

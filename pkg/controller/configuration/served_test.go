@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clienttesting "k8s.io/client-go/testing"
@@ -149,4 +150,23 @@ func TestReportsCostNothing(t *testing.T) {
 	if n := writes(); n != 1 {
 		t.Errorf("%d writes, want 1", n)
 	}
+	ready := func(reason string) func() bool {
+		return func() bool {
+			got, err := configurations.Lister().Get("c")
+			condition := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionReady)
+			return err == nil && condition != nil && condition.Reason == reason
+		}
+	}
+	eventually("that it is not ready", ready(v1alpha1.ReasonReportOverdue))
+	current, err := configurations.Lister().Get("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	updated := current.DeepCopy()
+	updated.Status.Initializers[0].ReportTime = new(metav1.NewMicroTime(clock.Now()))
+	updated.Status.Initializers[0].Conditions[0].Status = metav1.ConditionTrue // as the server does
+	if err := client.Tracker().Update(v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"), updated, ""); err != nil {
+		t.Fatal(err)
+	}
+	eventually("that it is ready again, before the next report is due", ready(reasonInForce))
 }

@@ -148,7 +148,7 @@ func (c *Controller) endInitialization(ctx context.Context, s state) error {
 	lifecycle, message := s.lifecycle.DeepCopy(), openedByHandMessage(s)
 	changed := meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
-		Reason: v1alpha1.ReasonLabelRemoved, Message: message,
+		Reason: v1alpha1.ReasonLabelRemoved, Message: message, ObservedGeneration: lifecycle.Generation,
 	})
 	if changed {
 		var err error

@@ -30,7 +30,8 @@ type report struct {
 	initializing corev1.ConditionStatus
 	reason       string
 	message      string
-	// stalled is the message of the condition Stalled. If it is empty, the condition becomes False.
+	// stalled is the message of the condition Stalled. If it is empty, the condition becomes False, unless the
+	// initialization failed.
 	stalled string
 }
 
@@ -51,7 +52,7 @@ func describe(s state) *report {
 		return ifClosed(s.namespace, v1alpha1.ReasonNoRecord,
 			"the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "+holders(s.lifecycle))
 	case helper.Failure(s.lifecycle) != nil:
-		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: helper.Message(s.lifecycle)}
+		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: helper.Message(s.lifecycle), stalled: helper.Message(s.lifecycle)}
 	case len(helper.Pending(s.lifecycle)) > 0:
 		pending := &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonPending, message: helper.Message(s.lifecycle)}
 		if condition := helper.Stall(s.lifecycle); condition != nil {
@@ -179,8 +180,12 @@ func (r report) apply(namespace *corev1.Namespace, now time.Time) bool {
 	}
 	stalled := corev1.NamespaceCondition{Type: v1alpha1.ConditionStalled, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, Message: r.stalled,
 		LastTransitionTime: metav1.NewTime(now)}
+	if r.reason == v1alpha1.ReasonFailed {
+		stalled.Reason = r.reason
+	}
 	if r.stalled == "" {
-		if !slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionStalled }) {
+		i := slices.IndexFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionStalled })
+		if i < 0 || namespace.Status.Conditions[i].Reason == v1alpha1.ReasonFailed {
 			return changed
 		}
 		stalled.Status, stalled.Reason, stalled.Message = corev1.ConditionFalse, v1alpha1.ReasonTurnEnded, helper.TurnEnded

@@ -224,7 +224,8 @@ func TestDescribe(t *testing.T) {
 	}{
 		"no lifecycle": {namespace(closed), nil, nil},
 		"it waits":     {namespace(closed), aLifecycle(pending("a.example.com", "b.example.com")), reportOn(v1alpha1.ReasonPending, serverMessage)},
-		"it failed":    {namespace(closed), aLifecycle(pending("a.example.com"), failed), reportOn(v1alpha1.ReasonFailed, serverMessage)},
+		"it failed":    {namespace(closed), aLifecycle(pending("a.example.com"), failed),
+			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: serverMessage, stalled: serverMessage}},
 		"it waits for the former lifecycle": {namespace(closed), aLifecycle(former, leaving, held("p.example.com")),
 			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, message: `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com"`}},
 		"it waits for a former lifecycle that several hold": {namespace(closed), aLifecycle(former, leaving, held("p.example.com", "kubernetes", "q.example.com"), finalized),
@@ -297,6 +298,12 @@ func TestApply(t *testing.T) {
 			[]corev1.NamespaceCondition{condition("Initializing", "False", "A", now), condition("Ready", "True", "A", then)}, true},
 		"only Ready is at stake": {[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "True", "A", then)}, report{reason: "B", message: "m"},
 			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", then), condition("Ready", "False", "B", now)}, true},
+		"a turn is stalled": {nil, report{initializing: corev1.ConditionTrue, reason: "A", message: "m", stalled: "m"},
+			[]corev1.NamespaceCondition{condition("Initializing", "True", "A", now), condition("Ready", "False", "A", now), condition("Stalled", "True", v1alpha1.ReasonTurnTooLong, now)}, true},
+		"the initialization failed": {[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonTurnTooLong, then)}, report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: "m", stalled: "m"},
+			[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonFailed, then), condition("Initializing", "True", v1alpha1.ReasonFailed, now), condition("Ready", "False", v1alpha1.ReasonFailed, now)}, true},
+		"it failed, and a participant cleans up": {[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonFailed, then)}, report{reason: "B", message: "m"},
+			[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonFailed, then), condition("Ready", "False", "B", now)}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func (c *Controller) reportStall(ctx context.Context, s state) error {
 	lifecycle, names := s.lifecycle.DeepCopy(), stalled(s)
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
-		Reason: v1alpha1.ReasonTurnTooLong, Message: stalledMessage(s.lifecycle, names, c.StalledAfter),
+		Reason: v1alpha1.ReasonTurnTooLong, Message: stalledMessage(s.lifecycle, names, c.StalledAfter), ObservedGeneration: lifecycle.Generation,
 	}
 	if len(names) == 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonTurnEnded, helper.TurnEnded

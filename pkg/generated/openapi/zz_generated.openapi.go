@@ -476,7 +476,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are NamesAccepted and, after a deletion, Drained.",
+							Description: "conditions are Ready, NamesAccepted and, after a deletion, Drained. Ready is True if every initializer has an effect on new namespaces, and no program that served one has stopped reporting. Stalled is True, and otherwise absent, if the configuration cannot become ready before a user changes it or another one.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -515,6 +515,13 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializerConfigurationStatus(ref
 									},
 								},
 							},
+						},
+					},
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation that the conditions NamesAccepted and Ready describe. It is absent until nsinit-controller-manager has read the configuration.",
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 				},
@@ -837,7 +844,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceLifecycleStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Initializing, Ready, Stalled once a turn lasts longer than usual, OpenedByHand once a user opened the namespace, and PlanDegraded if the plan differs from what the configurations say.",
+							Description: "conditions are Initializing, Ready, Stalled once a turn lasts longer than usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the plan differs from what the configurations say.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1009,7 +1016,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the generation that the status describes.",
+							Description: "observedGeneration is the generation that the conditions Applied and Ready describe, the lower one if they differ. It is absent until policy-population has checked the population.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1309,7 +1316,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedNamespaceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Applied is True if every object matches its manifest, or did when the namespace opened.",
+							Description: "conditions: Applied is True if every object matches its manifest, or did when the namespace opened. Ready has the same status, and is Unknown before Applied is set.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -52,15 +53,30 @@ func (c *Controller) updateStatus(ctx context.Context, name string, change func(
 	}
 	updated := population.DeepCopy()
 	change(updated)
+	updated.Status.ObservedGeneration = observedGeneration(updated.Status.Conditions)
 	if !equality.Semantic.DeepEqual(population.Status, updated.Status) {
 		_, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	}
 	return utilapierrors.IgnoreAbsent(err)
 }
 
+// observedGeneration returns the lowest generation that one of the conditions describes. Until both conditions describe
+// the current one, a tool that reads Ready must not take it for the state of a new spec.
+func observedGeneration(conditions []metav1.Condition) int64 {
+	lowest := int64(math.MaxInt64)
+	for _, kind := range []string{v1alpha1.ConditionApplied, v1alpha1.ConditionReady} {
+		condition := meta.FindStatusCondition(conditions, kind)
+		if condition == nil {
+			return 0
+		}
+		lowest = min(lowest, condition.ObservedGeneration)
+	}
+	return lowest
+}
+
 // statusOf returns the status of a population from the inventories of all namespaces.
 func statusOf(population *v1alpha1.NamespacePopulation, inventories []*v1alpha1.PopulatedNamespace) v1alpha1.NamespacePopulationStatus {
-	status := v1alpha1.NamespacePopulationStatus{ObservedGeneration: population.Generation, Conditions: slices.Clone(population.Status.Conditions)}
+	status := v1alpha1.NamespacePopulationStatus{Conditions: slices.Clone(population.Status.Conditions)}
 	manifests := map[string]*v1alpha1.PopulationManifestStatus{}
 	for _, manifest := range population.Spec.Manifests {
 		manifests[manifest.Name] = &v1alpha1.PopulationManifestStatus{Name: manifest.Name}

@@ -35,8 +35,8 @@ func TestStatusOf(t *testing.T) {
 		inventory("w", entry("p", "c", pending, "")),
 	}
 	want := v1alpha1.NamespacePopulationStatus{
-		ObservedGeneration: 3, Namespaces: 3,
-		Manifests: []v1alpha1.PopulationManifestStatus{{Name: "a", Applied: 2}, {Name: "b", Failed: 2, Namespace: "y", Message: "of y"}, {Name: "c"}},
+		Namespaces: 3,
+		Manifests:  []v1alpha1.PopulationManifestStatus{{Name: "a", Applied: 2}, {Name: "b", Failed: 2, Namespace: "y", Message: "of y"}, {Name: "c"}},
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: "ManifestFailed", ObservedGeneration: 3,
 			Message: "manifest b, in 2 namespaces, of which y: of y"}},
 	}
@@ -46,5 +46,27 @@ func TestStatusOf(t *testing.T) {
 	}
 	if got := statusOf(population, inventories[:0]).Conditions[0]; got.Status != metav1.ConditionTrue {
 		t.Errorf("without namespaces: %+v", got)
+	}
+}
+
+// TestObservedGeneration: the status of a population describes a generation only once both conditions do.
+func TestObservedGeneration(t *testing.T) {
+	condition := func(kind string, generation int64) metav1.Condition {
+		return metav1.Condition{Type: kind, ObservedGeneration: generation}
+	}
+	for name, test := range map[string]struct {
+		conditions []metav1.Condition
+		want       int64
+	}{
+		"none":            {nil, 0},
+		"only Ready":      {[]metav1.Condition{condition("Ready", 2)}, 0},
+		"only Applied":    {[]metav1.Condition{condition("Applied", 2)}, 0},
+		"Ready is late":   {[]metav1.Condition{condition("Applied", 3), condition("Ready", 2)}, 2},
+		"Applied is late": {[]metav1.Condition{condition("Applied", 2), condition("Ready", 3)}, 2},
+		"both":            {[]metav1.Condition{condition("Applied", 3), condition("Ready", 3), condition("Other", 1)}, 3},
+	} {
+		if got := observedGeneration(test.conditions); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
 	}
 }

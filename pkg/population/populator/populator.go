@@ -304,10 +304,13 @@ func failureOf(entry v1alpha1.PopulatedObject) string {
 func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, objects []v1alpha1.PopulatedObject) error {
 	updated := inventory.DeepCopy()
 	updated.Status.Objects = objects
-	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: reasonApplied, Message: fmt.Sprintf("objects: %d", len(objects))}
+	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: reasonApplied, ObservedGeneration: inventory.Generation,
+		Message: fmt.Sprintf("objects: %d", len(objects))}
 	if i := slices.IndexFunc(objects, func(o v1alpha1.PopulatedObject) bool { return o.State != v1alpha1.PopulatedObjectApplied }); i >= 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonFailed, failureOf(objects[i])
 	}
+	meta.SetStatusCondition(&updated.Status.Conditions, condition)
+	condition.Type = v1alpha1.ConditionReady // for tools that know no other condition
 	meta.SetStatusCondition(&updated.Status.Conditions, condition)
 	if equality.Semantic.DeepEqual(inventory.Status, updated.Status) {
 		return nil

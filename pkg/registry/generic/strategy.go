@@ -88,16 +88,21 @@ func (s *Strategy[T]) Validate(_ context.Context, object runtime.Object) field.E
 // metadata.generation if one that it owns requires it.
 func (s *Strategy[T]) PrepareForUpdate(ctx context.Context, object, oldObject runtime.Object) {
 	updated, old := object.(T), oldObject.DeepCopyObject().(T)
+	var before, after T // which have nothing but the owned parts that count
+	counts := false
 	for _, part := range s.kind.Parts {
 		if !s.owns(part) {
 			part.Copy(updated, old)
 		} else if part.Generation {
-			unchanged := updated.DeepCopyObject().(T)
-			part.Copy(unchanged, old)
-			if !equality.Semantic.DeepEqual(unchanged, updated) {
-				updated.SetGeneration(old.GetGeneration() + 1)
+			if !counts {
+				before, after, counts = s.kind.New().(T), s.kind.New().(T), true
 			}
+			part.Copy(before, old)
+			part.Copy(after, updated)
 		}
+	}
+	if counts && !equality.Semantic.DeepEqual(before, after) {
+		updated.SetGeneration(old.GetGeneration() + 1)
 	}
 	if s.endpoint.Prepare != nil {
 		s.endpoint.Prepare(ctx, updated, oldObject.(T))

@@ -75,16 +75,17 @@ func retryAfter(namespace *corev1.Namespace, now time.Time) time.Duration {
 
 // hopeless returns why a retry is useless, or "".
 func hopeless(namespace *corev1.Namespace, now time.Time) string {
-	switch {
-	case namespace == nil:
+	if namespace == nil {
 		return ""
+	}
+	initializing := utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionInitializing)
+	switch {
 	case namespace.DeletionTimestamp != nil:
 		return "it is being deleted"
+	case initializing != nil && initializing.Reason == v1alpha1.ReasonFailed:
+		return "the initialization failed"
 	case condition(namespace, v1alpha1.ConditionStalled) != "" && now.Sub(namespace.CreationTimestamp.Time) > patience:
 		return "the initialization is stalled; to wait for it, run kubectl nsinit wait " + namespace.Name
-	}
-	if c := utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionInitializing); c != nil && c.Reason == v1alpha1.ReasonFailed {
-		return "the initialization failed"
 	}
 	return ""
 }

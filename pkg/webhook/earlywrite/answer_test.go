@@ -50,6 +50,7 @@ func TestAnswer(t *testing.T) {
 		"stalled":                {closedFor(3*time.Minute, now, pending, stalled), 0, "kubectl nsinit wait shop"},
 		"no longer stalled":      {closedFor(20*time.Second, now, pending, recovered), 10, `waiting for initializer "x"`},
 		"failed":                 {closedFor(time.Second, now, failed), 0, "no such cost centre; the initialization failed"},
+		"failed, and old":        {closedFor(3*time.Minute, now, failed, stalled), 0, "no such cost centre; the initialization failed"},
 		"being deleted":          {terminating, 0, "it is being deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -464,6 +464,9 @@ func (m *NamespaceInitializerConfigurationStatus) MarshalToSizedBuffer(dAtA []by
 	_ = i
 	var l int
 	_ = l
+	i = encodeVarintGenerated(dAtA, i, uint64(m.ObservedGeneration))
+	i--
+	dAtA[i] = 0x28
 	if len(m.Initializers) > 0 {
 		for iNdEx := len(m.Initializers) - 1; iNdEx >= 0; iNdEx-- {
 			{
@@ -1735,6 +1738,7 @@ func (m *NamespaceInitializerConfigurationStatus) Size() (n int) {
 			n += 1 + l + sovGenerated(uint64(l))
 		}
 	}
+	n += 1 + sovGenerated(uint64(m.ObservedGeneration))
 	return n
 }
 
@@ -2265,6 +2269,7 @@ func (this *NamespaceInitializerConfigurationStatus) String() string {
 		`Conditions:` + repeatedStringForConditions + `,`,
 		`PendingNamespaces:` + fmt.Sprintf("%v", this.PendingNamespaces) + `,`,
 		`Initializers:` + repeatedStringForInitializers + `,`,
+		`ObservedGeneration:` + fmt.Sprintf("%v", this.ObservedGeneration) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -3833,6 +3838,25 @@ func (m *NamespaceInitializerConfigurationStatus) Unmarshal(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ObservedGeneration", wireType)
+			}
+			m.ObservedGeneration = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.ObservedGeneration |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := skipGenerated(dAtA[iNdEx:])

@@ -225,7 +225,10 @@ type NamespaceInitializerConfigurationStatus struct {
 	// +optional
 	Phase ConfigurationPhase `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase,casttype=ConfigurationPhase"`
 
-	// conditions are NamesAccepted and, after a deletion, Drained.
+	// conditions are Ready, NamesAccepted and, after a deletion, Drained. Ready is True
+	// if every initializer has an effect on new namespaces, and no program that served
+	// one has stopped reporting. Stalled is True, and otherwise absent, if the
+	// configuration cannot become ready before a user changes it or another one.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -247,6 +250,11 @@ type NamespaceInitializerConfigurationStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Initializers []RegisteredInitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,4,rep,name=initializers"`
+
+	// observedGeneration is the generation that the conditions NamesAccepted and Ready
+	// describe. It is absent until nsinit-controller-manager has read the configuration.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,5,opt,name=observedGeneration"`
 }
 
 // RegisteredInitializerStatus is what nsinit observed of one initializer of a

@@ -201,7 +201,7 @@ type NamespaceLifecycleStatus struct {
 	Initializers []InitializerStatus `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,3,rep,name=initializers"`
 
 	// conditions are Initializing, Ready, Stalled once a turn lasts longer than
-	// usual, OpenedByHand once a user opened the namespace, and PlanDegraded if the
+	// usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the
 	// plan differs from what the configurations say.
 	// +optional
 	// +patchMergeKey=type
@@ -232,12 +232,15 @@ const (
 	// the core Namespace, where it is also True while required objects are missing.
 	ConditionInitializing = "Initializing"
 	// ConditionReady is True once a namespace is completely initialized. It is on
-	// the NamespaceLifecycle and on the core Namespace. On a NamespacePopulation,
-	// it is True if every manifest could be applied to a new namespace.
+	// the NamespaceLifecycle and on the core Namespace. Each other kind has it, too:
+	// it is Unknown until nsinit has read a new object, and False while the object
+	// does not have its effect.
 	ConditionReady = "Ready"
 	// ConditionStalled is True while a turn lasts longer than --stalled-after of
-	// nsinit-controller-manager. It is on the NamespaceLifecycle and on the core
-	// Namespace, and is absent if no turn ever lasted that long.
+	// nsinit-controller-manager, and after the initialization failed. It is on the
+	// NamespaceLifecycle and on the core Namespace, and is absent if none of this
+	// ever happened. On other kinds it is True while only a user can make the object
+	// ready, and is absent otherwise. Tools such as Flux and Helm fail when they see it.
 	ConditionStalled = "Stalled"
 	// ConditionOpenedByHand is True once a user opened a namespace before its
 	// initializers were done. It is on the NamespaceLifecycle, and is absent
@@ -283,6 +286,8 @@ const (
 	// ReasonNoRecord: nsinit could not create the namespace's NamespaceLifecycle
 	// yet, or cannot read it.
 	ReasonNoRecord = "RecordNotCreated"
+	// ReasonNotObserved: nsinit has not read a new object yet.
+	ReasonNotObserved = "NotObserved"
 	// ReasonTurnTooLong: an initializer has had its turn for longer than usual.
 	ReasonTurnTooLong = "TurnTooLong"
 	// ReasonTurnEnded: the stalled initializer finished its turn.

@@ -125,7 +125,9 @@ const (
 
 // NamespacePopulationStatus is the result of a population.
 type NamespacePopulationStatus struct {
-	// observedGeneration is the generation that the status describes.
+	// observedGeneration is the generation that the conditions Applied and Ready
+	// describe, the lower one if they differ. It is absent until policy-population has
+	// checked the population.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,1,opt,name=observedGeneration"`
 

@@ -51,7 +51,8 @@ type PopulatedNamespaceSpec struct {
 // PopulatedNamespaceStatus is what was applied.
 type PopulatedNamespaceStatus struct {
 	// conditions: Applied is True if every object matches its manifest, or did when
-	// the namespace opened.
+	// the namespace opened. Ready has the same status, and is Unknown before Applied is
+	// set.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge

@@ -447,7 +447,17 @@ func Convert_nsinit_NamespaceInitializerConfiguration_To_v1alpha1_NamespaceIniti
 
 func autoConvert_v1alpha1_NamespaceInitializerConfigurationList_To_nsinit_NamespaceInitializerConfigurationList(in *NamespaceInitializerConfigurationList, out *nsinit.NamespaceInitializerConfigurationList, s conversion.Scope) error {
 	out.ListMeta = in.ListMeta
-	out.Items = *(*[]nsinit.NamespaceInitializerConfiguration)(unsafe.Pointer(&in.Items))
+	if in.Items != nil {
+		in, out := &in.Items, &out.Items
+		*out = make([]nsinit.NamespaceInitializerConfiguration, len(*in))
+		for i := range *in {
+			if err := Convert_v1alpha1_NamespaceInitializerConfiguration_To_nsinit_NamespaceInitializerConfiguration(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Items = nil
+	}
 	return nil
 }
 
@@ -458,7 +468,17 @@ func Convert_v1alpha1_NamespaceInitializerConfigurationList_To_nsinit_NamespaceI
 
 func autoConvert_nsinit_NamespaceInitializerConfigurationList_To_v1alpha1_NamespaceInitializerConfigurationList(in *nsinit.NamespaceInitializerConfigurationList, out *NamespaceInitializerConfigurationList, s conversion.Scope) error {
 	out.ListMeta = in.ListMeta
-	out.Items = *(*[]NamespaceInitializerConfiguration)(unsafe.Pointer(&in.Items))
+	if in.Items != nil {
+		in, out := &in.Items, &out.Items
+		*out = make([]NamespaceInitializerConfiguration, len(*in))
+		for i := range *in {
+			if err := Convert_nsinit_NamespaceInitializerConfiguration_To_v1alpha1_NamespaceInitializerConfiguration(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Items = nil
+	}
 	return nil
 }
 
@@ -488,7 +508,11 @@ func Convert_nsinit_NamespaceInitializerConfigurationSpec_To_v1alpha1_NamespaceI
 }
 
 func autoConvert_v1alpha1_NamespaceInitializerConfigurationStatus_To_nsinit_NamespaceInitializerConfigurationStatus(in *NamespaceInitializerConfigurationStatus, out *nsinit.NamespaceInitializerConfigurationStatus, s conversion.Scope) error {
-	*out = *(*nsinit.NamespaceInitializerConfigurationStatus)(unsafe.Pointer(in))
+	out.Phase = nsinit.ConfigurationPhase(in.Phase)
+	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	out.PendingNamespaces = in.PendingNamespaces
+	out.Initializers = *(*[]nsinit.RegisteredInitializerStatus)(unsafe.Pointer(&in.Initializers))
+	out.ObservedGeneration = in.ObservedGeneration
 	return nil
 }
 
@@ -498,7 +522,11 @@ func Convert_v1alpha1_NamespaceInitializerConfigurationStatus_To_nsinit_Namespac
 }
 
 func autoConvert_nsinit_NamespaceInitializerConfigurationStatus_To_v1alpha1_NamespaceInitializerConfigurationStatus(in *nsinit.NamespaceInitializerConfigurationStatus, out *NamespaceInitializerConfigurationStatus, s conversion.Scope) error {
-	*out = *(*NamespaceInitializerConfigurationStatus)(unsafe.Pointer(in))
+	out.Phase = ConfigurationPhase(in.Phase)
+	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	out.ObservedGeneration = in.ObservedGeneration
+	out.PendingNamespaces = in.PendingNamespaces
+	out.Initializers = *(*[]RegisteredInitializerStatus)(unsafe.Pointer(&in.Initializers))
 	return nil
 }
 

@@ -151,6 +151,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: observedGeneration
+      type:
+        scalar: numeric
     - name: pendingNamespaces
       type:
         scalar: numeric

@@ -46,7 +46,7 @@ func NewKind(checker *authorization.Checker, gate featuregate.FeatureGate, clock
 			"finalize": generic.Finalize(checker, func(configuration) string { return "" }),
 		},
 		Create: func(_ context.Context, c configuration) {
-			c.Status = nsinit.NamespaceInitializerConfigurationStatus{Phase: nsinit.ConfigurationActive}
+			c.Status = nsinit.NamespaceInitializerConfigurationStatus{Phase: nsinit.ConfigurationActive, Conditions: generic.NotObserved(c, "nsinit-controller-manager")}
 		},
 		Validate:  validate(gate.Enabled(features.FailPolicyOnCreate), expressions.NewSelection()),
 		Fields:    func(c configuration) fields.Set { return fields.Set{"status.phase": string(c.Status.Phase)} },

@@ -55,6 +55,7 @@ func mergeEntries(updated, old configuration, now metav1.MicroTime, user string)
 			meta.SetStatusCondition(&entry.Conditions, metav1.Condition{
 				Type: v1alpha1.ConditionServed, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReported,
 				Message: "a program reports that it serves the initializer", LastTransitionTime: metav1.NewTime(now.Time),
+				ObservedGeneration: updated.Generation,
 			})
 		case sent.Conditions != nil:
 			entry.Conditions = sent.Conditions

@@ -30,7 +30,7 @@ func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	degraded := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)
 	lifecycle.Status = nsinit.NamespaceLifecycleStatus{}
 	if degraded != nil {
-		degraded.LastTransitionTime = metav1.NewTime(now)
+		degraded.LastTransitionTime, degraded.ObservedGeneration = metav1.NewTime(now), lifecycle.Generation
 		lifecycle.Status.Conditions = []metav1.Condition{*degraded}
 	}
 	for _, planned := range lifecycle.Spec.Plan {
@@ -69,6 +69,7 @@ func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	if !slices.Equal(before, lifecycle.Status.CurrentInitializers) {
 		endStall(lifecycle, now)
 	}
+	stallFailed(lifecycle, now)
 }
 
 // neverInitialized is the message of an initializer that had no turn.
@@ -150,7 +151,7 @@ func setConditions(lifecycle *nsinit.NamespaceLifecycle, now time.Time, initiali
 		{Type: v1alpha1.ConditionInitializing, Status: initializing},
 		{Type: v1alpha1.ConditionReady, Status: ready},
 	} {
-		condition.Reason, condition.Message = reason, message
+		condition.Reason, condition.Message, condition.ObservedGeneration = reason, message, lifecycle.Generation
 		condition.LastTransitionTime = metav1.NewTime(now)
 		meta.SetStatusCondition(&lifecycle.Status.Conditions, condition)
 	}
@@ -166,7 +167,20 @@ func endStall(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 	}
 	meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
-		Reason: v1alpha1.ReasonTurnEnded, Message: v1alpha1helper.TurnEnded,
+		Reason: v1alpha1.ReasonTurnEnded, Message: v1alpha1helper.TurnEnded, ObservedGeneration: lifecycle.Generation,
+	})
+}
+
+// stallFailed sets the condition Stalled of a NamespaceLifecycle whose initialization failed: tools that wait for Ready
+// need not wait longer.
+func stallFailed(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
+	failed := helper.Failure(lifecycle)
+	if failed == nil {
+		return
+	}
+	meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now), Reason: v1alpha1.ReasonFailed,
+		Message: fmt.Sprintf("initializer %q failed: %s", helper.FailedInitializer(lifecycle), failed.Message), ObservedGeneration: lifecycle.Generation,
 	})
 }
 

@@ -256,6 +256,26 @@ func TestStalled(t *testing.T) {
 	}
 }
 
+// TestFailedIsStalled: a failure is final, so the condition Stalled reports it, also while the namespace is deleted.
+func TestFailedIsStalled(t *testing.T) {
+	record := planOf("a", "b")
+	record.Generation = 1
+	begin(record, at(0), "controller")
+	record.Spec.Initializers.Result, record.Spec.Initializers.FailedInitializer = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}, "a"
+	record.Generation = 2
+	advance(record, at(1), "hook-a")
+	for _, deleted := range []bool{false, true} {
+		if deleted {
+			record.DeletionTimestamp = &metav1.Time{Time: at(2)}
+			settle(record, at(2), "")
+		}
+		got := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled)
+		if got == nil || got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonFailed || got.Message != `initializer "a" failed: no` || got.ObservedGeneration != 2 {
+			t.Errorf("deleted %t: %+v", deleted, got)
+		}
+	}
+}
+
 // TestRepair: a read drops the first initializer only when both its own deadline and the
 // bound are long past, whatever clock stamped the beginning.
 func TestRepair(t *testing.T) {

@@ -69,8 +69,9 @@ func parts() []generic.Part[object] {
 			Fields: []string{"spec.initializers.pending.*.turnStartTime", "spec.initializers.turnStartTime"},
 			Copy:   copyTurnStarts,
 		},
-		{Name: "spec.initializers", Copy: func(to, from object) { to.Spec.Initializers = from.Spec.Initializers }},
-		{Name: "spec.skipped", Copy: func(to, from object) { to.Spec.Skipped = from.Spec.Skipped }},
+		// The conditions describe the initialization, so spec.finalizers does not change the generation.
+		{Name: "spec.initializers", Copy: func(to, from object) { to.Spec.Initializers = from.Spec.Initializers }, Generation: true},
+		{Name: "spec.skipped", Copy: func(to, from object) { to.Spec.Skipped = from.Spec.Skipped }, Generation: true},
 		generic.Finalizers[object](),
 		{
 			Name: "derived status",

@@ -65,10 +65,10 @@ func IsActing(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool {
 	return slices.Contains(Acting(lifecycle), name)
 }
 
-// Stall returns the condition Stalled if it is True, or nil.
+// Stall returns the condition Stalled if it is True because a turn lasts too long, or nil.
 func Stall(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Condition {
 	condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
-	if condition == nil || condition.Status != metav1.ConditionTrue {
+	if condition == nil || condition.Status != metav1.ConditionTrue || condition.Reason == v1alpha1.ReasonFailed {
 		return nil
 	}
 	return condition

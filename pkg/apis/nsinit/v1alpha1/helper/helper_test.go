@@ -74,16 +74,18 @@ func TestActing(t *testing.T) {
 func TestStalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		status  metav1.ConditionStatus
+		reason  string
 		message string
 		want    string
 	}{
-		"none":         {metav1.ConditionTrue, "a stall", "[]"},
-		"one":          {metav1.ConditionTrue, `the turn of "b" is long`, "[b]"},
-		"two":          {metav1.ConditionTrue, `the turns of "d" and "b" are long`, "[b d]"},
-		"not any more": {metav1.ConditionFalse, `the turn of "b" was long`, "[]"},
+		"none":         {metav1.ConditionTrue, v1alpha1.ReasonTurnTooLong, "a stall", "[]"},
+		"one":          {metav1.ConditionTrue, v1alpha1.ReasonTurnTooLong, `the turn of "b" is long`, "[b]"},
+		"two":          {metav1.ConditionTrue, v1alpha1.ReasonTurnTooLong, `the turns of "d" and "b" are long`, "[b d]"},
+		"not any more": {metav1.ConditionFalse, v1alpha1.ReasonTurnEnded, `the turn of "b" was long`, "[]"},
+		"it failed":    {metav1.ConditionTrue, v1alpha1.ReasonFailed, `initializer "b" failed`, "[]"},
 	} {
 		l := lifecycle()
-		l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: test.status, Message: test.message}}
+		l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: test.status, Reason: test.reason, Message: test.message}}
 		if got := fmt.Sprint(helper.Stalled(l)); got != test.want {
 			t.Errorf("%s: got %s, want %s", name, got, test.want)
 		}

@@ -21,13 +21,19 @@ import (
 type NamespaceInitializerConfigurationStatusApplyConfiguration struct {
 	// phase is Active, or Terminating after the configuration was deleted.
 	Phase *nsinitv1alpha1.ConfigurationPhase `json:"phase,omitempty"`
-	// conditions are NamesAccepted and, after a deletion, Drained.
+	// conditions are Ready, NamesAccepted and, after a deletion, Drained. Ready is True
+	// if every initializer has an effect on new namespaces, and no program that served
+	// one has stopped reporting. Stalled is True, and otherwise absent, if the
+	// configuration cannot become ready before a user changes it or another one.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// pendingNamespaces is the number of namespaces that wait for an
 	// initializer of this configuration.
 	PendingNamespaces *int32 `json:"pendingNamespaces,omitempty"`
 	// initializers shows of each initializer whether a program serves it.
 	Initializers []RegisteredInitializerStatusApplyConfiguration `json:"initializers,omitempty"`
+	// observedGeneration is the generation that the conditions NamesAccepted and Ready
+	// describe. It is absent until nsinit-controller-manager has read the configuration.
+	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 }
 
 // NamespaceInitializerConfigurationStatusApplyConfiguration constructs a declarative configuration of the NamespaceInitializerConfigurationStatus type for use with
@@ -75,5 +81,13 @@ func (b *NamespaceInitializerConfigurationStatusApplyConfiguration) WithInitiali
 		}
 		b.Initializers = append(b.Initializers, *values[i])
 	}
+	return b
+}
+
+// WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ObservedGeneration field is set to the value of the last call.
+func (b *NamespaceInitializerConfigurationStatusApplyConfiguration) WithObservedGeneration(value int64) *NamespaceInitializerConfigurationStatusApplyConfiguration {
+	b.ObservedGeneration = &value
 	return b
 }

@@ -30,7 +30,7 @@ type NamespaceLifecycleStatusApplyConfiguration struct {
 	// last reported.
 	Initializers []InitializerStatusApplyConfiguration `json:"initializers,omitempty"`
 	// conditions are Initializing, Ready, Stalled once a turn lasts longer than
-	// usual, OpenedByHand once a user opened the namespace, and PlanDegraded if the
+	// usual or the initialization failed, OpenedByHand once a user opened the namespace, and PlanDegraded if the
 	// plan differs from what the configurations say.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }

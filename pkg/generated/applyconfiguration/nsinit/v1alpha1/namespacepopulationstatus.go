@@ -17,7 +17,9 @@ import (
 //
 // NamespacePopulationStatus is the result of a population.
 type NamespacePopulationStatusApplyConfiguration struct {
-	// observedGeneration is the generation that the status describes.
+	// observedGeneration is the generation that the conditions Applied and Ready
+	// describe, the lower one if they differ. It is absent until policy-population has
+	// checked the population.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions of the population. Applied is True if every manifest was applied
 	// to each namespace that has objects of the population. Ready is True if every

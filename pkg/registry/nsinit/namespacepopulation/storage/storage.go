@@ -40,7 +40,9 @@ func NewKind() *generic.Kind[*nsinit.NamespacePopulation] {
 			"":       {Owns: []string{"metadata", "spec"}},
 			"status": {Owns: []string{"status"}},
 		},
-		Create:   func(_ context.Context, created object) { created.Status = nsinit.NamespacePopulationStatus{} },
+		Create: func(_ context.Context, created object) {
+			created.Status = nsinit.NamespacePopulationStatus{Conditions: generic.NotObserved(created, "policy-population")}
+		},
 		Validate: validate,
 		Table:    newTable(),
 	}

@@ -36,7 +36,9 @@ func NewKind() *generic.Kind[*nsinit.PopulatedNamespace] {
 			"status": {Owns: []string{"status"}},
 		},
 		// The creator announces the objects that it is about to apply.
-		Create:   func(_ context.Context, created object) { created.Status.Conditions = nil },
+		Create: func(_ context.Context, created object) {
+			created.Status.Conditions = generic.NotObserved(created, "policy-population")
+		},
 		Validate: validation.ValidatePopulatedNamespace,
 		Table:    newTable(),
 	}
