@@ -224,7 +224,7 @@ func TestDescribe(t *testing.T) {
 	}{
 		"no lifecycle": {namespace(closed), nil, nil},
 		"it waits":     {namespace(closed), aLifecycle(pending("a.example.com", "b.example.com")), reportOn(v1alpha1.ReasonPending, serverMessage)},
-		"it failed":    {namespace(closed), aLifecycle(pending("a.example.com"), failed),
+		"it failed": {namespace(closed), aLifecycle(pending("a.example.com"), failed),
 			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: serverMessage, stalled: serverMessage}},
 		"it waits for the former lifecycle": {namespace(closed), aLifecycle(former, leaving, held("p.example.com")),
 			&report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFormerIncarnation, message: `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com"`}},
