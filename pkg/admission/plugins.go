@@ -12,26 +12,26 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 
+	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/recordprotection"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/storagespace"
 )
 
 // Options returns the admission options of nsinit-apiserver. All plugins are on by default. The first
-// two are cheap, and change nothing.
+// two are cheap, and change nothing. The plugins that evaluate the policies and webhooks of the cluster come last.
 //
-// The webhook and policy plugins of generic API servers are left out. Their informers need APIs that
-// older clusters do not serve. A webhook that selects every object could block the creation of
-// NamespaceLifecycles, and namespaces would stay closed. The generic NamespaceLifecycle plugin has no
-// effect on cluster-scoped resources. NamespaceInitializers reads namespaces live, because a stale cache
-// would have the former namespace of a name.
+// The generic NamespaceLifecycle plugin is left out, because it has no effect on cluster-scoped resources.
+// NamespaceInitializers reads namespaces live, because a stale cache would have the former namespace of a name.
 func Options() *genericoptions.AdmissionOptions {
 	options := genericoptions.NewAdmissionOptions()
 	options.Plugins = admission.NewPlugins()
-	options.RecommendedPluginOrder = []string{storagespace.PluginName, recordprotection.PluginName, namespaceinitializers.PluginName}
+	options.RecommendedPluginOrder = append([]string{storagespace.PluginName, recordprotection.PluginName, namespaceinitializers.PluginName},
+		clusteradmission.Order()...)
 	options.DefaultOffPlugins = sets.New[string]()
 	storagespace.Register(options.Plugins)
 	recordprotection.Register(options.Plugins)
 	namespaceinitializers.Register(options.Plugins)
+	clusteradmission.Register(options.Plugins)
 	return options
 }

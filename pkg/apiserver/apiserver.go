@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission/configurations"
+	"github.com/nsinit/nsinit/pkg/admission/registrations"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/installation"
 	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
@@ -66,6 +67,8 @@ type ExtraConfig struct {
 	Core typedcorev1.CoreV1Interface
 	// Certificate is the serving certificate.
 	Certificate ServingCertificate
+	// Registrations are the admission policies and webhooks of the cluster.
+	Registrations *registrations.Registrations
 }
 
 // storage reports whether the storage is available and can be trusted.
@@ -112,6 +115,12 @@ func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
 	if err := generic.AddPostStartHook("nsinit-watch-storage", c.watch); err != nil {
 		return nil, err
 	}
+	if err := generic.AddPostStartHook("nsinit-watch-registrations", func(hook genericapiserver.PostStartHookContext) error {
+		c.extra.Registrations.Start(hook)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	provider := rest.StorageProvider{
 		Scheme:   c.extra.Scheme,
 		Codecs:   c.extra.Codecs,
@@ -133,6 +142,7 @@ func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, err
 	}
+	c.extra.Registrations.SetSchemas(group.StaticOpenAPISpec)
 	return generic, nil
 }
 

@@ -41,11 +41,26 @@ type WantsStorageSpace interface {
 	admission.InitializationValidator
 }
 
+// ClusterAdmission knows the admission policies and webhooks of the cluster.
+type ClusterAdmission interface {
+	// Prepare gives a plugin of k8s.io/apiserver its dependencies.
+	Prepare(name string, plugin admission.Interface) error
+	// Ready returns why a plugin cannot decide yet, or nil. Served is false if the cluster does not serve what it evaluates.
+	Ready(plugin string) (served bool, err error)
+}
+
+// WantsClusterAdmission is implemented by plugins that evaluate the policies and webhooks of the cluster.
+type WantsClusterAdmission interface {
+	SetClusterAdmission(ClusterAdmission)
+	admission.InitializationValidator
+}
+
 // Initializer is the initializer of nsinit's plugins.
 type Initializer struct {
 	Configurations plan.Source
 	Namespaces     NamespaceReader
 	Space          StorageSpace
+	Cluster        ClusterAdmission
 }
 
 // Initialize implements admission.PluginInitializer.
@@ -58,5 +73,8 @@ func (i Initializer) Initialize(plugin admission.Interface) {
 	}
 	if wants, ok := plugin.(WantsStorageSpace); ok {
 		wants.SetStorageSpace(i.Space)
+	}
+	if wants, ok := plugin.(WantsClusterAdmission); ok {
+		wants.SetClusterAdmission(i.Cluster)
 	}
 }

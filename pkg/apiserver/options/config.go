@@ -27,6 +27,8 @@ import (
 	baseversion "k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/admission/configurations"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
+	"github.com/nsinit/nsinit/pkg/admission/registrations"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -62,7 +64,8 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			return nil, err
 		}
 		return []admissioninterface.PluginInitializer{wants.Initializer{
-			Configurations: watched.configurations, Namespaces: watched.core.CoreV1().Namespaces().Get, Space: watched.space.Problem}}, nil
+			Configurations: watched.configurations, Namespaces: watched.core.CoreV1().Namespaces().Get, Space: watched.space.Problem,
+			Cluster: watched.registrations}}, nil
 	}
 	if err := o.Recommended.ApplyTo(config); err != nil {
 		return nil, err
@@ -97,6 +100,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			EarlyWrites:     earlyWrites,
 			Core:            watched.core.CoreV1(),
 			Certificate:     certificate,
+			Registrations:   watched.registrations,
 		},
 	}, nil
 }
@@ -107,6 +111,7 @@ type watched struct {
 	identity       *storageidentity.Identity
 	configurations *configurations.Reader
 	space          *storagespace.Monitor
+	registrations  *registrations.Registrations
 }
 
 // watch creates what the server observes. Its clients have no rate limit: both servers have priority
@@ -151,7 +156,11 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	if err != nil {
 		return nil, err
 	}
-	return &watched{core: core, identity: identity, configurations: reader, space: space}, nil
+	registered, err := registrations.New(c, core, clusteradmission.Resources())
+	if err != nil {
+		return nil, err
+	}
+	return &watched{core: core, identity: identity, configurations: reader, space: space, registrations: registered}, nil
 }
 
 // newSpaceMonitor returns the monitor of etcd's space. It closes its client when drained is closed.

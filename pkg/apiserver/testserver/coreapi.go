@@ -31,7 +31,7 @@ import (
 )
 
 // CoreAPI serves the parts of the core API that nsinit-apiserver uses: reviews of tokens and access,
-// namespaces, and the ConfigMap that names the storage.
+// namespaces, the ConfigMap that names the storage, and registrations of admission policies and webhooks.
 type CoreAPI struct {
 	server *httptest.Server
 
@@ -41,6 +41,8 @@ type CoreAPI struct {
 	rules      map[string][]Rule
 	failing    bool
 	unanswered string
+	registered map[string][]runtime.Object
+	refused    map[string]*apierrors.StatusError
 }
 
 // Rule allows verbs on a resource, as an RBAC rule does. * matches everything.
@@ -57,7 +59,8 @@ func Everything() Rule { return Rule{Verb: "*", Group: "*", Resource: "*", Name:
 // NewCoreAPI starts a core API without namespaces. The user "admin" has every permission.
 func NewCoreAPI(t testing.TB) *CoreAPI {
 	t.Helper()
-	c := &CoreAPI{namespaces: map[string]*corev1.Namespace{}, configMaps: map[string]*corev1.ConfigMap{}, rules: map[string][]Rule{}}
+	c := &CoreAPI{namespaces: map[string]*corev1.Namespace{}, configMaps: map[string]*corev1.ConfigMap{}, rules: map[string][]Rule{},
+		registered: map[string][]runtime.Object{}, refused: map[string]*apierrors.StatusError{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces", c.listNamespaces)
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", c.getNamespace)
@@ -65,6 +68,17 @@ func NewCoreAPI(t testing.TB) *CoreAPI {
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/configmaps", c.createConfigMap)
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", c.reviewToken)
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", c.reviewAccess)
+	mux.HandleFunc("GET /api", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+	})
+	mux.HandleFunc("GET /apis", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}})
+	})
+	mux.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
+			APIResources: []metav1.APIResource{{Name: "configmaps", SingularName: "configmap", Namespaced: true, Kind: "ConfigMap", Verbs: metav1.Verbs{"get", "list", "watch"}}}})
+	})
+	mux.HandleFunc("GET /apis/admissionregistration.k8s.io/v1/{resource}", c.listRegistrations)
 	c.server = httptest.NewServer(mux)
 	t.Cleanup(func() {
 		c.server.CloseClientConnections() // watches
@@ -168,8 +182,56 @@ func (c *CoreAPI) getNamespace(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// listNamespaces answers lists, and watches without any event: the cache of the server stays stale.
+// SetRegistrations sets the admission policies, bindings or webhooks of a resource. A server reads them when it starts.
+func (c *CoreAPI) SetRegistrations(resource string, objects ...runtime.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.registered[resource] = objects
+}
+
+// RefuseRegistrations makes every list of a resource fail until err is nil.
+func (c *CoreAPI) RefuseRegistrations(resource string, err *apierrors.StatusError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused[resource] = err
+}
+
+func (c *CoreAPI) listRegistrations(w http.ResponseWriter, r *http.Request) {
+	c.list(w, r, func() (any, *apierrors.StatusError) {
+		resource := r.PathValue("resource")
+		items := c.registered[resource]
+		if items == nil {
+			items = []runtime.Object{}
+		}
+		return map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": registrationKinds()[resource] + "List",
+			"metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": items}, c.refused[resource]
+	})
+}
+
+// registrationKinds returns the kinds of the group admissionregistration.k8s.io by resource.
+func registrationKinds() map[string]string {
+	return map[string]string{
+		"mutatingadmissionpolicies":         "MutatingAdmissionPolicy",
+		"mutatingadmissionpolicybindings":   "MutatingAdmissionPolicyBinding",
+		"mutatingwebhookconfigurations":     "MutatingWebhookConfiguration",
+		"validatingadmissionpolicies":       "ValidatingAdmissionPolicy",
+		"validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBinding",
+		"validatingwebhookconfigurations":   "ValidatingWebhookConfiguration",
+	}
+}
+
 func (c *CoreAPI) listNamespaces(w http.ResponseWriter, r *http.Request) {
+	c.list(w, r, func() (any, *apierrors.StatusError) {
+		list := corev1.NamespaceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+		for _, namespace := range c.namespaces {
+			list.Items = append(list.Items, *namespace)
+		}
+		return list, nil
+	})
+}
+
+// list answers lists, and watches without any event: the caches of the server stay stale.
+func (c *CoreAPI) list(w http.ResponseWriter, r *http.Request, objects func() (any, *apierrors.StatusError)) {
 	switch query := r.URL.Query(); {
 	case query.Get("sendInitialEvents") != "":
 		writeError(w, apierrors.NewBadRequest("watch lists are not served here"))
@@ -181,9 +243,10 @@ func (c *CoreAPI) listNamespaces(w http.ResponseWriter, r *http.Request) {
 	default:
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		list := corev1.NamespaceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-		for _, namespace := range c.namespaces {
-			list.Items = append(list.Items, *namespace)
+		list, err := objects()
+		if err != nil {
+			writeError(w, err)
+			return
 		}
 		write(w, http.StatusOK, list)
 	}

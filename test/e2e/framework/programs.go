@@ -53,7 +53,7 @@ func (c *Cluster) Run(t *testing.T, program string, args ...string) *os.Process 
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(filepath.Join(BinDir(), program), args...)
+	command := exec.Command(programPath(program), args...)
 	command.Stdout, command.Stderr = log, log
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -68,6 +68,15 @@ func (c *Cluster) Run(t *testing.T, program string, args ...string) *os.Process 
 		_ = log.Close()
 	})
 	return command.Process
+}
+
+// programPath returns the path of a program. Those of Kubernetes have the version of the control plane.
+func programPath(program string) string {
+	older := filepath.Join(BinDir(), os.Getenv("NSINIT_DEV_KUBERNETES"), program)
+	if _, err := os.Stat(older); err == nil {
+		return older
+	}
+	return filepath.Join(BinDir(), program)
 }
 
 // Arguments returns the arguments of a running program of the control plane.
