@@ -37,7 +37,7 @@ func namesAccepted(configuration *v1alpha1.NamespaceInitializerConfiguration, al
 		items = append(items, *c)
 	}
 	condition := metav1.Condition{Type: v1alpha1.ConditionNamesAccepted, Status: metav1.ConditionTrue, Reason: "NoConflicts",
-		Message: "every initializer of this configuration has an effect"}
+		Message: "every initializer of this configuration has an effect", ObservedGeneration: configuration.Generation}
 	if ineffective := plan.Ineffective(configuration, items); len(ineffective) > 0 {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonNameTaken, strings.Join(ineffective, "; ")
 	}
@@ -52,7 +52,7 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 	setServed(updated, now)
 	if configuration.DeletionTimestamp == nil {
 		condition := namesAccepted(configuration, all)
-		condition.ObservedGeneration, condition.LastTransitionTime = configuration.Generation, metav1.NewTime(now)
+		condition.LastTransitionTime = metav1.NewTime(now)
 		meta.SetStatusCondition(&updated.Status.Conditions, condition)
 		setReady(updated, now)
 	} else {

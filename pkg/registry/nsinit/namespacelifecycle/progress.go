@@ -148,10 +148,10 @@ func setConditions(lifecycle *nsinit.NamespaceLifecycle, now time.Time, initiali
 		ready = metav1.ConditionFalse
 	}
 	for _, condition := range []metav1.Condition{
-		{Type: v1alpha1.ConditionInitializing, Status: initializing},
-		{Type: v1alpha1.ConditionReady, Status: ready},
+		{Type: v1alpha1.ConditionInitializing, Status: initializing, ObservedGeneration: lifecycle.Generation},
+		{Type: v1alpha1.ConditionReady, Status: ready, ObservedGeneration: lifecycle.Generation},
 	} {
-		condition.Reason, condition.Message, condition.ObservedGeneration = reason, message, lifecycle.Generation
+		condition.Reason, condition.Message = reason, message
 		condition.LastTransitionTime = metav1.NewTime(now)
 		meta.SetStatusCondition(&lifecycle.Status.Conditions, condition)
 	}
