@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Installs the Debian packages that make generate, make verify, the demo and the end-to-end tests need.
+# Installs the Debian packages that make generate, make verify, make release, the demo and the end-to-end tests need.
 
 set -o errexit -o nounset -o pipefail
 
@@ -10,6 +10,7 @@ missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v protoc >/dev/null || missing+=(protobuf-compiler libprotobuf-dev)
 command -v jq >/dev/null || missing+=(jq)
+command -v openssl >/dev/null || missing+=(openssl)
 command -v curl >/dev/null || missing+=(curl ca-certificates)
 command -v shellcheck >/dev/null || missing+=(shellcheck)
 command -v hugo >/dev/null || missing+=(hugo)

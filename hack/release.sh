@@ -2,34 +2,50 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Builds a release into _output/release: the programs for each platform, the manifests, the chart, a
-# bill of materials of each program, and the checksums. Builds of the same commit with the same Go are
-# identical.
+# Builds a release into _output/release, as docs/release.md explains: the programs for each platform, a bill of
+# materials of each program, the image and the chart as OCI layouts, the manifests, the manifest of the plugin for
+# krew, provenance, checksums and signatures. Builds of the same commit with the same Go are identical, except for
+# signatures.
 #
-#     VERSION=v0.1.0 hack/release.sh [PLATFORM...]
+#     VERSION=v0.1.0 COSIGN_KEY=FILE COSIGN_PASSWORD=PASSWORD hack/release.sh [PLATFORM...]
+#
+# With UNSIGNED=true, nothing is signed. REPOSITORY is the name of the image. RELEASE_DIR is another folder. With
+# SNAPSHOT=true, the release contains the changes of the working tree, and cannot be reproduced.
 
 set -o errexit -o nounset -o pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ROOT="${PWD}"
-OUT="${ROOT}/_output/release"
+OUT="${RELEASE_DIR:-${ROOT}/_output/release}"
 export VERSION="${VERSION:?set it, such as VERSION=v0.1.0}"
 if [[ $# -eq 0 ]]; then
   set -- linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+fi
+options=(--repository="${REPOSITORY:-ghcr.io/nsinit/nsinit}")
+if [[ ${UNSIGNED:-} == true ]]; then
+  options+=(--unsigned)
+elif [[ -z ${COSIGN_KEY:-} ]]; then
+  echo "set COSIGN_KEY to a private key of cosign generate-key-pair, and COSIGN_PASSWORD to its password; or set UNSIGNED=true to sign nothing" >&2
+  exit 1
+else
+  COSIGN_KEY="$(realpath "${COSIGN_KEY}")" # the programs run in other folders
+  export COSIGN_KEY
+fi
+if [[ ${SNAPSHOT:-} == true ]]; then
+  options+=(--snapshot)
+elif [[ -n "$(git status --porcelain)" ]]; then
+  echo "there are uncommitted changes, so the release could not be reproduced: commit them" >&2
+  exit 1
 fi
 COMMIT="$(git rev-parse HEAD)"
 EPOCH="$(git log -1 --format=%ct)"
 DATE="$(date --utc --date="@${EPOCH}" +%Y-%m-%dT%H:%M:%SZ)"
 export COMMIT DATE
-if [[ -n "$(git status --porcelain)" ]]; then
-  echo "there are uncommitted changes, so the release could not be reproduced: commit them" >&2
-  exit 1
-fi
 
 # An archive that depends only on its content.
 archive() {
   tar --create --sort=name --mtime="@${EPOCH}" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w --directory="$2" . |
-    gzip --no-name --best >"$1"
+    gzip --no-name >"$1"
 }
 
 rm -rf "${OUT}"
@@ -65,10 +81,8 @@ for platform in "$@"; do
   done
 done
 
-echo "==> manifests"
-mkdir "${work}/manifests"
-git archive HEAD artifacts docs CHANGELOG.md LICENSE | tar --extract --directory="${work}/manifests"
-archive "${OUT}/nsinit-manifests.tar.gz" "${work}/manifests"
-
-(cd "${OUT}" && sha256sum -- * >SHA256SUMS)
+echo "==> image, chart, manifests, provenance"
+mkdir "${work}/source"
+git ls-files -z artifacts docs CHANGELOG.md LICENSE | tar --create --null --files-from=- | tar --extract --directory="${work}/source"
+(cd hack/release && go run . --version="${VERSION}" --commit="${COMMIT}" --epoch="${EPOCH}" --programs="${work}" --source="${work}/source" --output="${OUT}" "${options[@]}")
 cat "${OUT}/SHA256SUMS"

@@ -16,7 +16,7 @@ for module in pkg/initializer/controllerruntime test/perf; do
   (cd "${module}" && go test -json -timeout 5m "$@" ./...) || status=1
 done
 # These tests read files outside of their modules, which the test cache ignores.
-for module in test/monitoring hack/chart hack/site; do
+for module in test/monitoring hack/chart hack/release hack/site; do
   (cd "${module}" && go test -json -count=1 "$@" ./...) || status=1
 done
 (cd test/logstore && go vet ./...) || status=1

@@ -1,0 +1,180 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package main
+
+import (
+	"bytes"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+)
+
+// user is the user and the group of the programs, as in the Dockerfile and the manifests.
+const user = "65532:65532"
+
+// labels are the annotations of the image that OCI defines. The configuration of each platform has them as labels, too.
+func (r *release) labels() map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":         "nsinit",
+		"org.opencontainers.image.description":   "Keeps new namespaces closed until they are populated, and deleted ones until every participant has cleaned up",
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+		"org.opencontainers.image.vendor":        "The nsinit Authors",
+		"org.opencontainers.image.url":           home,
+		"org.opencontainers.image.source":        home,
+		"org.opencontainers.image.documentation": home + "/blob/" + r.version + "/docs/README.md",
+		"org.opencontainers.image.version":       r.version,
+		"org.opencontainers.image.revision":      r.commit,
+		"org.opencontainers.image.created":       r.time.Format("2006-01-02T15:04:05Z"),
+	}
+}
+
+// image returns the image of each platform that has programs.
+func (r *release) image() (v1.ImageIndex, error) {
+	folders, err := filepath.Glob(filepath.Join(r.programs, "linux-*", "programs"))
+	if err != nil {
+		return nil, err
+	}
+	if len(folders) == 0 {
+		return nil, fmt.Errorf("there is no %s: build the programs for a platform linux/*", filepath.Join(r.programs, "linux-*", "programs"))
+	}
+	slices.Sort(folders)
+	certificates, err := r.layer([]file{{name: "etc/ssl/certs/ca-certificates.crt", data: publicAuthorities()}})
+	if err != nil {
+		return nil, err
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, folder := range folders {
+		system, architecture, _ := strings.Cut(filepath.Base(filepath.Dir(folder)), "-")
+		platform := &v1.Platform{OS: system, Architecture: architecture}
+		programs, err := files(folder)
+		if err != nil {
+			return nil, err
+		}
+		layer, err := r.layer(programs)
+		if err != nil {
+			return nil, err
+		}
+		image, err := r.platform(platform, certificates, layer)
+		if err != nil {
+			return nil, err
+		}
+		r.platforms = append(r.platforms, system+"/"+architecture)
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+	}
+	return annotated(index, r.labels()), nil
+}
+
+// annotated adds annotations to an image index.
+func annotated(index v1.ImageIndex, annotations map[string]string) v1.ImageIndex {
+	return mutate.Annotations(index, annotations).(v1.ImageIndex)
+}
+
+// platform returns the image of one platform. As in the Dockerfile, the manifests choose the program.
+func (r *release) platform(platform *v1.Platform, layers ...v1.Layer) (v1.Image, error) {
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	var additions []mutate.Addendum
+	for _, layer := range layers {
+		additions = append(additions, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: r.time}, CreatedBy: home + "/blob/" + r.version + "/hack/release"}})
+	}
+	image, err := mutate.Append(image, additions...)
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, v1.Time{Time: r.time}
+	config.Config = v1.Config{User: user, WorkingDir: "/", Env: []string{"PATH=/"}, Labels: r.labels()}
+	image, err = mutate.ConfigFile(image, config)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Annotations(image, r.labels()).(v1.Image), nil
+}
+
+// layer returns a layer with files.
+func (r *release) layer(all []file) (v1.Layer, error) {
+	data, err := archive(all, r.time)
+	if err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer))
+}
+
+// publicAuthorities returns the certificates of the public certificate authorities that Mozilla trusts for servers. Those that
+// it trusts only for some names or until some date are left out, because PEM cannot express that.
+func publicAuthorities() []byte {
+	var buffer bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint == nil {
+			_ = pem.Encode(&buffer, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer accepts everything
+		}
+	}
+	return buffer.Bytes()
+}
+
+// kind is the annotation by which cosign finds the parts of a layout: cosign load and cosign verify --local-image.
+const (
+	kind          = "kind"
+	kindIndex     = "dev.cosignproject.cosign/imageIndex"
+	kindImage     = "dev.cosignproject.cosign/image"
+	kindSignature = "dev.cosignproject.cosign/sigs"
+	kindStatement = "dev.cosignproject.cosign/atts"
+	refName       = "org.opencontainers.image.ref.name"
+)
+
+// imageLayout writes the image, its signature and its provenance as the archive of an OCI layout.
+func (r *release) imageLayout(image v1.ImageIndex) error {
+	return r.layout(imageFile, func(path layout.Path) error {
+		if err := path.AppendIndex(image, layout.WithAnnotations(map[string]string{kind: kindIndex, refName: r.version})); err != nil {
+			return err
+		}
+		return r.attest(path, image, r.repository)
+	})
+}
+
+// layout writes an OCI layout as an archive.
+func (r *release) layout(name string, fill func(layout.Path) error) error {
+	dir, err := os.MkdirTemp("", "layout")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	if err := fill(path); err != nil {
+		return err
+	}
+	all, err := files(dir)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		all[i].executable = false
+	}
+	data, err := archive(all, r.time)
+	if err != nil {
+		return err
+	}
+	return r.write(name, data)
+}
