@@ -40,6 +40,11 @@ func TestPopulationErrors(t *testing.T) {
 	drifting.DriftPolicy = "Sometimes"
 	selecting := populationOf("p", manifestOf("a", configMapTemplate))
 	selecting.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
+	reaching := func(scope v1alpha1.PopulationScopeType, rollout v1alpha1.PopulationRolloutType) *v1alpha1.NamespacePopulation {
+		p := populationOf("p", manifestOf("a", configMapTemplate))
+		p.Spec.Scope, p.Spec.Rollout = scope, rollout
+		return p
+	}
 	many := make([]v1alpha1.PopulationManifest, 129)
 	for i := range many {
 		many[i] = manifestOf("m"+string(rune('a'+i/26))+string(rune('a'+i%26)), configMapTemplate)
@@ -65,6 +70,10 @@ func TestPopulationErrors(t *testing.T) {
 		"a condition that is none": {populationOf("p", conditional), []string{"spec.manifests[0].when"}},
 		"a policy that is none":    {populationOf("p", drifting), []string{"spec.manifests[0].driftPolicy"}},
 		"a selector that is none":  {selecting, []string{"spec.namespaceSelector"}},
+		"a scope that is none":     {reaching("Some", ""), []string{"spec.scope"}},
+		"a rollout that is none":   {reaching(v1alpha1.ScopeAll, "Later"), []string{"spec.rollout"}},
+		"a rollout without scope":  {reaching("", v1alpha1.RolloutReport), []string{"spec.rollout"}},
+		"a rollout to new ones":    {reaching(v1alpha1.ScopeNew, v1alpha1.RolloutApply), []string{"spec.rollout"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := populations.Create(ctx, test.population, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -73,8 +82,13 @@ func TestPopulationErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := populations.Create(ctx, populationOf("p", manifestOf("a", configMapTemplate)), metav1.CreateOptions{}); err != nil {
-		t.Errorf("a good one: %v", err)
+	if p, err := populations.Create(ctx, populationOf("p", manifestOf("a", configMapTemplate)), metav1.CreateOptions{}); err != nil || p.Spec.Scope != v1alpha1.ScopeNew || p.Spec.Rollout != "" {
+		t.Errorf("a good one: %+v, %v", p.Spec, err)
+	}
+	for _, rollout := range []v1alpha1.PopulationRolloutType{"", v1alpha1.RolloutReport, v1alpha1.RolloutApply} {
+		if _, err := populations.Create(ctx, reaching(v1alpha1.ScopeAll, rollout), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsAlreadyExists(err) {
+			t.Errorf("one with scope All and rollout %q: %v", rollout, err)
+		}
 	}
 }
 

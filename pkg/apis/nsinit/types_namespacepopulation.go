@@ -15,7 +15,8 @@ import (
 
 // NamespacePopulation holds the manifests that the initializer policy-population
 // applies to new namespaces, with its own identity, before tenants can write into
-// them. Populations are applied in the order of their names; the order of the
+// them. With scope All, it also applies them to namespaces that exist already.
+// Populations are applied in the order of their names; the order of the
 // manifests within each is kept. It implements the Namespace Population proposal,
 // which the Namespace Initializer KEP describes in its first user story.
 type NamespacePopulation struct {
@@ -29,7 +30,29 @@ type NamespacePopulation struct {
 type NamespacePopulationSpec struct {
 	NamespaceSelector *metav1.LabelSelector
 	Manifests         []PopulationManifest
+	Scope             PopulationScopeType
+	Rollout           PopulationRolloutType
 }
+
+// PopulationScopeType says which of the selected namespaces get the manifests.
+type PopulationScopeType string
+
+const (
+	// ScopeNew means namespaces that are created while the population exists.
+	ScopeNew PopulationScopeType = "New"
+	// ScopeAll means also namespaces that exist already.
+	ScopeAll PopulationScopeType = "All"
+)
+
+// PopulationRolloutType is what happens in namespaces that exist already.
+type PopulationRolloutType string
+
+const (
+	// RolloutReport reports what RolloutApply would do.
+	RolloutReport PopulationRolloutType = "Report"
+	// RolloutApply creates the objects that the namespaces do not have.
+	RolloutApply PopulationRolloutType = "Apply"
+)
 
 // PopulationManifest is one object that namespaces get.
 type PopulationManifest struct {
@@ -66,7 +89,41 @@ type NamespacePopulationStatus struct {
 	Conditions         []metav1.Condition
 	Namespaces         int32
 	Manifests          []PopulationManifestStatus
+	Rollout            *PopulationRolloutStatus
 }
+
+// PopulationRolloutStatus is the state of the rollout to namespaces that exist
+// already.
+type PopulationRolloutStatus struct {
+	ObservedGeneration int64
+	Namespaces         int32
+	Current            int32
+	Checked            int32
+	ToCreate           int32
+	ToChange           int32
+	Unchanged          int32
+	Conflicts          int32
+	Refused            int32
+	Problems           []PopulationProblem
+}
+
+// PopulationProblem is why a namespace that exists does not get an object.
+type PopulationProblem struct {
+	Namespace string
+	Manifest  string
+	Result    PopulationProblemType
+	Message   string
+}
+
+// PopulationProblemType is the type of a problem.
+type PopulationProblemType string
+
+const (
+	// ProblemConflict: another client owns the object or a field of it.
+	ProblemConflict PopulationProblemType = "Conflict"
+	// ProblemRefused: the object cannot be applied.
+	ProblemRefused PopulationProblemType = "Refused"
+)
 
 // PopulationManifestStatus is the result of one manifest.
 type PopulationManifestStatus struct {

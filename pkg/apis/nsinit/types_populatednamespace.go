@@ -59,6 +59,9 @@ const (
 	PopulatedObjectApplied PopulatedObjectState = "Applied"
 	// PopulatedObjectFailed: it could not be applied, or not deleted.
 	PopulatedObjectFailed PopulatedObjectState = "Failed"
+	// PopulatedObjectConflict: the namespace is older than the manifest, and another
+	// client owns the object or a field of it. The object was not changed.
+	PopulatedObjectConflict PopulatedObjectState = "Conflict"
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -66,6 +66,10 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &nsinitv1alpha1.PopulationManifestApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("PopulationManifestStatus"):
 		return &nsinitv1alpha1.PopulationManifestStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PopulationProblem"):
+		return &nsinitv1alpha1.PopulationProblemApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PopulationRolloutStatus"):
+		return &nsinitv1alpha1.PopulationRolloutStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RegisteredInitializer"):
 		return &nsinitv1alpha1.RegisteredInitializerApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RegisteredInitializerStatus"):

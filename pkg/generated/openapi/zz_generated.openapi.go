@@ -49,6 +49,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.PopulatedObject{}.OpenAPIModelName():                         schema_pkg_apis_nsinit_v1alpha1_PopulatedObject(ref),
 		v1alpha1.PopulationManifest{}.OpenAPIModelName():                      schema_pkg_apis_nsinit_v1alpha1_PopulationManifest(ref),
 		v1alpha1.PopulationManifestStatus{}.OpenAPIModelName():                schema_pkg_apis_nsinit_v1alpha1_PopulationManifestStatus(ref),
+		v1alpha1.PopulationProblem{}.OpenAPIModelName():                       schema_pkg_apis_nsinit_v1alpha1_PopulationProblem(ref),
+		v1alpha1.PopulationRolloutStatus{}.OpenAPIModelName():                 schema_pkg_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref),
 		v1alpha1.RegisteredInitializer{}.OpenAPIModelName():                   schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializer(ref),
 		v1alpha1.RegisteredInitializerStatus{}.OpenAPIModelName():             schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializerStatus(ref),
 		resource.Quantity{}.OpenAPIModelName():                                schema_apimachinery_pkg_api_resource_Quantity(ref),
@@ -867,7 +869,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulation(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespacePopulation holds the manifests that the initializer policy-population applies to new namespaces, with its own identity, before tenants can write into them. It implements the Namespace Population proposal, which the Namespace Initializer KEP describes in its first user story.",
+				Description: "NamespacePopulation holds the manifests that the initializer policy-population applies to new namespaces, with its own identity, before tenants can write into them. With scope All, it also applies them to namespaces that exist already. It implements the Namespace Population proposal, which the Namespace Initializer KEP describes in its first user story.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -999,6 +1001,22 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 							},
 						},
 					},
+					"scope": {
+						SchemaProps: spec.SchemaProps{
+							Description: "scope says which of the selected namespaces get the manifests. New, the default: those that are created while the population exists. All: also those that exist already and are open, as rollout says. Exempt namespaces and those whose names start with kube- are not among them.\n\nPossible enum values:\n - `\"All\"` means also namespaces that exist already.\n - `\"New\"` means namespaces that are created while the population exists.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"All", "New"},
+						},
+					},
+					"rollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rollout is what happens in namespaces that exist already. It needs scope All. Report, the default: nothing changes, and status.rollout reports what Apply would do. Apply: a few namespaces at a time get the objects that they do not have. Objects and fields of other clients are not changed.\n\nPossible enum values:\n - `\"Apply\"` creates the objects that the namespaces do not have.\n - `\"Report\"` reports what RolloutApply would do.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Apply", "Report"},
+						},
+					},
 				},
 			},
 		},
@@ -1033,7 +1051,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing.",
+							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing. With scope All, RolledOut is True if every selected namespace that exists has every object. Otherwise, its reason is Reporting, Reported, Progressing, Paused, Incomplete or ExemptionsUnknown, and the message says what to do.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1072,11 +1090,17 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 							},
 						},
 					},
+					"rollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rollout is the state of the rollout to namespaces that exist already. It is absent with scope New.",
+							Ref:         ref(v1alpha1.PopulationRolloutStatus{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PopulationManifestStatus{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.PopulationManifestStatus{}.OpenAPIModelName(), v1alpha1.PopulationRolloutStatus{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -1414,16 +1438,16 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is Pending, Applied or Failed.\n\nPossible enum values:\n - `\"Applied\"` : it was applied.\n - `\"Failed\"` : it could not be applied, or not deleted.\n - `\"Pending\"` : it is about to be applied.",
+							Description: "state is Pending, Applied, Failed or Conflict.\n\nPossible enum values:\n - `\"Applied\"` : it was applied.\n - `\"Conflict\"` : the namespace is older than the manifest, and another client owns the object or a field of it. The object was not changed.\n - `\"Failed\"` : it could not be applied, or not deleted.\n - `\"Pending\"` : it is about to be applied.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Applied", "Failed", "Pending"},
+							Enum:        []interface{}{"Applied", "Conflict", "Failed", "Pending"},
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says why it failed.",
+							Description: "message says why it failed, or what is in conflict.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1545,6 +1569,158 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationManifestStatus(ref common.Referen
 				Required: []string{"name", "applied", "failed"},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_PopulationProblem(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulationProblem is why a namespace that exists does not get an object.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is the name of the namespace.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"manifest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "manifest is the name of the manifest.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"result": {
+						SchemaProps: spec.SchemaProps{
+							Description: "result is Conflict or Refused.\n\nPossible enum values:\n - `\"Conflict\"` : another client owns the object or a field of it.\n - `\"Refused\"` : the object cannot be applied.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Conflict", "Refused"},
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message is the reason, with the next step.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"namespace", "manifest", "result", "message"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PopulationRolloutStatus is the state of the rollout to namespaces that exist already, or the report of what it would do.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the generation that the counts describe.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"namespaces": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespaces is the number of selected namespaces that are open and neither exempt, frozen nor being deleted.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"current": {
+						SchemaProps: spec.SchemaProps{
+							Description: "current is the number of these that have every object.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"checked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "checked is the number of these that the counts below describe. A namespace is checked when the report or the rollout reaches it, and again after a change.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"toCreate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "toCreate is the number of objects that do not exist and would be created.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"toChange": {
+						SchemaProps: spec.SchemaProps{
+							Description: "toChange is the number of objects that exist, belong to the population, are not in the inventory of their namespace, and would be changed.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unchanged": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unchanged is the number of objects that the namespaces already have.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"conflicts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "conflicts is the number of manifests in whose place another client has an object, or a field with another value. Such an object is not changed.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"refused": {
+						SchemaProps: spec.SchemaProps{
+							Description: "refused is the number of objects that cannot be applied: policy-population lacks a permission, an admission policy or webhook rejects them, their kind does not exist, or an expression fails.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"problems": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "problems are the first conflicts and refusals, at most ten, in the order of the namespaces.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PopulationProblem{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"namespaces", "current", "checked", "toCreate", "toChange", "unchanged", "conflicts", "refused"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PopulationProblem{}.OpenAPIModelName()},
 	}
 }
 

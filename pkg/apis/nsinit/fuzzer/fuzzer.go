@@ -30,6 +30,12 @@ func Funcs(runtimeserializer.CodecFactory) []any {
 				obj.TimeoutSeconds = &timeout
 			}
 		},
+		func(obj *nsinit.NamespacePopulationSpec, c randfill.Continue) {
+			c.FillNoCustom(obj)
+			if obj.Scope == "" {
+				obj.Scope = nsinit.ScopeNew
+			}
+		},
 		func(obj *nsinit.PopulationManifest, c randfill.Continue) {
 			c.FillNoCustom(obj)
 			if obj.DriftPolicy == "" {

@@ -14,6 +14,14 @@ func addDefaultingFuncs(scheme *runtime.Scheme) error {
 	return RegisterDefaults(scheme)
 }
 
+// SetDefaults_NamespacePopulationSpec gives a population its scope. It sets no rollout, so that its author can change the
+// scope back without removing a field that only the server set.
+func SetDefaults_NamespacePopulationSpec(obj *NamespacePopulationSpec) {
+	if obj.Scope == "" {
+		obj.Scope = ScopeNew
+	}
+}
+
 // SetDefaults_PopulationManifest gives a manifest its policies.
 func SetDefaults_PopulationManifest(obj *PopulationManifest) {
 	if obj.DriftPolicy == "" {

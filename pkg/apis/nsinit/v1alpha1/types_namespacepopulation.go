@@ -18,8 +18,9 @@ import (
 
 // NamespacePopulation holds the manifests that the initializer policy-population
 // applies to new namespaces, with its own identity, before tenants can write into
-// them. It implements the Namespace Population proposal, which the Namespace
-// Initializer KEP describes in its first user story.
+// them. With scope All, it also applies them to namespaces that exist already. It
+// implements the Namespace Population proposal, which the Namespace Initializer KEP
+// describes in its first user story.
 type NamespacePopulation struct {
 	// +k8s:opaqueType
 	metav1.TypeMeta `json:",inline"`
@@ -59,7 +60,47 @@ type NamespacePopulationSpec struct {
 	// +k8s:listMapKey=name
 	// +k8s:maxItems=128
 	Manifests []PopulationManifest `json:"manifests,omitempty" patchStrategy:"merge" patchMergeKey:"name" protobuf:"bytes,2,rep,name=manifests"`
+
+	// scope says which of the selected namespaces get the manifests. New, the
+	// default: those that are created while the population exists. All: also those
+	// that exist already and are open, as rollout says. Exempt namespaces and those
+	// whose names start with kube- are not among them.
+	// +optional
+	// +k8s:optional
+	Scope PopulationScopeType `json:"scope,omitempty" protobuf:"bytes,3,opt,name=scope,casttype=PopulationScopeType"`
+
+	// rollout is what happens in namespaces that exist already. It needs scope All.
+	// Report, the default: nothing changes, and status.rollout reports what Apply
+	// would do. Apply: a few namespaces at a time get the objects that they do not
+	// have. Objects and fields of other clients are not changed.
+	// +optional
+	// +k8s:optional
+	Rollout PopulationRolloutType `json:"rollout,omitempty" protobuf:"bytes,4,opt,name=rollout,casttype=PopulationRolloutType"`
 }
+
+// PopulationScopeType says which of the selected namespaces get the manifests.
+// +enum
+// +k8s:enum
+type PopulationScopeType string
+
+const (
+	// ScopeNew means namespaces that are created while the population exists.
+	ScopeNew PopulationScopeType = "New"
+	// ScopeAll means also namespaces that exist already.
+	ScopeAll PopulationScopeType = "All"
+)
+
+// PopulationRolloutType is what happens in namespaces that exist already.
+// +enum
+// +k8s:enum
+type PopulationRolloutType string
+
+const (
+	// RolloutReport reports what RolloutApply would do.
+	RolloutReport PopulationRolloutType = "Report"
+	// RolloutApply creates the objects that the namespaces do not have.
+	RolloutApply PopulationRolloutType = "Apply"
+)
 
 // PopulationManifest is one object that namespaces get.
 type PopulationManifest struct {
@@ -135,7 +176,10 @@ type NamespacePopulationStatus struct {
 	// to each namespace that has objects of the population. Ready is True if every
 	// manifest could be applied to a new namespace: the cluster knows its kind, and
 	// policy-population has the permission to apply it. Otherwise, the message
-	// says what is missing.
+	// says what is missing. With scope All, RolledOut is True if every selected
+	// namespace that exists has every object. Otherwise, its reason is Reporting,
+	// Reported, Progressing, Paused, Incomplete or ExemptionsUnknown, and the message
+	// says what to do.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -154,7 +198,82 @@ type NamespacePopulationStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Manifests []PopulationManifestStatus `json:"manifests,omitempty" protobuf:"bytes,4,rep,name=manifests"`
+
+	// rollout is the state of the rollout to namespaces that exist already. It is
+	// absent with scope New.
+	// +optional
+	Rollout *PopulationRolloutStatus `json:"rollout,omitempty" protobuf:"bytes,5,opt,name=rollout"`
 }
+
+// PopulationRolloutStatus is the state of the rollout to namespaces that exist
+// already, or the report of what it would do.
+type PopulationRolloutStatus struct {
+	// observedGeneration is the generation that the counts describe.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,1,opt,name=observedGeneration"`
+
+	// namespaces is the number of selected namespaces that are open and neither
+	// exempt, frozen nor being deleted.
+	Namespaces int32 `json:"namespaces" protobuf:"varint,2,opt,name=namespaces"`
+
+	// current is the number of these that have every object.
+	Current int32 `json:"current" protobuf:"varint,3,opt,name=current"`
+
+	// checked is the number of these that the counts below describe. A namespace is
+	// checked when the report or the rollout reaches it, and again after a change.
+	Checked int32 `json:"checked" protobuf:"varint,4,opt,name=checked"`
+
+	// toCreate is the number of objects that do not exist and would be created.
+	ToCreate int32 `json:"toCreate" protobuf:"varint,5,opt,name=toCreate"`
+
+	// toChange is the number of objects that exist, belong to the population, are
+	// not in the inventory of their namespace, and would be changed.
+	ToChange int32 `json:"toChange" protobuf:"varint,6,opt,name=toChange"`
+
+	// unchanged is the number of objects that the namespaces already have.
+	Unchanged int32 `json:"unchanged" protobuf:"varint,7,opt,name=unchanged"`
+
+	// conflicts is the number of manifests in whose place another client has an
+	// object, or a field with another value. Such an object is not changed.
+	Conflicts int32 `json:"conflicts" protobuf:"varint,8,opt,name=conflicts"`
+
+	// refused is the number of objects that cannot be applied: policy-population
+	// lacks a permission, an admission policy or webhook rejects them, their kind
+	// does not exist, or an expression fails.
+	Refused int32 `json:"refused" protobuf:"varint,9,opt,name=refused"`
+
+	// problems are the first conflicts and refusals, at most ten, in the order of
+	// the namespaces.
+	// +optional
+	// +listType=atomic
+	Problems []PopulationProblem `json:"problems,omitempty" protobuf:"bytes,10,rep,name=problems"`
+}
+
+// PopulationProblem is why a namespace that exists does not get an object.
+type PopulationProblem struct {
+	// namespace is the name of the namespace.
+	Namespace string `json:"namespace" protobuf:"bytes,1,opt,name=namespace"`
+
+	// manifest is the name of the manifest.
+	Manifest string `json:"manifest" protobuf:"bytes,2,opt,name=manifest"`
+
+	// result is Conflict or Refused.
+	Result PopulationProblemType `json:"result" protobuf:"bytes,3,opt,name=result,casttype=PopulationProblemType"`
+
+	// message is the reason, with the next step.
+	Message string `json:"message" protobuf:"bytes,4,opt,name=message"`
+}
+
+// PopulationProblemType is the type of a problem.
+// +enum
+type PopulationProblemType string
+
+const (
+	// ProblemConflict: another client owns the object or a field of it.
+	ProblemConflict PopulationProblemType = "Conflict"
+	// ProblemRefused: the object cannot be applied.
+	ProblemRefused PopulationProblemType = "Refused"
+)
 
 // PopulationManifestStatus is the result of one manifest.
 type PopulationManifestStatus struct {
@@ -179,6 +298,31 @@ type PopulationManifestStatus struct {
 // ConditionApplied is the condition of a NamespacePopulation, and of a
 // PopulatedNamespace, that says whether every manifest could be applied.
 const ConditionApplied = "Applied"
+
+// ConditionRolledOut is the condition of a NamespacePopulation with scope All that
+// says whether every selected namespace that exists has every object. Its reasons
+// follow.
+const ConditionRolledOut = "RolledOut"
+
+const (
+	// ReasonRolloutReporting: the report does not describe every namespace yet.
+	ReasonRolloutReporting = "Reporting"
+	// ReasonRolloutReported: the report is complete. Nothing was changed.
+	ReasonRolloutReported = "Reported"
+	// ReasonRolloutProgressing: the rollout has not reached every namespace yet.
+	ReasonRolloutProgressing = "Progressing"
+	// ReasonRolloutPaused: objects were refused in several namespaces. The rollout waits
+	// until they can be applied.
+	ReasonRolloutPaused = "Paused"
+	// ReasonRolloutIncomplete: the rollout has reached every namespace, and some did not
+	// get every object.
+	ReasonRolloutIncomplete = "Incomplete"
+	// ReasonRolloutComplete: every namespace has every object.
+	ReasonRolloutComplete = "Complete"
+	// ReasonRolloutExemptionsUnknown: the list of exemptions cannot be read, so no namespace
+	// is changed.
+	ReasonRolloutExemptionsUnknown = "ExemptionsUnknown"
+)
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 

@@ -100,10 +100,10 @@ type PopulatedObject struct {
 	// +k8s:optional
 	PrunePolicy PrunePolicyType `json:"prunePolicy,omitempty" protobuf:"bytes,7,opt,name=prunePolicy,casttype=PrunePolicyType"`
 
-	// state is Pending, Applied or Failed.
+	// state is Pending, Applied, Failed or Conflict.
 	State PopulatedObjectState `json:"state" protobuf:"bytes,8,opt,name=state,casttype=PopulatedObjectState"`
 
-	// message says why it failed.
+	// message says why it failed, or what is in conflict.
 	// +optional
 	Message string `json:"message,omitempty" protobuf:"bytes,9,opt,name=message"`
 
@@ -124,6 +124,9 @@ const (
 	PopulatedObjectApplied PopulatedObjectState = "Applied"
 	// PopulatedObjectFailed: it could not be applied, or not deleted.
 	PopulatedObjectFailed PopulatedObjectState = "Failed"
+	// PopulatedObjectConflict: the namespace is older than the manifest, and another
+	// client owns the object or a field of it. The object was not changed.
+	PopulatedObjectConflict PopulatedObjectState = "Conflict"
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -62,6 +62,7 @@ func SetObjectDefaults_NamespaceLifecycleList(in *NamespaceLifecycleList) {
 }
 
 func SetObjectDefaults_NamespacePopulation(in *NamespacePopulation) {
+	SetDefaults_NamespacePopulationSpec(&in.Spec)
 	for i := range in.Spec.Manifests {
 		a := &in.Spec.Manifests[i]
 		SetDefaults_PopulationManifest(a)

@@ -142,6 +142,16 @@ func (in PopulationManifestStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulationProblem) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationProblem"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PopulationRolloutStatus) OpenAPIModelName() string {
+	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationRolloutStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RegisteredInitializer) OpenAPIModelName() string {
 	return "com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializer"
 }

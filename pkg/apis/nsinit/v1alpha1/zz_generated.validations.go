@@ -677,6 +677,66 @@ func Validate_NamespacePopulationSpec(
 		errs = append(errs, fn(fldPath.Child("manifests"), obj.Manifests, oldVal, oldObj != nil)...)
 	}
 
+	{ // field NamespacePopulationSpec.Scope
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *PopulationScopeType,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_PopulationScopeType(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *NamespacePopulationSpec) *PopulationScopeType {
+				return &oldObj.Scope
+			})
+		errs = append(errs, fn(fldPath.Child("scope"), &obj.Scope, oldVal, oldObj != nil)...)
+	}
+
+	{ // field NamespacePopulationSpec.Rollout
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *PopulationRolloutType,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_PopulationRolloutType(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *NamespacePopulationSpec) *PopulationRolloutType {
+				return &oldObj.Rollout
+			})
+		errs = append(errs, fn(fldPath.Child("rollout"), &obj.Rollout, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -975,6 +1035,36 @@ func Validate_PopulationManifest(
 	}
 
 	// field PopulationManifest.Template has no validation
+	return errs
+}
+
+var symbolsForPopulationRolloutType = sets.New(RolloutApply, RolloutReport)
+
+// Validate_PopulationRolloutType validates an instance of PopulationRolloutType according
+// to declarative validation rules in the API schema.
+func Validate_PopulationRolloutType(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PopulationRolloutType) (errs field.ErrorList) {
+
+	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForPopulationRolloutType, nil); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
+	return errs
+}
+
+var symbolsForPopulationScopeType = sets.New(ScopeAll, ScopeNew)
+
+// Validate_PopulationScopeType validates an instance of PopulationScopeType according
+// to declarative validation rules in the API schema.
+func Validate_PopulationScopeType(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PopulationScopeType) (errs field.ErrorList) {
+
+	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForPopulationScopeType, nil); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
 	return errs
 }
 

@@ -7,6 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 package validation
 
 import (
+	"fmt"
+
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -27,6 +29,10 @@ func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field
 				errs = append(errs, field.Invalid(field.NewPath("spec", "manifests").Index(i).Child("name"), manifest.Name, problem))
 			}
 		}
+	}
+	if spec := &updated.Spec; spec.Rollout != "" && spec.Scope != nsinit.ScopeAll {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "rollout"),
+			fmt.Sprintf("it is %q, and needs scope %s: with scope %q, namespaces that exist already get nothing; remove rollout or change scope", spec.Rollout, nsinit.ScopeAll, spec.Scope)))
 	}
 	return errs
 }

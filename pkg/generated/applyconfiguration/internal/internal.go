@@ -292,6 +292,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespaceSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: rollout
+      type:
+        scalar: string
+    - name: scope
+      type:
+        scalar: string
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespacePopulationStatus
   map:
     fields:
@@ -317,6 +323,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: observedGeneration
       type:
         scalar: numeric
+    - name: rollout
+      type:
+        namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationRolloutStatus
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PlannedInitializer
   map:
     fields:
@@ -474,6 +483,69 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: namespace
       type:
         scalar: string
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationProblem
+  map:
+    fields:
+    - name: manifest
+      type:
+        scalar: string
+      default: ""
+    - name: message
+      type:
+        scalar: string
+      default: ""
+    - name: namespace
+      type:
+        scalar: string
+      default: ""
+    - name: result
+      type:
+        scalar: string
+      default: ""
+- name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationRolloutStatus
+  map:
+    fields:
+    - name: checked
+      type:
+        scalar: numeric
+      default: 0
+    - name: conflicts
+      type:
+        scalar: numeric
+      default: 0
+    - name: current
+      type:
+        scalar: numeric
+      default: 0
+    - name: namespaces
+      type:
+        scalar: numeric
+      default: 0
+    - name: observedGeneration
+      type:
+        scalar: numeric
+    - name: problems
+      type:
+        list:
+          elementType:
+            namedType: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.PopulationProblem
+          elementRelationship: atomic
+    - name: refused
+      type:
+        scalar: numeric
+      default: 0
+    - name: toChange
+      type:
+        scalar: numeric
+      default: 0
+    - name: toCreate
+      type:
+        scalar: numeric
+      default: 0
+    - name: unchanged
+      type:
+        scalar: numeric
+      default: 0
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.RegisteredInitializer
   map:
     fields:

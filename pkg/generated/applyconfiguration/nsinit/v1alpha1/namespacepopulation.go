@@ -22,8 +22,9 @@ import (
 //
 // NamespacePopulation holds the manifests that the initializer policy-population
 // applies to new namespaces, with its own identity, before tenants can write into
-// them. It implements the Namespace Population proposal, which the Namespace
-// Initializer KEP describes in its first user story.
+// them. With scope All, it also applies them to namespaces that exist already. It
+// implements the Namespace Population proposal, which the Namespace Initializer KEP
+// describes in its first user story.
 type NamespacePopulationApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// metadata is the standard object metadata. If two populations have a manifest

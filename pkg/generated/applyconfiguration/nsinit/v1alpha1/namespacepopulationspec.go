@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package v1alpha1
 
 import (
+	nsinitv1alpha1 "github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -22,6 +23,16 @@ type NamespacePopulationSpecApplyConfiguration struct {
 	// manifests are applied at the same time. What fails is tried again, in this
 	// order, because an object can need an earlier one.
 	Manifests []PopulationManifestApplyConfiguration `json:"manifests,omitempty"`
+	// scope says which of the selected namespaces get the manifests. New, the
+	// default: those that are created while the population exists. All: also those
+	// that exist already and are open, as rollout says. Exempt namespaces and those
+	// whose names start with kube- are not among them.
+	Scope *nsinitv1alpha1.PopulationScopeType `json:"scope,omitempty"`
+	// rollout is what happens in namespaces that exist already. It needs scope All.
+	// Report, the default: nothing changes, and status.rollout reports what Apply
+	// would do. Apply: a few namespaces at a time get the objects that they do not
+	// have. Objects and fields of other clients are not changed.
+	Rollout *nsinitv1alpha1.PopulationRolloutType `json:"rollout,omitempty"`
 }
 
 // NamespacePopulationSpecApplyConfiguration constructs a declarative configuration of the NamespacePopulationSpec type for use with
@@ -48,5 +59,21 @@ func (b *NamespacePopulationSpecApplyConfiguration) WithManifests(values ...*Pop
 		}
 		b.Manifests = append(b.Manifests, *values[i])
 	}
+	return b
+}
+
+// WithScope sets the Scope field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Scope field is set to the value of the last call.
+func (b *NamespacePopulationSpecApplyConfiguration) WithScope(value nsinitv1alpha1.PopulationScopeType) *NamespacePopulationSpecApplyConfiguration {
+	b.Scope = &value
+	return b
+}
+
+// WithRollout sets the Rollout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rollout field is set to the value of the last call.
+func (b *NamespacePopulationSpecApplyConfiguration) WithRollout(value nsinitv1alpha1.PopulationRolloutType) *NamespacePopulationSpecApplyConfiguration {
+	b.Rollout = &value
 	return b
 }

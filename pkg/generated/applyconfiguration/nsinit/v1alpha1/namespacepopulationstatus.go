@@ -25,12 +25,18 @@ type NamespacePopulationStatusApplyConfiguration struct {
 	// to each namespace that has objects of the population. Ready is True if every
 	// manifest could be applied to a new namespace: the cluster knows its kind, and
 	// policy-population has the permission to apply it. Otherwise, the message
-	// says what is missing.
+	// says what is missing. With scope All, RolledOut is True if every selected
+	// namespace that exists has every object. Otherwise, its reason is Reporting,
+	// Reported, Progressing, Paused, Incomplete or ExemptionsUnknown, and the message
+	// says what to do.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// namespaces is the number of namespaces that have objects of the population.
 	Namespaces *int32 `json:"namespaces,omitempty"`
 	// manifests are the results of the manifests.
 	Manifests []PopulationManifestStatusApplyConfiguration `json:"manifests,omitempty"`
+	// rollout is the state of the rollout to namespaces that exist already. It is
+	// absent with scope New.
+	Rollout *PopulationRolloutStatusApplyConfiguration `json:"rollout,omitempty"`
 }
 
 // NamespacePopulationStatusApplyConfiguration constructs a declarative configuration of the NamespacePopulationStatus type for use with
@@ -78,5 +84,13 @@ func (b *NamespacePopulationStatusApplyConfiguration) WithManifests(values ...*P
 		}
 		b.Manifests = append(b.Manifests, *values[i])
 	}
+	return b
+}
+
+// WithRollout sets the Rollout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rollout field is set to the value of the last call.
+func (b *NamespacePopulationStatusApplyConfiguration) WithRollout(value *PopulationRolloutStatusApplyConfiguration) *NamespacePopulationStatusApplyConfiguration {
+	b.Rollout = value
 	return b
 }

@@ -34,9 +34,9 @@ type PopulatedObjectApplyConfiguration struct {
 	UID *types.UID `json:"uid,omitempty"`
 	// prunePolicy is that of the manifest when the object was applied.
 	PrunePolicy *nsinitv1alpha1.PrunePolicyType `json:"prunePolicy,omitempty"`
-	// state is Pending, Applied or Failed.
+	// state is Pending, Applied, Failed or Conflict.
 	State *nsinitv1alpha1.PopulatedObjectState `json:"state,omitempty"`
-	// message says why it failed.
+	// message says why it failed, or what is in conflict.
 	Message *string `json:"message,omitempty"`
 	// lastAppliedTime is when it was last applied.
 	LastAppliedTime *v1.Time `json:"lastAppliedTime,omitempty"`

@@ -71,7 +71,10 @@ func newTable() *generic.Table[*nsinit.NamespacePopulation] {
 			{Name: "Manifests", Type: "integer", Description: "Number of manifests."},
 			{Name: "Namespaces", Type: "integer", Description: "Number of namespaces that have objects of the population."},
 			{Name: "Failed", Type: "integer", Description: "Number of objects that could not be applied."},
+			{Name: "Rollout", Type: "string", Description: "State of the rollout to namespaces that exist already, and how many have every object. Empty with scope New."},
 			{Name: "Age", Type: "string", Description: "How long ago the population was created."},
+			{Name: "Conflicts", Type: "integer", Priority: 1, Description: "Number of objects of other clients that the rollout leaves as they are."},
+			{Name: "Refused", Type: "integer", Priority: 1, Description: "Number of objects that the rollout cannot apply."},
 			{Name: "Message", Type: "string", Priority: 1, Description: "The first error."},
 		},
 		Cells: func(p *nsinit.NamespacePopulation, age string) []any {
@@ -89,7 +92,20 @@ func newTable() *generic.Table[*nsinit.NamespacePopulation] {
 					message = condition.Message
 				}
 			}
-			return []any{p.Name, string(ready), int64(len(p.Spec.Manifests)), int64(p.Status.Namespaces), failed, age, message}
+			state, rollout := rolloutOf(p)
+			return []any{p.Name, string(ready), int64(len(p.Spec.Manifests)), int64(p.Status.Namespaces), failed, state, age, int64(rollout.Conflicts), int64(rollout.Refused), message}
 		},
 	}
+}
+
+// rolloutOf returns a text such as "Paused 3/40", and the state of the rollout.
+func rolloutOf(p *nsinit.NamespacePopulation) (string, nsinit.PopulationRolloutStatus) {
+	condition := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionRolledOut)
+	switch {
+	case condition == nil:
+		return "", nsinit.PopulationRolloutStatus{}
+	case p.Status.Rollout == nil:
+		return condition.Reason, nsinit.PopulationRolloutStatus{}
+	}
+	return fmt.Sprintf("%s %d/%d", condition.Reason, p.Status.Rollout.Current, p.Status.Rollout.Namespaces), *p.Status.Rollout
 }

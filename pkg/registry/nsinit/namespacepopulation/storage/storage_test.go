@@ -24,13 +24,18 @@ func TestTable(t *testing.T) {
 		status nsinit.NamespacePopulationStatus
 		want   []any
 	}{
-		"not checked yet": {nsinit.NamespacePopulationStatus{}, []any{"p", "Unknown", int64(1), int64(0), int64(0), "<unknown>", ""}},
+		"not checked yet": {nsinit.NamespacePopulationStatus{}, []any{"p", "Unknown", int64(1), int64(0), int64(0), "", "<unknown>", int64(0), int64(0), ""}},
 		"ready": {nsinit.NamespacePopulationStatus{Namespaces: 3, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Message: "fine"}}},
-			[]any{"p", "True", int64(1), int64(3), int64(0), "<unknown>", ""}},
+			[]any{"p", "True", int64(1), int64(3), int64(0), "", "<unknown>", int64(0), int64(0), ""}},
 		"not ready": {nsinit.NamespacePopulationStatus{Conditions: []metav1.Condition{missing}},
-			[]any{"p", "False", int64(1), int64(0), int64(0), "<unknown>", "no permission to create roles"}},
+			[]any{"p", "False", int64(1), int64(0), int64(0), "", "<unknown>", int64(0), int64(0), "no permission to create roles"}},
 		"not ready, and failed": {nsinit.NamespacePopulationStatus{Namespaces: 3, Conditions: []metav1.Condition{missing}, Manifests: failed},
-			[]any{"p", "False", int64(1), int64(3), int64(2), "<unknown>", "quota in shop: forbidden"}},
+			[]any{"p", "False", int64(1), int64(3), int64(2), "", "<unknown>", int64(0), int64(0), "quota in shop: forbidden"}},
+		"paused": {nsinit.NamespacePopulationStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionRolledOut, Reason: v1alpha1.ReasonRolloutPaused}},
+			Rollout: &nsinit.PopulationRolloutStatus{Namespaces: 40, Current: 3, Conflicts: 1, Refused: 5}},
+			[]any{"p", "Unknown", int64(1), int64(0), int64(0), "Paused 3/40", "<unknown>", int64(1), int64(5), ""}},
+		"without exemptions": {nsinit.NamespacePopulationStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionRolledOut, Reason: v1alpha1.ReasonRolloutExemptionsUnknown}}},
+			[]any{"p", "Unknown", int64(1), int64(0), int64(0), "ExemptionsUnknown", "<unknown>", int64(0), int64(0), ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			population := &nsinit.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p"},
