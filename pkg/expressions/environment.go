@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 	corev1 "k8s.io/api/core/v1"
 
@@ -66,6 +67,18 @@ func Variables(namespace *corev1.Namespace) map[string]any {
 		"creator":       namespace.Annotations[v1alpha1.AnnotationCreatedBy],
 		"creatorGroups": strings.FieldsFunc(namespace.Annotations[v1alpha1.AnnotationCreatedByGroups], func(r rune) bool { return r == '\n' }),
 	}
+}
+
+// KnownVariables returns the values of the variables for a namespace that can be older than nsinit. If its creator is not
+// recorded, the result of an expression that depends on the creator is an error, and never that of an empty name.
+func KnownVariables(namespace *corev1.Namespace) map[string]any {
+	variables := Variables(namespace)
+	if variables["creator"] == "" {
+		unknown := types.NewErr(`the creator of the namespace is unknown: it has no annotation %[1]s. To leave such namespaces out, begin "when" with `+
+			`"%[1]s" in namespaceObject.metadata.annotations &&`, v1alpha1.AnnotationCreatedBy)
+		variables["creator"], variables["creatorGroups"] = unknown, unknown
+	}
+	return variables
 }
 
 func (e *Environment) program(expression string) (cel.Program, *cel.Ast, error) {

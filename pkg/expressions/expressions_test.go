@@ -165,3 +165,32 @@ func FuzzTemplate(f *testing.F) {
 		}
 	})
 }
+
+// TestUnknownCreator: an expression that needs the creator of an old namespace fails, and one that does not need it holds.
+func TestUnknownCreator(t *testing.T) {
+	for source, fails := range map[string]bool{
+		`creator == ""`:              true,
+		`creator != "alice"`:         true,
+		`!("x" in creatorGroups)`:    true,
+		`size(creatorGroups) == 0`:   true,
+		`true`:                       false,
+		`true || creator == "alice"`: false,
+		`creator == "alice" || true`: false,
+		`namespaceObject.metadata.name != creator || namespaceObject.metadata.name == "shop"`:      false,
+		`!("nsinit.dev/created-by" in namespaceObject.metadata.annotations && creator == "alice")`: false,
+	} {
+		condition, err := environment(t).Condition(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		namespace := namespaceOf("alice")
+		if holds, err := condition.Holds(KnownVariables(namespace)); err != nil && !strings.Contains(source, "creatorGroups") {
+			t.Errorf("%s of a known creator: %t, %v", source, holds, err)
+		}
+		namespace.Annotations = nil
+		holds, err := condition.Holds(KnownVariables(namespace))
+		if fails != (err != nil) || holds == fails || fails && !strings.Contains(err.Error(), "the creator of the namespace is unknown: it has no annotation "+v1alpha1.AnnotationCreatedBy) {
+			t.Errorf("%s: %t, %v", source, holds, err)
+		}
+	}
+}

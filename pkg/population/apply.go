@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -34,6 +35,8 @@ type Applier struct {
 	ClusterScoped map[schema.GroupResource]struct{}
 	// DryRun stores nothing.
 	DryRun bool
+	// Pace bounds how often Adopt is called. Nil: there is no bound.
+	Pace flowcontrol.RateLimiter
 	// Reviews reviews the permissions of Client. Only Check and Readiness use it.
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
 }
@@ -45,17 +48,29 @@ func (a *Applier) Apply(ctx context.Context, namespace *corev1.Namespace, conten
 	if err != nil {
 		return nil, err
 	}
-	content = content.DeepCopy() // which is the caller's
-	if client.namespaced {
-		content.SetNamespace(namespace.Name)
-	} else if err := a.own(ctx, client, namespace, content); err != nil {
+	if err := a.permits(client); err != nil {
 		return nil, err
 	}
-	options := metav1.ApplyOptions{FieldManager: a.FieldManager, Force: true}
+	var live *unstructured.Unstructured
+	if !client.namespaced {
+		if live, err = client.find(ctx, content.GetName()); err != nil {
+			return nil, err
+		}
+	}
+	content = content.DeepCopy() // which is the caller's
+	if err := client.place(namespace, content, live); err != nil {
+		return nil, err
+	}
+	return client.Apply(ctx, content.GetName(), content, a.options(true))
+}
+
+// options returns the options to apply an object. With force, fields of other clients are taken over.
+func (a *Applier) options(force bool) metav1.ApplyOptions {
+	options := metav1.ApplyOptions{FieldManager: a.FieldManager, Force: force}
 	if a.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	return client.Apply(ctx, content.GetName(), content, options)
+	return options
 }
 
 // Get returns the object that is stored under the name of a content.
@@ -67,19 +82,25 @@ func (a *Applier) Get(ctx context.Context, namespace string, content *unstructur
 	return client.Get(ctx, content.GetName(), metav1.GetOptions{})
 }
 
-// own makes the namespace the owner of a cluster-scoped object, so that the garbage collector deletes the object after
-// the namespace. An existing object must have the same owner.
-func (a *Applier) own(ctx context.Context, client *resource, namespace *corev1.Namespace, content *unstructured.Unstructured) error {
-	if err := a.allowed(client.name); err != nil {
-		return err
-	}
-	content.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}})
-	live, err := client.Get(ctx, content.GetName(), metav1.GetOptions{})
+// find returns an object, or nil if it does not exist.
+func (r *resource) find(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	live, err := r.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
+
+// place puts a content into a namespace. The namespace becomes the owner of a cluster-scoped object, so that the garbage
+// collector deletes the object after the namespace. live is the stored object, or nil: it must have the same owner.
+func (r *resource) place(namespace *corev1.Namespace, content, live *unstructured.Unstructured) error {
+	if r.namespaced {
+		content.SetNamespace(namespace.Name)
 		return nil
 	}
-	if err != nil {
-		return err
+	content.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}})
+	if live == nil {
+		return nil
 	}
 	for _, owner := range live.GetOwnerReferences() {
 		if owner.UID == namespace.UID {
@@ -91,6 +112,14 @@ func (a *Applier) own(ctx context.Context, client *resource, namespace *corev1.N
 		}
 	}
 	return errors.New("it exists and does not belong to this namespace: use the name of the namespace in its name")
+}
+
+// permits returns an error if a resource is cluster-scoped and may not be applied.
+func (a *Applier) permits(client *resource) error {
+	if client.namespaced {
+		return nil
+	}
+	return a.allowed(client.name)
 }
 
 // allowed returns an error if a cluster-scoped resource may not be applied.
@@ -122,7 +151,7 @@ func (a *Applier) Prune(ctx context.Context, namespace *corev1.Namespace, object
 		return err
 	}
 	// Without a UID, it may have been applied right before a crash.
-	ours := live.GetUID() == object.UID || object.UID == "" && live.GetLabels()[v1alpha1.LabelPopulation] == object.Population
+	ours := live.GetUID() == object.UID || object.UID == "" && a.populationOf(live) == object.Population
 	// For cluster-scoped objects, the inventory is not sufficient evidence.
 	if !client.namespaced {
 		ours = ours && slices.ContainsFunc(live.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == namespace.UID })

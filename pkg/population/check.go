@@ -30,8 +30,9 @@ const (
 
 // Check returns why no namespace can get an object, and the reason for the condition Ready: the cluster does not know
 // its kind, or the initializer has no permission to apply it. If the cluster does not answer, the reason is CheckFailed.
-// Check needs no namespace and stores nothing. Without a name, the initializer needs permission for every name.
-func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured) (_ string, err error) {
+// Check needs no namespace and stores nothing. Without a name, the initializer needs permission for every name. To apply
+// the object to namespaces that exist already, it also needs to read it.
+func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured, scope v1alpha1.PopulationScopeType) (_ string, err error) {
 	defer explain(&err, "apply", content.GetKind(), content.GetName())
 	mapping, err := a.Mapping(content.GroupVersionKind())
 	switch {
@@ -45,6 +46,9 @@ func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured)
 		if err := a.allowed(resource); err != nil {
 			return reasonNotPermitted, err
 		}
+		scope = v1alpha1.ScopeAll
+	}
+	if scope == v1alpha1.ScopeAll {
 		verbs = append(verbs, "get")
 	}
 	var missing []string
@@ -77,7 +81,7 @@ func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation
 	a.Mapper.Reset() // a kind may have been removed from the cluster
 	problems := 0
 	for _, m := range p.Spec.Manifests {
-		reason, err := a.checkManifest(ctx, m)
+		reason, err := a.checkManifest(ctx, m, p.Spec.Scope)
 		if err == nil {
 			continue
 		}
@@ -95,7 +99,7 @@ func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation
 }
 
 // checkManifest checks the literal parts of a template.
-func (a *Applier) checkManifest(ctx context.Context, m v1alpha1.PopulationManifest) (string, error) {
+func (a *Applier) checkManifest(ctx context.Context, m v1alpha1.PopulationManifest, scope v1alpha1.PopulationScopeType) (string, error) {
 	literal, err := object(m.Template)
 	if err != nil {
 		return reasonInvalid, err
@@ -107,5 +111,5 @@ func (a *Applier) checkManifest(ctx context.Context, m v1alpha1.PopulationManife
 	if strings.Contains(content.GetName(), "${") {
 		content.SetName("")
 	}
-	return a.Check(ctx, content)
+	return a.Check(ctx, content, scope)
 }

@@ -107,3 +107,14 @@ func TestReadiness(t *testing.T) {
 		})
 	}
 }
+
+// TestReadinessOfAll: to apply objects to namespaces that exist, the initializer also reads them.
+func TestReadinessOfAll(t *testing.T) {
+	for permission, want := range map[string]metav1.ConditionStatus{"get configmaps": metav1.ConditionTrue, "list configmaps": metav1.ConditionFalse} {
+		got := applier("create configmaps", "patch configmaps", permission).Readiness(t.Context(), &v1alpha1.NamespacePopulation{
+			Spec: v1alpha1.NamespacePopulationSpec{Scope: v1alpha1.ScopeAll, Manifests: []v1alpha1.PopulationManifest{manifestOf("map", "v1", "ConfigMap", "m")}}})
+		if got.Status != want || want == metav1.ConditionFalse && !strings.Contains(got.Message, "get on configmaps") {
+			t.Errorf("with %s: %+v", permission, got)
+		}
+	}
+}

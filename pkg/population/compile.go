@@ -27,6 +27,7 @@ import (
 // Population is a NamespacePopulation whose expressions were compiled.
 type Population struct {
 	Name      string
+	Scope     v1alpha1.PopulationScopeType
 	selector  labels.Selector
 	manifests []manifest
 }
@@ -50,7 +51,7 @@ func Compile(name string, spec *v1alpha1.NamespacePopulationSpec) (*Population, 
 	if err != nil {
 		return nil, field.ErrorList{field.InternalError(path, err)}
 	}
-	compiled := &Population{Name: name, selector: labels.Everything()}
+	compiled := &Population{Name: name, Scope: spec.Scope, selector: labels.Everything()}
 	var errs field.ErrorList
 	if spec.NamespaceSelector != nil {
 		if compiled.selector, err = metav1.LabelSelectorAsSelector(spec.NamespaceSelector); err != nil {

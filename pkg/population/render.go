@@ -23,6 +23,7 @@ type Key struct{ Population, Manifest string }
 // Object is a manifest rendered for a namespace.
 type Object struct {
 	Key
+	Scope       v1alpha1.PopulationScopeType
 	DriftPolicy v1alpha1.DriftPolicyType
 	PrunePolicy v1alpha1.PrunePolicyType
 	// Content is the rendered object, nil after an error.
@@ -42,18 +43,23 @@ func Keys(populations []*Population) map[Key]struct{} {
 	return keys
 }
 
+// Selects returns whether the population selects a namespace by its labels.
+func (p *Population) Selects(namespace *corev1.Namespace) bool {
+	return p.selector.Matches(labels.Set(namespace.Labels))
+}
+
 // Render returns the objects of a namespace. The populations must be in order.
 func Render(populations []*Population, namespace *corev1.Namespace) []Object {
-	variables := expressions.Variables(namespace)
+	variables := expressions.KnownVariables(namespace)
 	var objects []Object
 	for _, p := range populations {
-		if !p.selector.Matches(labels.Set(namespace.Labels)) {
+		if !p.Selects(namespace) {
 			continue
 		}
 		for _, m := range p.manifests {
 			content, wanted, err := m.render(p.Name, variables)
 			if wanted {
-				objects = append(objects, Object{Key{p.Name, m.Name}, m.DriftPolicy, m.PrunePolicy, content, err})
+				objects = append(objects, Object{Key{p.Name, m.Name}, p.Scope, m.DriftPolicy, m.PrunePolicy, content, err})
 			}
 		}
 	}

@@ -298,7 +298,7 @@ func TestPopulationDrift(t *testing.T) {
 	waitValue(t, c, namespace, "free", "gone")
 }
 
-// TestPopulationLabels: a manifest that a changed label selects is applied at once if its drift is repaired.
+// TestPopulationLabels: a manifest that a changed label selects is applied immediately if its drift is repaired.
 func TestPopulationLabels(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())

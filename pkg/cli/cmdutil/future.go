@@ -41,12 +41,15 @@ func (f *Future) AddFlags(flags *pflag.FlagSet, groupsFlag string) {
 	flags.StringVar(&f.Labels, "labels", f.Labels, "Labels of the namespace, if it does not exist, such as team=a,tier=b.")
 }
 
+// IsSet reports whether a flag is set.
+func (f *Future) IsSet() bool { return f.Creator != "" || len(f.Groups) > 0 || f.Labels != "" }
+
 // Namespace returns the namespace, or one as it would be, and whether it exists. The user who runs the command creates
 // it by default.
 func (f *Future) Namespace(ctx context.Context, core kubernetes.Interface, name string) (*corev1.Namespace, bool, error) {
 	namespace, err := core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
-		if f.Creator != "" || len(f.Groups) > 0 || f.Labels != "" {
+		if f.IsSet() {
 			return nil, false, fmt.Errorf("namespace %q exists: --creator, --%s and --labels are for namespaces that do not", name, f.groupsFlag)
 		}
 		return namespace, true, nil

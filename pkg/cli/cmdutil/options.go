@@ -83,3 +83,16 @@ func Args(command *cobra.Command, args []string) error {
 	}
 	return nil
 }
+
+// ArgsOrAll returns a function that checks arguments as Args does or, with the flag --all, accepts none.
+func ArgsOrAll(all *bool) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if !*all {
+			return Args(command, args)
+		}
+		if len(args) > 0 {
+			return fmt.Errorf("unexpected argument %q: --all is for every namespace", args[0])
+		}
+		return nil
+	}
+}

@@ -37,13 +37,20 @@ permissions: to test those of policy-population, name its service account with -
 renders the objects for a namespace that --creator, --group and --labels describe; you are the creator by default. It reports unknown
 kinds and missing permissions, but no other refusals.
 
+With --all, the command reports what the populations with scope All would do in the namespaces that exist, for each namespace and in
+total. With --filename, it does so for every population of the file. Objects of other clients are conflicts and would stay as they are.
+Namespaces that are not open, frozen or exempt, and those of Kubernetes, get nothing.
+
 The exit code is 0 if every object can be applied, 2 if one cannot, and 1 after another error.`
 
 const example = `  # The objects of the namespace shop, applied with the permissions of policy-population
   kubectl nsinit preview shop --as=system:serviceaccount:nsinit-system:policy-population
 
   # The objects that alice's next namespace would get from a population that is not in the cluster yet
-  kubectl nsinit preview new --filename=population.yaml --creator=alice --group=team-a --labels=tier=self-service --output=yaml`
+  kubectl nsinit preview new --filename=population.yaml --creator=alice --group=team-a --labels=tier=self-service --output=yaml
+
+  # What a population would do in the namespaces that exist, if it had scope All
+  kubectl nsinit preview --all --filename=population.yaml --as=system:serviceaccount:nsinit-system:policy-population`
 
 // Options are the options of the command.
 type Options struct {
@@ -52,6 +59,7 @@ type Options struct {
 	Filename      string
 	Initializer   string
 	ClusterScoped []string
+	All           bool
 }
 
 // NewCommand returns the command.
@@ -63,8 +71,10 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		Long:              long,
 		Example:           example,
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
+		Args:              cmdutil.ArgsOrAll(&o.All),
 	})
 	flags := command.Flags()
+	flags.BoolVarP(&o.All, "all", "A", o.All, "Report what populations with scope All would do in the namespaces that exist.")
 	flags.StringVarP(&o.Filename, "filename", "f", o.Filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
 	o.Future.AddFlags(flags, "group")
 	flags.StringVar(&o.Initializer, "initializer-name", "policy-population.nsinit.dev", "Name under which policy-population is registered, and field manager of what it applies.")
@@ -76,21 +86,26 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 type Result struct {
 	Population string `json:"population"`
 	Manifest   string `json:"manifest"`
-	// Result is created, configured, unchanged, rendered (the namespace does not exist) or refused.
+	// Result is created, configured, unchanged, rendered (the namespace does not exist), refused, or with --all conflict
+	// (it belongs to another client).
 	Result string `json:"result"`
-	// Message says why it is refused.
+	// Message says why it is refused, or what is in conflict.
 	Message string `json:"message,omitempty"`
 	// Object is what is applied.
 	Object map[string]any `json:"object,omitempty"`
 }
 
+// Validate implements cmdutil.Options.
+func (o *Options) Validate() error {
+	if o.All && o.Future.IsSet() {
+		return errors.New("--creator, --group and --labels are for a namespace that does not exist, and --all for those that do")
+	}
+	return o.Base.Validate()
+}
+
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
 	populations, err := o.populations(ctx, o.Clients.Nsinit)
-	if err != nil {
-		return err
-	}
-	namespace, exists, err := o.Future.Namespace(ctx, o.Clients.Core, o.Args[0])
 	if err != nil {
 		return err
 	}
@@ -100,6 +115,13 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	for _, resource := range o.ClusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
+	}
+	if o.All {
+		return o.all(ctx, applier, populations)
+	}
+	namespace, exists, err := o.Future.Namespace(ctx, o.Clients.Core, o.Args[0])
+	if err != nil {
+		return err
 	}
 	results := []Result{}
 	refused := false
@@ -128,7 +150,7 @@ func preview(ctx context.Context, applier *population.Applier, namespace *corev1
 	}
 	result.Object = object.Content.Object
 	if !exists {
-		if _, err := applier.Check(ctx, object.Content); err != nil {
+		if _, err := applier.Check(ctx, object.Content, v1alpha1.ScopeNew); err != nil {
 			return refused(err)
 		}
 		result.Result = "rendered"

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -111,6 +112,62 @@ func TestPreview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.test.Cluster = test.world.cluster()
 			test.test.Cluster.In = test.in
+			test.test.Check(t, preview.NewCommand)
+		})
+	}
+}
+
+// TestAll: with --all, the report has every open namespace that is not exempt, and the totals.
+func TestAll(t *testing.T) {
+	ofAll := func(name string) *v1alpha1.NamespacePopulation {
+		p := population(name, strings.Replace(template, "${creator}-x", "m", 1))
+		p.Spec.Scope = v1alpha1.ScopeAll
+		return p
+	}
+	ofNew := population("new", template)
+	ofCreator := population("c", template)
+	ofCreator.Spec.Scope = v1alpha1.ScopeAll
+	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot", UID: "d"}}
+	closed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", UID: "c", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "k"}}
+	exempt := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "exempt", UID: "e"}}
+	exemptions := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-exemptions"}, Data: map[string]string{"namespaces": "exempt"}}
+	inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "d"},
+		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "m", UID: "u"}}}}
+	cluster := func(more ...runtime.Object) []runtime.Object {
+		return append(more, depot, closed, system, exempt, exemptions)
+	}
+	file := filepath.Join(t.TempDir(), "population.yaml")
+	if err := os.WriteFile(file, []byte("kind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: m, template: "+template+"}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const header = "NAMESPACE   CREATED   CONFIGURED   UNCHANGED   CONFLICTS   REFUSED\n"
+	live := configMap("1")
+	live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate}})
+	for name, test := range map[string]struct {
+		world world
+		test  cmdtesting.Test
+	}{
+		"created": {world{populations: cluster(ofAll("p"), ofNew), applied: configMap("1")}, cmdtesting.Test{Args: []string{"--all"}, Out: header +
+			"depot       1         0            0           0           0\nshop        1         0            0           0           0\nTOTAL       2         0            0           0           0\n"}},
+		"applied before": {world{populations: cluster(ofAll("p"), inventory), applied: configMap("1")}, cmdtesting.Test{Args: []string{"-A", "--output=jsonpath={.kind} {.totals} {.items[0].manifests[0].result}"},
+			Out: `PopulationReport {"configured":0,"conflicts":0,"created":1,"refused":0,"unchanged":1} unchanged`}},
+		"of another client": {world{populations: cluster(ofAll("p")), live: live}, cmdtesting.Test{Args: []string{"--all"}, Err: "exit code 2", Out: header +
+			"depot       0         0            0           1           0\nshop        0         0            0           1           0\nTOTAL       0         0            0           2           0\n" +
+			"\ndepot: p/m: conflict: cannot apply ConfigMap \"m\": it exists, and \"helm\" created or changed it: change the name in the manifest, or delete the object\n" +
+			"\nshop: p/m: conflict: cannot apply ConfigMap \"m\": it exists, and \"helm\" created or changed it: change the name in the manifest, or delete the object\n"}},
+		"refused": {world{populations: cluster(ofAll("p")), refusal: errors.New("no rights")}, cmdtesting.Test{Args: []string{"--all", "--output=jsonpath={.totals.refused} {.items[*].manifests[*].message}"}, Err: "exit code 2",
+			Out: `2 cannot apply ConfigMap "m": no rights cannot apply ConfigMap "m": no rights`}},
+		"an unknown creator": {world{populations: cluster(ofCreator), applied: configMap("1")}, cmdtesting.Test{Args: []string{"--all", "--output=jsonpath={range .items[*]}{.namespace} {.manifests[*].result},{end}"}, Err: "exit code 2",
+			Out: "depot refused,shop created,"}},
+		"of a file":       {world{populations: cluster(ofAll("p")), applied: configMap("1")}, cmdtesting.Test{Args: []string{"--all", "-f", file, "--output=jsonpath={.items[1].namespace} {.items[1].manifests[*].population}"}, Out: "shop q", Err: "exit code 2"}},
+		"only for new":    {world{populations: cluster(ofNew)}, cmdtesting.Test{Args: []string{"--all"}, Out: "No population has scope All. To see what one would do in the namespaces that exist, give its file with --filename.\n"}},
+		"no exemptions":   {world{populations: []runtime.Object{ofAll("p")}}, cmdtesting.Test{Args: []string{"--all"}, Err: "cannot read the exemptions, without which no namespace is selected"}},
+		"and a name":      {world{}, cmdtesting.Test{Args: []string{"shop", "--all"}, Err: `unexpected argument "shop": --all is for every namespace`}},
+		"and its creator": {world{}, cmdtesting.Test{Args: []string{"--all", "--creator=carol"}, Err: "--creator, --group and --labels are for a namespace that does not exist, and --all for those that do"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.test.Cluster = test.world.cluster()
 			test.test.Check(t, preview.NewCommand)
 		})
 	}

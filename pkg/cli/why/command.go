@@ -10,7 +10,6 @@ package why
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -80,16 +79,10 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		Example:           example,
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
 		Args: func(command *cobra.Command, args []string) error {
-			if !o.All {
-				return cmdutil.Args(command, args)
-			}
-			switch {
-			case len(args) > 0:
-				return fmt.Errorf("unexpected argument %q: --all is for every namespace", args[0])
-			case o.IfDeleted:
+			if o.All && o.IfDeleted {
 				return errors.New("--if-deleted is for one namespace: give its name instead of --all")
 			}
-			return nil
+			return cmdutil.ArgsOrAll(&o.All)(command, args)
 		},
 	})
 	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Show every namespace that waits for something.")

@@ -88,7 +88,7 @@ func (l *List) changed(logger klog.Logger, object any) {
 }
 
 func (l *List) missing(logger klog.Logger) {
-	logger.Error(nil, "The list of exemptions does not exist, so no namespace is initialized. Apply artifacts/deploy again, or set --exemptions-configmap")
+	logger.Error(nil, "The list of exemptions does not exist, so no namespace is changed. Apply artifacts/deploy again, or set --exemptions-configmap of nsinit-controller-manager")
 }
 
 // Has says whether a namespace is exempt by its name. It is not known while the ConfigMap has not been read or does not exist.

@@ -20,9 +20,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/initializer/program"
 	"github.com/nsinit/nsinit/pkg/population"
-	"github.com/nsinit/nsinit/pkg/population/driftcontroller"
-	"github.com/nsinit/nsinit/pkg/population/existing"
-	"github.com/nsinit/nsinit/pkg/population/populator"
 )
 
 const name = "policy-population"
@@ -66,21 +63,11 @@ func (o *options) run(ctx context.Context) error {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
 	}
 
-	namespaces, err := existing.New(metadataClient)
+	controllers, err := newControllers(clients, metadataClient, applier)
 	if err != nil {
 		return err
 	}
-	followed := driftcontroller.NewFollowed(mapper)
-	populate := populator.New(applier, clients.Nsinit.NsinitV1alpha1(), followed.Add)
-	drift, err := driftcontroller.New(driftcontroller.Config{
-		Core: clients.Core, Nsinit: clients.Nsinit, Metadata: metadataClient, Followed: followed, Namespaces: namespaces,
-		Populate: populate.Populate, Forget: populate.Forget, Readiness: applier.Readiness,
-	})
-	if err != nil {
-		return err
-	}
-	runner, err := o.Runner(initializer.Options{Name: o.initializer, Initialize: populate.Initialize,
-		Alongside: func(ctx context.Context, runner *initializer.Runner) error { return drift.Run(ctx, runner.Retry) }}, clients)
+	runner, err := o.Runner(initializer.Options{Name: o.initializer, Initialize: controllers.populate.Initialize, Alongside: controllers.run}, clients)
 	if err != nil {
 		return err
 	}

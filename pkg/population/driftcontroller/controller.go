@@ -51,7 +51,9 @@ type Config struct {
 	Core     kubernetes.Interface
 	Nsinit   versioned.Interface
 	Metadata metadata.Interface
-	Followed *Followed
+	// Informers follow populations and inventories. Run starts them.
+	Informers externalversions.SharedInformerFactory
+	Followed  *Followed
 	// Namespaces report changed labels.
 	Namespaces *existing.Namespaces
 	// Populate reconciles a namespace, and Forget deletes the inventory of a namespace that does not exist.
@@ -68,9 +70,13 @@ type Controller struct {
 	readiness            workqueue.TypedRateLimitingInterface[string]
 	inventories          listers.PopulatedNamespaceLister
 	populations          listers.NamespacePopulationLister
-	factory              externalversions.SharedInformerFactory
 	// retry is called when a population has changed: closed namespaces may wait for the change.
 	retry func()
+}
+
+// NewInformers returns informers that also send events without a change, so that every namespace is reconciled at times.
+func NewInformers(client versioned.Interface) externalversions.SharedInformerFactory {
+	return externalversions.NewSharedInformerFactoryWithOptions(client, resync, externalversions.WithTransform(slim.WithoutManagedFields))
 }
 
 // New returns a Controller that is not running yet.
@@ -80,9 +86,8 @@ func New(config Config) (*Controller, error) {
 		namespaces: newQueue("populated-namespaces"),
 		statuses:   newQueue("population-status"),
 		readiness:  newQueue("population-readiness"),
-		factory:    externalversions.NewSharedInformerFactoryWithOptions(config.Nsinit, resync, externalversions.WithTransform(slim.WithoutManagedFields)),
 	}
-	informers := c.factory.Nsinit().V1alpha1()
+	informers := c.Informers.Nsinit().V1alpha1()
 	c.inventories, c.populations = informers.PopulatedNamespaces().Lister(), informers.NamespacePopulations().Lister()
 	if _, err := informers.PopulatedNamespaces().Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    c.inventoryAdded,
@@ -114,9 +119,9 @@ func (c *Controller) Run(ctx context.Context, retry func()) error {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "drift-controller"))
 	var group sync.WaitGroup
 	defer group.Wait()
-	c.factory.StartWithContext(ctx)
-	defer c.factory.Shutdown()
-	for kind, synced := range c.factory.WaitForCacheSync(ctx.Done()) {
+	c.Informers.StartWithContext(ctx)
+	defer c.Informers.Shutdown()
+	for kind, synced := range c.Informers.WaitForCacheSync(ctx.Done()) {
 		if !synced && ctx.Err() == nil {
 			return fmt.Errorf("cannot list %s", kind)
 		}

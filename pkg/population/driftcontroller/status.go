@@ -61,7 +61,7 @@ func (c *Controller) updateStatus(ctx context.Context, name string, change func(
 }
 
 // observedGeneration returns the lowest generation that one of the conditions describes. Until both conditions describe
-// the current one, a tool that reads Ready must not take it for the state of a new spec.
+// the current one, a tool that reads Ready must not treat it as the state of a new spec.
 func observedGeneration(conditions []metav1.Condition) int64 {
 	lowest := int64(math.MaxInt64)
 	for _, kind := range []string{v1alpha1.ConditionApplied, v1alpha1.ConditionReady} {
@@ -76,7 +76,7 @@ func observedGeneration(conditions []metav1.Condition) int64 {
 
 // statusOf returns the status of a population from the inventories of all namespaces.
 func statusOf(population *v1alpha1.NamespacePopulation, inventories []*v1alpha1.PopulatedNamespace) v1alpha1.NamespacePopulationStatus {
-	status := v1alpha1.NamespacePopulationStatus{Conditions: slices.Clone(population.Status.Conditions)}
+	status := v1alpha1.NamespacePopulationStatus{Conditions: slices.Clone(population.Status.Conditions), Rollout: population.Status.Rollout}
 	manifests := map[string]*v1alpha1.PopulationManifestStatus{}
 	for _, manifest := range population.Spec.Manifests {
 		manifests[manifest.Name] = &v1alpha1.PopulationManifestStatus{Name: manifest.Name}
@@ -93,7 +93,7 @@ func statusOf(population *v1alpha1.NamespacePopulation, inventories []*v1alpha1.
 			switch entry.State {
 			case v1alpha1.PopulatedObjectApplied:
 				manifest.Applied++
-			case v1alpha1.PopulatedObjectFailed:
+			case v1alpha1.PopulatedObjectFailed, v1alpha1.PopulatedObjectConflict:
 				if manifest.Failed++; manifest.Failed == 1 {
 					manifest.Message, manifest.Namespace = entry.Message, inventory.Name
 				}

@@ -19,7 +19,8 @@ import (
 func TestStatusOf(t *testing.T) {
 	population := &v1alpha1.NamespacePopulation{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 3},
-		Spec:       v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{{Name: "a"}, {Name: "b"}, {Name: "c"}}},
+		Spec:       v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}},
+		Status:     v1alpha1.NamespacePopulationStatus{Rollout: &v1alpha1.PopulationRolloutStatus{Current: 7}}, // of another controller
 	}
 	inventory := func(name string, objects ...v1alpha1.PopulatedObject) *v1alpha1.PopulatedNamespace {
 		return &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.PopulatedNamespaceStatus{Objects: objects}}
@@ -33,10 +34,12 @@ func TestStatusOf(t *testing.T) {
 		inventory("y", entry("p", "a", applied, ""), entry("p", "b", failed, "of y"), entry("other", "a", failed, "of another")),
 		inventory("x", entry("p", "gone", applied, ""), entry("other", "a", applied, "")),
 		inventory("w", entry("p", "c", pending, "")),
+		inventory("v", entry("p", "d", v1alpha1.PopulatedObjectConflict, "of another client")),
 	}
 	want := v1alpha1.NamespacePopulationStatus{
-		Namespaces: 3,
-		Manifests:  []v1alpha1.PopulationManifestStatus{{Name: "a", Applied: 2}, {Name: "b", Failed: 2, Namespace: "y", Message: "of y"}, {Name: "c"}},
+		Namespaces: 4,
+		Rollout:    &v1alpha1.PopulationRolloutStatus{Current: 7},
+		Manifests:  []v1alpha1.PopulationManifestStatus{{Name: "a", Applied: 2}, {Name: "b", Failed: 2, Namespace: "y", Message: "of y"}, {Name: "c"}, {Name: "d", Failed: 1, Namespace: "v", Message: "of another client"}},
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionFalse, Reason: "ManifestFailed", ObservedGeneration: 3,
 			Message: "manifest b, in 2 namespaces, of which y: of y"}},
 	}

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package existing
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/pkg/util/slim"
 )
 
@@ -65,6 +67,38 @@ func selectsAnew(before, after *metav1.PartialObjectMetadata) bool {
 	return !maps.Equal(old, now) || slices.ContainsFunc([]string{v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationCreatedByGroups}, func(key string) bool {
 		return before.Annotations[key] != after.Annotations[key]
 	})
+}
+
+// OnChange registers a function that is called when a namespace is created, deleted or changed in a way that can matter to
+// a population: by its labels, its creator, or its deletion.
+func (n *Namespaces) OnChange(changed func()) error {
+	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { changed() },
+		UpdateFunc: func(oldObj, newObj any) {
+			before, ok := oldObj.(*metav1.PartialObjectMetadata)
+			after, stillOK := newObj.(*metav1.PartialObjectMetadata)
+			if ok && stillOK && (before.UID != after.UID || population.IsOpen(before) != population.IsOpen(after) || selectsAnew(before, after)) {
+				changed()
+			}
+		},
+		DeleteFunc: func(any) { changed() },
+	})
+	return err
+}
+
+// HasSynced reports whether the namespaces were listed once.
+func (n *Namespaces) HasSynced() bool { return n.informer.HasSynced() }
+
+// List returns the namespaces, sorted by name. They must not be changed.
+func (n *Namespaces) List() []*metav1.PartialObjectMetadata {
+	var list []*metav1.PartialObjectMetadata
+	for _, object := range n.informer.GetStore().List() {
+		if namespace, ok := object.(*metav1.PartialObjectMetadata); ok {
+			list = append(list, namespace)
+		}
+	}
+	slices.SortFunc(list, func(a, b *metav1.PartialObjectMetadata) int { return cmp.Compare(a.Name, b.Name) })
+	return list
 }
 
 // Run follows the namespaces until the context ends.

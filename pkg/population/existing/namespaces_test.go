@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metadatafake "k8s.io/client-go/metadata/fake"
 
@@ -39,6 +40,36 @@ func metadataOf(name string, change func(*metav1.PartialObjectMetadata)) *metav1
 	return n
 }
 
+// change lists the namespace shop, calls register, and changes the namespace.
+func change(t *testing.T, register func(*Namespaces) error, change func(*metav1.PartialObjectMetadata)) {
+	t.Helper()
+	client := newClient(t)
+	if err := client.Tracker().Create(resource(), metadataOf("shop", nil), ""); err != nil {
+		t.Fatal(err)
+	}
+	n, err := New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go n.Run(ctx)
+	synctest.Wait()
+	if err := register(n); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	if err := client.Tracker().Update(resource(), metadataOf("shop", change), ""); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	cancel()
+	synctest.Wait()
+}
+
+func resource() schema.GroupVersionResource {
+	return corev1.SchemeGroupVersion.WithResource("namespaces")
+}
+
 // TestOnLabels: only a change of what populations select by is reported.
 func TestOnLabels(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -59,32 +90,58 @@ func TestOnLabels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := newClient(t)
-				resource := corev1.SchemeGroupVersion.WithResource("namespaces")
-				if err := client.Tracker().Create(resource, metadataOf("shop", nil), ""); err != nil {
-					t.Fatal(err)
-				}
-				n, err := New(client)
-				if err != nil {
-					t.Fatal(err)
-				}
 				var got []string
-				if err := n.OnLabels(func(name string) { got = append(got, name) }); err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				go n.Run(ctx)
-				synctest.Wait()
-				if err := client.Tracker().Update(resource, metadataOf("shop", test.change), ""); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				cancel()
-				synctest.Wait()
+				change(t, func(n *Namespaces) error { return n.OnLabels(func(name string) { got = append(got, name) }) }, test.change)
 				if (len(got) == 1 && got[0] == "shop") != test.want || len(got) > 1 {
 					t.Errorf("reported %v", got)
 				}
 			})
 		})
+	}
+}
+
+// TestOnChange: a change that cannot matter to a population is not reported.
+func TestOnChange(t *testing.T) {
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		change func(*metav1.PartialObjectMetadata)
+		want   bool
+	}{
+		"nothing":            {func(*metav1.PartialObjectMetadata) {}, false},
+		"another annotation": {func(n *metav1.PartialObjectMetadata) { n.Annotations["x"] = "y" }, false},
+		"a label":            {func(n *metav1.PartialObjectMetadata) { n.Labels["team"] = "b" }, true},
+		"the creator":        {func(n *metav1.PartialObjectMetadata) { n.Annotations[v1alpha1.AnnotationCreatedBy] = "bob" }, true},
+		"it opens":           {func(n *metav1.PartialObjectMetadata) { delete(n.Labels, v1alpha1.LabelInitializing) }, true},
+		"it opens, and is being deleted": {func(n *metav1.PartialObjectMetadata) {
+			delete(n.Labels, v1alpha1.LabelInitializing)
+			n.DeletionTimestamp = &now
+		}, false},
+		"another namespace of that name": {func(n *metav1.PartialObjectMetadata) { n.UID = "another" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got := -1 // the namespace is listed
+				change(t, func(n *Namespaces) error { return n.OnChange(func() { got++ }) }, test.change)
+				if (got == 1) != test.want || got > 1 {
+					t.Errorf("reported %d times", got)
+				}
+			})
+		})
+	}
+}
+
+// TestList: namespaces are in the order of their names.
+func TestList(t *testing.T) {
+	n, err := New(newClient(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"b", "c", "a"} {
+		if err := n.informer.GetStore().Add(metadataOf(name, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list := n.List(); len(list) != 3 || list[0].Name != "a" || list[1].Name != "b" || list[2].Name != "c" {
+		t.Errorf("listed %v", list)
 	}
 }

@@ -22,6 +22,8 @@ const (
 	keep action = iota
 	// apply applies the manifest.
 	apply
+	// adopt applies the manifest if the object belongs to no other client.
+	adopt
 	// report reports that the manifest could not be rendered.
 	report
 	// prune deletes an object without a manifest.
@@ -37,7 +39,7 @@ type task struct {
 }
 
 // plan returns the tasks for a namespace, in order. In a closed namespace, every manifest is applied; in an open one,
-// those whose drift is repaired.
+// those whose drift is repaired. What an open namespace does not have of a population with scope All is left to the rollout.
 func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifests map[population.Key]struct{}, closed bool) []task {
 	before := map[population.Key][]v1alpha1.PopulatedObject{}
 	for _, entry := range known {
@@ -47,7 +49,7 @@ func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifest
 	for _, object := range wanted {
 		entries := before[object.Key]
 		delete(before, object.Key)
-		if !closed && object.DriftPolicy != v1alpha1.DriftRepair {
+		if !closed && (object.DriftPolicy != v1alpha1.DriftRepair || object.Scope == v1alpha1.ScopeAll && !object.Wanted().IsIn(entries)) {
 			tasks = append(tasks, tasksFor(keep, entries)...)
 			continue
 		}
@@ -64,12 +66,41 @@ func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifest
 		delete(before, keyOf(entry))
 		// If the manifest exists, the labels of the namespace changed. Tenants may rely on the objects.
 		if _, exists := manifests[keyOf(entry)]; exists {
-			tasks = append(tasks, tasksFor(keep, entries)...)
+			tasks = append(tasks, tasksFor(keep, slices.DeleteFunc(entries, isOfOther))...)
 		} else {
 			obsolete = append(obsolete, pruned(entries)...)
 		}
 	}
 	return append(tasks, unclaimed(obsolete, tasks)...)
+}
+
+// planRollout returns the tasks to give a namespace that exists already the objects of a population that it does not have.
+func planRollout(known []v1alpha1.PopulatedObject, wanted []population.Object) []task {
+	before := map[population.Key][]v1alpha1.PopulatedObject{}
+	for _, entry := range known {
+		before[keyOf(entry)] = append(before[keyOf(entry)], entry)
+	}
+	var tasks []task
+	for _, object := range wanted {
+		entries := before[object.Key]
+		delete(before, object.Key)
+		switch {
+		case object.Wanted().IsIn(entries):
+			tasks = append(tasks, tasksFor(keep, entries)...)
+		case object.Err != nil:
+			tasks = append(tasks, reported(object, entries)...)
+		default:
+			current, others := split(object, entries)
+			tasks = append(tasks, task{adopt, current, object})
+			tasks = append(tasks, tasksFor(keep, others)...)
+		}
+	}
+	for _, entry := range known {
+		if _, left := before[keyOf(entry)]; left {
+			tasks = append(tasks, task{action: keep, entry: entry})
+		}
+	}
+	return tasks
 }
 
 func keyOf(entry v1alpha1.PopulatedObject) population.Key {
@@ -104,6 +135,7 @@ func split(object population.Object, entries []v1alpha1.PopulatedObject) (v1alph
 	for _, entry := range entries {
 		switch {
 		case entry.Kind == "": // of a manifest that could not be rendered
+		case isOfOther(entry) && population.IdentityOf(entry) != population.IdentityOf(current): // of a former name
 		case population.IdentityOf(entry) == population.IdentityOf(current):
 			current.UID, current.State, current.Message, current.LastAppliedTime = entry.UID, entry.State, entry.Message, entry.LastAppliedTime
 		default:
@@ -113,11 +145,16 @@ func split(object population.Object, entries []v1alpha1.PopulatedObject) (v1alph
 	return current, others
 }
 
-// pruned returns the tasks to delete objects whose PrunePolicy is Delete.
+// pruned returns the tasks to delete objects whose PrunePolicy is Delete. Objects of other clients stay.
 func pruned(entries []v1alpha1.PopulatedObject) []task {
 	return tasksFor(prune, slices.DeleteFunc(slices.Clone(entries), func(entry v1alpha1.PopulatedObject) bool {
-		return entry.Kind == "" || entry.PrunePolicy != v1alpha1.PruneDelete
+		return entry.Kind == "" || isOfOther(entry) || entry.PrunePolicy != v1alpha1.PruneDelete
 	}))
+}
+
+// isOfOther reports whether an entry is an object of another client, which was never applied.
+func isOfOther(entry v1alpha1.PopulatedObject) bool {
+	return entry.State == v1alpha1.PopulatedObjectConflict && entry.UID == ""
 }
 
 // unclaimed removes the objects that another manifest has now.

@@ -38,8 +38,16 @@ func wantedAs(m, name string, change ...func(*population.Object)) population.Obj
 
 func repair(o *population.Object) { o.DriftPolicy = v1alpha1.DriftRepair }
 func broken(o *population.Object) { o.Content, o.Err = nil, errors.New("broken") }
+func ofAll(o *population.Object)  { o.Scope = v1alpha1.ScopeAll }
 func orphan(o *v1alpha1.PopulatedObject) {
 	o.PrunePolicy = v1alpha1.PruneOrphan
+}
+func ofOther(o *v1alpha1.PopulatedObject) { o.UID, o.State = "", v1alpha1.PopulatedObjectConflict }
+func failed(o *v1alpha1.PopulatedObject)  { o.UID, o.State = "", v1alpha1.PopulatedObjectFailed }
+
+// textOf describes a task.
+func textOf(task task) string {
+	return fmt.Sprintf("%s %s %s %s", [...]string{"keep", "apply", "adopt", "report", "prune"}[task.action], task.entry.Manifest, task.entry.Name, task.entry.State)
 }
 
 func TestPlan(t *testing.T) {
@@ -74,6 +82,12 @@ func TestPlan(t *testing.T) {
 		"one that could not be rendered before": {known: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "a", State: v1alpha1.PopulatedObjectFailed}}, wanted: []population.Object{wantedAs("a", "x")}, exists: []string{"a"},
 			want: []string{"apply a x Pending"}},
 		"and is gone": {known: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "a", State: v1alpha1.PopulatedObjectFailed}}},
+		"with scope All, only what was applied is repaired": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "y", ofOther), entryAs("c", "z", failed)}, exists: []string{"a", "b", "c", "d"}, open: true,
+			wanted: []population.Object{wantedAs("a", "x", repair, ofAll), wantedAs("b", "y", repair, ofAll), wantedAs("c", "z", repair, ofAll), wantedAs("d", "w", repair, ofAll)},
+			want:   []string{"apply a x Applied", "keep b y Conflict", "keep c z Failed"}},
+		"with scope All, a new namespace gets everything": {wanted: []population.Object{wantedAs("a", "x", ofAll)}, exists: []string{"a"}, want: []string{"apply a x Pending"}},
+		"an object of another client is not pruned":       {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, open: true},
+		"and forgotten with its label":                    {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, exists: []string{"a"}, open: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			exists := map[population.Key]struct{}{}
@@ -82,10 +96,39 @@ func TestPlan(t *testing.T) {
 			}
 			var got []string
 			for _, task := range plan(test.known, test.wanted, exists, !test.open) {
-				got = append(got, fmt.Sprintf("%s %s %s %s", [...]string{"keep", "apply", "report", "prune"}[task.action], task.entry.Manifest, task.entry.Name, task.entry.State))
+				got = append(got, textOf(task))
 				if task.entry.State == v1alpha1.PopulatedObjectApplied && task.entry.UID == "" {
 					t.Errorf("the UID of %+v was forgotten", task.entry)
 				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPlanRollout: a rollout adopts what the namespace does not have, and keeps everything else.
+func TestPlanRollout(t *testing.T) {
+	for name, test := range map[string]struct {
+		known  []v1alpha1.PopulatedObject
+		wanted []population.Object
+		want   []string
+	}{
+		"nothing is known":              {wanted: []population.Object{wantedAs("b", "x"), wantedAs("a", "y", repair)}, want: []string{"adopt b x Pending", "adopt a y Pending"}},
+		"an object that was applied":    {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("a", "x")}, want: []string{"keep a x Applied"}},
+		"after a crash":                 {known: []v1alpha1.PopulatedObject{entryAs("a", "x", func(o *v1alpha1.PopulatedObject) { o.UID, o.State = "", v1alpha1.PopulatedObjectPending })}, wanted: []population.Object{wantedAs("a", "x")}, want: []string{"adopt a x Pending"}},
+		"a conflict":                    {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, wanted: []population.Object{wantedAs("a", "x")}, want: []string{"adopt a x Conflict"}},
+		"a conflict under another name": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, wanted: []population.Object{wantedAs("a", "y")}, want: []string{"adopt a y Pending"}},
+		"another name":                  {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("a", "y")}, want: []string{"adopt a y Pending", "keep a x Applied"}},
+		"cannot be rendered":            {wanted: []population.Object{wantedAs("a", "", broken)}, want: []string{"report a  "}},
+		"cannot be rendered any more":   {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("a", "", broken)}, want: []string{"keep a x Applied"}},
+		"of other manifests":            {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "y", failed)}, want: []string{"keep a x Applied", "keep b y Failed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, task := range planRollout(test.known, test.wanted) {
+				got = append(got, textOf(task))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -235,7 +236,7 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 	}
 	var added []v1alpha1.PopulatedObject
 	for _, task := range tasks {
-		if task.action == apply && !known.Has(population.IdentityOf(task.entry)) {
+		if (task.action == apply || task.action == adopt) && !known.Has(population.IdentityOf(task.entry)) {
 			added = append(added, task.entry)
 		}
 	}
@@ -290,10 +291,28 @@ func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task)
 		if err != nil {
 			return failed(err)
 		}
-		entry.UID, entry.State, entry.Message = applied.GetUID(), v1alpha1.PopulatedObjectApplied, ""
-		entry.LastAppliedTime = population.AppliedTime(applied, p.applier.FieldManager)
+		p.applied(&entry, applied)
+	case adopt:
+		if t.object.DriftPolicy == v1alpha1.DriftRepair {
+			p.follow(t.object.Content.GroupVersionKind())
+		}
+		applied, outcome, err := p.applier.Adopt(ctx, namespace, t.object.Content)
+		if err != nil {
+			entry, remains := failed(err)
+			if outcome == population.Conflict {
+				entry.State = v1alpha1.PopulatedObjectConflict
+			}
+			return entry, remains
+		}
+		p.applied(&entry, applied)
 	}
 	return entry, true
+}
+
+// applied writes to an entry what was applied.
+func (p *Populator) applied(entry *v1alpha1.PopulatedObject, object *unstructured.Unstructured) {
+	entry.UID, entry.State, entry.Message = object.GetUID(), v1alpha1.PopulatedObjectApplied, ""
+	entry.LastAppliedTime = population.AppliedTime(object, p.applier.FieldManager)
 }
 
 func failureOf(entry v1alpha1.PopulatedObject) string {

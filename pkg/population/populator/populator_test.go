@@ -199,9 +199,11 @@ func TestFormerNamespace(t *testing.T) {
 func TestPruneOwn(t *testing.T) {
 	t.Parallel()
 	const path = "/api/v1/namespaces/shop/configmaps/a"
-	labelled := func(uid, population string) map[string]any {
-		return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "uid": uid, "labels": map[string]any{v1alpha1.LabelPopulation: population}}}
+	labelledBy := func(manager, uid, population string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "uid": uid, "labels": map[string]any{v1alpha1.LabelPopulation: population},
+			"managedFields": []any{map[string]any{"manager": manager, "operation": "Apply", "time": "2026-11-21T12:00:00Z"}}}}
 	}
+	labelled := func(uid, population string) map[string]any { return labelledBy("hook", uid, population) }
 	p, core, _ := setUp(t)
 	for name, test := range map[string]struct {
 		live   map[string]any
@@ -213,6 +215,7 @@ func TestPruneOwn(t *testing.T) {
 		"another one":                           {labelled("v", "p"), "u", false},
 		"what was about to be applied":          {labelled("u", "p"), "", true},
 		"what another client created meanwhile": {labelled("u", ""), "", false},
+		"what another client labelled":          {labelledBy("kubectl", "u", "p"), "", false},
 		"what another population made instead":  {labelled("u", "q"), "", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,10 +46,14 @@ func ConfigMapRule() rbacv1.PolicyRule {
 // Populate creates a NamespacePopulation until the test ends.
 func (c *Cluster) Populate(t *testing.T, name string, manifests ...v1alpha1.PopulationManifest) *v1alpha1.NamespacePopulation {
 	t.Helper()
+	return c.PopulateWith(t, name, v1alpha1.NamespacePopulationSpec{Manifests: manifests})
+}
+
+// PopulateWith creates a NamespacePopulation with a spec until the test ends.
+func (c *Cluster) PopulateWith(t *testing.T, name string, spec v1alpha1.NamespacePopulationSpec) *v1alpha1.NamespacePopulation {
+	t.Helper()
 	populations := c.Nsinit.NsinitV1alpha1().NamespacePopulations()
-	population, err := populations.Create(t.Context(), &v1alpha1.NamespacePopulation{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NamespacePopulationSpec{Manifests: manifests},
-	}, metav1.CreateOptions{})
+	population, err := populations.Create(t.Context(), &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,349 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
+	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
+	"github.com/nsinit/nsinit/pkg/population/existing"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/workers"
+)
+
+const (
+	// settle is how long a rollout waits for more changes of namespaces.
+	settle = 500 * time.Millisecond
+	// between is the least time between two updates of the status, except for the last one.
+	between  = time.Second
+	minRetry = 200 * time.Millisecond
+	maxRetry = 5 * time.Minute
+
+	eventPaused   = "RolloutPaused"
+	eventComplete = "RolloutComplete"
+)
+
+// Exemptions say which namespaces are exempt by their names.
+type Exemptions interface {
+	// Has returns whether a namespace is exempt, and whether that is known.
+	Has(name, generateName string) (exempt, known bool)
+	OnChange(changed func())
+	HasSynced() bool
+}
+
+// Config is what a Controller needs.
+type Config struct {
+	Core       kubernetes.Interface
+	Nsinit     versioned.Interface
+	Informers  informers.Interface
+	Namespaces *existing.Namespaces
+	Exemptions Exemptions
+	// Report returns what RollOut would do with objects, for a namespace with an inventory.
+	Report func(ctx context.Context, namespace *corev1.Namespace, objects []population.Object, inventory []v1alpha1.PopulatedObject) []population.Result
+	// RollOut gives a namespace the objects of a population that it does not have.
+	RollOut func(ctx context.Context, namespace *corev1.Namespace, of *population.Population) ([]population.Result, error)
+	Events  record.EventRecorder
+	Clock   clock.Clock
+}
+
+// Controller rolls populations out.
+type Controller struct {
+	Config
+	queue       workqueue.TypedRateLimitingInterface[string]
+	populations listers.NamespacePopulationLister
+	inventories listers.PopulatedNamespaceLister
+	synced      []cache.InformerSynced
+	// rollouts are those of the populations with scope All, by name. Only the worker uses them.
+	rollouts map[string]*rollout
+}
+
+// rollout is what is known about one version of a population.
+type rollout struct {
+	uid        types.UID
+	generation int64
+	compiled   *population.Population
+	views      map[types.UID]*view
+	written    time.Time
+}
+
+// New returns a Controller that is not running yet.
+func New(config Config) (*Controller, error) {
+	c := &Controller{Config: config, rollouts: map[string]*rollout{},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: "population-rollout", Clock: clock.RealClock{}}),
+		populations: config.Informers.NamespacePopulations().Lister(), inventories: config.Informers.PopulatedNamespaces().Lister(),
+	}
+	registration, err := config.Informers.NamespacePopulations().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: c.enqueue,
+		UpdateFunc: func(oldObj, newObj any) {
+			before, ok := oldObj.(*v1alpha1.NamespacePopulation)
+			after, stillOK := newObj.(*v1alpha1.NamespacePopulation)
+			if ok && stillOK && (before.Generation != after.Generation || before.UID != after.UID || !readySince(before).Equal(readySince(after))) {
+				c.enqueue(newObj)
+			}
+		},
+		DeleteFunc: c.enqueue,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.synced = []cache.InformerSynced{registration.HasSynced, config.Informers.PopulatedNamespaces().Informer().HasSynced, config.Namespaces.HasSynced, config.Exemptions.HasSynced}
+	config.Exemptions.OnChange(c.namespacesChanged)
+	return c, config.Namespaces.OnChange(c.namespacesChanged)
+}
+
+// Run runs until the context ends. The informers must be running.
+func (c *Controller) Run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "rollout-controller"))
+	defer c.queue.ShutDown()
+	if cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		workers.Run(ctx, c.queue, 1, c.sync)
+	}
+}
+
+func (c *Controller) enqueue(object any) {
+	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		c.queue.Add(key)
+	}
+}
+
+// namespacesChanged queues every population with scope All.
+func (c *Controller) namespacesChanged() {
+	all, err := c.populations.List(labels.Everything())
+	if err != nil {
+		return // a lister returns no error
+	}
+	for _, p := range all {
+		if p.Spec.Scope == v1alpha1.ScopeAll {
+			c.queue.AddAfter(p.Name, settle)
+		}
+	}
+}
+
+// sync checks a few namespaces for a population and queues it again if there are more.
+func (c *Controller) sync(ctx context.Context, name string) error {
+	p, err := c.populations.Get(name)
+	if apierrors.IsNotFound(err) || err == nil && p.Spec.Scope != v1alpha1.ScopeAll {
+		delete(c.rollouts, name)
+		return c.clear(ctx, p)
+	}
+	if err != nil {
+		return err
+	}
+	r, err := c.rollout(p)
+	if err != nil {
+		return err
+	}
+	tallies, known := c.tallies(r, p)
+	if !known {
+		return c.write(ctx, p, nil, metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation, Reason: v1alpha1.ReasonRolloutExemptionsUnknown,
+			Message: "the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again"})
+	}
+	apply, ready := p.Spec.Rollout == v1alpha1.RolloutApply, readySince(p)
+	batch, _ := next(tallies, apply, ready, c.Clock.Now())
+	failure := c.check(ctx, r, batch, apply)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if len(batch) > 0 {
+		tallies, _ = c.tallies(r, p)
+	}
+	more, wait := next(tallies, apply, ready, c.Clock.Now())
+	if len(more) == 0 || failure != nil || c.Clock.Since(r.written) >= between {
+		status := statusOf(p.Generation, tallies)
+		if err := c.write(ctx, p, status, conditionOf(p, status, tallies)); err != nil {
+			return errors.Join(failure, err)
+		}
+		r.written = c.Clock.Now()
+	}
+	switch {
+	case failure != nil:
+		return failure
+	case len(more) > 0:
+		c.queue.Add(name)
+	default:
+		c.queue.AddAfter(name, wait)
+	}
+	return nil
+}
+
+// rollout returns what is known about a population.
+func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) {
+	r := c.rollouts[p.Name]
+	if r != nil && r.uid == p.UID && r.generation == p.Generation {
+		return r, nil
+	}
+	compiled, errs := population.Compile(p.Name, &p.Spec)
+	if len(errs) > 0 { // another version of the server accepted it
+		return nil, fmt.Errorf("NamespacePopulation %s is not valid: %w", p.Name, errs.ToAggregate())
+	}
+	r = &rollout{uid: p.UID, generation: p.Generation, compiled: compiled, views: map[types.UID]*view{}}
+	c.rollouts[p.Name] = r
+	return r, nil
+}
+
+// tallies returns the outcomes in each namespace that a population selects, sorted by name, and whether the exemptions are
+// known.
+func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tally, bool) {
+	var tallies []tally
+	views := map[types.UID]*view{}
+	for _, source := range c.Namespaces.List() {
+		exempt, known := c.Exemptions.Has(source.Name, "")
+		if !known {
+			return nil, false
+		}
+		if exempt || !population.IsOpen(source) || !r.compiled.Selects(namespaceOf(source)) {
+			continue
+		}
+		v := r.views[source.UID]
+		if v == nil || v.source != source {
+			v = r.renew(v, source)
+		}
+		views[source.UID] = v
+		tallies = append(tallies, v.count(c.inventory(source), p.Spec.Rollout == v1alpha1.RolloutApply))
+	}
+	r.views = views
+	return tallies, true
+}
+
+// renew renders a population for a changed namespace. The outcomes stay if the objects do.
+func (r *rollout) renew(former *view, source *metav1.PartialObjectMetadata) *view {
+	v := newView(r.compiled, source)
+	if former != nil && former.digest == v.digest {
+		v.results, v.checked = former.results, former.checked
+	}
+	return v
+}
+
+// inventory returns the inventory of a namespace.
+func (c *Controller) inventory(source *metav1.PartialObjectMetadata) []v1alpha1.PopulatedObject {
+	inventory, err := c.inventories.Get(source.Name)
+	if err != nil || inventory.Spec.NamespaceUID != source.UID {
+		return nil
+	}
+	return inventory.Status.Objects
+}
+
+// check reports on namespaces, or gives them their objects.
+func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply bool) error {
+	if !apply {
+		for _, t := range batch {
+			namespace := namespaceOf(t.view.source)
+			results := c.Report(ctx, namespace, population.Render([]*population.Population{r.compiled}, namespace), c.inventory(t.view.source))
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			t.view.set(results, c.Clock.Now())
+		}
+		return nil
+	}
+	var group errgroup.Group
+	for _, t := range batch {
+		group.Go(func() error {
+			results, err := c.rollOut(ctx, r, t.view.source)
+			if err == nil {
+				t.view.set(results, c.Clock.Now())
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// rollOut gives a namespace its objects if it still is as it was listed.
+func (c *Controller) rollOut(ctx context.Context, r *rollout, source *metav1.PartialObjectMetadata) ([]population.Result, error) {
+	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, source.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if namespace.UID != source.UID || !population.IsOpen(namespace) || !r.compiled.Selects(namespace) {
+		return nil, fmt.Errorf("namespace %q has changed since it was listed", source.Name)
+	}
+	results, err := c.RollOut(ctx, namespace, r.compiled)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
+		return nil, err // the inventory was written meanwhile
+	}
+	if err != nil {
+		for _, object := range population.Render([]*population.Population{r.compiled}, namespace) {
+			results = append(results, population.Result{Key: object.Key, Outcome: population.Refused, Message: err.Error()})
+		}
+	}
+	return results, nil
+}
+
+// clear removes the state of a rollout from a population, if there is one.
+func (c *Controller) clear(ctx context.Context, p *v1alpha1.NamespacePopulation) error {
+	if p == nil || p.Status.Rollout == nil && meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionRolledOut) == nil {
+		return nil
+	}
+	return c.update(ctx, p, func(status *v1alpha1.NamespacePopulationStatus) {
+		status.Rollout = nil
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRolledOut)
+	})
+}
+
+// write writes the state of a rollout, and records an event when the rollout pauses or completes.
+func (c *Controller) write(ctx context.Context, p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRolloutStatus, condition metav1.Condition) error {
+	former := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionRolledOut)
+	if err := c.update(ctx, p, func(s *v1alpha1.NamespacePopulationStatus) {
+		s.Rollout = status
+		meta.SetStatusCondition(&s.Conditions, condition)
+	}); err != nil {
+		return err
+	}
+	switch {
+	case former != nil && former.Reason == condition.Reason:
+	case condition.Reason == v1alpha1.ReasonRolloutPaused:
+		c.Events.Event(p, corev1.EventTypeWarning, eventPaused, condition.Message)
+	case condition.Reason == v1alpha1.ReasonRolloutComplete:
+		c.Events.Event(p, corev1.EventTypeNormal, eventComplete, condition.Message)
+	}
+	return nil
+}
+
+// update changes the status of a population. Another controller writes other parts of it.
+func (c *Controller) update(ctx context.Context, p *v1alpha1.NamespacePopulation, change func(*v1alpha1.NamespacePopulationStatus)) error {
+	client, live := c.Nsinit.NsinitV1alpha1().NamespacePopulations(), p
+	return utilapierrors.IgnoreAbsent(retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		if live == nil {
+			if live, err = client.Get(ctx, p.Name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+		}
+		updated := live.DeepCopy()
+		change(&updated.Status)
+		if live.UID != p.UID || equality.Semantic.DeepEqual(live.Status, updated.Status) {
+			return nil
+		}
+		live = nil
+		_, err = client.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+		return err
+	}))
+}

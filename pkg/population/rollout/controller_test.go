@@ -1,0 +1,359 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	corefake "k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	"github.com/nsinit/nsinit/pkg/population"
+	"github.com/nsinit/nsinit/pkg/population/existing"
+)
+
+// world is a cluster in which population p has one manifest.
+type world struct {
+	core     *corefake.Clientset
+	nsinit   *nsinitfake.Clientset
+	metadata *metadatafake.FakeMetadataClient
+	events   *record.FakeRecorder
+
+	mu       sync.Mutex
+	changed  []func()
+	known    bool
+	outcome  population.Outcome
+	rolled   []string
+	reported []string
+}
+
+// Has implements Exemptions: the namespace exempt is.
+func (w *world) Has(name, _ string) (exempt, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return name == "exempt", w.known
+}
+
+func (w *world) OnChange(changed func()) { w.changed = append(w.changed, changed) }
+
+func (w *world) HasSynced() bool { return true }
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return &world{core: corefake.NewClientset(), nsinit: nsinitfake.NewClientset(), metadata: metadatafake.NewSimpleMetadataClient(scheme), events: record.NewFakeRecorder(100), known: true, outcome: population.Created}
+}
+
+// namespace creates a namespace that p selects.
+func (w *world) namespace(t *testing.T, name string, change func(*metav1.ObjectMeta)) {
+	t.Helper()
+	object := metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"team": "a"}}
+	if change != nil {
+		change(&object)
+	}
+	if _, err := w.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: object}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.metadata.Tracker().Create(corev1.SchemeGroupVersion.WithResource("namespaces"),
+		&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: object}, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) populate(t *testing.T, rollout v1alpha1.PopulationRolloutType) {
+	t.Helper()
+	if _, err := w.nsinit.NsinitV1alpha1().NamespacePopulations().Create(t.Context(), &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", Generation: 1},
+		Spec: v1alpha1.NamespacePopulationSpec{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}, Scope: v1alpha1.ScopeAll, Rollout: rollout, Manifests: []v1alpha1.PopulationManifest{
+			{Name: "m", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"}}`)}},
+		}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// update changes population p.
+func (w *world) update(t *testing.T, change func(*v1alpha1.NamespacePopulation)) {
+	t.Helper()
+	p := w.population(t)
+	change(p)
+	if _, err := w.nsinit.NsinitV1alpha1().NamespacePopulations().Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) population(t *testing.T) *v1alpha1.NamespacePopulation {
+	t.Helper()
+	p, err := w.nsinit.NsinitV1alpha1().NamespacePopulations().Get(t.Context(), "p", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// start starts a controller, and returns a function that stops it.
+func (w *world) start(t *testing.T) func() {
+	t.Helper()
+	namespaces, err := existing.New(w.metadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	informers := externalversions.NewSharedInformerFactory(w.nsinit, 0)
+	c, err := New(Config{Core: w.core, Nsinit: w.nsinit, Informers: informers.Nsinit().V1alpha1(), Namespaces: namespaces, Exemptions: w, Report: w.report, RollOut: w.rollOut, Events: w.events, Clock: clock.RealClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	informers.Start(ctx.Done())
+	var group sync.WaitGroup
+	group.Go(func() { namespaces.Run(ctx) })
+	group.Go(func() { c.Run(ctx) })
+	return func() {
+		cancel()
+		group.Wait()
+		informers.Shutdown()
+	}
+}
+
+func (w *world) resultOf(object population.Key) population.Result {
+	result := population.Result{Key: object, Outcome: w.outcome}
+	if w.outcome == population.Refused {
+		result.Message = "no rights"
+	}
+	return result
+}
+
+func (w *world) report(_ context.Context, namespace *corev1.Namespace, objects []population.Object, _ []v1alpha1.PopulatedObject) (results []population.Result) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reported = append(w.reported, namespace.Name)
+	for _, object := range objects {
+		results = append(results, w.resultOf(object.Key))
+	}
+	return results
+}
+
+// rollOut stores the outcome in the inventory, as populator.RollOut does.
+func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, _ *population.Population) ([]population.Result, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rolled = append(w.rolled, namespace.Name)
+	result := w.resultOf(population.Key{Population: "p", Manifest: "m"})
+	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "m", UID: "m", State: v1alpha1.PopulatedObjectApplied}
+	if result.Outcome == population.Refused {
+		entry.UID, entry.State, entry.Message = "", v1alpha1.PopulatedObjectFailed, result.Message
+	}
+	inventories := w.nsinit.NsinitV1alpha1().PopulatedNamespaces()
+	_ = inventories.Delete(ctx, namespace.Name, metav1.DeleteOptions{})
+	_, err := inventories.Create(ctx, &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: namespace.UID},
+		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{entry}}}, metav1.CreateOptions{})
+	return []population.Result{result}, err
+}
+
+// set changes the outcome of later attempts.
+func (w *world) set(outcome population.Outcome) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outcome = outcome
+}
+
+// check compares the state of the rollout, and the namespaces that it has tried since the last check.
+func (w *world) check(t *testing.T, reason, counts, rolled string) {
+	t.Helper()
+	synctest.Wait()
+	status := w.population(t).Status
+	gotReason, gotCounts := "", ""
+	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRolledOut); condition != nil {
+		gotReason = condition.Reason
+	}
+	if status.Rollout != nil {
+		gotCounts = fmt.Sprintf("%d/%d", status.Rollout.Current, status.Rollout.Namespaces)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	slices.Sort(w.rolled) // some at the same time
+	if gotRolled := strings.Join(w.rolled, " "); gotReason != reason || gotCounts != counts || gotRolled != rolled {
+		t.Errorf("%q %q, tried %q; want %q %q, %q", gotReason, gotCounts, gotRolled, reason, counts, rolled)
+	}
+	w.rolled = nil
+}
+
+// in runs a test in virtual time, with a world.
+func in(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+}
+
+// TestSelected: a rollout reaches open namespaces that the population selects. A changed label takes effect immediately.
+func TestSelected(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		now := metav1.Now()
+		w.namespace(t, "shop", nil)
+		w.namespace(t, "another", func(n *metav1.ObjectMeta) { n.Labels = nil })
+		w.namespace(t, "exempt", nil)
+		w.namespace(t, "kube-system", nil)
+		w.namespace(t, "closed", func(n *metav1.ObjectMeta) { n.Labels[v1alpha1.LabelInitializing] = "true" })
+		w.namespace(t, "frozen", func(n *metav1.ObjectMeta) { n.Labels[v1alpha1.LabelFrozen] = "true" })
+		w.namespace(t, "deleted", func(n *metav1.ObjectMeta) { n.DeletionTimestamp, n.Finalizers = &now, []string{"x/y"} })
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "shop")
+
+		another, err := w.core.CoreV1().Namespaces().Get(t.Context(), "another", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		another.Labels = map[string]string{"team": "a"}
+		if _, err := w.core.CoreV1().Namespaces().Update(t.Context(), another, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.metadata.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"),
+			&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: another.ObjectMeta}, ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "2/2", "another")
+		time.Sleep(time.Hour) // what is in the inventories is not checked again
+		w.check(t, v1alpha1.ReasonRolloutComplete, "2/2", "")
+	})
+}
+
+// TestReports: a report gives no namespace an object, also after another process took over. Then it is applied.
+func TestReports(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.namespace(t, "a", nil)
+		w.namespace(t, "b", nil)
+		w.populate(t, "")
+		stop := w.start(t)
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutReported, "0/2", "")
+		stop()
+		defer w.start(t)()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutReported, "0/2", "")
+		if got := strings.Join(w.reported, " "); got != "a b a b" {
+			t.Errorf("reported %s", got)
+		}
+		w.update(t, func(p *v1alpha1.NamespacePopulation) { p.Generation, p.Spec.Rollout = 2, v1alpha1.RolloutApply })
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "2/2", "a b")
+		if p := w.population(t); p.Status.Rollout.ObservedGeneration != 2 || meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionRolledOut).ObservedGeneration != 2 {
+			t.Errorf("the status is %+v", p.Status)
+		}
+		// The status of a rollout is removed with the scope.
+		w.update(t, func(p *v1alpha1.NamespacePopulation) {
+			p.Generation, p.Spec.Scope, p.Spec.Rollout = 3, v1alpha1.ScopeNew, ""
+		})
+		time.Sleep(2 * time.Second)
+		w.check(t, "", "", "")
+	})
+}
+
+// TestPauses: a rollout waits when three namespaces refuse objects. The next process starts with them, and continues when
+// the cause does not exist any more: at the latest after a minute, and immediately when the population becomes ready.
+func TestPauses(t *testing.T) {
+	for name, ready := range map[string]bool{"after a minute": false, "when it is ready": true} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				for _, name := range []string{"a", "b", "c", "d", "e"} {
+					w.namespace(t, name, nil)
+				}
+				w.set(population.Refused)
+				w.populate(t, v1alpha1.RolloutApply)
+				stop := w.start(t)
+				time.Sleep(2 * time.Second)
+				w.check(t, v1alpha1.ReasonRolloutPaused, "0/5", "a b c")
+				if event := <-w.events.Events; !strings.HasPrefix(event, "Warning RolloutPaused 0 of 5 namespaces have every object. The rollout waits because 3 namespaces refused objects, such as manifest m in namespace a: no rights") {
+					t.Errorf("the event is %s", event)
+				}
+				time.Sleep(retryRefused)
+				w.check(t, v1alpha1.ReasonRolloutPaused, "0/5", "a b c")
+				stop()
+				defer w.start(t)()
+				time.Sleep(2 * time.Second)
+				w.check(t, v1alpha1.ReasonRolloutPaused, "0/5", "a b c")
+
+				w.set(population.Created)
+				time.Sleep(10 * time.Second)
+				w.check(t, v1alpha1.ReasonRolloutPaused, "0/5", "")
+				if ready {
+					w.update(t, func(p *v1alpha1.NamespacePopulation) {
+						p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()})
+					})
+				} else {
+					time.Sleep(retryRefused)
+				}
+				time.Sleep(2 * time.Second)
+				w.check(t, v1alpha1.ReasonRolloutComplete, "5/5", "a b c d e")
+				if event := <-w.events.Events; event != "Normal RolloutComplete 5 of 5 namespaces have every object" {
+					t.Errorf("the event is %s", event)
+				}
+			})
+		})
+	}
+}
+
+// TestExemptionsUnknown: without the list of exemptions, no namespace gets an object.
+func TestExemptionsUnknown(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.namespace(t, "shop", nil)
+		w.known = false
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutExemptionsUnknown, "", "")
+		w.mu.Lock()
+		w.known = true
+		w.mu.Unlock()
+		w.changed[0]()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "shop")
+	})
+}
+
+// TestFormerNamespace: a namespace that was deleted and created again since it was listed gets nothing, and an inventory of
+// a former namespace does not count.
+func TestFormerNamespace(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.namespace(t, "shop", nil)
+		recreated, err := w.core.CoreV1().Namespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		recreated.UID = "new"
+		if _, err := w.core.CoreV1().Namespaces().Update(t.Context(), recreated, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.rollOut(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "former"}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.rolled = nil
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutProgressing, "0/1", "")
+	})
+}

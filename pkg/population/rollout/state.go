@@ -1,0 +1,185 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package rollout
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
+)
+
+const (
+	// atOnce is how many namespaces get objects at the same time. A rollout begins with one.
+	atOnce = 4
+	// tooMany is the number of namespaces that refuse objects at which a rollout pauses.
+	tooMany = 3
+	// reportAtOnce is for how many namespaces a report is made before the status is written.
+	reportAtOnce = 8
+	// retryRefused is how soon namespaces that refused objects are tried again: permissions and policies are not watched.
+	retryRefused = time.Minute
+	// recheck is how soon conflicts and reports are checked again: most objects of namespaces are not watched.
+	recheck = 10 * time.Minute
+)
+
+// view is what is known about a namespace.
+type view struct {
+	// source is the namespace, as it was rendered.
+	source *metav1.PartialObjectMetadata
+	// wanted are its objects, and digest is a hash of their content.
+	wanted []population.Wanted
+	digest [sha256.Size]byte
+	// results are the outcomes of the last check, by manifest. They are nil before the first one.
+	results map[population.Key]population.Result
+	// checked is when the last check ended.
+	checked time.Time
+}
+
+// newView renders a population for a namespace.
+func newView(of *population.Population, source *metav1.PartialObjectMetadata) *view {
+	v, hash := &view{source: source}, sha256.New()
+	for _, object := range population.Render([]*population.Population{of}, namespaceOf(source)) {
+		v.wanted = append(v.wanted, object.Wanted())
+		_, _ = fmt.Fprintf(hash, "%q %v ", object.Manifest, object.Err)
+		_ = json.NewEncoder(hash).Encode(object.Content) // rendered from JSON
+	}
+	hash.Sum(v.digest[:0])
+	return v
+}
+
+// namespaceOf returns the part of a namespace that populations read.
+func namespaceOf(source *metav1.PartialObjectMetadata) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: source.ObjectMeta}
+}
+
+// set stores the outcomes of a check.
+func (v *view) set(results []population.Result, now time.Time) {
+	v.results, v.checked = map[population.Key]population.Result{}, now
+	for _, result := range results {
+		v.results[result.Key] = result
+	}
+}
+
+// tally is the outcomes of the manifests in one namespace.
+type tally struct {
+	view *view
+	// counts are the numbers of manifests by their outcome, and unknown is that of the others.
+	counts  map[population.Outcome]int32
+	unknown int32
+	// recorded is the number of objects in the inventory.
+	recorded int
+	// problems are the conflicts and refusals.
+	problems []population.Result
+}
+
+// count counts the outcomes in a namespace. An object in its inventory is unchanged. A rollout also reads from the inventory
+// which objects an earlier process could not apply.
+func (v *view) count(inventory []v1alpha1.PopulatedObject, apply bool) tally {
+	t := tally{view: v, counts: map[population.Outcome]int32{}}
+	for _, object := range v.wanted {
+		result, known := v.results[object.Key]
+		if object.IsIn(inventory) {
+			t.recorded++
+			t.counts[population.Unchanged]++
+			continue
+		}
+		if !known && apply {
+			if i := slices.IndexFunc(inventory, func(entry v1alpha1.PopulatedObject) bool { return isProblemOf(entry, object.Key) }); i >= 0 {
+				result, known = population.ResultOf(inventory[i]), true
+			}
+		}
+		switch {
+		case !known:
+			t.unknown++
+		case apply && (result.Outcome == population.Created || result.Outcome == population.Configured):
+			t.counts[population.Unchanged]++ // since the last check
+		default:
+			t.counts[result.Outcome]++
+		}
+		if result.Outcome == population.Conflict || result.Outcome == population.Refused {
+			t.problems = append(t.problems, result)
+		}
+	}
+	return t
+}
+
+// isProblemOf reports whether an entry of an inventory is why a namespace did not get the object of a manifest.
+func isProblemOf(entry v1alpha1.PopulatedObject, key population.Key) bool {
+	return entry.Population == key.Population && entry.Manifest == key.Manifest && entry.UID == "" &&
+		(entry.State == v1alpha1.PopulatedObjectConflict || entry.State == v1alpha1.PopulatedObjectFailed)
+}
+
+// isCurrent reports whether the namespace has every object.
+func (t tally) isCurrent() bool {
+	return t.unknown == 0 && t.counts[population.Unchanged] == int32(len(t.view.wanted))
+}
+
+// readySince returns when a missing permission or kind was last added, or zero if one is missing.
+func readySince(p *v1alpha1.NamespacePopulation) time.Time {
+	if ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionTrue {
+		return ready.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// due returns when the namespace is checked again, and whether it ever is.
+func (t tally) due(apply bool, ready time.Time) (time.Time, bool) {
+	switch {
+	case t.unknown > 0:
+		return time.Time{}, true
+	case t.recorded == len(t.view.wanted):
+		return time.Time{}, false
+	case t.counts[population.Refused] > 0 && t.view.checked.Before(ready):
+		return ready, true
+	case apply && t.counts[population.Refused] > 0:
+		return t.view.checked.Add(retryRefused), true
+	}
+	return t.view.checked.Add(recheck), true
+}
+
+// next returns the namespaces to check now, and when to look for others if there are none.
+func next(tallies []tally, apply bool, ready, now time.Time) (batch []tally, wait time.Duration) {
+	var again, waiting []tally
+	wait = recheck
+	current, refused := 0, 0
+	for _, t := range tallies {
+		if t.isCurrent() {
+			current++
+		}
+		if t.counts[population.Refused] > 0 {
+			refused++
+		}
+		due, ever := t.due(apply, ready)
+		switch {
+		case !ever:
+		case due.After(now):
+			wait = min(wait, due.Sub(now))
+		case t.unknown > 0:
+			waiting = append(waiting, t)
+		default:
+			again = append(again, t)
+		}
+	}
+	if !apply {
+		batch = append(waiting, again...)
+		return batch[:min(reportAtOnce, len(batch))], wait
+	}
+	size := min(atOnce, max(1, current))
+	// What was refused is tried first: while it still is, the rollout reaches no other namespace.
+	if batch = again; len(batch) == 0 && refused < tooMany {
+		batch = waiting
+	}
+	return batch[:min(size, len(batch))], wait
+}

@@ -1,0 +1,165 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
+)
+
+const (
+	created, configured, unchanged = population.Created, population.Configured, population.Unchanged
+	conflict, refused              = population.Conflict, population.Refused
+)
+
+func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
+
+// viewOf is a view of a namespace with a manifest for each outcome, m0, m1 and so on. An empty outcome is not known yet.
+func viewOf(name string, checked time.Duration, outcomes ...population.Outcome) *view {
+	v := &view{source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), results: map[population.Key]population.Result{}}
+	for i, outcome := range outcomes {
+		key := population.Key{Population: "p", Manifest: fmt.Sprintf("m%d", i)}
+		v.wanted = append(v.wanted, population.Wanted{Key: key, Identity: population.Identity{Kind: "ConfigMap", Name: key.Manifest}})
+		result := population.Result{Key: key, Outcome: outcome}
+		if outcome == conflict || outcome == refused {
+			result.Message = fmt.Sprintf("%s in %s", outcome, name)
+		}
+		if outcome != "" {
+			v.results[key] = result
+		}
+	}
+	return v
+}
+
+func tallyOf(name string, checked time.Duration, outcomes ...population.Outcome) tally {
+	return viewOf(name, checked, outcomes...).count(nil, true)
+}
+
+// TestCount: what the inventory has counts as unchanged. A rollout also knows from it what an earlier process was refused.
+func TestCount(t *testing.T) {
+	entry := func(manifest, name, uid string, state v1alpha1.PopulatedObjectState) v1alpha1.PopulatedObject {
+		return v1alpha1.PopulatedObject{Population: "p", Manifest: manifest, APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: "u", State: state, Message: "because"}
+	}
+	without := func(o v1alpha1.PopulatedObject) v1alpha1.PopulatedObject { o.UID = ""; return o }
+	for name, test := range map[string]struct {
+		outcome   population.Outcome
+		inventory []v1alpha1.PopulatedObject
+		report    string
+		apply     string
+	}{
+		"not checked":              {"", nil, "map[] unknown 1", "map[] unknown 1"},
+		"to create":                {created, nil, "map[created:1]", "map[unchanged:1]"},
+		"to change":                {configured, nil, "map[configured:1]", "map[unchanged:1]"},
+		"refused":                  {refused, nil, "map[refused:1] problem", "map[refused:1] problem"},
+		"in the inventory":         {"", []v1alpha1.PopulatedObject{entry("m0", "m0", "u", v1alpha1.PopulatedObjectApplied)}, "map[unchanged:1] recorded", "map[unchanged:1] recorded"},
+		"refused before it was":    {refused, []v1alpha1.PopulatedObject{entry("m0", "m0", "u", v1alpha1.PopulatedObjectApplied)}, "map[unchanged:1] recorded", "map[unchanged:1] recorded"},
+		"applied, and now failing": {"", []v1alpha1.PopulatedObject{entry("m0", "m0", "u", v1alpha1.PopulatedObjectFailed)}, "map[unchanged:1] recorded", "map[unchanged:1] recorded"},
+		"under another name":       {"", []v1alpha1.PopulatedObject{entry("m0", "former", "u", v1alpha1.PopulatedObjectApplied)}, "map[] unknown 1", "map[] unknown 1"},
+		"failed":                   {"", []v1alpha1.PopulatedObject{without(entry("m0", "m0", "", v1alpha1.PopulatedObjectFailed))}, "map[] unknown 1", "map[refused:1] problem"},
+		"a conflict":               {"", []v1alpha1.PopulatedObject{without(entry("m0", "m0", "", v1alpha1.PopulatedObjectConflict))}, "map[] unknown 1", "map[conflict:1] problem"},
+		"after a crash":            {"", []v1alpha1.PopulatedObject{without(entry("m0", "m0", "", v1alpha1.PopulatedObjectPending))}, "map[] unknown 1", "map[] unknown 1"},
+		"of another manifest":      {"", []v1alpha1.PopulatedObject{without(entry("m1", "m0", "", v1alpha1.PopulatedObjectFailed))}, "map[] unknown 1", "map[] unknown 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for apply, want := range map[bool]string{false: test.report, true: test.apply} {
+				got := viewOf("shop", 0, test.outcome).count(test.inventory, apply)
+				text := fmt.Sprint(got.counts)
+				if got.unknown > 0 {
+					text += fmt.Sprintf(" unknown %d", got.unknown)
+				}
+				text += strings.Repeat(" recorded", got.recorded) + strings.Repeat(" problem", len(got.problems))
+				if text != want {
+					t.Errorf("apply %t: %s, want %s", apply, text, want)
+				}
+			}
+		})
+	}
+}
+
+// TestNext: a rollout begins with one namespace, continues with a few, and stops when several refuse objects. What was
+// refused is tried again first.
+func TestNext(t *testing.T) {
+	todo := func(names ...string) (tallies []tally) {
+		for _, name := range names {
+			tallies = append(tallies, tallyOf(name, 0, ""))
+		}
+		return tallies
+	}
+	all := func(groups ...[]tally) (tallies []tally) {
+		for _, group := range groups {
+			tallies = append(tallies, group...)
+		}
+		return tallies
+	}
+	one := func(name string, checked time.Duration, outcomes ...population.Outcome) []tally {
+		return []tally{tallyOf(name, checked, outcomes...)}
+	}
+	for name, test := range map[string]struct {
+		tallies []tally
+		now     time.Duration
+		ready   time.Duration
+		apply   string
+		wait    time.Duration
+		report  string
+	}{
+		"nothing":            {apply: "", wait: recheck},
+		"the first":          {tallies: todo("a", "b", "c"), apply: "a", report: "a b c", wait: recheck},
+		"the second":         {tallies: all(one("a", 0, unchanged), todo("b", "c")), apply: "b", report: "b c", wait: recheck},
+		"after two":          {tallies: all(one("a", 0, unchanged), one("b", 0, created), todo("c", "d", "e")), apply: "c d", report: "c d e", wait: recheck},
+		"after many":         {tallies: all(one("a", 0, unchanged), one("b", 0, unchanged), one("c", 0, unchanged), one("d", 0, unchanged), one("e", 0, unchanged), todo("f", "g", "h", "i", "j")), apply: "f g h i", report: "f g h i j", wait: recheck},
+		"a report of many":   {tallies: todo("a", "b", "c", "d", "e", "f", "g", "h", "i"), apply: "a", report: "a b c d e f g h", wait: recheck},
+		"one refuses":        {tallies: all(one("a", 0, refused), todo("b")), apply: "b", report: "b", wait: retryRefused},
+		"a conflict":         {tallies: all(one("a", 0, conflict), one("b", 0, conflict), one("c", 0, conflict), todo("d")), apply: "d", report: "d", wait: recheck},
+		"three refuse":       {tallies: all(one("a", 0, refused), one("b", 0, unchanged, refused), one("c", 0, refused, conflict), todo("d")), apply: "", report: "d", wait: retryRefused},
+		"half a minute":      {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: retryRefused / 2, apply: "", report: "d", wait: retryRefused / 2},
+		"after a minute":     {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: retryRefused, apply: "a", report: "d", wait: recheck},
+		"it became ready":    {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: 2 * time.Second, ready: time.Second, apply: "a", report: "d a b c", wait: recheck},
+		"it was ready":       {tallies: all(one("a", time.Second, refused), todo("b")), now: 2 * time.Second, ready: time.Second, apply: "b", report: "b", wait: retryRefused - time.Second},
+		"after ten minutes":  {tallies: all(one("a", 0, conflict), one("b", 0, unchanged)), now: recheck, apply: "a", report: "a b", wait: recheck},
+		"partly not checked": {tallies: one("a", 0, refused, ""), apply: "a", report: "a", wait: recheck},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ready time.Time
+			if test.ready > 0 {
+				ready = start().Add(test.ready)
+			}
+			for apply, want := range map[bool]string{true: test.apply, false: test.report} {
+				batch, wait := next(test.tallies, apply, ready, start().Add(test.now))
+				var names []string
+				for _, tally := range batch {
+					names = append(names, tally.view.source.Name)
+				}
+				if got := strings.Join(names, " "); got != want || apply && wait != test.wait {
+					t.Errorf("apply %t: %q and wait %s, want %q and %s", apply, got, wait, want, test.wait)
+				}
+			}
+		})
+	}
+	// What is in the inventory is never checked again.
+	known := viewOf("a", 0, "")
+	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "m0", UID: "u"}
+	if batch, _ := next([]tally{known.count([]v1alpha1.PopulatedObject{entry}, true)}, true, time.Time{}, start().Add(24*time.Hour)); len(batch) != 0 {
+		t.Errorf("checked again: %+v", batch)
+	}
+}
+
+// TestReadySince: only a population whose manifests can be applied has a time.
+func TestReadySince(t *testing.T) {
+	for status, want := range map[metav1.ConditionStatus]time.Time{metav1.ConditionTrue: start(), metav1.ConditionFalse: {}} {
+		p := &v1alpha1.NamespacePopulation{Status: v1alpha1.NamespacePopulationStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, LastTransitionTime: metav1.NewTime(start())}}}}
+		if got := readySince(p); !got.Equal(want) {
+			t.Errorf("%s: %s", status, got)
+		}
+	}
+}

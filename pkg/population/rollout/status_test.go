@@ -1,0 +1,86 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
+)
+
+// TestStatusOf: the counts are those of every namespace, and the problems the first ones.
+func TestStatusOf(t *testing.T) {
+	report := func(name string, outcomes ...population.Outcome) tally {
+		return viewOf(name, 0, outcomes...).count(nil, false)
+	}
+	tallies := []tally{report("a", created, configured, unchanged, conflict, refused), report("b", unchanged, unchanged), report("c", created, ""), report("d")}
+	want := &v1alpha1.PopulationRolloutStatus{ObservedGeneration: 7, Namespaces: 4, Current: 2, Checked: 3, ToCreate: 2, ToChange: 1, Unchanged: 3, Conflicts: 1, Refused: 1,
+		Problems: []v1alpha1.PopulationProblem{
+			{Namespace: "a", Manifest: "m3", Result: v1alpha1.ProblemConflict, Message: "conflict in a"},
+			{Namespace: "a", Manifest: "m4", Result: v1alpha1.ProblemRefused, Message: "refused in a"},
+		}}
+	if diff := cmp.Diff(want, statusOf(7, tallies)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	tallies = nil
+	for i := range 2 * maxProblems {
+		tallies = append(tallies, report(fmt.Sprintf("n%02d", i), refused))
+	}
+	status := statusOf(7, tallies)
+	if len(status.Problems) != maxProblems || status.Problems[maxProblems-1].Namespace != "n09" || status.Refused != 2*maxProblems {
+		t.Errorf("got %+v", status)
+	}
+	if p := problemOf("n", population.Result{Outcome: refused, Message: strings.Repeat("ü", maxMessage+1)}); len([]rune(p.Message)) != maxMessage || !strings.HasSuffix(p.Message, "ü...") {
+		t.Errorf("a long message: %q", p.Message)
+	}
+}
+
+// TestConditionOf: the condition says how far the rollout is, and the next step.
+func TestConditionOf(t *testing.T) {
+	done := func(count int) (tallies []tally) {
+		for range count {
+			tallies = append(tallies, tallyOf("done", 0, unchanged))
+		}
+		return tallies
+	}
+	for name, test := range map[string]struct {
+		rollout v1alpha1.PopulationRolloutType
+		tallies []tally
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+	}{
+		"reporting": {"", append(done(1), tallyOf("a", 0, "")), metav1.ConditionFalse, "Reporting", "the report describes 1 of 2 namespaces"},
+		"reported": {v1alpha1.RolloutReport, append(done(1), viewOf("a", 0, created, configured, conflict, refused).count(nil, false)), metav1.ConditionFalse, "Reported",
+			"1 of 2 namespaces have every object. In the others, objects to create: 1, to change: 1, in conflict: 1, refused: 1, such as manifest m3 in namespace a: refused in a; to apply, set spec.rollout to Apply"},
+		"a complete report": {v1alpha1.RolloutReport, done(2), metav1.ConditionFalse, "Reported", "2 of 2 namespaces have every object"},
+		"progressing":       {v1alpha1.RolloutApply, append(done(2), tallyOf("a", 0, refused), tallyOf("b", 0, refused), tallyOf("c", 0, "")), metav1.ConditionFalse, "Progressing", "2 of 5 namespaces have every object"},
+		"paused": {v1alpha1.RolloutApply, append(done(2), tallyOf("a", 0, refused), tallyOf("b", 0, refused), tallyOf("c", 0, conflict, refused), tallyOf("d", 0, "")), metav1.ConditionFalse, "Paused",
+			"2 of 6 namespaces have every object. The rollout waits because 3 namespaces refused objects, such as manifest m0 in namespace a: refused in a; fix the population or the permissions. " +
+				"It tries these namespaces again every minute, and when the population or its condition Ready changes, and continues when fewer than 3 refuse objects"},
+		"incomplete": {v1alpha1.RolloutApply, append(done(1), tallyOf("a", 0, conflict), tallyOf("b", 0, refused), tallyOf("c", 0, refused), tallyOf("d", 0, refused)), metav1.ConditionFalse, "Incomplete",
+			"1 of 5 namespaces have every object. In the others, objects in conflict: 1, refused: 3, such as manifest m0 in namespace b: refused in b; " +
+				"refused objects are tried again every minute, and conflicts every ten minutes"},
+		"complete":     {v1alpha1.RolloutApply, done(3), metav1.ConditionTrue, "Complete", "3 of 3 namespaces have every object"},
+		"no namespace": {v1alpha1.RolloutApply, nil, metav1.ConditionTrue, "Complete", "0 of 0 namespaces have every object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Generation: 7}, Spec: v1alpha1.NamespacePopulationSpec{Scope: v1alpha1.ScopeAll, Rollout: test.rollout}}
+			got := conditionOf(p, statusOf(7, test.tallies), test.tallies)
+			want := metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: test.status, Reason: test.reason, Message: test.message, ObservedGeneration: 7}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
