@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,20 +33,34 @@ func called(namespace *corev1.Namespace, name string) *corev1.Namespace {
 	return namespace
 }
 
+// webhookFor is a webhook of a service in the namespace x.
+func webhookFor(name, service string, policy admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+		Name: "hook", FailurePolicy: &policy, ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "x", Name: service}},
+		Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}, Rule: admissionregistrationv1.Rule{Resources: []string{"pods"}}}},
+	}}}
+}
+
 // TestDiagnoseAll: every namespace that is not healthy is found, the stuck ones first, also one that only has content or a
 // NamespaceLifecycle. What cannot be read is reported.
 func TestDiagnoseAll(t *testing.T) {
 	w := world{
-		apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue)},
+		apis: []runtime.Object{nsinitAPI(apiregistrationv1.ConditionTrue), apiService("a.example.com", "v1")},
 		core: []runtime.Object{
 			lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second), lease("kube-system", "kube-controller-manager", "cp-1", time.Second),
-			called(terminating(closed, open), "healthy"),
+			called(terminating(closed, open), "healthy"), called(terminating(closed, open), "open"),
+			webhookFor("missing", "missing", admissionregistrationv1.Fail), webhookFor("lenient", "missing", admissionregistrationv1.Ignore), webhookFor("served", "webhook", admissionregistrationv1.Fail),
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "webhook"}},
 			called(terminating(closed), "closed"),
 			called(terminating(), "ending"),
 		},
 		lifecycles: []runtime.Object{lifecycle(deleting, func(r *v1alpha1.NamespaceLifecycle) { r.Name = "former" })},
-		content:    []runtime.Object{inNamespace(object("ConfigMap", "a"), "orphaned"), inNamespace(object("ConfigMap", "b"), "healthy"), inNamespace(object("Pod", "p", deleted(time.Hour)), "ending")},
-		refuses:    refuseOnly("list", "persistentvolumeclaims", forbidden("no")),
+		content: []runtime.Object{
+			inNamespace(object("ConfigMap", "a"), "orphaned"), inNamespace(object("ConfigMap", "b"), "healthy"), inNamespace(object("Pod", "p", deleted(time.Hour)), "ending"),
+			inNamespace(object("ConfigMap", "c", deleted(time.Hour, "a/b")), "open"), inNamespace(object("ConfigMap", "d", deleted(time.Second, "a/b")), "healthy"),
+			inNamespace(object("PersistentVolume", "v", deleted(time.Hour, "kubernetes.io/pv-protection")), ""), inNamespace(object("PersistentVolume", "w", deleted(time.Second, "a/b")), ""),
+		},
+		refuses: refuseOnly("list", "persistentvolumeclaims", forbidden("no")),
 	}
 	var diagnosed []string
 	d := w.diagnoser(t)
@@ -56,13 +71,32 @@ func TestDiagnoseAll(t *testing.T) {
 	}
 	var got []string
 	for _, item := range list.Items {
-		got = append(got, fmt.Sprintf("%s %s %s", item.Namespace, item.State, item.Findings[0].Cause))
+		text := fmt.Sprintf("%s %s", item.Namespace, item.State)
+		for _, f := range item.Findings {
+			text += " " + string(f.Cause)
+		}
+		got = append(got, text)
 	}
-	want := []string{"former Stuck ParticipantPending", "closed Stuck RecordMissing", "ending Stuck GracePeriod", "orphaned Stuck OrphanedContent"}
+	want := []string{
+		"former Stuck ParticipantPending APIUnavailable", "closed Stuck RecordMissing APIUnavailable", "ending Stuck APIUnavailable GracePeriod", "orphaned Stuck APIUnavailable OrphanedContent",
+		"open Stuck ContentFinalizer APIUnavailable",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if list.Namespaces != 3 || list.Kind != ListKind || strings.Join(diagnosed, " ") != "0/4 1/4 2/4 3/4" {
+	got = nil
+	for _, f := range list.Cluster {
+		got = append(got, fmt.Sprintf("%s %s: %s", f.State, f.Cause, f.Message))
+	}
+	want = []string{
+		`Stuck APIUnavailable: the API of a.example.com/v1 (APIService v1.a.example.com, service apis/server) is not available (kube-apiserver has not tried it yet): Kubernetes cannot determine which of its objects are in a namespace, and removes no namespace of the cluster`,
+		`Stuck WebhookUnavailable: the service x/missing of the admission webhook "hook" of validatingwebhookconfiguration/missing does not exist, so kube-apiserver refuses DELETE of pods`,
+		`Stuck ContentFinalizer: persistentvolumes/v has the finalizer "kubernetes.io/pv-protection", which is removed by kube-controller-manager when no claim is bound to the volume`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || list.State() != Stuck {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if list.Namespaces != 4 || list.Kind != ListKind || strings.Join(diagnosed, " ") != "0/5 1/5 2/5 3/5 4/5" {
 		t.Errorf("%s of %d namespaces, %v", list.Kind, list.Namespaces, diagnosed)
 	}
 	if len(list.NotExamined) != 1 || !strings.HasPrefix(list.NotExamined[0], "persistentvolumeclaims: ") {

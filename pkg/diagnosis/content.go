@@ -53,15 +53,20 @@ func unlistable(o Observation) []Finding {
 
 // orphans reports objects of a namespace that does not exist.
 func orphans(o Observation) []Finding {
+	if o.phase() != Gone || len(o.remaining()) == 0 {
+		return nil
+	}
+	return []Finding{o.finding(OrphanedContent, Stuck, nil, fmt.Sprintf(
+		"the namespace does not exist, but objects of it are still stored: %s. A client emptied spec.finalizers before they were deleted", o.counts()), nil)}
+}
+
+// counts describes what remains.
+func (o Observation) counts() string {
 	var parts []string
 	for _, resource := range o.remaining() {
 		parts = append(parts, fmt.Sprintf("%s (%d)", resource.Resource, resource.Count))
 	}
-	if o.phase() != Gone || len(parts) == 0 {
-		return nil
-	}
-	return []Finding{o.finding(OrphanedContent, Stuck, nil, fmt.Sprintf(
-		"the namespace does not exist, but objects of it are still stored: %s. A client emptied spec.finalizers before they were deleted", strings.Join(parts, ", ")), nil)}
+	return strings.Join(parts, ", ")
 }
 
 // holder is a finalizer that holds objects.
@@ -73,9 +78,33 @@ type holder struct {
 
 // finalizedContent reports each finalizer that holds objects.
 func finalizedContent(o Observation) []Finding {
-	if o.phase() != Terminating {
+	if !o.ends() {
 		return nil
 	}
+	var found []Finding
+	for finalizer, h := range o.holders() {
+		remover, where, what, _ := knownFinalizer(finalizer, o.Name)
+		verb := "have"
+		if len(h.objects) == 1 {
+			verb = "has"
+		}
+		message := fmt.Sprintf("%s %s the finalizer %q", listed(h.objects), verb, finalizer)
+		switch {
+		case remover != "":
+			message += ", which is removed by " + remover
+		case h.actor.manager != "":
+			message += fmt.Sprintf(" (set by %q), which %s", h.actor.manager, o.yet("its controller"))
+		default:
+			message += ", which " + o.yet("its controller")
+		}
+		found = append(found, o.controlled(h.actor, ContentFinalizer, o.overdue(h.since), h.since, message,
+			words{"FINALIZER": finalizer, "OBJECT": h.objects[0], "WHERE": where, "WHAT": what}))
+	}
+	return found
+}
+
+// holders returns the finalizers that hold objects, with the controllers that have to remove them.
+func (o Observation) holders() map[string]*holder {
 	holders := map[string]*holder{}
 	for _, listing := range o.Content {
 		for _, object := range listing.Objects {
@@ -96,27 +125,10 @@ func finalizedContent(o Observation) []Finding {
 			}
 		}
 	}
-	var found []Finding
 	for finalizer, h := range holders {
-		remover, where, what, lease := knownFinalizer(finalizer, o.Name)
-		h.actor.lease = lease
-		verb := "have"
-		if len(h.objects) == 1 {
-			verb = "has"
-		}
-		message := fmt.Sprintf("%s %s the finalizer %q", listed(h.objects), verb, finalizer)
-		switch {
-		case remover != "":
-			message += ", which is removed by " + remover
-		case h.actor.manager != "":
-			message += fmt.Sprintf(" (set by %q), which %s", h.actor.manager, o.yet("its controller"))
-		default:
-			message += ", which " + o.yet("its controller")
-		}
-		found = append(found, o.controlled(h.actor, ContentFinalizer, o.overdue(h.since), h.since, message,
-			words{"FINALIZER": finalizer, "OBJECT": h.objects[0], "WHERE": where, "WHAT": what}))
+		_, _, _, h.actor.lease = knownFinalizer(finalizer, o.Name)
 	}
-	return found
+	return holders
 }
 
 // knownFinalizer returns who removes a finalizer of Kubernetes, which objects in which namespace show whether they can,
@@ -134,6 +146,10 @@ func knownFinalizer(finalizer, namespace string) (remover, where, what, lease st
 		return "the cloud controller manager after the load balancer is deleted", namespace, "events", "kube-system/cloud-controller-manager"
 	case "batch.kubernetes.io/job-tracking":
 		return "the job controller of kube-controller-manager", metav1.NamespaceSystem, object, kube
+	case "kubernetes.io/pv-protection":
+		return "kube-controller-manager when no claim is bound to the volume", metav1.NamespaceAll, "persistentvolumeclaims", kube
+	case "customresourcecleanup.apiextensions.k8s.io":
+		return "kube-apiserver after all custom resources of the definition are deleted", "", "", ""
 	}
 	return "", "", "", ""
 }
@@ -159,9 +175,14 @@ func (o Observation) isOver(object metav1.Object) bool {
 	return deleted != nil && !deleted.After(o.Time) && len(object.GetFinalizers()) == 0
 }
 
+// isLate reports whether an object should have ended by now.
+func (o Observation) isLate(object metav1.Object) bool {
+	return object.GetDeletionTimestamp() != nil && o.overdue(object.GetDeletionTimestamp()) == Stuck
+}
+
 // gracePeriods reports objects that are in their grace period, or have not ended after it.
 func gracePeriods(o Observation) []Finding {
-	if o.phase() != Terminating {
+	if !o.ends() {
 		return nil
 	}
 	nodes := map[string]string{}

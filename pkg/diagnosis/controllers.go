@@ -110,6 +110,8 @@ func (o Observation) leases(a actor) []Evidence {
 	}
 	if err := o.Runtime.Leases.Err; err != nil {
 		found = append(found, notChecked("Leases", err))
+	} else if a.lease != "" && len(found) == 0 {
+		found = append(found, Evidence{Source: "Lease " + a.lease, Message: "does not exist: the controller runs without leader election, or does not run"})
 	}
 	return found
 }

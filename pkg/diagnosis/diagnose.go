@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -33,15 +34,15 @@ type Clients struct {
 	Nsinit   versioned.Interface
 	APIs     aggregator.Interface
 	Metadata metadata.Interface
-	// Discover returns the namespaced resources of every group, each in its preferred
-	// version, as far as they could be discovered, and why the others could not.
+	// Discover returns the resources of every group, each in its preferred version, as far as they could be discovered,
+	// and why the others could not.
 	Discover func() ([]*metav1.APIResourceList, error)
 }
 
 // NewClients returns clients that discover resources with core.
 func NewClients(core kubernetes.Interface, nsinit versioned.Interface, apis aggregator.Interface, metadata metadata.Interface) Clients {
 	return Clients{Core: core, Nsinit: nsinit, APIs: apis, Metadata: metadata, Discover: func() ([]*metav1.APIResourceList, error) {
-		return discovery.ServerPreferredNamespacedResources(core.Discovery())
+		return discovery.ServerPreferredResources(core.Discovery())
 	}}
 }
 
@@ -59,6 +60,8 @@ type Diagnoser struct {
 
 	// lists, if it is not nil, holds the lists that are the same for all namespaces.
 	lists *runtimeLists
+	// deleted, if it is not nil, has the namespaces that have deleted objects. The content of other open namespaces is not read.
+	deleted sets.Set[string]
 	// ifDeleted makes observations those of a namespace that has just been deleted.
 	ifDeleted bool
 }
@@ -82,7 +85,7 @@ func (Diagnoser) report(o Observation) *Diagnosis {
 	findings := judge(o, rules()...)
 	diagnosis := &Diagnosis{
 		TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: o.Name, Phase: o.phase(), Since: o.since(),
-		State: worst(findings), Findings: findings, Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: o.notExamined(),
+		State: worst(findings), Findings: findings, Fixable: o.fixable(), Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: o.notExamined(),
 	}
 	if o.Namespace.Object != nil {
 		diagnosis.UID = o.Namespace.Object.UID

@@ -54,7 +54,7 @@ func TestIfDeleted(t *testing.T) {
 		"a webhook":       {world{namespace: terminating(closed, open), core: leases, content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "w": service "x" not found`)))}, []string{"Stuck WebhookUnavailable"}, `service "x" not found`},
 		"protected":       {world{namespace: terminating(closed), core: leases, refuses: refuseOnly("delete", "namespaces", forbidden("protected"))}, []string{"Stuck DeletionProtected"}, ""},
 		"no permission":   {world{namespace: terminating(closed, open), core: leases, refuses: refuseOnly("delete", "namespaces", forbidden(`User "jane" cannot delete resource "namespaces"`))}, []string{"NotExamined whether the namespace can be deleted"}, ""},
-		"nobody empties":  {world{namespace: terminating(closed, open), core: []runtime.Object{lease("kube-system", "kube-controller-manager", "cp-1", time.Hour)}}, []string{"Stuck NamespaceControllerSilent"}, ""},
+		"no controller":   {world{namespace: terminating(closed, open), core: []runtime.Object{lease("kube-system", "kube-controller-manager", "cp-1", time.Hour)}}, []string{"Stuck NamespaceControllerSilent"}, ""},
 		"a patient pod":   {world{namespace: terminating(closed, open), content: []runtime.Object{object("Pod", "p")}, core: append(leases, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &hour}})}, []string{"Waiting GracePeriod"}, "may take up to 1h0m0s to end"},
 		"an emptied spec": {world{namespace: terminating(closed, open, func(n *corev1.Namespace) { n.Spec.Finalizers = nil }), core: leases}, []string{"Stuck FinalizersEmptied"}, "second DELETE"},
 	} {

@@ -55,11 +55,15 @@ type Observation struct {
 	Runtime Runtime
 	// wanted, if it is not nil, collects the programs that have to act, while the observation is being made.
 	wanted *[]actor
+	// onlyDeleted means that Content has only objects that should have ended by now. Namespaces are like this before they are
+	// deleted, and so are the objects without a namespace.
+	onlyDeleted bool
 	// hypothetical observations are those of a namespace that has just been deleted, which is in the phase actual.
 	hypothetical bool
 	actual       Phase
 
-	// The rest is read of namespaces that are being deleted or do not exist.
+	// The rest is read of namespaces that are being deleted or do not exist. Of other namespaces, only Content, Pods and Nodes
+	// are read.
 
 	// NamespaceController is the Lease of kube-controller-manager.
 	NamespaceController Answer[*coordinationv1.Lease]
@@ -142,6 +146,9 @@ func (o Observation) conditions() []corev1.NamespaceCondition {
 func (o Observation) held() bool {
 	return o.Namespace.Object != nil && slices.Contains(o.Namespace.Object.Finalizers, v1alpha1.NamespaceFinalizer)
 }
+
+// ends reports whether objects are expected to end.
+func (o Observation) ends() bool { return o.phase() == Terminating || o.onlyDeleted }
 
 // emptying reports whether the namespace controller has to delete the content of the namespace.
 func (o Observation) emptying() bool {

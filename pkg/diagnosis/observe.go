@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -60,6 +61,8 @@ func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error
 	if phase == Terminating || phase == Gone || d.ifDeleted {
 		o.NamespaceController = answer(d.Core.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, kubeControllerManager, metav1.GetOptions{}))
 		d.observeContent(ctx, &o)
+	} else if d.deleted == nil || d.deleted.Has(name) {
+		d.observeDeleted(ctx, &o)
 	}
 	if d.ifDeleted && (phase == Active || phase == Initializing) {
 		o = o.deleted()
@@ -85,9 +88,8 @@ func ObserveInstallation(ctx context.Context, clients Clients, name string, now 
 
 // observeContent reads what is in the namespace, and what is needed to judge it.
 func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
-	lists, err := d.Discover()
-	resources, unparsable := utilnamespaces.Resources(lists)
-	o.DiscoveryErrs = slices.DeleteFunc([]error{err, unparsable}, func(err error) bool { return err == nil })
+	resources, _, errs := d.discover()
+	o.DiscoveryErrs = errs
 	if o.Content = d.list(ctx, o.Name, resources); o.phase() == Gone {
 		return
 	}
@@ -100,6 +102,37 @@ func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 			d.observePods(ctx, o)
 		}
 	}
+}
+
+// observeDeleted reads which objects of an open namespace are deleted, and should have ended by now. Resources that cannot be
+// listed are left out: most users of an open namespace may list some resources only.
+func (d Diagnoser) observeDeleted(ctx context.Context, o *Observation) {
+	o.onlyDeleted = true
+	resources, _, _ := d.discover()
+	over := false
+	for _, listing := range d.list(ctx, o.Name, resources) {
+		listing.Objects = slices.DeleteFunc(listing.Objects, func(object *metav1.PartialObjectMetadata) bool { return !o.isLate(object) })
+		if len(listing.Objects) > 0 {
+			o.Content = append(o.Content, listing)
+			over = over || listing.name() == "pods"
+		}
+	}
+	if over {
+		d.observePods(ctx, o)
+	}
+}
+
+// discover returns the resources that can be listed and deleted, those with namespaces and the others, and why resources are
+// missing.
+func (d Diagnoser) discover() (namespaced, others []schema.GroupVersionResource, errs []error) {
+	lists, err := d.Discover()
+	filter := func(want bool) []*metav1.APIResourceList {
+		return discovery.FilteredBy(discovery.ResourcePredicateFunc(func(_ string, r *metav1.APIResource) bool { return r.Namespaced == want }), lists)
+	}
+	_, unparsable := utilnamespaces.Resources(lists)
+	namespaced, _ = utilnamespaces.Resources(filter(true))
+	others, _ = utilnamespaces.Resources(filter(false))
+	return namespaced, others, slices.DeleteFunc([]error{err, unparsable}, func(err error) bool { return err == nil })
 }
 
 // observePods reads the nodes of pods whose grace period is over.
@@ -171,28 +204,15 @@ func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsCo
 // leaves out those that it cannot read.
 func (d Diagnoser) webhooks(ctx context.Context, namespace *corev1.Namespace) map[string][]string {
 	found := map[string][]string{}
-	add := func(name, configuration string, selector *metav1.LabelSelector) {
+	hooks, _ := d.hooks(ctx)
+	for _, h := range hooks {
+		selector := h.namespaces
 		if selector == nil {
 			selector = &metav1.LabelSelector{} // the default
 		}
 		selects, err := metav1.LabelSelectorAsSelector(selector)
 		if err == nil && (namespace == nil || selects.Matches(labels.Set(namespace.Labels))) {
-			found[name] = append(found[name], configuration)
-		}
-	}
-	client := d.Core.AdmissionregistrationV1()
-	if mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err == nil {
-		for _, configuration := range mutating.Items {
-			for _, hook := range configuration.Webhooks {
-				add(hook.Name, "mutatingwebhookconfiguration/"+configuration.Name, hook.NamespaceSelector)
-			}
-		}
-	}
-	if validating, err := client.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{}); err == nil {
-		for _, configuration := range validating.Items {
-			for _, hook := range configuration.Webhooks {
-				add(hook.Name, "validatingwebhookconfiguration/"+configuration.Name, hook.NamespaceSelector)
-			}
+			found[h.name] = append(found[h.name], h.configuration)
 		}
 	}
 	return found

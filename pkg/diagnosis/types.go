@@ -63,6 +63,8 @@ type Diagnosis struct {
 	State State `json:"state"`
 	// Findings are the causes, the most urgent first.
 	Findings []Finding `json:"findings"`
+	// Fixable are the causes for which Fixes has a remedy.
+	Fixable []Cause `json:"fixable,omitempty"`
 	// Remaining is what is in a namespace that is being deleted, by resource.
 	Remaining []Resource `json:"remaining,omitempty"`
 	// Conditions are those of the namespace.

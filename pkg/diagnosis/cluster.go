@@ -1,0 +1,171 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
+)
+
+// scan is what was found by listing every object of the cluster.
+type scan struct {
+	// orphaned namespaces do not exist, and have content. Deleted ones have objects whose deletion takes too long.
+	orphaned, deleted sets.Set[string]
+	// cluster has the objects without a namespace whose deletion takes too long.
+	cluster []Listing
+	// discoveryErrs are why resources are missing.
+	discoveryErrs []error
+	// problems are what could not be listed, with the reason.
+	problems []string
+}
+
+// scan lists the metadata of every object. Namespaces and NamespaceLifecycles are diagnosed themselves.
+func (d Diagnoser) scan(ctx context.Context, known sets.Set[string]) scan {
+	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
+	defer cancel()
+	namespaced, others, errs := d.discover()
+	resources := slices.Concat(namespaced, others)
+	s := scan{orphaned: sets.New[string](), deleted: sets.New[string](), discoveryErrs: errs}
+	now := Observation{Patience: d.Patience, Installation: Installation{Time: d.Clock.Now()}}
+	var mu sync.Mutex
+	done := 0
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(resources), func(i int) {
+		orphaned, deleted, late := sets.New[string](), sets.New[string](), Listing{Resource: resources[i]}
+		err := utilnamespaces.EachObject(ctx, d.Metadata.Resource(resources[i]), func(object *metav1.PartialObjectMetadata) {
+			switch namespace := object.Namespace; {
+			case namespace != "" && !known.Has(namespace):
+				orphaned.Insert(namespace)
+			case !now.isLate(object):
+			case namespace != "":
+				deleted.Insert(namespace)
+			case late.name() != "namespaces" && late.name() != "namespacelifecycles.nsinit.dev":
+				late.Objects = append(late.Objects, object)
+			}
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		s.orphaned, s.deleted = s.orphaned.Union(orphaned), s.deleted.Union(deleted)
+		if len(late.Objects) > 0 {
+			s.cluster = append(s.cluster, late)
+		}
+		if err != nil {
+			s.problems = append(s.problems, fmt.Sprintf("%s: %v", resources[i].GroupResource(), err))
+		}
+		if done++; d.Progress != nil {
+			d.Progress(done, len(resources))
+		}
+	})
+	slices.SortFunc(s.cluster, func(a, b Listing) int { return strings.Compare(a.name(), b.name()) })
+	slices.Sort(s.problems)
+	return s
+}
+
+// diagnoseCluster returns the causes that concern every namespace, or objects without a namespace, and what could not be
+// read.
+func (d Diagnoser) diagnoseCluster(ctx context.Context, s scan) ([]Finding, []string) {
+	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
+	defer cancel()
+	// kubectl ignores the namespace of an object that has none.
+	o := Observation{Name: metav1.NamespaceDefault, Patience: d.Patience, onlyDeleted: true, Content: s.cluster, DiscoveryErrs: s.discoveryErrs}
+	o.Installation.Time = d.Clock.Now()
+	var problems []string
+	services, err := d.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
+	if err == nil {
+		o.APIServices.Object = services.Items
+	} else {
+		problems = append(problems, fmt.Sprintf("aggregated APIs: %v", err))
+	}
+	d.observeRuntime(ctx, &o)
+	hooks, err := d.hooks(ctx)
+	if err != nil {
+		problems = append(problems, fmt.Sprintf("admission webhooks: %v", err))
+	}
+	return judge(o, unavailableAPIs, undiscovered, finalizedContent, func(Observation) []Finding { return d.missingServices(ctx, hooks) }), problems
+}
+
+// missingServices reports webhooks whose service does not exist, and without which kube-apiserver refuses requests.
+func (d Diagnoser) missingServices(ctx context.Context, hooks []hook) []Finding {
+	var found []Finding
+	read := map[string]bool{}
+	for _, h := range hooks {
+		if h.service == nil || h.failurePolicy != nil && *h.failurePolicy == admissionregistrationv1.Ignore {
+			continue
+		}
+		name := h.service.Namespace + "/" + h.service.Name
+		if _, known := read[name]; !known {
+			_, err := d.Core.CoreV1().Services(h.service.Namespace).Get(ctx, h.service.Name, metav1.GetOptions{})
+			read[name] = apierrors.IsNotFound(err)
+		}
+		if read[name] {
+			found = append(found, newFinding(WebhookUnavailable, Stuck, nil,
+				fmt.Sprintf("the service %s of the admission webhook %q of %s does not exist, so kube-apiserver refuses %s", name, h.name, h.configuration, h.reviews()),
+				words{"WEBHOOK": h.configuration, "WEBHOOKS": h.configuration}))
+		}
+	}
+	return found
+}
+
+// hook is an admission webhook.
+type hook struct {
+	name string
+	// configuration is kind/name of its configuration.
+	configuration string
+	namespaces    *metav1.LabelSelector
+	service       *admissionregistrationv1.ServiceReference
+	failurePolicy *admissionregistrationv1.FailurePolicyType
+	rules         []admissionregistrationv1.RuleWithOperations
+}
+
+// reviews describes the requests that a webhook reviews.
+func (h hook) reviews() string {
+	var all []string
+	for _, rule := range h.rules {
+		var operations []string
+		for _, operation := range rule.Operations {
+			operations = append(operations, string(operation))
+		}
+		all = append(all, strings.Join(operations, ",")+" of "+strings.Join(rule.Resources, ","))
+	}
+	return listed(all)
+}
+
+// hooks returns the admission webhooks. An error means that some are missing.
+func (d Diagnoser) hooks(ctx context.Context) ([]hook, error) {
+	var all []hook
+	client := d.Core.AdmissionregistrationV1()
+	mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err == nil {
+		for _, configuration := range mutating.Items {
+			for i := range configuration.Webhooks {
+				h := &configuration.Webhooks[i]
+				all = append(all, hook{h.Name, "mutatingwebhookconfiguration/" + configuration.Name, h.NamespaceSelector, h.ClientConfig.Service, h.FailurePolicy, h.Rules})
+			}
+		}
+	}
+	validating, other := client.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if other == nil {
+		for _, configuration := range validating.Items {
+			for i := range configuration.Webhooks {
+				h := &configuration.Webhooks[i]
+				all = append(all, hook{h.Name, "validatingwebhookconfiguration/" + configuration.Name, h.NamespaceSelector, h.ClientConfig.Service, h.FailurePolicy, h.Rules})
+			}
+		}
+	}
+	return all, errors.Join(err, other)
+}

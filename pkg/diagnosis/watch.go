@@ -1,0 +1,145 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"cmp"
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+const (
+	// diagnosedEvery is how often a namespace is diagnosed again that did not change: its content may change.
+	diagnosedEvery = time.Minute
+	// scannedEvery is how often content of namespaces that do not exist, and objects whose deletion takes too long, are
+	// searched for, which lists every object.
+	scannedEvery = 10 * time.Minute
+)
+
+// Watch follows the diagnoses of namespaces.
+type Watch struct {
+	Diagnoser Diagnoser
+	// Namespace is the namespace to follow, or "" for all that are not healthy.
+	Namespace string
+
+	seen    map[string]watched
+	found   scan
+	scanned time.Time
+}
+
+// watched is what is known of a namespace.
+type watched struct {
+	version   string
+	at        time.Time
+	diagnosis *Diagnosis
+}
+
+// Change is a diagnosis that changed, or that is new.
+type Change struct {
+	// After is healthy, and has no findings, if a namespace needs no attention any more.
+	After *Diagnosis
+	// Appeared are the findings that are new or changed, and Resolved those that do not exist any more.
+	Appeared, Resolved []Finding
+}
+
+// Next reads the cluster, and returns what has changed since the last call. A namespace of which only conditions or ages
+// changed is not returned. The cost is a list of the namespaces, one of the NamespaceLifecycles, and a diagnosis of each
+// namespace that changed, or was not diagnosed for a minute.
+func (w *Watch) Next(ctx context.Context) ([]Change, error) {
+	d := w.Diagnoser
+	d.lists = &runtimeLists{}
+	now := d.Clock.Now()
+	versions := map[string]string{w.Namespace: ""} // no version, so it is diagnosed each time
+	if w.Namespace == "" {
+		var known sets.Set[string]
+		var err error
+		if versions, known, err = d.suspects(ctx, &List{}); err != nil {
+			return nil, err
+		}
+		if w.scanned.IsZero() || now.Sub(w.scanned) >= scannedEvery {
+			w.found, w.scanned = d.scan(ctx, known), now
+		}
+		d.deleted = w.found.deleted
+		for name := range w.found.orphaned.Difference(known).Union(w.found.deleted) {
+			versions[name] += " found"
+		}
+	}
+	if w.seen == nil {
+		w.seen = map[string]watched{}
+	}
+	d.Progress = nil
+	var changes []Change
+	for _, name := range sets.List(sets.KeySet(versions).Union(sets.KeySet(w.seen))) {
+		before, version := w.seen[name], versions[name]
+		if version != "" && before.version == version && now.Sub(before.at) < diagnosedEvery {
+			continue
+		}
+		after, err := d.Diagnose(ctx, name)
+		switch {
+		case apierrors.IsNotFound(err) && (w.Namespace == "" || before.diagnosis != nil):
+			after = &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: name, Phase: Gone, State: Healthy, Findings: []Finding{}}
+		case err != nil:
+			return changes, err
+		}
+		if change, changed := compare(before.diagnosis, after); changed && (before.diagnosis != nil || after.State != Healthy || w.Namespace != "") {
+			changes = append(changes, change)
+		}
+		if w.seen[name] = (watched{version, now, after}); version == "" && after.State == Healthy && w.Namespace == "" {
+			delete(w.seen, name)
+		}
+	}
+	return changes, nil
+}
+
+// State returns the worst state of the namespaces.
+func (w *Watch) State() State {
+	state := Healthy
+	for _, seen := range w.seen {
+		if seen.diagnosis.State.rank() > state.rank() {
+			state = seen.diagnosis.State
+		}
+	}
+	return state
+}
+
+// compare returns how a diagnosis changed. Before is nil for a new one.
+func compare(before, after *Diagnosis) (Change, bool) {
+	change := Change{After: after}
+	if before == nil {
+		change.Appeared = after.Findings
+		return change, true
+	}
+	known := func(from []Finding) func(Finding) bool {
+		return func(f Finding) bool {
+			return slices.ContainsFunc(from, func(other Finding) bool { return f.print() == other.print() })
+		}
+	}
+	change.Appeared = slices.DeleteFunc(slices.Clone(after.Findings), known(before.Findings))
+	change.Resolved = slices.DeleteFunc(slices.Clone(before.Findings), func(f Finding) bool {
+		// A finding that changed only has another message or state.
+		return slices.ContainsFunc(after.Findings, func(other Finding) bool { return f.Cause == other.Cause })
+	})
+	changed := len(change.Appeared) > 0 || len(change.Resolved) > 0 || len(before.Findings) != len(after.Findings) || before.State != after.State || before.Phase != after.Phase || before.UID != after.UID
+	return change, changed
+}
+
+// print identifies a finding in what does not change with time.
+func (f Finding) print() string {
+	controller := Liveness("")
+	if f.Controller != nil {
+		controller = f.Controller.State
+	}
+	durations := regexp.MustCompile(`\b(\d+(\.\d+)?(ms|s|m|h|d|y))+\b`)
+	return strings.Join([]string{string(f.Cause), string(f.State), cmp.Or(string(controller), "-"), durations.ReplaceAllString(f.Message, "")}, " ")
+}

@@ -1,0 +1,109 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package diagnosis
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// TestWatch: only changes are returned, and a namespace that is removed is one.
+func TestWatch(t *testing.T) {
+	for _, followed := range []string{"", "ns"} {
+		t.Run("namespace="+followed, func(t *testing.T) {
+			held := terminating(setBy("billing", time.Hour), func(n *corev1.Namespace) { n.ResourceVersion = "1" })
+			d := world{namespace: held, core: []runtime.Object{lease("kube-system", "kube-controller-manager", "cp-1", time.Second)}}.diagnoser(t)
+			clock := testingclock.NewFakePassiveClock(now())
+			d.Progress, d.Clock = nil, clock
+			d.Core.(*fake.Clientset).PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if held == nil {
+					return true, nil, absent("namespaces")
+				}
+				return true, held, nil
+			})
+			d.Core.(*fake.Clientset).PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				list := &corev1.NamespaceList{}
+				if held != nil {
+					list.Items = append(list.Items, *held)
+				}
+				return true, list, nil
+			})
+			w := &Watch{Diagnoser: d, Namespace: followed}
+			next := func(want string) {
+				t.Helper()
+				changes, err := w.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, change := range changes {
+					text := fmt.Sprintf("%s %s %s", change.After.Namespace, change.After.Phase, change.After.State)
+					for _, f := range change.Appeared {
+						text += " +" + string(f.Cause)
+					}
+					for _, f := range change.Resolved {
+						text += " -" + string(f.Cause)
+					}
+					got = append(got, text)
+				}
+				if strings.Join(got, "; ") != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+			next("ns Terminating Stuck +NamespaceFinalizer")
+			next("")
+			clock.SetTime(now().Add(2 * time.Second)) // only ages change
+			held = held.DeepCopy()
+			held.ResourceVersion = "2"
+			next("")
+			held = terminating(young, func(n *corev1.Namespace) { n.ResourceVersion = "3" })
+			next("ns Terminating Waiting +NamespaceControllerAtWork -NamespaceFinalizer")
+			if w.State() != Waiting {
+				t.Errorf("the state is %s", w.State())
+			}
+			held = nil
+			next("ns Gone Healthy -NamespaceControllerAtWork")
+			next("")
+			if w.State() != Healthy {
+				t.Errorf("the state is %s", w.State())
+			}
+		})
+	}
+}
+
+// TestWatchAgain: the content of a namespace that did not change itself is read again after a minute.
+func TestWatchAgain(t *testing.T) {
+	w := world{namespace: terminating(func(n *corev1.Namespace) { n.ResourceVersion = "1" }), core: []runtime.Object{lease("kube-system", "kube-controller-manager", "cp-1", time.Hour)}}
+	d := w.diagnoser(t)
+	clock := testingclock.NewFakePassiveClock(now())
+	d.Progress, d.Clock = nil, clock
+	watch := &Watch{Diagnoser: d}
+	for _, test := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {time.Second, 0}, {diagnosedEvery, 1}} {
+		clock.SetTime(now().Add(test.after))
+		if test.after == time.Second { // it is not seen until the minute is over
+			renewed := lease("kube-system", "kube-controller-manager", "cp-1", -time.Hour)
+			if err := d.Core.(*fake.Clientset).Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), renewed, "kube-system"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if changes, err := watch.Next(t.Context()); err != nil || len(changes) != test.want {
+			t.Errorf("after %s: %+v %v", test.after, changes, err)
+		}
+	}
+}
