@@ -29,11 +29,11 @@ const (
 )
 
 const long = `Show the state of a namespace, what it waits for and which commands help. With --all, show every namespace of the cluster that
-waits for something, also content of namespaces that do not exist any more. With --if-deleted, show what would block or delay a
-deletion of the namespace.
+waits for something, content of namespaces that do not exist any more, and what blocks deletions in the whole cluster. With
+--if-deleted, show what would block or delay a deletion of the namespace.
 
-It works for every namespace that is being initialized or deleted, on any cluster, with or without nsinit. It changes nothing: it
-tries deletions with dry-run. It lists what you have no permission to read as not examined.
+It works for every namespace that is being initialized or deleted, on any cluster, with or without nsinit. Of other namespaces, it
+shows objects whose deletion takes too long. It tries deletions with dry-run, and changes nothing without --fix and --confirm. It lists what you have no permission to read as not examined.
 
 For each cause it shows commands, the safest first, with the risk of the others. Commands that change fields which kubectl cannot
 write need jq.
@@ -41,9 +41,14 @@ write need jq.
 If a program has to act, such as the controller behind a finalizer, it shows whether the program is alive, dead or unknown, and the
 evidence.
 
+With --fix, it shows the requests of the remedies that it can apply itself, what each of them loses, and a digest. With --confirm and a
+digest, it diagnoses the namespace again, and applies this remedy if its requests are still the same. Each request names the UID and the
+resourceVersion of its object, so kube-apiserver refuses it after another change. The requests are yours and need your permissions.
+
 The exit code is 0 if no namespace waits for anything, 2 if something is in progress, 3 if a user has to act, and 1 if the namespace
 does not exist or its state cannot be determined. With --if-deleted, it is 0 if nothing would block a deletion, 2 if something would
-delay it, and 3 if something would block it.`
+delay it, and 3 if something would block it. With --watch, it is 0 when the namespace is healthy or removed. If you interrupt the
+command, the exit code is that of the last state. With --fix, it is 0, or 1 if a remedy cannot be applied.`
 
 const example = `  # Why does the namespace shop not open, or not terminate?
   kubectl nsinit why shop
@@ -51,8 +56,17 @@ const example = `  # Why does the namespace shop not open, or not terminate?
   # Which namespaces of the cluster do not open, or not terminate?
   kubectl nsinit why --all
 
+  # Follow the namespaces that wait for something, until Ctrl-C
+  kubectl nsinit why --all --watch
+
   # Can the namespace shop be deleted? What would a deletion wait for?
   kubectl nsinit why shop --if-deleted
+
+  # Which remedies can the command apply, and what would it send?
+  kubectl nsinit why shop --fix
+
+  # Apply the one with this digest, if nothing has changed
+  kubectl nsinit why shop --fix --confirm=0123456789abcdef
 
   # Only the causes, for a program
   kubectl nsinit why shop --output=json | jq --raw-output '.findings[] | "\(.state) \(.cause): \(.message)"'
@@ -67,6 +81,12 @@ type Options struct {
 	All      bool
 	// IfDeleted makes the command show what would block a deletion.
 	IfDeleted bool
+	// Watch makes the command print again when something changes.
+	Watch bool
+	// Fix makes the command show the remedies that it can apply, and Confirm apply the one with this digest.
+	Fix     bool
+	Confirm string
+	DryRun  cmdutil.DryRun
 }
 
 // NewCommand returns the command.
@@ -79,14 +99,18 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		Example:           example,
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
 		Args: func(command *cobra.Command, args []string) error {
-			if o.All && o.IfDeleted {
-				return errors.New("--if-deleted is for one namespace: give its name instead of --all")
+			if o.All && (o.IfDeleted || o.Fix) {
+				return errors.New("--if-deleted and --fix are for one namespace: give its name instead of --all")
 			}
 			return cmdutil.ArgsOrAll(&o.All)(command, args)
 		},
 	})
 	command.Flags().BoolVarP(&o.All, "all", "A", o.All, "Show every namespace that waits for something.")
 	command.Flags().BoolVar(&o.IfDeleted, "if-deleted", o.IfDeleted, "Show what would block or delay a deletion of the namespace.")
+	command.Flags().BoolVarP(&o.Watch, "watch", "w", o.Watch, "Print a line for each change, until the namespace is healthy or removed or, with --all, until you interrupt it.")
+	command.Flags().BoolVar(&o.Fix, "fix", o.Fix, "Show the requests of the remedies that the command can apply, and a digest of each.")
+	command.Flags().StringVar(&o.Confirm, "confirm", o.Confirm, "With --fix, apply the remedy with this digest, if nothing has changed.")
+	o.DryRun.AddFlag(command)
 	cmdutil.DurationVar(command.Flags(), &o.Patience, "patience", diagnosis.DefaultPatience, "How long something may take before it counts as stuck.")
 	return command
 }
@@ -99,15 +123,29 @@ func (o *Options) Complete(f cmdutil.Factory, args []string) (err error) {
 	return err
 }
 
+// Validate implements cmdutil.Options.
+func (o *Options) Validate() error {
+	switch {
+	case o.Watch && (o.IfDeleted || o.Fix), o.IfDeleted && o.Fix:
+		return errors.New("give only one of --watch, --if-deleted and --fix")
+	case !o.Fix && (o.Confirm != "" || bool(o.DryRun)):
+		return errors.New("--confirm and --dry-run need --fix: nothing else is written")
+	}
+	return o.Base.Validate()
+}
+
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
 	line := progress.New(o.ErrOut, o.Clients.Clock)
 	diagnoser := diagnosis.Diagnoser{Clients: o.Clients.Clients, Clock: o.Clients.Clock, Patience: o.Patience}
-	if o.All {
+	diagnoser.Progress = func(done, total int) { line.Show("read %d of %d resources", done, total) }
+	switch {
+	case o.Fix:
+		return o.fix(ctx, diagnoser, line)
+	case o.Watch:
+		return o.watch(ctx, diagnoser, line)
+	case o.All:
 		return o.all(ctx, diagnoser, line)
-	}
-	diagnoser.Progress = func(done, total int) {
-		line.Show("read %d of %d resources in namespace %s", done, total, o.Args[0])
 	}
 	diagnose := diagnoser.Diagnose
 	if o.IfDeleted {
@@ -129,7 +167,6 @@ func (o *Options) Run(ctx context.Context) error {
 
 // all shows every namespace that is not healthy.
 func (o *Options) all(ctx context.Context, diagnoser diagnosis.Diagnoser, line *progress.Line) error {
-	diagnoser.Progress = func(done, total int) { line.Show("read %d of %d resources", done, total) }
 	diagnoser.Diagnosed = func(done, total int) { line.Show("diagnosed %d of %d namespaces", done, total) }
 	list, err := diagnoser.DiagnoseAll(ctx)
 	line.End()
@@ -139,13 +176,10 @@ func (o *Options) all(ctx context.Context, diagnoser diagnosis.Diagnoser, line *
 	if err := o.PrintFlags.Print(o.Out, list, func(out io.Writer) error { return o.table(out, list) }); err != nil {
 		return err
 	}
-	switch {
-	case len(list.Items) > 0:
-		return exitCode(list.Items[0].State)
-	case len(list.NotExamined) > 0:
+	if list.State() == diagnosis.Healthy && len(list.NotExamined) > 0 {
 		return errors.New("not everything could be examined")
 	}
-	return nil
+	return exitCode(list.State())
 }
 
 // exitCode returns the exit code for the worst state.

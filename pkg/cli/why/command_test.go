@@ -7,6 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 package why_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -45,6 +49,57 @@ func waiting(t *testing.T) *cmdtesting.Cluster {
 	return cluster
 }
 
+// TestWatch: a line or an object is printed for each change, until the namespace is removed or the command is interrupted.
+func TestWatch(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		// interrupted ends the context at the third read. Otherwise, the namespace is removed then.
+		interrupted bool
+		out         []string
+		err         string
+	}{
+		"one":             {[]string{"closed", "--watch"}, false, []string{"TIME", "12:00:00", "12:00:10", "12:00:10"}, ""},
+		"interrupted":     {[]string{"closed", "--watch"}, true, []string{"TIME", "12:00:00"}, "exit code 2"},
+		"all":             {[]string{"--all", "--watch"}, true, []string{"TIME", "12:00:00"}, "exit code 2"},
+		"a stream":        {[]string{"closed", "--watch", "--output=jsonpath={.kind} {.namespace} {.phase} {.state}{'\\n'}"}, false, []string{"NamespaceDiagnosis closed Initializing Waiting", "NamespaceDiagnosis closed Gone Healthy"}, ""},
+		"open":            {[]string{"open", "--watch", "--output=jsonpath={.state}"}, false, []string{"Healthy"}, ""},
+		"none":            {[]string{"none", "--watch"}, false, nil, `namespace "none" does not exist`},
+		"with a deletion": {[]string{"open", "--watch", "--if-deleted"}, false, nil, "give only one of --watch, --if-deleted and --fix"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := waiting(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cluster.Context = ctx
+			reads := 0
+			cluster.Core.PrependReactor("*", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if reads++; reads == 3 && test.interrupted {
+					cancel()
+				} else if reads == 3 {
+					for _, err := range []error{cluster.Core.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("namespaces"), "", "closed"),
+						cluster.Nsinit.Tracker().Delete(v1alpha1.SchemeGroupVersion.WithResource("namespacelifecycles"), "", "closed")} {
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				return false, nil, nil
+			})
+			out, errOut, err := cluster.Run(t, why.NewCommand, test.args...)
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) || errOut != "" {
+				t.Errorf("the error is %v, %s", err, errOut)
+			}
+			lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+			if out == "" {
+				lines = nil
+			}
+			if !slices.EqualFunc(lines, test.out, strings.HasPrefix) {
+				t.Errorf("the output is\n%s", out)
+			}
+		})
+	}
+}
+
 func TestWhy(t *testing.T) {
 	const fields = "--output=jsonpath={.kind} {.namespace} {.phase} {.state}"
 	for name, test := range map[string]struct {
@@ -62,7 +117,7 @@ func TestWhy(t *testing.T) {
 		"all, fields":    {[]string{"--all", "--output=jsonpath={.kind} {.namespaces} {.items[*].namespace}"}, "NamespaceDiagnosisList 2 closed", "exit code 2"},
 		"all, and one":   {[]string{"--all", "open"}, "", `unexpected argument "open": --all is for every namespace`},
 		"if deleted":     {[]string{"open", "--if-deleted"}, `Namespace "open": Active for 60s. A deletion would not be blocked.`, ""},
-		"all, deleted":   {[]string{"--all", "--if-deleted"}, "", "--if-deleted is for one namespace: give its name instead of --all"},
+		"all, deleted":   {[]string{"--all", "--if-deleted"}, "", "--if-deleted and --fix are for one namespace: give its name instead of --all"},
 		"no arguments":   {nil, "", "the argument NAMESPACE is missing; for example:"},
 	} {
 		t.Run(name, func(t *testing.T) {

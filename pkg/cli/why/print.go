@@ -31,7 +31,7 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	verdict := map[diagnosis.State]string{
 		diagnosis.Stuck: "stuck: a user has to act", diagnosis.Waiting: "waiting: something is in progress", diagnosis.Healthy: "healthy: it waits for nothing",
 	}[d.State]
-	labels := map[diagnosis.State]string{diagnosis.Stuck: "STUCK", diagnosis.Waiting: "WAITING", diagnosis.Healthy: "NOTE"}
+	labels := labels()
 	if d.IfDeleted {
 		verdict = map[diagnosis.State]string{
 			diagnosis.Stuck: "be blocked until a user acts", diagnosis.Waiting: "be delayed", diagnosis.Healthy: "not be blocked",
@@ -44,8 +44,15 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	for i, finding := range d.Findings {
 		writeFinding(&out, now, i+1, labels[finding.State], finding)
 	}
+	if len(d.Fixable) > 0 {
+		fmt.Fprintf(&out, "\nThis command can apply remedies for %s. To see them, run kubectl nsinit why %s --fix.\n", join(d.Fixable), d.Namespace)
+	}
 	if len(d.Remaining) > 0 {
-		out.WriteString("\nWhat is left in it:\n")
+		heading := "What is left in it"
+		if d.Phase == diagnosis.Active || d.Phase == diagnosis.Initializing {
+			heading = "What is deleted in it, and still exists"
+		}
+		fmt.Fprintf(&out, "\n%s:\n", heading)
 		if err := writeRemaining(&out, now, d.Remaining); err != nil {
 			return err
 		}
@@ -78,12 +85,11 @@ func (o *Options) table(to io.Writer, list *diagnosis.List) error {
 		if d.State == diagnosis.Stuck {
 			stuck++
 		}
-		first := d.Findings[0]
-		controller := "-"
-		if first.Controller != nil {
-			controller = string(first.Controller.State)
+		for _, f := range d.Findings {
+			if f.State == d.State {
+				_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Namespace, d.Phase, age(now, d.Since, ""), d.State, f.Cause, controllerOf(f), printable.Line(f.Message))
+			}
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Namespace, d.Phase, age(now, d.Since, ""), d.State, first.Cause, controller, printable.Line(first.Message))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -95,9 +101,28 @@ func (o *Options) table(to io.Writer, list *diagnosis.List) error {
 	if stuck > 0 {
 		out.WriteString("For remedies, run kubectl nsinit why NAMESPACE.\n")
 	}
+	if len(list.Cluster) > 0 {
+		out.WriteString("\nIn the cluster:\n")
+	}
+	for i, finding := range list.Cluster {
+		writeFinding(&out, now, i+1, labels()[finding.State], finding)
+	}
 	writeNotExamined(&out, list.NotExamined)
 	_, err := io.WriteString(to, out.String())
 	return err
+}
+
+// labels are the words for the states of findings.
+func labels() map[diagnosis.State]string {
+	return map[diagnosis.State]string{diagnosis.Stuck: "STUCK", diagnosis.Waiting: "WAITING", diagnosis.Healthy: "NOTE"}
+}
+
+func join(causes []diagnosis.Cause) string {
+	var names []string
+	for _, cause := range causes {
+		names = append(names, string(cause))
+	}
+	return strings.Join(names, ", ")
 }
 
 func writeNotExamined(out *strings.Builder, all []string) {

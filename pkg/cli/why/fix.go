@@ -1,0 +1,137 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package why
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/cli/progress"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
+	"github.com/nsinit/nsinit/pkg/util/printable"
+)
+
+const fieldManager = "kubectl-nsinit-why"
+
+// fix shows the remedies that can be applied, or applies the one with the digest of --confirm.
+func (o *Options) fix(ctx context.Context, diagnoser diagnosis.Diagnoser, line *progress.Line) error {
+	fixes, err := diagnoser.Fixes(ctx, o.Args[0])
+	line.End()
+	switch {
+	case apierrors.IsNotFound(err):
+		return cmdutil.NoNamespace(o.Args[0])
+	case err != nil:
+		return err
+	}
+	if o.Confirm == "" {
+		return o.PrintFlags.Print(o.Out, fixes, func(out io.Writer) error { return o.fixes(out, fixes) })
+	}
+	i := slices.IndexFunc(fixes.Items, func(fix diagnosis.Fix) bool { return fix.Digest == o.Confirm })
+	if i < 0 {
+		return fmt.Errorf("the state of namespace %q changed, or the digest %q is wrong; nothing was changed. %s", o.Args[0], o.Confirm, digests(fixes))
+	}
+	fix := &fixes.Items[i]
+	var created types.UID
+	for n, request := range fix.Requests {
+		if request.Created && bool(o.DryRun) {
+			continue // it was not created
+		}
+		if created, err = o.send(ctx, request, created); err != nil {
+			return fmt.Errorf("%d of %d requests succeeded, then %s %s failed: %w; run kubectl nsinit why %s --fix again", n, len(fix.Requests), request.Verb, request.Path, changed(err), o.Args[0])
+		}
+	}
+	fix.Applied = !bool(o.DryRun)
+	fixes.Items = fixes.Items[i : i+1]
+	return o.PrintFlags.Print(o.Out, fixes, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "namespace/%s: applied%s: %s\n", o.Args[0], o.DryRun.Suffix(), printable.Line(fix.Description))
+		return err
+	})
+}
+
+// send sends a request as the caller, and returns the UID of the object. Created is that of the object that the request before
+// created.
+func (o *Options) send(ctx context.Context, r diagnosis.Request, created types.UID) (types.UID, error) {
+	body := r.Body
+	if r.Created {
+		var err error
+		if body, err = r.For(created); err != nil {
+			return "", err
+		}
+	}
+	request := o.Clients.REST.Verb(r.Verb).AbsPath(r.Path)
+	if r.Verb != "DELETE" {
+		request.Param("fieldManager", fieldManager)
+	}
+	if o.DryRun {
+		var err error
+		if body, err = r.WithDryRun(); err != nil {
+			return "", err
+		}
+		request.Param("dryRun", metav1.DryRunAll)
+	}
+	data, err := request.SetHeader("Content-Type", r.ContentType).SetHeader("Accept", "application/json").Body([]byte(body)).Do(ctx).Raw()
+	var answer metav1.PartialObjectMetadata
+	if err == nil {
+		err = json.Unmarshal(data, &answer)
+	}
+	return answer.UID, err
+}
+
+// changed explains the errors for an object that is not the one that was read. A JSON patch whose tests fail is invalid.
+func changed(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("the object has changed since the diagnosis: %w", err)
+	}
+	return err
+}
+
+// digests names the fixes in a message.
+func digests(fixes *diagnosis.FixList) string {
+	if len(fixes.Items) == 0 {
+		return "No remedy can be applied now; run kubectl nsinit why " + fixes.Namespace
+	}
+	var all []string
+	for _, fix := range fixes.Items {
+		all = append(all, fmt.Sprintf("%s (%s)", fix.Digest, fix.Cause))
+	}
+	return "The digests are now: " + strings.Join(all, ", ")
+}
+
+// fixes prints remedies for people.
+func (*Options) fixes(to io.Writer, fixes *diagnosis.FixList) error {
+	var out strings.Builder
+	if len(fixes.Items) == 0 {
+		fmt.Fprintf(&out, "Namespace %q: no remedy can be applied by this command. To see the causes and all remedies, run kubectl nsinit why %s.\n", fixes.Namespace, fixes.Namespace)
+	} else {
+		fmt.Fprintf(&out, "Namespace %q: nothing was changed. This command can apply:\n", fixes.Namespace)
+	}
+	for i, fix := range fixes.Items {
+		fmt.Fprintf(&out, "\n%d. %s: %s\n", i+1, fix.Cause, printable.Line(fix.Description))
+		if fix.Risk != "" {
+			fmt.Fprintf(&out, "   Risk: %s\n", fix.Risk)
+		}
+		out.WriteString("   It sends:\n")
+		for _, request := range fix.Requests[:min(len(fix.Requests), objectsShown)] {
+			fmt.Fprintf(&out, "   %s %s\n     %s\n", request.Verb, request.Path, printable.Line(request.Body))
+		}
+		if more := len(fix.Requests) - objectsShown; more > 0 {
+			fmt.Fprintf(&out, "   and %d more, which --output=json shows\n", more)
+		}
+		fmt.Fprintf(&out, "   To apply it:\n         kubectl nsinit why %s --fix --confirm=%s\n", fixes.Namespace, fix.Digest)
+	}
+	_, err := io.WriteString(to, out.String())
+	return err
+}
