@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -76,8 +77,8 @@ func TestFreeze(t *testing.T) {
 	if err := framework.WriteConfigMap(t.Context(), kubernetes.NewForConfigOrDie(c.As("e2e-writes-frozen")), namespace); err != nil {
 		t.Errorf("a user with the verb initialize: %v", err)
 	}
-	if out, _, code := c.Plugin(t, "why", namespace); code != 0 || !strings.Contains(out, "NamespaceFrozen") || !strings.Contains(out, why) {
-		t.Errorf("kubectl nsinit why: exit code %d\n%s", code, out)
+	if finding := c.WaitWhy(t, namespace, diagnosis.NamespaceFrozen, diagnosis.Healthy); !strings.Contains(finding.Message, why) {
+		t.Errorf("kubectl nsinit why says %q", finding.Message)
 	}
 	onlyFreezersFreeze(t, c, namespace, tenant)
 

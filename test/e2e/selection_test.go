@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -127,8 +128,8 @@ func checkDegraded(t *testing.T, c *framework.Cluster, lifecycle *v1alpha1.Names
 	if out := c.MustPlugin(t, "status", lifecycle.Name); !strings.Contains(out, "PlanDegraded=True: "+message) {
 		t.Errorf("status prints\n%s", out)
 	}
-	if out, _, _ := c.Plugin(t, "why", lifecycle.Name); !strings.Contains(out, "NOTE PlanDegraded") || !strings.Contains(out, "kubectl nsinit plan "+lifecycle.Name) {
-		t.Errorf("why prints\n%s", out)
+	if finding := c.WaitWhy(t, lifecycle.Name, diagnosis.PlanDegraded, diagnosis.Healthy); finding.Message != message || finding.Remedies[0].Command != "kubectl nsinit plan "+lifecycle.Name {
+		t.Errorf("why says %s", framework.JSON(t, finding))
 	}
 }
 

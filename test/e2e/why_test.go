@@ -14,8 +14,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -35,14 +37,18 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// cure runs the command of the remedy with a description.
+// cure runs the command of the remedy with a description, again if another client changes the object meanwhile.
 func cure(t *testing.T, c *framework.Cluster, finding diagnosis.Finding, description string) {
 	t.Helper()
 	for _, remedy := range finding.Remedies {
 		if strings.Contains(remedy.Description, description) {
-			if out, err := c.Shell(t, remedy.Command, nil); err != nil {
-				t.Fatalf("%s: %v\n%s", remedy.Command, err, out)
-			}
+			framework.Eventually(t, remedy.Command, func(context.Context) error {
+				out, err := c.Shell(t, remedy.Command, nil)
+				if err != nil && !strings.Contains(out, "the object has been modified") {
+					t.Fatalf("%s: %v\n%s", remedy.Command, err, out)
+				}
+				return err
+			})
 			return
 		}
 	}
@@ -92,7 +98,10 @@ func wedges() map[diagnosis.Cause]wedge {
 			},
 			alone: true,
 			says:  []string{"broken.example.com/v1", "APIService v1.broken.example.com, service default/missing", "ServiceNotFound"},
-			cures: []string{"read why kube-apiserver cannot reach it", "if no client needs the API any more"},
+			cures: []string{"read why kube-apiserver cannot reach it"},
+			besides: func(t *testing.T, c *framework.Cluster, namespace string) {
+				applyFix(t, c, namespace, diagnosis.APIUnavailable)
+			},
 		},
 		diagnosis.ContentFinalizer: {
 			make: func(t *testing.T, c *framework.Cluster, namespace string) {
@@ -141,6 +150,32 @@ func wedges() map[diagnosis.Cause]wedge {
 			cures: []string{"read the policy"},
 			besides: func(t *testing.T, c *framework.Cluster, namespace string) {
 				if err := c.Core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "keep-"+namespace, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+		diagnosis.DeletionRefused: {
+			make: func(t *testing.T, c *framework.Cluster, namespace string) {
+				c.ApplyInput(t, carelessWebhook(namespace))
+				waitKept(t, c, namespace)
+			},
+			says: []string{"the deletion of configmaps/", "is refused", `expression '!("keep" in object.metadata.labels)' resulted in error: no such key: metadata`},
+			besides: func(t *testing.T, c *framework.Cluster, namespace string) {
+				if _, err := c.Kubectl("delete", "validatingwebhookconfiguration", "careless-"+namespace); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+		diagnosis.DiscoveryFailed: {
+			make: func(t *testing.T, c *framework.Cluster, _ string) {
+				c.ApplyInput(t, garbledAPI(t))
+				waitUndiscovered(t, c, "garbled.example.com")
+			},
+			alone: true,
+			says:  []string{"the resources of garbled.example.com/v1 cannot be discovered"},
+			cures: []string{"read what its server answers", "see which server serves it"},
+			besides: func(t *testing.T, c *framework.Cluster, _ string) {
+				if _, err := c.Kubectl("delete", "apiservice", "v1.garbled.example.com"); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -282,14 +317,17 @@ func TestWhyOrphans(t *testing.T) {
 	if !strings.Contains(finding.Message, "things.e2e.example.com (1)") {
 		t.Errorf("it says %q", finding.Message)
 	}
-	go func() { // kubectl delete waits for the finalizer, too
+	if out, _, code := c.Plugin(t, "why", "--all"); code != 3 || !regexp.MustCompile(namespace+` +Gone +Stuck +OrphanedContent`).MatchString(out) {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	go func() { // its controller
 		for ; t.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
 			if _, err := c.Kubectl("--namespace", namespace, "patch", "thing/held", "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err == nil {
 				return
 			}
 		}
 	}()
-	cure(t, c, finding, "create the namespace again")
+	applyFix(t, c, namespace, diagnosis.OrphanedContent)
 	c.WaitNoNamespace(t, namespace)
 	if found, err := c.Why(t, namespace); err == nil {
 		t.Errorf("something is left: %s", framework.JSON(t, found))
@@ -435,8 +473,9 @@ func TestWhyFailed(t *testing.T) {
 func TestWhyNsinit(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true})
-	open, closed, unrelated := c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name
-	for _, namespace := range []string{open, unrelated} {
+	create := func() string { return c.CreateNamespace(t, c.Admin).Name }
+	open, fixed, closed, unrelated := create(), create(), create(), create()
+	for _, namespace := range []string{open, fixed, unrelated} {
 		c.WaitCurrent(t, namespace, "one.example.com")
 		c.RemoveFirst(t, namespace)
 		c.WaitReady(t, namespace)
@@ -486,12 +525,20 @@ func TestWhyNsinit(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(open)
+	remove(fixed)
 	held := c.WaitWhy(t, open, diagnosis.NsinitUninstalled, diagnosis.Stuck)
 	shut := c.WaitWhy(t, closed, diagnosis.NsinitUninstalled, diagnosis.Stuck)
 	checkRemedies(t, held)
 	checkRemedies(t, shut)
 	cure(t, c, held, "remove nsinit's finalizer")
 	c.WaitNoNamespace(t, open)
+	if found := fixes(t, c, fixed); len(found) > 0 {
+		t.Errorf("nsinit-controller-manager runs, and it proposes %s", framework.JSON(t, found))
+	}
+	c.Dev(t, "stop", "nsinit-controller-manager")
+	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
+	applyFix(t, c, fixed, diagnosis.NsinitUninstalled)
+	c.WaitNoNamespace(t, fixed)
 	cure(t, c, shut, "open the namespace as it is")
 	framework.Eventually(t, "a tenant writes", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, c.Tenant(t), closed) })
 	again()
@@ -527,7 +574,7 @@ func TestWhyWithoutNsinit(t *testing.T) {
 	cure(t, c, c.WaitWhy(t, "plain", diagnosis.NamespaceFinalizer, diagnosis.Stuck, "--patience=1s"), "remove this finalizer")
 	c.WaitNoNamespace(t, "plain")
 
-	for _, name := range []string{"full", "empty"} {
+	for _, name := range []string{"full", "fixed", "empty"} {
 		create(name)
 		setFinalizers(t, c, name)
 		remove(name)
@@ -546,6 +593,8 @@ func TestWhyWithoutNsinit(t *testing.T) {
 		}
 	}
 	emptied("full", `put the finalizer "kubernetes" back`)
+	applyFix(t, c, "fixed", diagnosis.FinalizersEmptied)
+	c.WaitNoNamespace(t, "fixed")
 	for _, remove := range []func(context.Context, metav1.DeleteOptions, metav1.ListOptions) error{
 		c.Core.CoreV1().ConfigMaps("empty").DeleteCollection, c.Core.CoreV1().ServiceAccounts("empty").DeleteCollection,
 	} {
@@ -596,7 +645,7 @@ func startPod(t *testing.T, c *framework.Cluster, namespace, node string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := c.Core.CoreV1().Nodes().Delete(context.Background(), node, metav1.DeleteOptions{}); err != nil {
+		if err := c.Core.CoreV1().Nodes().Delete(context.Background(), node, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	})
@@ -613,13 +662,19 @@ func startPod(t *testing.T, c *framework.Cluster, namespace, node string) {
 // setFinalizers sets spec.finalizers of a namespace.
 func setFinalizers(t *testing.T, c *framework.Cluster, name string, finalizers ...corev1.FinalizerName) {
 	t.Helper()
+	finalize(t, c, name, "", finalizers...)
+}
+
+// finalize sets spec.finalizers of a namespace as a field manager.
+func finalize(t *testing.T, c *framework.Cluster, name, manager string, finalizers ...corev1.FinalizerName) {
+	t.Helper()
 	framework.Eventually(t, "the finalizers are set", func(ctx context.Context) error {
 		namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		namespace.Spec.Finalizers = finalizers
-		_, err = c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+		_, err = c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{FieldManager: manager})
 		return err
 	})
 }
@@ -665,6 +720,54 @@ func refuseDeletions(t *testing.T, c *framework.Cluster, namespace string, serve
 	}
 	t.Cleanup(func() { _ = webhooks.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	waitKept(t, c, namespace)
+}
+
+// carelessWebhook reviews the deletion of ConfigMaps in a namespace on a condition that fails: a deletion has no new object.
+func carelessWebhook(namespace string) string {
+	return fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: careless-%[1]s}
+webhooks:
+- name: careless.e2e.example.com
+  clientConfig: {service: {namespace: default, name: missing}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [configmaps]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+  matchConditions: [{name: unmarked, expression: '!("keep" in object.metadata.labels)'}]
+  failurePolicy: Fail
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`, namespace)
+}
+
+// garbledAPI is an API that is available, and whose server answers discovery requests with something else.
+func garbledAPI(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if request.URL.Path != "/apis/garbled.example.com/v1" {
+			http.NotFound(w, request)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "It works!")
+	}))
+	t.Cleanup(server.Close)
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: garbled, namespace: default}
+spec: {type: ExternalName, externalName: localhost}
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.garbled.example.com}
+spec:
+  group: garbled.example.com
+  version: v1
+  groupPriorityMinimum: 1
+  versionPriority: 1
+  insecureSkipTLSVerify: true
+  service: {namespace: default, name: garbled, port: %d}
+`, server.Listener.Addr().(*net.TCPAddr).Port)
 }
 
 // keepByPolicy creates a policy that refuses the deletion of ConfigMaps in a namespace unless an expression is true, until

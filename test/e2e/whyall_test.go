@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -33,4 +34,9 @@ func TestWhyAll(t *testing.T) {
 		return nil
 	})
 	c.Release(t, closed)
+
+	// kube-controller-manager waits five seconds before it empties a namespace.
+	c.DeleteNamespace(t, healthy)
+	c.WaitWhy(t, healthy, diagnosis.NamespaceControllerAtWork, diagnosis.Waiting, "--patience=10m")
+	c.WaitNoNamespace(t, healthy)
 }

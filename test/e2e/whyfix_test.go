@@ -1,0 +1,165 @@
+//go:build e2e
+
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/diagnosis"
+	"github.com/nsinit/nsinit/test/e2e/framework"
+)
+
+// fixes returns the remedies that kubectl nsinit why --fix can apply.
+func fixes(t *testing.T, c *framework.Cluster, namespace string) []diagnosis.Fix {
+	t.Helper()
+	var list diagnosis.FixList
+	out := c.MustPlugin(t, "why", namespace, "--fix", "--patience=1s", "--output=json")
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatal(err, out)
+	}
+	return list.Items
+}
+
+// waitFix waits until a cause can be fixed.
+func waitFix(t *testing.T, c *framework.Cluster, namespace string, cause diagnosis.Cause) diagnosis.Fix {
+	t.Helper()
+	var fix diagnosis.Fix
+	framework.Eventually(t, fmt.Sprintf("%s of %s can be fixed", cause, namespace), func(context.Context) error {
+		found := fixes(t, c, namespace)
+		i := slices.IndexFunc(found, func(fix diagnosis.Fix) bool { return fix.Cause == cause })
+		if i < 0 {
+			return fmt.Errorf("found %s", framework.JSON(t, found))
+		}
+		fix = found[i]
+		return nil
+	})
+	return fix
+}
+
+// applyFix applies the remedy for a cause, again if the state changes meanwhile.
+func applyFix(t *testing.T, c *framework.Cluster, namespace string, cause diagnosis.Cause) {
+	t.Helper()
+	framework.Eventually(t, fmt.Sprintf("%s of %s is fixed", cause, namespace), func(context.Context) error {
+		fix := waitFix(t, c, namespace, cause)
+		out, errOut, code := c.Plugin(t, "why", namespace, "--fix", "--patience=1s", "--confirm="+fix.Digest)
+		if want := "namespace/" + namespace + ": applied: " + fix.Description + "\n"; code != 0 || out != want {
+			return fmt.Errorf("exit code %d: %s%s", code, out, errOut)
+		}
+		return nil
+	})
+}
+
+// TestWhyFix: a remedy is applied only with the digest of the present state, to the object that was diagnosed, and only
+// while the controller is dead.
+func TestWhyFix(t *testing.T) {
+	c := framework.Share(t)
+	namespace, controller := c.CreateNamespace(t, c.Admin).Name, framework.UniqueName("billing")
+	c.ApplyInput(t, stopped(controller))
+	create := func() {
+		t.Helper()
+		c.WaitReady(t, namespace)
+		holdBy(t, c, namespace, controller, framework.Holder)
+		c.DeleteNamespace(t, namespace)
+		c.WaitCondition(t, namespace, corev1.NamespaceContentRemaining, "False/")
+	}
+	t.Cleanup(func() {
+		_, _ = c.Kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`)
+	})
+	isHeld := func() {
+		t.Helper()
+		if n, err := c.Core.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil || !slices.Contains(n.Finalizers, framework.Holder) {
+			t.Fatalf("the namespace is not held: %v %v", n, err)
+		}
+	}
+	refuse := func(digest, says string) {
+		t.Helper()
+		c.RefusedPlugin(t, says, "why", namespace, "--fix", "--patience=1s", "--confirm="+digest)
+		isHeld()
+	}
+
+	create()
+	old := waitFix(t, c, namespace, diagnosis.NamespaceFinalizer)
+	text := c.MustPlugin(t, "why", namespace, "--fix", "--patience=1s")
+	for _, part := range []string{"nothing was changed", "PATCH /api/v1/namespaces/" + namespace, "Risk: what it has to clean up remains", "kubectl nsinit why " + namespace + " --fix --confirm=" + old.Digest} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing in:\n%s", part, text)
+		}
+	}
+	if text, _, _ := c.Plugin(t, "why", namespace, "--patience=1s"); !strings.Contains(text, "This command can apply remedies for NamespaceFinalizer.") {
+		t.Errorf("it says:\n%s", text)
+	}
+	out := c.MustPlugin(t, "why", namespace, "--fix", "--patience=1s", "--confirm="+old.Digest, "--dry-run=server")
+	if !strings.Contains(out, "applied (server dry run): remove the finalizer") {
+		t.Errorf("it says %s", out)
+	}
+	refuse("0123456789abcdef", "nothing was changed. The digests are now: "+old.Digest+" (NamespaceFinalizer)")
+
+	// A namespace of the same name, with the same finalizer: neither the digest nor the request is for it.
+	if _, err := c.Kubectl("patch", "namespace", namespace, "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`); err != nil {
+		t.Fatal(err)
+	}
+	c.WaitNoNamespace(t, namespace)
+	if _, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	create()
+	fix := waitFix(t, c, namespace, diagnosis.NamespaceFinalizer)
+	refuse(old.Digest, "The digests are now: "+fix.Digest+" (NamespaceFinalizer)")
+	request := old.Requests[0]
+	err := c.Core.CoreV1().RESTClient().Verb(request.Verb).AbsPath(request.Path).SetHeader("Content-Type", request.ContentType).Body([]byte(request.Body)).Do(t.Context()).Error()
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("the request for the former namespace ends with %v", err)
+	}
+	isHeld()
+
+	// The controller runs again.
+	holder, seconds, renewed := controller+"-0_uuid", int32(15), metav1.NewMicroTime(time.Now().Add(time.Minute))
+	leases := c.Core.CoordinationV1().Leases("default")
+	if _, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: controller},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = leases.Delete(context.Background(), controller, metav1.DeleteOptions{}) })
+	refuse(fix.Digest, "No remedy can be applied now")
+	if err := leases.Delete(t.Context(), controller, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	applyFix(t, c, namespace, diagnosis.NamespaceFinalizer)
+	c.WaitNoNamespace(t, namespace)
+}
+
+// TestWhyFixPods: pods of a node that does not exist are removed.
+func TestWhyFixPods(t *testing.T) {
+	c := framework.Share(t)
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
+	node := "gone-" + namespace
+	startPod(t, c, namespace, node)
+	c.DeleteNamespace(t, namespace)
+	c.WaitWhy(t, namespace, diagnosis.GracePeriod, diagnosis.Stuck, "--patience=1s")
+	if found := fixes(t, c, namespace); len(found) > 0 {
+		t.Errorf("the node exists, and it proposes %s", framework.JSON(t, found))
+	}
+	if err := c.Core.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	applyFix(t, c, namespace, diagnosis.GracePeriod)
+	c.WaitNoNamespace(t, namespace)
+}
