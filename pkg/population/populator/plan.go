@@ -46,10 +46,10 @@ func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifest
 		before[keyOf(entry)] = append(before[keyOf(entry)], entry)
 	}
 	var tasks, obsolete []task
-	for _, object := range wanted {
+	for i, object := range wanted {
 		entries := before[object.Key]
 		delete(before, object.Key)
-		if !closed && (object.DriftPolicy != v1alpha1.DriftRepair || object.Scope == v1alpha1.ScopeAll && !object.Wanted().IsIn(entries)) {
+		if !closed && (isSuperseded(object, wanted[i+1:], known) || object.DriftPolicy != v1alpha1.DriftRepair || object.Scope == v1alpha1.ScopeAll && !object.Wanted().IsIn(entries)) {
 			tasks = append(tasks, tasksFor(keep, entries)...)
 			continue
 		}
@@ -72,6 +72,15 @@ func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifest
 		}
 	}
 	return append(tasks, unclaimed(obsolete, tasks)...)
+}
+
+// isSuperseded reports whether a later manifest of the same object was applied, or is about to be. To repair both would
+// change the object each time, and each change would start the next repair.
+func isSuperseded(object population.Object, later []population.Object, known []v1alpha1.PopulatedObject) bool {
+	return slices.ContainsFunc(later, func(l population.Object) bool {
+		return l.Content != nil && l.Wanted().Identity == object.Wanted().Identity &&
+			(l.Wanted().IsIn(known) || l.DriftPolicy == v1alpha1.DriftRepair && l.Scope != v1alpha1.ScopeAll)
+	})
 }
 
 // planRollout returns the tasks to give a namespace that exists already the objects of a population that it does not have.

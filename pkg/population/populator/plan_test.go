@@ -86,8 +86,16 @@ func TestPlan(t *testing.T) {
 			wanted: []population.Object{wantedAs("a", "x", repair, ofAll), wantedAs("b", "y", repair, ofAll), wantedAs("c", "z", repair, ofAll), wantedAs("d", "w", repair, ofAll)},
 			want:   []string{"apply a x Applied", "keep b y Conflict", "keep c z Failed"}},
 		"with scope All, a new namespace gets everything": {wanted: []population.Object{wantedAs("a", "x", ofAll)}, exists: []string{"a"}, want: []string{"apply a x Pending"}},
-		"an object of another client is not pruned":       {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, open: true},
-		"and forgotten with its label":                    {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, exists: []string{"a"}, open: true},
+		"of two manifests of one object, the later one is repaired": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "x")}, exists: []string{"a", "b"}, open: true,
+			wanted: []population.Object{wantedAs("a", "x", repair), wantedAs("b", "x", repair)}, want: []string{"keep a x Applied", "apply b x Applied"}},
+		"also if it is new": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, exists: []string{"a", "b"}, open: true,
+			wanted: []population.Object{wantedAs("a", "x", repair), wantedAs("b", "x", repair)}, want: []string{"keep a x Applied", "apply b x Pending"}},
+		"the later one is the tenants'": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "x")}, exists: []string{"a", "b"}, open: true,
+			wanted: []population.Object{wantedAs("a", "x", repair), wantedAs("b", "x")}, want: []string{"keep a x Applied", "keep b x Applied"}},
+		"the later one was not applied": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, exists: []string{"a", "b", "c"}, open: true,
+			wanted: []population.Object{wantedAs("a", "x", repair), wantedAs("b", "x"), wantedAs("c", "x", repair, ofAll)}, want: []string{"apply a x Applied"}},
+		"an object of another client is not pruned": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, open: true},
+		"and forgotten with its label":              {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, exists: []string{"a"}, open: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			exists := map[population.Key]struct{}{}
