@@ -136,7 +136,7 @@ func reportOf(namespace string, results []population.Result) NamespaceReport {
 		case population.Refused:
 			report.Refused++
 		}
-		report.Manifests = append(report.Manifests, Result{Population: result.Population, Manifest: result.Manifest, Result: string(result.Outcome), Message: result.Message})
+		report.Manifests = append(report.Manifests, resultOf(result))
 	}
 	return report
 }

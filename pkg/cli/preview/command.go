@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,8 +33,8 @@ const exitRefused cmdutil.ExitCode = 2
 
 const long = `Show what NamespacePopulations put into a namespace, without storing anything.
 
-If the namespace exists, the command applies each object with dry-run, and shows what the API server refuses. It uses your
-permissions: to test those of policy-population, name its service account with --as. If the namespace does not exist, the command
+If the namespace exists, the command applies each object with dry-run, and shows what the API server refuses. For populations with scope
+All, objects of other clients are conflicts. The command uses your permissions: to test those of policy-population, name its service account with --as. If the namespace does not exist, the command
 renders the objects for a namespace that --creator, --group and --labels describe; you are the creator by default. It reports unknown
 kinds and missing permissions, but no other refusals.
 
@@ -86,8 +87,8 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 type Result struct {
 	Population string `json:"population"`
 	Manifest   string `json:"manifest"`
-	// Result is created, configured, unchanged, rendered (the namespace does not exist), refused, or with --all conflict
-	// (it belongs to another client).
+	// Result is created, configured, unchanged, rendered (the namespace does not exist), refused, or with scope All
+	// conflict (it belongs to another client).
 	Result string `json:"result"`
 	// Message says why it is refused, or what is in conflict.
 	Message string `json:"message,omitempty"`
@@ -126,8 +127,15 @@ func (o *Options) Run(ctx context.Context) error {
 	results := []Result{}
 	refused := false
 	for _, object := range population.Render(populations, namespace) {
-		result := preview(ctx, applier, namespace, exists, object)
-		results, refused = append(results, result), refused || result.Result == "refused"
+		var result Result
+		if exists && object.Scope == v1alpha1.ScopeAll && population.IsOpen(namespace) {
+			if result, err = o.rolledOut(ctx, applier, namespace, object); err != nil {
+				return err
+			}
+		} else {
+			result = preview(ctx, applier, namespace, exists, object)
+		}
+		results, refused = append(results, result), refused || result.Message != ""
 	}
 	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("PopulationPreview", results), func(out io.Writer) error { return text(out, namespace, exists, results) }); err != nil {
 		return err
@@ -136,6 +144,28 @@ func (o *Options) Run(ctx context.Context) error {
 		return exitRefused
 	}
 	return nil
+}
+
+// rolledOut tries one object as the rollout to open namespaces does, without taking over what belongs to other clients.
+func (o *Options) rolledOut(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, object population.Object) (Result, error) {
+	inventory, err := o.Clients.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return Result{}, err
+	}
+	var known []v1alpha1.PopulatedObject
+	if err == nil && inventory.Spec.NamespaceUID == namespace.UID {
+		known = inventory.Status.Objects
+	}
+	result := resultOf(applier.Report(ctx, namespace, []population.Object{object}, known)[0])
+	if object.Content != nil {
+		result.Object = object.Content.Object
+	}
+	return result, nil
+}
+
+// resultOf returns what is printed of an outcome.
+func resultOf(result population.Result) Result {
+	return Result{Population: result.Population, Manifest: result.Manifest, Result: string(result.Outcome), Message: result.Message}
 }
 
 // preview tries one object.

@@ -75,6 +75,10 @@ func (w world) cluster() *cmdtesting.Cluster {
 func TestPreview(t *testing.T) {
 	const header = "POPULATION   MANIFEST   OBJECT              RESULT\n"
 	one := []runtime.Object{population("p", template)}
+	reaching := population("p", template)
+	reaching.Spec.Scope = v1alpha1.ScopeAll
+	inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
+		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "alice-x", UID: "u"}}}}
 	file := filepath.Join(t.TempDir(), "population.yaml")
 	if err := os.WriteFile(file, []byte("kind: ConfigMap\napiVersion: v1\n---\nkind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: m, template: "+template+"}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -90,8 +94,13 @@ func TestPreview(t *testing.T) {
 		"fields":     {world{populations: one, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.kind} {.items[*].result} {.items[*].object.metadata.name}"}, Out: "PopulationPreview created alice-x"}},
 		"refused": {world{populations: one, refusal: errors.New("no rights")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.items[*].result}"}, Out: "refused",
 			Err: "exit code 2"}},
-		"nothing": {world{}, "", cmdtesting.Test{Args: []string{"shop"}, Out: "No population puts anything into namespace \"shop\".\n"}},
-		"by bob":  {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "bob-x"}},
+		"with scope All, of another client": {world{populations: []runtime.Object{reaching}, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "exit code 2", Out: header +
+			"p            m          ConfigMap/alice-x   conflict\n\np/m: cannot apply ConfigMap \"alice-x\": it exists, and another client created or changed it: change the name in the manifest, or delete the object\n"}},
+		"with scope All, in the inventory": {world{populations: []runtime.Object{reaching, inventory}, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header +
+			"p            m          ConfigMap/alice-x   unchanged\n"}},
+		"with scope All, in a new one": {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].result}"}, Out: "rendered"}},
+		"nothing":                      {world{}, "", cmdtesting.Test{Args: []string{"shop"}, Out: "No population puts anything into namespace \"shop\".\n"}},
+		"by bob":                       {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "bob-x"}},
 		"not permitted": {world{populations: one, mayNothing: true}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].result} {.items[*].message}"},
 			Out: `refused cannot apply ConfigMap "bob-x": grant the initializer the missing permission cluster-wide: create and patch on configmaps`, Err: "exit code 2"}},
 		"by carol":  {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--creator=carol", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "carol-x"}},
