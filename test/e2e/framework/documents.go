@@ -14,10 +14,11 @@ import (
 	"testing"
 )
 
-// InstallGuide and OperateGuide are documents in docs with commands for administrators.
+// InstallGuide, OperateGuide and ReleaseGuide are documents in docs with commands for administrators.
 const (
 	InstallGuide = "install.md"
 	OperateGuide = "operate.md"
+	ReleaseGuide = "release.md"
 )
 
 // Documented returns the blocks of commands under a heading of a document.

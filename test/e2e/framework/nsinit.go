@@ -68,10 +68,35 @@ func (c *Cluster) Overlay(t *testing.T, name, more string, components ...string)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	c.onLoopback(t, dir, "../"+name, more, components)
+	return dir
+}
+
+// Rendered writes a kustomization of a rendered overlay whose service is on loopback. It returns the folder.
+func (c *Cluster) Rendered(t *testing.T, manifest string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(c.Dir, "rendered") // removed with the control plane
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "install.yaml"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.onLoopback(t, dir, "install.yaml", "", nil)
+	return dir
+}
+
+// onLoopback writes a kustomization of an installation whose service is on loopback.
+func (c *Cluster) onLoopback(t *testing.T, dir, resource, more string, components []string) {
+	t.Helper()
 	kustomization := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 sortOptions: {order: fifo}
-resources: [../%s]
+resources: [%s]
 components: [%s]
 patches:
 - patch: |-
@@ -84,11 +109,10 @@ patches:
     kind: Service
     metadata: {name: nsinit-apiserver, namespace: nsinit-system}
     spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
-%s`, name, strings.Join(components, ", "), c.Ports(t)["nsinit-apiserver"], more)
+%s`, resource, strings.Join(components, ", "), c.Ports(t)["nsinit-apiserver"], more)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return dir
 }
 
 // WaitServing waits until nsinit-apiserver is ready and answers through the aggregator.
