@@ -35,6 +35,7 @@ type RegisteredInitializer struct {
 	NamespaceSelector *metav1.LabelSelector
 	Ordering          *InitializerOrdering
 	Activation        *ActivationPolicy
+	Holds             *HoldPolicy
 }
 
 // MatchCondition is one condition that a namespace must fulfil.
@@ -58,6 +59,12 @@ const (
 	// that it serves them.
 	ActivationWhenServed ActivationPolicy = "WhenServed"
 )
+
+// HoldPolicy is what a participant needs until it has cleaned up.
+type HoldPolicy string
+
+// HoldContent participants need the objects in the namespace.
+const HoldContent HoldPolicy = "Content"
 
 // FailurePolicyType is what happens to a namespace whose initializer misses its
 // deadline.

@@ -1184,6 +1184,14 @@ func schema_pkg_apis_nsinit_v1alpha1_PlannedInitializer(ref common.ReferenceCall
 							Enum:        []interface{}{"Always", "WhenServed"},
 						},
 					},
+					"holds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "holds is what this participant needs until it has cleaned up. Absent: only the namespace. Content: also the objects in the namespace. Kubernetes then deletes them after the participant has removed its name from spec.finalizers of the NamespaceLifecycle. It can be set only with finalizer: true.\n\nPossible enum values:\n - `\"Content\"` participants need the objects in the namespace.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Content"},
+						},
+					},
 					"configuration": {
 						SchemaProps: spec.SchemaProps{
 							Description: "configuration is the NamespaceInitializerConfiguration that registered the initializer. It is absent for the built-in one.",
@@ -1802,6 +1810,14 @@ func schema_pkg_apis_nsinit_v1alpha1_RegisteredInitializer(ref common.ReferenceC
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Always", "WhenServed"},
+						},
+					},
+					"holds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "holds is what this participant needs until it has cleaned up. Absent: only the namespace. Content: also the objects in the namespace. Kubernetes then deletes them after the participant has removed its name from spec.finalizers of the NamespaceLifecycle. It can be set only with finalizer: true.\n\nPossible enum values:\n - `\"Content\"` participants need the objects in the namespace.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Content"},
 						},
 					},
 				},

@@ -1569,6 +1569,13 @@ func (m *RegisteredInitializer) MarshalToSizedBuffer(dAtA []byte) (int, error) {
 	_ = i
 	var l int
 	_ = l
+	if m.Holds != nil {
+		i -= len(*m.Holds)
+		copy(dAtA[i:], *m.Holds)
+		i = encodeVarintGenerated(dAtA, i, uint64(len(*m.Holds)))
+		i--
+		dAtA[i] = 0x4a
+	}
 	if m.Activation != nil {
 		i -= len(*m.Activation)
 		copy(dAtA[i:], *m.Activation)
@@ -2297,6 +2304,10 @@ func (m *RegisteredInitializer) Size() (n int) {
 		l = len(*m.Activation)
 		n += 1 + l + sovGenerated(uint64(l))
 	}
+	if m.Holds != nil {
+		l = len(*m.Holds)
+		n += 1 + l + sovGenerated(uint64(l))
+	}
 	return n
 }
 
@@ -2786,6 +2797,7 @@ func (this *RegisteredInitializer) String() string {
 		`NamespaceSelector:` + strings.Replace(fmt.Sprintf("%v", this.NamespaceSelector), "LabelSelector", "v1.LabelSelector", 1) + `,`,
 		`Ordering:` + strings.Replace(this.Ordering.String(), "InitializerOrdering", "InitializerOrdering", 1) + `,`,
 		`Activation:` + valueToStringGenerated(this.Activation) + `,`,
+		`Holds:` + valueToStringGenerated(this.Holds) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -7653,6 +7665,39 @@ func (m *RegisteredInitializer) Unmarshal(dAtA []byte) error {
 			}
 			s := ActivationPolicy(dAtA[iNdEx:postIndex])
 			m.Activation = &s
+			iNdEx = postIndex
+		case 9:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Holds", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			s := HoldPolicy(dAtA[iNdEx:postIndex])
+			m.Holds = &s
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

@@ -42,6 +42,11 @@ const (
 	// content of the namespace repeatedly. The last deletion could reach the next
 	// namespace of the same name.
 	NamespaceFinalizer = "nsinit.dev/lifecycle"
+	// ContentFinalizer is the finalizer that the lifecycle controller adds to
+	// metadata.finalizers of the core Namespace while a participant holds its
+	// content. While a namespace that is being deleted has it, the policy
+	// nsinit-content refuses the deletions of Kubernetes' namespace controller.
+	ContentFinalizer = "nsinit.dev/content"
 	// NameReuseFinalizer is the finalizer that the component strict-name-reuse
 	// adds to spec.finalizers of a namespace when it is deleted. It keeps the
 	// namespace until no request that was admitted before can still be in flight.

@@ -126,6 +126,14 @@ type RegisteredInitializer struct {
 	// +optional
 	// +k8s:optional
 	Activation *ActivationPolicy `json:"activation,omitempty" protobuf:"bytes,8,opt,name=activation,casttype=ActivationPolicy"`
+
+	// holds is what this participant needs until it has cleaned up. Absent: only the
+	// namespace. Content: also the objects in the namespace. Kubernetes then deletes them
+	// after the participant has removed its name from spec.finalizers of the
+	// NamespaceLifecycle. It can be set only with finalizer: true.
+	// +optional
+	// +k8s:optional
+	Holds *HoldPolicy `json:"holds,omitempty" protobuf:"bytes,9,opt,name=holds,casttype=HoldPolicy"`
 }
 
 // MatchCondition is one condition that a namespace must fulfil.
@@ -169,6 +177,14 @@ const (
 	// that it serves them.
 	ActivationWhenServed ActivationPolicy = "WhenServed"
 )
+
+// HoldPolicy is what a participant needs until it has cleaned up.
+// +enum
+// +k8s:enum
+type HoldPolicy string
+
+// HoldContent participants need the objects in the namespace.
+const HoldContent HoldPolicy = "Content"
 
 // FailurePolicyType is what happens to a namespace whose initializer misses its
 // deadline.

@@ -776,6 +776,11 @@ func (in *RegisteredInitializer) DeepCopyInto(out *RegisteredInitializer) {
 		*out = new(ActivationPolicy)
 		**out = **in
 	}
+	if in.Holds != nil {
+		in, out := &in.Holds, &out.Holds
+		*out = new(HoldPolicy)
+		**out = **in
+	}
 	return
 }
 

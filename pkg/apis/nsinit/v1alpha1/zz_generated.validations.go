@@ -138,6 +138,21 @@ func Validate_FailurePolicyType(
 	return errs
 }
 
+var symbolsForHoldPolicy = sets.New(HoldContent)
+
+// Validate_HoldPolicy validates an instance of HoldPolicy according
+// to declarative validation rules in the API schema.
+func Validate_HoldPolicy(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *HoldPolicy) (errs field.ErrorList) {
+
+	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForHoldPolicy, nil); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
+	return errs
+}
+
 // Validate_InitializerOrdering validates an instance of InitializerOrdering according
 // to declarative validation rules in the API schema.
 func Validate_InitializerOrdering(
@@ -1283,6 +1298,36 @@ func Validate_RegisteredInitializer(
 				return oldObj.Activation
 			})
 		errs = append(errs, fn(fldPath.Child("activation"), obj.Activation, oldVal, oldObj != nil)...)
+	}
+
+	{ // field RegisteredInitializer.Holds
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *HoldPolicy,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_HoldPolicy(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *RegisteredInitializer) *HoldPolicy {
+				return oldObj.Holds
+			})
+		errs = append(errs, fn(fldPath.Child("holds"), obj.Holds, oldVal, oldObj != nil)...)
 	}
 
 	return errs

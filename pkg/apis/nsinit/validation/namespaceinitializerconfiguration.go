@@ -29,6 +29,10 @@ func ValidateNamespaceInitializerConfiguration(configuration *nsinit.NamespaceIn
 		}
 		errs = append(errs, validateDeadline(&initializer, path)...)
 		errs = append(errs, validateSelection(&initializer, path)...)
+		if initializer.Holds != nil && !initializer.Finalizer {
+			errs = append(errs, field.Invalid(path.Child("holds"), *initializer.Holds,
+				"only an initializer with finalizer: true acts when the namespace is deleted: set finalizer, or remove holds"))
+		}
 	}
 	errs = append(errs, validateOrder(configuration.Initializers, field.NewPath("initializers"))...)
 	return append(errs, validateFinalizers(configuration.Spec.Finalizers, field.NewPath("spec", "finalizers"))...)

@@ -96,6 +96,12 @@ func TestValidateNamespaceInitializerConfiguration(t *testing.T) {
 			c.Initializers[0].MatchConditions = []nsinit.MatchCondition{{Name: "team-a", Expression: "true"}, {Name: "example.com/team-b", Expression: "true"}}
 			c.Initializers[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		}, nil},
+		"the content is held": {func(c *nsinit.NamespaceInitializerConfiguration) {
+			c.Initializers[1].Holds = new(nsinit.HoldContent)
+		}, nil},
+		"the content is held by no participant": {func(c *nsinit.NamespaceInitializerConfiguration) {
+			c.Initializers[0].Holds = new(nsinit.HoldContent)
+		}, expected{"initializers[0].holds": field.ErrorTypeInvalid}},
 		"the name of a condition": {func(c *nsinit.NamespaceInitializerConfiguration) {
 			c.Initializers[1].MatchConditions = []nsinit.MatchCondition{{Name: "a", Expression: "true"}, {Name: "a b", Expression: "true"}, {Expression: "true"}}
 		}, expected{"initializers[1].matchConditions[1].name": field.ErrorTypeInvalid}},

@@ -341,6 +341,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: finalizer
       type:
         scalar: boolean
+    - name: holds
+      type:
+        scalar: string
     - name: matchConditions
       type:
         list:
@@ -558,6 +561,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: finalizer
       type:
         scalar: boolean
+    - name: holds
+      type:
+        scalar: string
     - name: matchConditions
       type:
         list:

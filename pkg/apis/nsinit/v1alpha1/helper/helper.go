@@ -186,6 +186,19 @@ func Participants(lifecycle *v1alpha1.NamespaceLifecycle) []string {
 	return names
 }
 
+// ContentHolders returns the names of the participants that hold the content of the namespace and have not cleaned up.
+func ContentHolders(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	return slices.DeleteFunc(Participants(lifecycle), func(name string) bool {
+		planned := Planned(lifecycle, name)
+		return planned == nil || !HoldsContent(planned)
+	})
+}
+
+// HoldsContent says whether a planned initializer holds the content of the namespace until it has cleaned up.
+func HoldsContent(planned *v1alpha1.PlannedInitializer) bool {
+	return planned.Finalizer && planned.Holds != nil && *planned.Holds == v1alpha1.HoldContent
+}
+
 // Message returns the sentence with which the server describes the state of the initialization.
 func Message(lifecycle *v1alpha1.NamespaceLifecycle) string {
 	if condition := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionInitializing); condition != nil {

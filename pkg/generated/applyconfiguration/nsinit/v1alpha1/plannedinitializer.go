@@ -100,6 +100,14 @@ func (b *PlannedInitializerApplyConfiguration) WithActivation(value nsinitv1alph
 	return b
 }
 
+// WithHolds sets the Holds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Holds field is set to the value of the last call.
+func (b *PlannedInitializerApplyConfiguration) WithHolds(value nsinitv1alpha1.HoldPolicy) *PlannedInitializerApplyConfiguration {
+	b.RegisteredInitializerApplyConfiguration.Holds = &value
+	return b
+}
+
 // WithConfiguration sets the Configuration field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Configuration field is set to the value of the last call.

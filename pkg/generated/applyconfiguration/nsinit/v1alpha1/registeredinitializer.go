@@ -54,6 +54,11 @@ type RegisteredInitializerApplyConfiguration struct {
 	// Absent or Always: as soon as it is registered. WhenServed: once a program has
 	// reported that it serves the initializer.
 	Activation *nsinitv1alpha1.ActivationPolicy `json:"activation,omitempty"`
+	// holds is what this participant needs until it has cleaned up. Absent: only the
+	// namespace. Content: also the objects in the namespace. Kubernetes then deletes them
+	// after the participant has removed its name from spec.finalizers of the
+	// NamespaceLifecycle. It can be set only with finalizer: true.
+	Holds *nsinitv1alpha1.HoldPolicy `json:"holds,omitempty"`
 }
 
 // RegisteredInitializerApplyConfiguration constructs a declarative configuration of the RegisteredInitializer type for use with
@@ -128,5 +133,13 @@ func (b *RegisteredInitializerApplyConfiguration) WithOrdering(value *Initialize
 // If called multiple times, the Activation field is set to the value of the last call.
 func (b *RegisteredInitializerApplyConfiguration) WithActivation(value nsinitv1alpha1.ActivationPolicy) *RegisteredInitializerApplyConfiguration {
 	b.Activation = &value
+	return b
+}
+
+// WithHolds sets the Holds field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Holds field is set to the value of the last call.
+func (b *RegisteredInitializerApplyConfiguration) WithHolds(value nsinitv1alpha1.HoldPolicy) *RegisteredInitializerApplyConfiguration {
+	b.Holds = &value
 	return b
 }
