@@ -11,7 +11,7 @@ import "embed"
 
 // Files are the manifests of kustomization.yaml.
 //
-//go:embed stamp.yaml guard-create.yaml guard.yaml gate.yaml freeze.yaml kustomization.yaml
+//go:embed stamp.yaml guard-create.yaml guard.yaml gate.yaml freeze.yaml content.yaml kustomization.yaml
 var files embed.FS
 
 // Files returns the manifests, and kustomization.yaml, which lists them.
@@ -19,7 +19,7 @@ func Files() embed.FS { return files }
 
 // Manifests returns the content of the manifests, with or without the stamp.
 func Manifests(stamp bool) ([]string, error) {
-	names := []string{"gate.yaml", "guard.yaml", "freeze.yaml", "guard-create.yaml"}
+	names := []string{"gate.yaml", "guard.yaml", "freeze.yaml", "content.yaml", "guard-create.yaml"}
 	if stamp {
 		names = append(names, "stamp.yaml")
 	}

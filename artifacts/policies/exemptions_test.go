@@ -56,18 +56,19 @@ func exemption(t *testing.T) string {
 	return guard
 }
 
-// program compiles the expression as the oldest kube-apiserver does that nsinit supports.
-func program(t *testing.T) cel.Program {
+// program compiles an expression as the oldest kube-apiserver does that nsinit supports.
+func program(t *testing.T, expression string) cel.Program {
 	t.Helper()
 	set, err := environment.MustBaseEnvSet(version.MajorMinor(1, 34)).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
-		EnvOptions:        []cel.EnvOption{cel.Variable("object", cel.DynType), cel.Variable("params", cel.DynType), cel.Variable("request", cel.DynType)},
+		EnvOptions: []cel.EnvOption{cel.Variable("object", cel.DynType), cel.Variable("params", cel.DynType), cel.Variable("request", cel.DynType),
+			cel.Variable("namespaceObject", cel.DynType)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	env := set.NewExpressionsEnv()
-	ast, issues := env.Compile(exemption(t))
+	ast, issues := env.Compile(expression)
 	if issues.Err() != nil {
 		t.Fatal(issues.Err())
 	}
@@ -108,7 +109,7 @@ func evaluate(compiled cel.Program, data map[string]string, c installation.Creat
 // TestExemptionsAgree: the policies and the Go implementation, which the webhook, the controller and the plugin use, exempt the
 // same namespaces for random lists and requests. Names are valid, because kube-apiserver refuses others.
 func TestExemptionsAgree(t *testing.T) {
-	compiled := program(t)
+	compiled := program(t, exemption(t))
 	names := []string{"", "kube-system", "kube-", "kube-x", "kube", "k", "shop", "shop-abcde", "shop-", "a-b"}
 	creators := []string{"eve", "ops", "system:serviceaccount:olm:operator", "system:masters", "# eve", "#eve", `"eve"`, "'eve'", "- eve", "-eve", "eve # x",
 		"eve  #x", "eve#x", "*", "eve*", "Domain Users", "a\tb", "ops\u200b", "\ufeffops", "\u00a0ops", "cn=ops,ou=groups", "é", "ops\nroot", " eve", ""}
@@ -159,7 +160,7 @@ func TestExemptionsAgree(t *testing.T) {
 // TestExemptionsSize: a list of the documented size stays within the limits of kube-apiserver for one expression and for all match
 // conditions of a policy.
 func TestExemptionsSize(t *testing.T) {
-	compiled := program(t)
+	compiled := program(t, exemption(t))
 	data := map[string]string{}
 	for _, key := range []string{installation.KeyNamespaces, installation.KeyNamePrefixes, installation.KeyUsers, installation.KeyGroups, installation.KeyOnlyGroups} {
 		var lines []string

@@ -122,7 +122,7 @@ func TestDelivered(t *testing.T) {
 		for _, object := range objects {
 			kinds[object.GetKind()]++
 		}
-		want := map[string]int{"ValidatingAdmissionPolicy": 8, "ValidatingAdmissionPolicyBinding": 8}
+		want := map[string]int{"ValidatingAdmissionPolicy": 9, "ValidatingAdmissionPolicyBinding": 9}
 		if stamp {
 			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 2, 2
 		}

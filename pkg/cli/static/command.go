@@ -25,8 +25,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
-const long = `Print the stamp, the guard, the gate and the policies of frozen namespaces as static manifests, which kube-apiserver 1.37 reads when it
-starts. They are in force from its first request, and no user can delete them through the API.
+const long = `Print the stamp, the guard, the gate, and the policies of frozen and of deleted namespaces as static manifests. kube-apiserver 1.37 reads
+them when it starts. They are in force from its first request, and no user can delete them through the API.
 
 KIND is "validating" or "mutating". kube-apiserver reads each kind from another folder.
 
