@@ -441,7 +441,8 @@ func (i *installation) upgrade(t *testing.T) {
 func (i *installation) uninstall(t *testing.T) {
 	tenant := i.Tenant(t)
 	if _, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "uninstall"}, Initializers: []v1alpha1.RegisteredInitializer{{Name: "one.example.com", Finalizer: true}},
+		ObjectMeta: metav1.ObjectMeta{Name: "uninstall"}, Initializers: []v1alpha1.RegisteredInitializer{
+			{Name: "one.example.com", Finalizer: true, Holds: new(v1alpha1.HoldContent)}, {Name: "two.example.com", Finalizer: true}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -453,9 +454,12 @@ func (i *installation) uninstall(t *testing.T) {
 	open, leaving, waiting := create(), create(), create()
 	for _, namespace := range []string{open, leaving} {
 		i.RemoveFirst(t, namespace)
+		i.RemoveFirst(t, namespace)
 		i.WaitReady(t, namespace)
 	}
 	i.DeleteNamespace(t, leaving)
+	// The second participant never cleans up.
+	i.ReleaseParticipant(t, leaving, "one.example.com")
 
 	steps := i.Documented(t, framework.OperateGuide, "Uninstall")
 	if len(steps) != 4 {
@@ -477,6 +481,7 @@ func (i *installation) uninstall(t *testing.T) {
 	})
 	i.closedTo(t, tenant, waiting)
 	i.RemoveFirst(t, waiting)
+	i.RemoveFirst(t, waiting)
 	run(1)
 	run(2)
 	run(3)
@@ -494,7 +499,7 @@ func (i *installation) uninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, namespace := range all.Items {
-		if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; closed || slices.Contains(namespace.Finalizers, v1alpha1.NamespaceFinalizer) {
+		if _, closed := namespace.Labels[v1alpha1.LabelInitializing]; closed || len(namespace.Finalizers) > 0 {
 			t.Errorf("namespace %s has the labels %v and the finalizers %v", namespace.Name, namespace.Labels, namespace.Finalizers)
 		}
 	}

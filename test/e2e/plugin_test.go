@@ -268,9 +268,9 @@ func TestPluginCheck(t *testing.T) {
 	// Its certificate is not in a Secret here, which is a warning.
 	waits("Certificate", "Warning", "stored elsewhere", 2)
 	results, _ := check()
-	delivered := "as delivered (20)"
+	delivered := "as delivered (22)"
 	if !c.StampsByPolicy(t) {
-		delivered = "as delivered (16)"
+		delivered = "as delivered (18)"
 	}
 	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Lifecycles": "are served", "Objects": "can be listed", "Controllers": "holds Lease",
 		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "accepts new objects", "Policies": delivered, "Gate": "a new namespace is closed"} {

@@ -51,6 +51,14 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 		// gofail: var lifecycleBeforeRestoreFinalizer struct{}
 		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 		return utilapierrors.IgnoreAbsent(err)
+	case suspendEmptying:
+		namespace := s.namespace.DeepCopy()
+		namespace.Spec.Finalizers = nil
+		// gofail: var lifecycleBeforeSuspendEmptying struct{}
+		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+		return utilapierrors.IgnoreAbsent(err)
+	case releaseContent:
+		return c.releaseContent(ctx, s)
 	case secureNamespace:
 		return c.secureNamespace(ctx, s)
 	case failNamespace:
@@ -106,7 +114,7 @@ func (c *Controller) createLifecycle(ctx context.Context, namespace *corev1.Name
 // secureNamespace acts as the built-in initializer. Once the namespace has nsinit's finalizer, it is
 // not removed before its participants have cleaned up.
 func (c *Controller) secureNamespace(ctx context.Context, s state) error {
-	if err := c.addFinalizer(ctx, s); err != nil {
+	if err := c.addFinalizers(ctx, s); err != nil {
 		return utilapierrors.IgnoreAbsent(err) // the event of the deletion re-queues the name
 	}
 	lifecycle := s.lifecycle.DeepCopy()
@@ -118,20 +126,40 @@ func (c *Controller) secureNamespace(ctx context.Context, s state) error {
 	return nil
 }
 
-// addFinalizer adds nsinit's finalizer to a namespace that has participants.
-func (c *Controller) addFinalizer(ctx context.Context, s state) error {
-	if !hasParticipants(s.lifecycle) || isSecured(s.namespace) {
+// releaseContent removes the finalizer that keeps the content, and restores "kubernetes", in one write: no
+// write may leave a namespace with content that no finalizer holds.
+func (c *Controller) releaseContent(ctx context.Context, s state) error {
+	namespace := s.namespace.DeepCopy()
+	namespace.Finalizers = slices.DeleteFunc(namespace.Finalizers, func(f string) bool { return f == v1alpha1.ContentFinalizer })
+	if !slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
+	}
+	// gofail: var lifecycleBeforeReleaseContent struct{}
+	_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	if err == nil {
+		klog.FromContext(ctx).Info("Released the content of the namespace", "uid", namespace.UID)
+	}
+	return utilapierrors.IgnoreAbsent(err)
+}
+
+// addFinalizers adds nsinit's finalizer to a namespace that has participants, and the finalizer that keeps the content if
+// one of them holds it.
+func (c *Controller) addFinalizers(ctx context.Context, s state) error {
+	missing := slices.DeleteFunc(finalizersFor(s.lifecycle), func(f string) bool { return slices.Contains(s.namespace.Finalizers, f) })
+	if len(missing) == 0 {
 		return nil
 	}
 	namespace := s.namespace.DeepCopy()
-	namespace.Finalizers = append(namespace.Finalizers, v1alpha1.NamespaceFinalizer)
+	namespace.Finalizers = append(namespace.Finalizers, missing...)
 	// gofail: var lifecycleBeforeSecureNamespace struct{}
 	secured, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
-	switch {
-	case err != nil:
-		return fmt.Errorf("cannot add finalizer %q to the namespace: %w", v1alpha1.NamespaceFinalizer, err)
-	case !isSecured(secured):
-		return fmt.Errorf("kube-apiserver dropped finalizer %q from the update of the namespace: check the admission policies and webhooks for namespaces", v1alpha1.NamespaceFinalizer)
+	if err != nil {
+		return fmt.Errorf("cannot add finalizers %q to the namespace: %w", missing, err)
+	}
+	for _, finalizer := range missing {
+		if !slices.Contains(secured.Finalizers, finalizer) {
+			return fmt.Errorf("kube-apiserver dropped finalizer %q from the update of the namespace: check the admission policies and webhooks for namespaces", finalizer)
+		}
 	}
 	return nil
 }
@@ -141,7 +169,7 @@ func (c *Controller) addFinalizer(ctx context.Context, s state) error {
 // stores the user before the list of pending initializers is removed. Each of the writes can be retried.
 func (c *Controller) endInitialization(ctx context.Context, s state) error {
 	if slices.Contains(helper.Pending(s.lifecycle), v1alpha1.InitializerLifecycle) {
-		if err := c.addFinalizer(ctx, s); err != nil {
+		if err := c.addFinalizers(ctx, s); err != nil {
 			return utilapierrors.IgnoreAbsent(err)
 		}
 	}

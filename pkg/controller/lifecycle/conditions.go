@@ -81,8 +81,14 @@ func describeTerminating(s state) *report {
 		return nil
 	}
 	terminating := &report{reason: v1alpha1.ReasonTerminating, message: "the namespace is being deleted"}
-	if s.lifecycle != nil && s.namespace.UID == s.lifecycle.Spec.NamespaceUID && holders(s.lifecycle) != "" &&
-		isSecured(s.namespace) &&
+	current := s.lifecycle != nil && s.namespace.UID == s.lifecycle.Spec.NamespaceUID
+	if current && keepsContent(s.namespace) {
+		if names := helper.ContentHolders(s.lifecycle); len(names) > 0 {
+			terminating.message = "the namespace is being deleted, and its content is kept until these participants have cleaned up: " + quoted(names)
+			return terminating
+		}
+	}
+	if current && holders(s.lifecycle) != "" && isSecured(s.namespace) && !keepsContent(s.namespace) &&
 		!slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		terminating.message = "the content of the namespace is deleted, these participants have not cleaned up: " + holders(s.lifecycle)
 		return terminating
@@ -107,11 +113,15 @@ func ifClosed(namespace *corev1.Namespace, reason, message string) *report {
 
 // holders returns the quoted names of the participants that hold a lifecycle.
 func holders(lifecycle *v1alpha1.NamespaceLifecycle) string {
-	var names []string
-	for _, finalizer := range append(helper.Participants(lifecycle), lifecycle.Finalizers...) {
-		names = append(names, strconv.Quote(finalizer))
+	return quoted(append(helper.Participants(lifecycle), lifecycle.Finalizers...))
+}
+
+func quoted(names []string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, strconv.Quote(name))
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(all, ", ")
 }
 
 // isAdopted says whether an open namespace was never closed. It checks the stamp and the condition

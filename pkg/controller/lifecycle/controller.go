@@ -290,7 +290,7 @@ func (c *Controller) exempt(name string, s state) (exempt, known bool) {
 // lifecycle, or was reported as ready before it became exempt needs the remaining steps.
 func leftAlone(s state) bool {
 	return s.lifecycle == nil && (s.namespace == nil || !helper.IsClosed(s.namespace) &&
-		(s.namespace.DeletionTimestamp == nil || !isSecured(s.namespace)) &&
+		(s.namespace.DeletionTimestamp == nil || !isSecured(s.namespace) && !keepsContent(s.namespace)) &&
 		(!mayWithdrawReady(s.namespace) || !reportedReady(s.namespace)))
 }
 

@@ -160,7 +160,7 @@ func (m *model) clean() map[string]step {
 	maps.Copy(steps, map[string]step{
 		"kube-controller-manager empties the namespace": {
 			func() bool {
-				return m.namespace != nil && m.namespace.DeletionTimestamp != nil && slices.Contains(m.namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
+				return m.empties() && !keepsContent(m.namespace)
 			},
 			func() {
 				m.clock.Step(emptiesAfter)
@@ -169,6 +169,7 @@ func (m *model) clean() map[string]step {
 				if m.emptied[m.namespace.UID] || rapid.Bool().Draw(m.t, "the report succeeds") {
 					m.change(func(n *corev1.Namespace) {
 						utilnamespaces.SetCondition(&n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse})
+						utilnamespaces.SetCondition(&n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceDeletionContentFailure, Status: corev1.ConditionFalse})
 					})
 				}
 				m.emptied[m.namespace.UID] = true
@@ -201,6 +202,11 @@ func (m *model) clean() map[string]step {
 		},
 	})
 	return steps
+}
+
+// empties says whether kube-controller-manager tries to delete the content of the namespace.
+func (m *model) empties() bool {
+	return m.namespace != nil && m.namespace.DeletionTimestamp != nil && slices.Contains(m.namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
 // living returns the participants that will clean up.
@@ -267,6 +273,13 @@ func (m *model) disturbances() map[string]step {
 		"an administrator empties the finalizers": {m.alive, func() {
 			m.forced[m.namespace.UID] = true
 			m.change(func(n *corev1.Namespace) { n.Spec.Finalizers = nil })
+		}},
+		// It does not count what it fails to delete.
+		"kube-controller-manager is refused": {func() bool { return m.empties() && keepsContent(m.namespace) }, func() {
+			m.change(func(n *corev1.Namespace) {
+				utilnamespaces.SetCondition(&n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse})
+				utilnamespaces.SetCondition(&n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceDeletionContentFailure, Status: corev1.ConditionTrue})
+			})
 		}},
 		"the controller has failed for long": {always, func() {
 			for range reportAfter {
@@ -346,9 +359,10 @@ func plans() [][]v1alpha1.PlannedInitializer {
 	first := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "first.example.com"}}
 	last := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "last.example.com"}}
 	acts := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: participantName, Finalizer: true}}
+	holds := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: participantName, Finalizer: true, Holds: new(v1alpha1.HoldContent)}}
 	ignored := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "ignored.example.com", FailurePolicy: new(v1alpha1.Ignore), TimeoutSeconds: new(int32(30))}}
 	fails := v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "fails.example.com", FailurePolicy: new(v1alpha1.Fail), TimeoutSeconds: new(int32(30)), Finalizer: true}}
-	return [][]v1alpha1.PlannedInitializer{nil, {first, last}, {acts}, {first, acts, last}, {ignored, last}, {ignored, fails}, {fails, acts}, {first, ignored, last}, {first, acts, ignored, fails, last}}
+	return [][]v1alpha1.PlannedInitializer{nil, {first, last}, {acts}, {first, acts, last}, {ignored, last}, {ignored, fails}, {fails, acts}, {holds}, {first, holds, fails}, {first, ignored, last}, {first, acts, ignored, fails, last}}
 }
 
 // interrupt is what may happen around a request of the controller: nothing, a step of a client
@@ -487,6 +501,9 @@ func (m *model) settle() {
 		m.round()
 	}
 	m.checkReason()
+	if m.current() && !m.alive() && !m.forced[m.namespace.UID] && keepsContent(m.namespace) && len(helper.ContentHolders(m.lifecycle)) > 0 && (m.emptied[m.namespace.UID] || m.empties()) {
+		m.t.Fatalf("a participant holds the content, which kube-controller-manager deletes: %s", m.describe())
+	}
 	gone := m.namespace == nil && m.lifecycle == nil
 	// A released namespace cannot be written to, see isFalselyReady.
 	if m.namespace != nil && !isReleased(m.namespace) && m.says(v1alpha1.ConditionFailing, corev1.ConditionTrue) {

@@ -45,6 +45,12 @@ const (
 	// was deleted. Kubernetes does not empty such a namespace, and its removal would leave the
 	// content in storage. With "kubernetes" restored, it is emptied and removed.
 	restoreFinalizer action = "RestoreFinalizer"
+	// suspendEmptying: a participant holds the content of the namespace, and kube-controller-manager
+	// would retry what the policy nsinit-content refuses. Without "kubernetes" in spec.finalizers, it
+	// does not try.
+	suspendEmptying action = "SuspendEmptying"
+	// releaseContent: every participant that holds the content has cleaned up, so Kubernetes deletes it.
+	releaseContent action = "ReleaseContent"
 	// secureNamespace: it is the built-in initializer's turn.
 	secureNamespace action = "SecureNamespace"
 	// skipInitializer: initializers with failurePolicy Ignore have missed their deadlines.
@@ -127,6 +133,8 @@ func nextOfInitializing(s state) action {
 // lifecycle. None is created.
 func nextWithoutLifecycle(namespace *corev1.Namespace) action {
 	switch {
+	case keepsContent(namespace):
+		return releaseContent
 	case slices.Contains(namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return nothing
 	case isSecured(namespace) && isEmptied(namespace):
@@ -146,12 +154,18 @@ func nextOfFormer(lifecycle *v1alpha1.NamespaceLifecycle) action {
 }
 
 // nextOfTerminating returns the next step for a namespace that is being deleted. Its content is
-// deleted once spec.finalizers does not have "kubernetes".
+// deleted once spec.finalizers does not have "kubernetes", unless a participant holds it. While another
+// controller has a finalizer there, kube-controller-manager tries in any case.
 func nextOfTerminating(s state) action {
+	held := keepsContent(s.namespace) && len(helper.ContentHolders(s.lifecycle)) > 0
 	switch {
 	case s.lifecycle.DeletionTimestamp == nil:
 		return deleteLifecycle
-	case slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
+	case keepsContent(s.namespace) && !held:
+		return releaseContent
+	case held && slices.Equal(s.namespace.Spec.Finalizers, []corev1.FinalizerName{corev1.FinalizerKubernetes}):
+		return suspendEmptying
+	case held, slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return nothing
 	case isSecured(s.namespace) && !isEmptied(s.namespace):
 		return restoreFinalizer
@@ -182,10 +196,22 @@ func isSecured(namespace *corev1.Namespace) bool {
 	return slices.Contains(namespace.Finalizers, v1alpha1.NamespaceFinalizer)
 }
 
+// keepsContent says whether the policy nsinit-content keeps the content of a namespace once it is deleted.
+func keepsContent(namespace *corev1.Namespace) bool {
+	return slices.Contains(namespace.Finalizers, v1alpha1.ContentFinalizer)
+}
+
 // isEmptied says whether the namespace controller has deleted the content of a namespace that is being
-// deleted. It reports so before it removes "kubernetes" from spec.finalizers.
+// deleted. It reports so before it removes "kubernetes" from spec.finalizers. If it cannot discover or
+// delete objects, it does not count them as remaining, but reports the failure.
 func isEmptied(namespace *corev1.Namespace) bool {
-	return slices.ContainsFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+	conditions := namespace.Status.Conditions
+	for _, failure := range []corev1.NamespaceConditionType{corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure, corev1.NamespaceDeletionContentFailure} {
+		if utilnamespaces.TrueCondition(conditions, failure) != nil {
+			return false
+		}
+	}
+	return slices.ContainsFunc(conditions, func(c corev1.NamespaceCondition) bool {
 		return c.Type == corev1.NamespaceContentRemaining && c.Status == corev1.ConditionFalse
 	})
 }
@@ -201,7 +227,14 @@ func hasFinalizers(namespace *corev1.Namespace) bool {
 	return len(namespace.Spec.Finalizers) > 0 || len(namespace.Finalizers) > 0
 }
 
-// hasParticipants says whether a planned initializer is also a participant.
-func hasParticipants(lifecycle *v1alpha1.NamespaceLifecycle) bool {
-	return slices.ContainsFunc(lifecycle.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer })
+// finalizersFor returns the finalizers that the plan of a lifecycle needs on its namespace.
+func finalizersFor(lifecycle *v1alpha1.NamespaceLifecycle) []string {
+	var finalizers []string
+	if slices.ContainsFunc(lifecycle.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer }) {
+		finalizers = append(finalizers, v1alpha1.NamespaceFinalizer)
+	}
+	if slices.ContainsFunc(lifecycle.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool { return helper.HoldsContent(&p) }) {
+		finalizers = append(finalizers, v1alpha1.ContentFinalizer)
+	}
+	return finalizers
 }

@@ -46,6 +46,16 @@ func emptied(n *corev1.Namespace) {
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse})
 }
 
+// kept: the policy keeps the content of the namespace once it is deleted.
+func kept(n *corev1.Namespace) {
+	n.Finalizers = []string{v1alpha1.NamespaceFinalizer, v1alpha1.ContentFinalizer}
+}
+
+// refused: kube-controller-manager could not delete the content. It does not count what it could not delete.
+func refused(n *corev1.Namespace) {
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NamespaceCondition{Type: corev1.NamespaceDeletionContentFailure, Status: corev1.ConditionTrue})
+}
+
 func withFinalizers(finalizers ...corev1.FinalizerName) namespaceOption {
 	return func(n *corev1.Namespace) { n.Spec.Finalizers = finalizers }
 }
@@ -101,6 +111,12 @@ func failed(r *v1alpha1.NamespaceLifecycle) {
 
 func participant(r *v1alpha1.NamespaceLifecycle) {
 	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "p.example.com", Finalizer: true}})
+}
+
+// holder is a participant that holds the content.
+func holder(r *v1alpha1.NamespaceLifecycle) {
+	participant(r)
+	r.Spec.Plan[len(r.Spec.Plan)-1].Holds = new(v1alpha1.HoldContent)
 }
 
 // openedHand is a lifecycle that says so.
@@ -176,6 +192,21 @@ func TestNext(t *testing.T) {
 		"the lifecycle has left, others hold it":            {namespace(deleting, withFinalizers("openshift.com/origin")), nil, nothing},
 		"it has no finalizers, its finalizers were emptied": {namespace(deleting, withFinalizers()), nil, restoreFinalizer},
 		"it is deleted without a lifecycle":                 {namespace(closed, deleting), nil, nothing},
+
+		"the content is kept":                                        {namespace(kept), aLifecycle(holder, held("p.example.com", "kubernetes")), nothing},
+		"the content is kept, and it is deleted":                     {namespace(deleting, kept), aLifecycle(holder, held("p.example.com", "kubernetes")), deleteLifecycle},
+		"a participant holds the content":                            {namespace(deleting, kept), aLifecycle(holder, leaving, held("p.example.com", "kubernetes")), suspendEmptying},
+		"a participant holds the content, another the namespace":     {namespace(deleting, kept, withFinalizers("kubernetes", "openshift.com/origin")), aLifecycle(holder, leaving, held("p.example.com")), nothing},
+		"a participant holds the content, which is not deleted":      {namespace(deleting, kept, withFinalizers()), aLifecycle(holder, leaving, held("p.example.com", "kubernetes")), nothing},
+		"the content was refused, and a participant holds it":        {namespace(deleting, emptied, kept), aLifecycle(holder, leaving, held("p.example.com", "kubernetes")), nothing},
+		"no participant holds the content any more":                  {namespace(deleting, kept, withFinalizers()), aLifecycle(holder, leaving), releaseContent},
+		"no participant held the content":                            {namespace(deleting, kept), aLifecycle(participant, leaving, held("p.example.com", "kubernetes")), releaseContent},
+		"a participant holds the content, which nothing keeps":       {namespace(deleting, secured), aLifecycle(holder, leaving, held("p.example.com", "kubernetes")), nothing},
+		"nothing keeps the content any more, and nothing deletes it": {namespace(deleting, secured, withFinalizers()), aLifecycle(holder, leaving, held("p.example.com", "kubernetes")), restoreFinalizer},
+		"the content is kept, the lifecycle has left":                {namespace(deleting, kept, withFinalizers()), nil, releaseContent},
+		"the content is kept, a former lifecycle is held":            {namespace(deleting, kept), aLifecycle(former, leaving, held("p.example.com")), releaseContent},
+		"its content was refused":                                    {namespace(deleting, emptied, refused), aLifecycle(leaving), restoreFinalizer},
+		"its content was refused, the lifecycle has left":            {namespace(deleting, emptied, refused), nil, restoreFinalizer},
 
 		"it is deleted while it waits for a former lifecycle": {namespace(closed, deleting), aLifecycle(former, leaving, held("p.example.com")), nothing},
 		"it is deleted while a former lifecycle is leaving":   {namespace(deleting, emptied), aLifecycle(former, leaving), releaseLifecycle},
@@ -259,6 +290,9 @@ func TestDescribe(t *testing.T) {
 		"it is deleted, no participant is left":     {namespace(deleting, emptied), aLifecycle(leaving), nil},
 		"it is deleted, a participant cleans up": {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")),
 			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is deleted, these participants have not cleaned up: "p.example.com"`}},
+		"it is deleted, a participant holds the content": {namespace(deleting, kept, withFinalizers()), aLifecycle(holder, leaving, held("p.example.com", "q.example.com", "kubernetes")),
+			&report{reason: v1alpha1.ReasonTerminating, message: `the namespace is being deleted, and its content is kept until these participants have cleaned up: "p.example.com"`}},
+		"it is deleted, and the content is about to be released": {namespace(deleting, kept, withFinalizers()), aLifecycle(holder, leaving, held("q.example.com")), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -283,8 +283,17 @@ func (w *world) updateNamespace(sent *corev1.Namespace, subresource string) (run
 // checkFinalizers: the controller removes its own finalizer, after the lifecycle was removed, and no other.
 func (w *world) checkFinalizers(updated *corev1.Namespace) {
 	for _, name := range w.namespace.Spec.Finalizers {
-		if !slices.Contains(updated.Spec.Finalizers, name) {
+		suspends := name == corev1.FinalizerKubernetes && updated.DeletionTimestamp != nil && keepsContent(updated)
+		if !slices.Contains(updated.Spec.Finalizers, name) && !suspends {
 			w.t.Fatalf("the controller removed %q from the finalizers of the namespace", name)
+		}
+	}
+	if keepsContent(w.namespace) && !keepsContent(updated) {
+		if w.current() && len(helper.ContentHolders(w.lifecycle)) > 0 {
+			w.t.Fatalf("the content was released before %q cleaned up", helper.ContentHolders(w.lifecycle))
+		}
+		if !slices.Contains(updated.Spec.Finalizers, corev1.FinalizerKubernetes) {
+			w.t.Fatal("the content was released, and no controller deletes it")
 		}
 	}
 	if isSecured(w.namespace) && !isSecured(updated) && w.current() {
@@ -401,12 +410,13 @@ func (w *world) checkInitialize(sent *v1alpha1.NamespaceLifecycle) {
 	gone := slices.DeleteFunc(helper.Pending(w.lifecycle), func(name string) bool { return slices.Contains(after, name) })
 	fails := helper.Failure(sent) != nil && helper.Failure(w.lifecycle) == nil
 	builtIn := slices.Contains(gone, v1alpha1.InitializerLifecycle)
-	secured := !hasParticipants(w.lifecycle) || !w.current() || isSecured(w.namespace) || w.forced[w.namespace.UID]
+	secured := !w.current() || w.forced[w.namespace.UID] ||
+		!slices.ContainsFunc(finalizersFor(w.lifecycle), func(f string) bool { return !slices.Contains(w.namespace.Finalizers, f) })
 	switch {
 	case helper.Failure(w.lifecycle) != nil:
 		w.t.Fatal("the controller went on with an initialization that has failed")
 	case builtIn && !secured:
-		w.t.Fatal("the built-in initializer was removed before the namespace had nsinit's finalizer")
+		w.t.Fatal("the built-in initializer was removed before the namespace had the finalizers that its plan needs")
 	case w.open[w.lifecycle.Spec.NamespaceUID] && len(gone) > 0 && len(after) == 0 && reportsOpenedByHand(w.lifecycle):
 		w.checkEnd(sent)
 	case fails == (len(gone) > 0), len(gone)+len(after) != len(helper.Pending(w.lifecycle)):

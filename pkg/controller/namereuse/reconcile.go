@@ -103,7 +103,9 @@ func next(list map[string]string, o observation) (want map[string]string, again 
 // not installed, the period is 0, and namespaces are released.
 func nextFinalizers(namespace *corev1.Namespace, period time.Duration, now time.Time) (want []corev1.FinalizerName, again time.Time) {
 	finalizers := namespace.Spec.Finalizers
-	if namespace.DeletionTimestamp == nil {
+	// A namespace whose content a participant holds exists at least until the content is released. The finalizer
+	// would make kube-controller-manager try to delete the content, in vain.
+	if namespace.DeletionTimestamp == nil || slices.Contains(namespace.Finalizers, v1alpha1.ContentFinalizer) {
 		return finalizers, again
 	}
 	over := namespace.DeletionTimestamp.Add(period)

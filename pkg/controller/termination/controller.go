@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -113,6 +114,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return fmt.Errorf("cannot read the namespace: %w", err)
 	case namespace.DeletionTimestamp == nil:
 		return nil
+	case slices.Contains(namespace.Finalizers, v1alpha1.ContentFinalizer):
+		return nil // a participant holds the content; the removal of the finalizer re-queues the name
 	case len(namespace.Spec.Finalizers) == 0 && len(namespace.Finalizers) == 0:
 		return c.remove(ctx, namespace)
 	}

@@ -59,6 +59,7 @@ func controllerBugs() []Bug {
 		{"open-while-pending", "a namespace opens while its last initializer acts", ordinary, "I4", lifecyclePackage, promises},
 		{"delete-without-precondition", "the deletion of a NamespaceLifecycle does not name its UID", "", "I4", lifecyclePackage, promises},
 		{"release-before-record", "a namespace is released before its NamespaceLifecycle was removed", ordinary, "I4", lifecyclePackage, promises},
+		{"content-released-early", "the content of a namespace is deleted before the last participant that holds it has cleaned up", "", "I4", lifecyclePackage, promises},
 		{"unsecured-participants", "participants act before the namespace has nsinit's finalizer", ordinary, "I4", lifecyclePackage, promises},
 		{"deadline-from-zero-time", "every deadline is missed immediately", "", "I4", lifecyclePackage, promises},
 		{"skip-another", "at a deadline, the first of several current initializers is skipped", "", "I4", lifecyclePackage, promises},
