@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
@@ -209,6 +210,9 @@ func nsinitCauses() []entry {
 			{description: "install nsinit again from the overlay that you use, with its configurations", command: "kubectl apply --server-side -k artifacts/deploy/overlays/embedded"},
 			{description: "if you uninstalled it, open the namespace as it is", command: "kubectl label namespace $NAMESPACE $LABEL-", risk: "the namespace opens without what its initializers provide"},
 			{description: "if you uninstalled it, remove nsinit's finalizer, so that the namespace is removed", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: "participants that have to clean up after the namespace do not act any more"},
+			{description: "if you uninstalled it, remove nsinit's finalizers, and let Kubernetes delete the content of the namespace", when: "CONTENT",
+				command: getNamespace + `'.metadata.finalizers -= ["$CONTENT", "` + v1alpha1.NamespaceFinalizer + `"] | .spec.finalizers |= (. + ["kubernetes"] | unique)'` + finalize,
+				risk:    "participants that have to clean up after the namespace do not act any more"},
 		}},
 		{NsinitRefuses, "nsinit-apiserver does not serve NamespaceLifecycles, for example because its storage was lost", []remedy{
 			{description: "do what the error says; for a storage that was lost, see docs/operate.md"},

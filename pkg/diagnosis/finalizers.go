@@ -44,7 +44,7 @@ func namespaceFinalizers(o Observation) []Finding {
 		}
 	}
 	for _, finalizer := range namespace.Finalizers {
-		if finalizer == v1alpha1.NamespaceFinalizer {
+		if finalizer == v1alpha1.NamespaceFinalizer || finalizer == v1alpha1.ContentFinalizer {
 			continue // other rules report what it waits for
 		}
 		message := fmt.Sprintf("metadata.finalizers has %q, which %s", finalizer, o.yet("its controller"))

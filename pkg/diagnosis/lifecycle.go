@@ -8,6 +8,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,7 +103,10 @@ func (o Observation) uninstalled() Finding {
 		message = fmt.Sprintf("the namespace is closed (label %s), and ", v1alpha1.LabelInitializing)
 		w["LABEL"] = v1alpha1.LabelInitializing
 	}
-	if o.held() {
+	switch {
+	case o.contentHeld():
+		w["CONTENT"] = v1alpha1.ContentFinalizer
+	case o.held():
 		w["FINALIZER"] = v1alpha1.NamespaceFinalizer
 	}
 	return o.finding(NsinitUninstalled, Stuck, nil, message+notInstalled, w)
@@ -181,6 +185,9 @@ func participants(o Observation) []Finding {
 		message := fmt.Sprintf("%sparticipant %q has not cleaned up yet", prefix, name)
 		if o.hypothetical {
 			message = fmt.Sprintf("participant %q would have to clean up", name)
+		}
+		if o.contentHeld() && state == lifecycleCurrent && slices.Contains(helper.ContentHolders(lifecycle), name) {
+			message += ", and keeps the content of the namespace until then"
 		}
 		if entry != nil && entry.Message != "" {
 			message += fmt.Sprintf(": %s (%s)", entry.Message, entry.LastActor)

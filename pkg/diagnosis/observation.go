@@ -144,7 +144,12 @@ func (o Observation) conditions() []corev1.NamespaceCondition {
 
 // held reports whether nsinit's finalizer holds the namespace.
 func (o Observation) held() bool {
-	return o.Namespace.Object != nil && slices.Contains(o.Namespace.Object.Finalizers, v1alpha1.NamespaceFinalizer)
+	return o.Namespace.Object != nil && slices.Contains(o.Namespace.Object.Finalizers, v1alpha1.NamespaceFinalizer) || o.contentHeld()
+}
+
+// contentHeld reports whether nsinit keeps the content of the namespace, once it is deleted.
+func (o Observation) contentHeld() bool {
+	return o.Namespace.Object != nil && slices.Contains(o.Namespace.Object.Finalizers, v1alpha1.ContentFinalizer)
 }
 
 // ends reports whether objects are expected to end.
@@ -152,7 +157,7 @@ func (o Observation) ends() bool { return o.phase() == Terminating || o.onlyDele
 
 // emptying reports whether the namespace controller has to delete the content of the namespace.
 func (o Observation) emptying() bool {
-	return o.phase() == Terminating && slices.Contains(o.Namespace.Object.Spec.Finalizers, corev1.FinalizerKubernetes)
+	return o.phase() == Terminating && !o.contentHeld() && slices.Contains(o.Namespace.Object.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
 // remaining returns what is in the namespace.

@@ -74,6 +74,23 @@ func lifecycleHeld(n *corev1.Namespace) {
 	n.Spec.Finalizers, n.Finalizers = nil, []string{v1alpha1.NamespaceFinalizer}
 }
 
+// contentHeld: a participant holds the content.
+func contentHeld(n *corev1.Namespace) {
+	lifecycleHeld(n)
+	n.Finalizers = append(n.Finalizers, v1alpha1.ContentFinalizer)
+}
+
+// contentRefused: kube-controller-manager tried to delete the content.
+func contentRefused(n *corev1.Namespace) {
+	n.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+	conditions(is(corev1.NamespaceDeletionContentFailure, "nsinit-content refused it"))(n)
+}
+
+// holding makes the participant of a lifecycle hold the content.
+func holding(l *v1alpha1.NamespaceLifecycle) {
+	l.Spec.Plan = []v1alpha1.PlannedInitializer{{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com", Finalizer: true, Holds: new(v1alpha1.HoldContent)}}}
+}
+
 func object(kind, name string, changes ...func(*metav1.ObjectMeta)) *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: kind},
@@ -318,6 +335,8 @@ func TestRules(t *testing.T) {
 		// nsinit itself.
 		"nsinit is down":                  {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionFalse)), Namespace: named(closed)}, []string{"Stuck NsinitUnavailable"}, []string{"the API of nsinit (APIService v1alpha1.nsinit.dev, service apis/server) is not available"}, []string{"kubectl describe apiservice v1alpha1.nsinit.dev"}},
 		"nsinit is not installed, closed": {Observation{Installation: bare(), Namespace: named(closed)}, []string{"Stuck NsinitUninstalled"}, []string{"the namespace is closed (label nsinit.dev/initializing), and nsinit is not installed"}, []string{"kubectl label namespace ns nsinit.dev/initializing-"}},
+		"nsinit is not installed, and held the content": {Observation{Installation: bare(), Namespace: named(contentHeld)}, []string{"Stuck NsinitUninstalled"}, nil,
+			[]string{`kubectl get namespace ns --output json | jq '.metadata.finalizers -= ["nsinit.dev/content", "nsinit.dev/lifecycle"] | .spec.finalizers |= (. + ["kubernetes"] | unique)' | kubectl replace --raw /api/v1/namespaces/ns/finalize -f -`}},
 		"nsinit is not installed, held": {Observation{Installation: bare(), Namespace: named(lifecycleHeld)}, []string{"Stuck NsinitUninstalled"}, []string{"nsinit.dev/lifecycle in metadata.finalizers"},
 			[]string{`kubectl get namespace ns --output json | jq '.metadata.finalizers -= ["nsinit.dev/lifecycle"]' | kubectl replace -f -`}},
 		"nsinit is not installed, as a tenant sees it": {Observation{Installation: Installation{Time: now(), APIServices: Answer[[]apiregistrationv1.APIService]{Err: forbidden("no")}, Lifecycle: Answer[*v1alpha1.NamespaceLifecycle]{Err: unregistered}}, Namespace: named(closed)},
@@ -357,8 +376,11 @@ func TestRules(t *testing.T) {
 		"a tenant reads that it stalled": {Observation{Installation: installed(nil, forbidden("no")), Namespace: named(closed, conditions(is(v1alpha1.ConditionInitializing, "waiting for b"), is(v1alpha1.ConditionStalled, "b is slow")))}, []string{"Stuck InitializerPending"}, []string{"b is slow"}, nil},
 		"failed":                         {Observation{Installation: installed(lifecycle(failed), nil), Namespace: named(closed), DeletionErr: forbidden("protected")}, []string{"Stuck InitializationFailed", "Stuck DeletionProtected"}, []string{`initializer "b.example.com" failed: no such cost centre`}, []string{"kubectl describe namespacelifecycle ns"}},
 		"a participant":                  {Observation{Installation: installed(lifecycle(deleting), nil), Namespace: named(lifecycleHeld)}, []string{"Stuck ParticipantPending"}, []string{`participant "a.example.com" has not cleaned up yet: no access (system:serviceaccount:quota:server)`}, []string{"kubectl nsinit finalize ns a.example.com", "kubectl --namespace quota get pods"}},
-		"a participant of no namespace":  {Observation{Installation: installed(lifecycle(deleting), nil), Namespace: gone}, []string{"Stuck ParticipantPending"}, []string{"the namespace does not exist any more, and participant"}, nil},
-		"a former namespace":             {Observation{Installation: installed(lifecycle(deleting, former), nil), Namespace: named(closed)}, []string{"Stuck FormerIncarnation"}, []string{`the former namespace of its name is cleaned up: participant "a.example.com"`}, nil},
+		"a participant that holds the content": {Observation{Installation: installed(lifecycle(deleting, holding), nil), Namespace: named(contentHeld)}, []string{"Stuck ParticipantPending"},
+			[]string{`participant "a.example.com" has not cleaned up yet, and keeps the content of the namespace until then: no access`}, []string{"kubectl nsinit finalize ns a.example.com"}},
+		"the content was refused":       {Observation{Installation: installed(lifecycle(deleting, holding), nil), Namespace: named(contentHeld, contentRefused)}, []string{"Stuck ParticipantPending"}, nil, nil},
+		"a participant of no namespace": {Observation{Installation: installed(lifecycle(deleting), nil), Namespace: gone}, []string{"Stuck ParticipantPending"}, []string{"the namespace does not exist any more, and participant"}, nil},
+		"a former namespace":            {Observation{Installation: installed(lifecycle(deleting, former), nil), Namespace: named(closed)}, []string{"Stuck FormerIncarnation"}, []string{`the former namespace of its name is cleaned up: participant "a.example.com"`}, nil},
 	}
 	maps.Copy(tests, servedCases())
 	for name, test := range tests {

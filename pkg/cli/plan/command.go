@@ -83,6 +83,7 @@ type Initializer struct {
 	// State is its progress in a namespace that exists.
 	State     v1alpha1.InitializerState `json:"state,omitempty"`
 	Finalizer bool                      `json:"finalizer,omitempty"`
+	Holds     *v1alpha1.HoldPolicy      `json:"holds,omitempty"`
 }
 
 // Run implements cmdutil.Options.

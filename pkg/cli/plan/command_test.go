@@ -34,7 +34,7 @@ func when(name, expression string) v1alpha1.RegisteredInitializer {
 // expression fails.
 func configurations() []runtime.Object {
 	teamA := when("team.example.com", `"team-a" in creatorGroups`)
-	teamA.Finalizer = true
+	teamA.Finalizer, teamA.Holds = true, new(v1alpha1.HoldContent)
 	gold := v1alpha1.RegisteredInitializer{Name: "gold.example.com", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}}
 	dns := v1alpha1.RegisteredInitializer{Name: "dns.example.com", Ordering: &v1alpha1.InitializerOrdering{}}
 	return []runtime.Object{
@@ -114,6 +114,7 @@ func TestPlan(t *testing.T) {
 	}{
 		"a future namespace":     {all, cmdtesting.Test{Args: []string{"new", "--creator=alice", "--groups=team-a"}, Out: future}},
 		"of your own":            {all, cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.kind} {.creator} {.exists} {.initializers[2].name} {.initializers[2].after}"}, Out: `NamespacePlan bob false team.example.com ["lifecycle.nsinit.dev","all.example.com"]`}},
+		"a participant":          {all, cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.initializers[*].finalizer} {.initializers[*].holds}"}, Out: "true Content"}},
 		"your own with a group":  {all, cmdtesting.Test{Args: []string{"new", "--groups=team-b", leftOut}, Out: "ConditionFalse SelectorMismatch NameTaken"}},
 		"with labels":            {all, cmdtesting.Test{Args: []string{"new", "--creator=carol", "--labels=tier=gold,cost=2", names}, Out: "all.example.com dns.example.com gold.example.com"}},
 		"nothing is registered":  {nil, cmdtesting.Test{Args: []string{"new", "--creator=carol"}, Out: "Namespace \"new\" does not exist. If carol creates it, no initializer acts on it.\n"}},

@@ -55,7 +55,7 @@ func (o *Options) exempt(ctx context.Context, namespace *corev1.Namespace, exist
 // stored fills in the plan of a lifecycle.
 func (r *Report) stored(lifecycle *v1alpha1.NamespaceLifecycle) {
 	for _, planned := range lifecycle.Spec.Plan {
-		initializer := Initializer{Name: planned.Name, Finalizer: planned.Finalizer, After: []string{}, InOrder: planned.Ordering == nil}
+		initializer := Initializer{Name: planned.Name, Finalizer: planned.Finalizer, Holds: planned.Holds, After: []string{}, InOrder: planned.Ordering == nil}
 		initializer.After = append(initializer.After, helper.Predecessors(lifecycle, planned.Name)...)
 		if planned.Configuration != nil {
 			initializer.Configuration = planned.Configuration.Name
