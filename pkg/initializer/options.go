@@ -105,6 +105,9 @@ func (o *Options) complete() error {
 	if o.Registration != nil && o.Registration.Configuration == "" {
 		wrong("Registration.Configuration is missing: give the name of a NamespaceInitializerConfiguration")
 	}
+	if o.Registration != nil && o.Registration.Initializer.Holds != nil && o.Finalize == nil {
+		wrong("Registration.Initializer.Holds is %q, but Finalize is missing: give Finalize, or remove Holds", *o.Registration.Initializer.Holds)
+	}
 	if o.Election != nil {
 		if err := o.Election.Validate(); err != nil {
 			wrong("Election: %w", err)

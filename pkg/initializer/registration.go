@@ -68,7 +68,7 @@ func (r *Runner) tryToRegister(ctx context.Context) error {
 		return nil
 	default:
 		// The code decides: without a function Finalize, no client would release the namespaces.
-		stored.Initializers[i].Finalizer = entry.Finalizer
+		stored.Initializers[i].Finalizer, stored.Initializers[i].Holds = entry.Finalizer, entry.Holds
 	}
 	_, err = client.Update(ctx, stored, metav1.UpdateOptions{})
 	return err

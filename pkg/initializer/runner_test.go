@@ -48,7 +48,7 @@ func registered(t *testing.T, server *testserver.Server, name string) []v1alpha1
 func TestRegistration(t *testing.T) {
 	t.Parallel()
 	ignore, seconds := v1alpha1.Ignore, int32(7)
-	mine := v1alpha1.RegisteredInitializer{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: &seconds, Finalizer: true}
+	mine := v1alpha1.RegisteredInitializer{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: &seconds, Finalizer: true, Holds: new(v1alpha1.HoldContent)}
 	other := v1alpha1.RegisteredInitializer{Name: "other.example.com"}
 	fail := v1alpha1.Fail
 	for name, test := range map[string]struct {
@@ -57,7 +57,7 @@ func TestRegistration(t *testing.T) {
 		"there is none":          {nil, []v1alpha1.RegisteredInitializer{mine}},
 		"of another client":      {[]v1alpha1.RegisteredInitializer{other}, []v1alpha1.RegisteredInitializer{other, mine}},
 		"registered already":     {[]v1alpha1.RegisteredInitializer{mine, other}, []v1alpha1.RegisteredInitializer{mine, other}},
-		"it takes part now":      {[]v1alpha1.RegisteredInitializer{{Name: participant}, other}, []v1alpha1.RegisteredInitializer{{Name: participant, Finalizer: true}, other}},
+		"it takes part now":      {[]v1alpha1.RegisteredInitializer{{Name: participant}, other}, []v1alpha1.RegisteredInitializer{{Name: participant, Finalizer: true, Holds: new(v1alpha1.HoldContent)}, other}},
 		"with another deadline,": {[]v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true}}, []v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestRegistration(t *testing.T) {
 			}
 			runner, _ := startWith(t, server, initializer.Options{
 				Name: participant, Initialize: nothing, Finalize: nothing,
-				Registration: &initializer.Registration{Configuration: "c", Initializer: v1alpha1.RegisteredInitializer{FailurePolicy: &ignore, TimeoutSeconds: &seconds}},
+				Registration: &initializer.Registration{Configuration: "c", Initializer: v1alpha1.RegisteredInitializer{FailurePolicy: &ignore, TimeoutSeconds: &seconds, Holds: new(v1alpha1.HoldContent)}},
 			})
 			waitFor(t, "it has registered", runner.HasSynced)
 			if diff := cmp.Diff(test.want, registered(t, server, "c")); diff != "" {
