@@ -112,6 +112,12 @@ ifeq ($(PERF),)
 	@$(OUTPUT)/bin/perf report --dir $(OUTPUT)/perf --output docs/performance.md
 endif
 
+CONTENT ?=
+.PHONY: perf-content
+perf-content: build ## Measure what it costs to keep the content of deleted namespaces, with the flags in CONTENT.
+	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
+	@$(OUTPUT)/bin/perf content $(CONTENT)
+
 .PHONY: bench
 bench: ## Run the benchmarks.
 	@go test -run '^$$' -bench . -benchmem ./...

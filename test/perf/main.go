@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
@@ -27,6 +28,7 @@ const usage = `usage: perf COMMAND [FLAGS]
   run          measure, or go on with measurements that were interrupted
   profile      write profiles of the programs while they do what a scenario measures
   report       write docs/performance.md from what run has measured
+  content      keep the content of deleted namespaces in several ways, and print what that costs
   initializer  serve initializers, as run does in a separate process
 `
 
@@ -73,6 +75,18 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return report(*dir, *output)
+	case "content":
+		o := holdOptions{counts: []int{1, 20, 100}}
+		planes := planesFlag(flags)
+		flags.IntVar(&o.rounds, "rounds", 1, "the number of rounds")
+		flags.DurationVar(&o.lasts, "lasts", time.Minute, "how long the content is held")
+		flags.Func("only", "a regular expression for the ways to keep the content", o.setOnly)
+		flags.Func("counts", "the numbers of namespaces, separated by commas (default 1,20,100)", o.setCounts)
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		o.planes = *planes
+		return measureHolds(ctx, o)
 	case "initializer":
 		kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
 		write := flags.Bool("write", false, "write one ConfigMap in each namespace")
