@@ -143,6 +143,10 @@ site: ## Build the documentation site into _output/site, and check its links.
 	@hack/site.sh
 	@echo "open _output/site/index.html in a browser; it needs no server"
 
+.PHONY: dashboards
+dashboards: ## Record the metrics of a healthy and of a failing control plane, and draw the pictures of the dashboard.
+	@hack/dashboards.sh
+
 .PHONY: lint
 lint: ## Lint the code and the prose.
 	@hack/install-system-packages.sh

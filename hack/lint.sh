@@ -18,7 +18,7 @@ if [[ ${1:-} == --quick ]]; then
   echo "==> gofmt and go vet"
   unformatted="$(git ls-files '*.go' | xargs gofmt -l)"
   [[ -z ${unformatted} ]] || { echo "not formatted, run gofmt -w: ${unformatted}" >&2; exit 1; }
-  go vet -tags e2e ./...
+  go vet -tags e2e,dashboards ./...
 else
   echo "==> building the linters (some minutes, the first time)"
   (cd hack/tools && GOBIN="${TOOLS}" go install -trimpath github.com/golangci/golangci-lint/v2/cmd/golangci-lint)

@@ -39,6 +39,7 @@ type scraper struct {
 // observed is the state of the alerts and the dashboard.
 type observed struct {
 	Active  map[string][]string
+	Firing  []string
 	Unknown map[string][]string
 	Empty   []string
 }
@@ -108,31 +109,11 @@ func (s *scraper) waitActive(t *testing.T, alert string) {
 	})
 }
 
-// TestMonitoring: every metric of the alerts and of the dashboard exists, and every panel shows data while namespaces
-// are created. Alerts are inactive in normal operation, and active when their cause exists.
-func TestMonitoring(t *testing.T) {
-	c := framework.Connect(t)
+// createRegularly creates a namespace every two seconds until the test ends, and its tenant writes into it too early.
+func createRegularly(t *testing.T, c *framework.Cluster) {
+	t.Helper()
 	tenant := c.As("e2e-tenant")
 	c.Tenant(t)
-	health := "127.0.0.1:" + framework.FreePort(t)
-	c.GrantPopulation(t, framework.ConfigMapRule())
-	population := c.Populate(t, "monitored", framework.ConfigMapManifest("inside", "x"))
-	c.StartPopulation(t, "--health-bind-address="+health)
-	s := newScraper(t, c, health)
-	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
-	c.AskToRetry(t)
-
-	// One namespace waits all the time.
-	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", MatchConditions: []v1alpha1.MatchCondition{
-		{Name: "held", Expression: `namespaceObject.metadata.name.startsWith("held-")`},
-	}})
-	held, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("held")}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.LeaveLater(t, held.Name)
-
-	// A namespace every two seconds, into which its tenant writes too early.
 	stop := make(chan struct{})
 	var load sync.WaitGroup
 	t.Cleanup(func() { close(stop); load.Wait() })
@@ -158,6 +139,31 @@ func TestMonitoring(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestMonitoring: every metric of the alerts and of the dashboard exists, and every panel shows data while namespaces
+// are created. Alerts are inactive in normal operation, and active when their cause exists.
+func TestMonitoring(t *testing.T) {
+	c := framework.Connect(t)
+	health := "127.0.0.1:" + framework.FreePort(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	population := c.Populate(t, "monitored", framework.ConfigMapManifest("inside", "x"))
+	c.StartPopulation(t, "--health-bind-address="+health)
+	s := newScraper(t, c, health)
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	c.AskToRetry(t)
+
+	// One namespace waits all the time.
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", MatchConditions: []v1alpha1.MatchCondition{
+		{Name: "held", Expression: `namespaceObject.metadata.name.startsWith("held-")`},
+	}})
+	held, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("held")}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.LeaveLater(t, held.Name)
+
+	createRegularly(t, c)
 
 	var found observed
 	began := time.Now()
@@ -202,7 +208,7 @@ func TestMonitoring(t *testing.T) {
 	c.Dev(t, "start", "nsinit-controller-manager")
 
 	s.scrape(t)
-	picture := filepath.Join(c.Dir, "dashboard.png")
+	picture := filepath.Join(c.Dir, "dashboard.svg")
 	s.evaluate(t, "--picture="+picture)
 	t.Log("the dashboard of this run is", picture)
 }

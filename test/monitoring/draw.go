@@ -9,7 +9,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"image/color"
 	"math"
 	"os"
 	"regexp"
@@ -19,151 +18,125 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// Grafana's grid has 24 columns. Lengths are points, of which 72 make an inch.
+// Grafana's grid has 24 columns. Lengths are pixels.
 const (
 	columns = 24
-	column  = vg.Length(36)
-	row     = vg.Length(22)
-	margin  = vg.Length(6)
+	column  = 37.0
+	row     = 30.0
+	gap     = 4.0
 )
 
-// draw draws the dashboard as Grafana lays it out.
-func (e *evaluation) draw(panels []panel, file string) error {
-	rows := 0
+// drawing is what a picture shows beside the panels.
+type drawing struct {
+	marks  []mark
+	events []event
+	alerts []alert
+}
+
+// draw draws the dashboard as Grafana lays it out, below a strip with the alerts, as SVG.
+func (e *evaluation) draw(panels []panel, shown drawing, file string) error {
+	strip := rectangle{x: gap, y: gap, w: columns*column - gap, h: stripHeight(shown)}
+	top, rows := strip.y+strip.h, 0
 	for _, panel := range panels {
 		rows = max(rows, panel.GridPos.Y+panel.GridPos.H)
 	}
-	height := vg.Length(rows) * row
-	picture := vgimg.New(columns*column, height)
-	canvas := draw.New(picture)
+	time := span{e.first.Add(window), e.last}
+	picture := newPicture(columns*column+gap, top+float64(rows)*row+gap)
+	picture.strip(strip, shown, time)
 	for _, panel := range panels {
-		at := panel.GridPos
-		box := vg.Rectangle{
-			Min: vg.Point{X: vg.Length(at.X) * column, Y: height - vg.Length(at.Y+at.H)*row},
-			Max: vg.Point{X: vg.Length(at.X+at.W) * column, Y: height - vg.Length(at.Y)*row},
-		}
-		if err := e.drawPanel(panel, draw.Crop(draw.Canvas{Canvas: canvas, Rectangle: box}, margin, -margin, margin, -margin)); err != nil {
+		all, err := e.series(panel)
+		if err != nil {
 			return fmt.Errorf("%s: %w", panel.Title, err)
 		}
+		if len(all) == 0 {
+			return fmt.Errorf("panel %q has no data", panel.Title)
+		}
+		at := panel.GridPos
+		box := rectangle{x: float64(at.X)*column + gap, y: top + float64(at.Y)*row + gap, w: float64(at.W)*column - gap, h: float64(at.H)*row - gap}
+		picture.panel(panel, box, interesting(all), time, shown)
 	}
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	if _, err := (vgimg.PngCanvas{Canvas: picture}).WriteTo(out); err != nil {
-		_ = out.Close()
-		return err
-	}
-	return out.Close()
+	return os.WriteFile(file, picture.bytes(), 0o644)
 }
 
-func (e *evaluation) drawPanel(panel panel, canvas draw.Canvas) error {
-	p := plot.New()
-	p.Title.Text = panel.Title
-	p.Legend.Top = true
-	p.Legend.TextStyle.Font.Size = 7
-	p.X.Tick.Marker = plot.TimeTicks{Format: "15:04:05"}
-	p.X.Min, p.X.Max = float64(e.first.Unix()), float64(e.last.Unix())
-	p.Y.Tick.Marker = units(panel.FieldConfig.Defaults.Unit)
-	p.Y.Min, p.Y.Max = 0, 1
-	p.Add(plotter.NewGrid())
-	number, last := 0, math.NaN()
+// interesting returns the series that are not always 0, all of them if there is none.
+func interesting(all []series) []series {
+	kept := slices.DeleteFunc(slices.Clone(all), func(s series) bool { return largest([]series{s}) == 0 })
+	if len(kept) == 0 {
+		return all
+	}
+	return kept
+}
+
+// point is a value at a time, in seconds since 1970.
+type point struct{ at, value float64 }
+
+// series is a named line, in pieces: it is interrupted where a scrape or a value is missing.
+type series struct {
+	name   string
+	pieces [][]point
+}
+
+// last returns the last value, NaN if there is none.
+func (s series) last() float64 {
+	if len(s.pieces) == 0 {
+		return math.NaN()
+	}
+	piece := s.pieces[len(s.pieces)-1]
+	return piece[len(piece)-1].value
+}
+
+// series evaluates the queries of a panel.
+func (e *evaluation) series(panel panel) ([]series, error) {
+	var all []series
 	for _, target := range panel.Targets {
 		matrix, err := e.queryRange(variables.Replace(target.Expr))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, series := range matrix {
-			var named bool
-			for _, points := range unbroken(series.Floats) {
-				line, err := plotter.NewLine(points)
-				if err != nil {
-					return err
-				}
-				line.Color, line.Dashes = plotutil.Color(number), plotutil.Dashes(number/7)
-				line.Width = vg.Points(1.5)
-				p.Add(line)
-				if name := legend(target.LegendFormat, series.Metric); !named && name != "" {
-					p.Legend.Add(name, line)
-					named = true
-				}
-				last = points[len(points)-1].Y
-			}
-			number++
+		for _, found := range matrix {
+			all = append(all, series{name: legend(target.LegendFormat, found.Metric), pieces: unbroken(found.Floats)})
 		}
 	}
-	if panel.Type == "stat" {
-		drawNumber(canvas, panel.Title, format(panel.FieldConfig.Defaults.Unit, last))
-		return nil
-	}
-	p.Y.Max *= min(1.1+0.06*float64(number), 1.6) // room for the legend
-	p.Draw(canvas)
-	return nil
+	return all, nil
 }
 
 // unbroken splits a series where a scrape or a value is missing.
-func unbroken(samples []promql.FPoint) (lines []plotter.XYs) {
+func unbroken(samples []promql.FPoint) (pieces [][]point) {
 	var previous int64
 	for _, sample := range samples {
 		if math.IsNaN(sample.F) || math.IsInf(sample.F, 0) {
 			continue
 		}
-		if len(lines) == 0 || sample.T-previous > step.Milliseconds() {
-			lines = append(lines, nil)
+		if len(pieces) == 0 || sample.T-previous > step.Milliseconds() {
+			pieces = append(pieces, nil)
 		}
 		previous = sample.T
-		lines[len(lines)-1] = append(lines[len(lines)-1], plotter.XY{X: float64(sample.T) / 1000, Y: sample.F})
+		pieces[len(pieces)-1] = append(pieces[len(pieces)-1], point{at: float64(sample.T) / 1000, value: sample.F})
 	}
-	return lines
-}
-
-// drawNumber draws a number as large as it is important.
-func drawNumber(canvas draw.Canvas, title, number string) {
-	style := func(size font.Length, shade color.Color) text.Style {
-		return text.Style{Color: shade, Font: font.From(plot.DefaultFont, size), XAlign: text.XCenter, YAlign: text.YCenter, Handler: plot.DefaultTextHandler}
-	}
-	center := canvas.Center()
-	canvas.FillText(style(12, color.Black), vg.Point{X: center.X, Y: canvas.Max.Y - 8}, title)
-	canvas.FillText(style(28, color.RGBA{G: 100, B: 60, A: 255}), vg.Point{X: center.X, Y: center.Y - 8}, number)
-}
-
-// units marks an axis with values in a unit.
-type units string
-
-// Ticks implements plot.Ticker.
-func (u units) Ticks(least, most float64) []plot.Tick {
-	ticks := plot.DefaultTicks{}.Ticks(least, most)
-	for i := range ticks {
-		if ticks[i].Label != "" {
-			ticks[i].Label = format(string(u), ticks[i].Value)
-		}
-	}
-	return ticks
+	return pieces
 }
 
 // format formats a value in one of Grafana's units.
 func format(unit string, value float64) string {
 	switch {
 	case math.IsNaN(value):
-		return "no data"
+		return "No data"
 	case unit == "s" && value >= 48*3600:
 		return fmt.Sprintf("%.0f days", value/24/3600)
+	case unit == "s" && value >= 60:
+		return time.Duration(value * float64(time.Second)).Round(time.Second).String()
 	case unit == "s":
 		return time.Duration(value * float64(time.Second)).Round(time.Millisecond).String()
+	case unit == "bytes" && value == 0:
+		return "0"
 	case unit == "bytes" && value < 10<<20:
 		return fmt.Sprintf("%.0f KiB", value/(1<<10))
-	case unit == "bytes":
+	case unit == "bytes" && value < 1<<30:
 		return fmt.Sprintf("%.0f MiB", value/(1<<20))
+	case unit == "bytes":
+		return fmt.Sprintf("%.3g GiB", value/(1<<30))
 	case unit == "bool_yes_no" && value != 0:
 		return "Yes"
 	case unit == "bool_yes_no":
@@ -189,9 +162,9 @@ func legend(format string, metric labels.Labels) string {
 // step is how often what is drawn is evaluated.
 const step = time.Second
 
-// queryRange evaluates a query from the first scrape to the last.
+// queryRange evaluates a query from a window after the first scrape to the last.
 func (e *evaluation) queryRange(text string) (promql.Matrix, error) {
-	query, err := e.engine.NewRangeQuery(context.Background(), e.db, nil, text, e.first, e.last, step)
+	query, err := e.engine.NewRangeQuery(context.Background(), e.db, nil, text, e.first.Add(window), e.last, step)
 	if err != nil {
 		return nil, err
 	}

@@ -7,10 +7,11 @@ SPDX-License-Identifier: Apache-2.0
 // Command monitoring evaluates the alerts of a PrometheusRule, and the queries of a dashboard, on metrics
 // that were scraped, at the time of the last of them. What it says is JSON on its standard output.
 //
-//	monitoring --rules FILE --dashboard FILE --scrapes DIRECTORY [--picture FILE]
+//	monitoring --rules FILE --dashboard FILE --scrapes DIRECTORY [--picture FILE [--document FILE]]
 //
-// The folder holds the answers for /metrics, named MILLISECONDS-JOB.txt. The picture (PNG) is the
-// dashboard, from the first of them to the last.
+// The folder holds the answers for /metrics, named MILLISECONDS-JOB.txt. The picture (SVG) is the dashboard, from a
+// minute after the first of them, because rates need a minute, to the last. The table that follows the picture in the
+// document has its numbers.
 package main
 
 import (
@@ -46,6 +47,8 @@ type Found struct {
 	// Active are the alerts whose expression holds, whatever time they wait for, with the labels of
 	// what it holds for.
 	Active map[string][]string `json:"active"`
+	// Firing are the alerts that have been active for the time that they wait for. Only with a picture.
+	Firing []string `json:"firing,omitempty"`
 	// Unknown are the metrics in rules and dashboard that no program exports, by where they are used.
 	Unknown map[string][]string `json:"unknown"`
 	// Empty are the queries of the dashboard that show nothing.
@@ -64,8 +67,9 @@ func run() error {
 	dashboard := flag.String("dashboard", "", "file with a dashboard of Grafana")
 	scrapes := flag.String("scrapes", "", "folder with what was scraped")
 	picture := flag.String("picture", "", "file to draw the dashboard to")
+	document := flag.String("document", "", "document with the picture, and below it the table of its numbers")
 	flag.Parse()
-	found, err := evaluate(*rules, *dashboard, *scrapes, *picture)
+	found, err := evaluate(*rules, *dashboard, *scrapes, *picture, *document)
 	if err != nil {
 		return err
 	}
@@ -73,7 +77,7 @@ func run() error {
 }
 
 // evaluate evaluates rules and a dashboard on what was scraped. A picture is drawn if it has a name.
-func evaluate(rules, dashboard, scrapes, picture string) (*Found, error) {
+func evaluate(rules, dashboard, scrapes, picture, document string) (*Found, error) {
 	dir, err := os.MkdirTemp("", "monitoring")
 	if err != nil {
 		return nil, err
@@ -103,12 +107,29 @@ func evaluate(rules, dashboard, scrapes, picture string) (*Found, error) {
 	if err := errors.Join(e.rules(alerts), e.dashboard(panels)); err != nil {
 		return nil, err
 	}
-	if picture != "" {
-		if err := e.draw(panels, picture); err != nil {
-			return nil, err
-		}
+	if picture == "" {
+		return &e.found, nil
 	}
-	return &e.found, nil
+	shown, err := e.shown(alerts, panels, document, picture, scrapes)
+	if err != nil {
+		return nil, err
+	}
+	e.found.Firing = e.firing(shown.alerts)
+	return &e.found, e.draw(panels, shown, picture)
+}
+
+// shown returns what a picture shows beside the panels. Without a document, it has no numbers.
+func (e *evaluation) shown(rules []rulefmt.Rule, panels []panel, document, picture, scrapes string) (shown drawing, err error) {
+	if shown.alerts, err = e.alerts(rules); err != nil {
+		return shown, err
+	}
+	if shown.events, err = readEvents(scrapes); err != nil || document == "" {
+		return shown, err
+	}
+	if shown.marks, err = readMarks(document, picture); err != nil {
+		return shown, err
+	}
+	return shown, checkMarks(shown.marks, panels, rules)
 }
 
 type evaluation struct {
@@ -261,8 +282,11 @@ func readRules(file string) (rules []rulefmt.Rule, err error) {
 	return rules, nil
 }
 
+// window is the range of the rates.
+const window = time.Minute
+
 // variables are what Grafana puts into queries.
-var variables = strings.NewReplacer("$__rate_interval", "1m") //nolint:gochecknoglobals // a constant
+var variables = strings.NewReplacer("$__rate_interval", model.Duration(window).String()) //nolint:gochecknoglobals // a constant
 
 // panel is a panel of a dashboard of Grafana.
 type panel struct {
@@ -271,7 +295,17 @@ type panel struct {
 	Title       string
 	GridPos     struct{ H, W, X, Y int }
 	Targets     []struct{ Expr, LegendFormat string }
-	FieldConfig struct{ Defaults struct{ Unit string } }
+	FieldConfig struct {
+		Defaults struct {
+			Unit       string
+			Thresholds struct {
+				Steps []struct {
+					Color string
+					Value *float64
+				}
+			}
+		}
+	}
 }
 
 func readPanels(file string) ([]panel, error) {

@@ -58,7 +58,7 @@ func evaluated(t *testing.T, before, after map[string]float64) []string {
 			}
 		}
 	}
-	found, err := evaluate(delivered+"alerts.yaml", delivered+"dashboard.json", dir, "")
+	found, err := evaluate(delivered+"alerts.yaml", delivered+"dashboard.json", dir, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
