@@ -388,6 +388,10 @@ func TestManifests(t *testing.T) {
 		if strings.Count(text, "image: "+image) != 3 || strings.Count(text, "image: ") != 3 {
 			t.Errorf("install-%s.yaml has %d images %s of %d", overlay, strings.Count(text, image), image, strings.Count(text, "image: "))
 		}
+		// docs/install.md says to set the addresses of etcd there.
+		if strings.HasPrefix(overlay, "ha") != strings.Contains(text, "\nkind: ConfigMap\nmetadata:\n  name: nsinit-etcd\n") {
+			t.Errorf("install-%s.yaml: want the ConfigMap nsinit-etcd with ha only", overlay)
+		}
 		// The overlay's order: the policies refuse namespaces, and come after what they need.
 		if first, last := strings.Index(text, "kind: Namespace\n"), strings.Index(text, "kind: MutatingAdmissionPolicy\n"); first > last || strings.Index(text, "kind: ClusterRole\n") > last {
 			t.Errorf("install-%s.yaml is not in the order of the overlay", overlay)
