@@ -10,8 +10,11 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nsinit/nsinit/pkg/diagnosis"
@@ -39,4 +42,93 @@ func TestWhyAll(t *testing.T) {
 	c.DeleteNamespace(t, healthy)
 	c.WaitWhy(t, healthy, diagnosis.NamespaceControllerAtWork, diagnosis.Waiting, "--patience=10m")
 	c.WaitNoNamespace(t, healthy)
+}
+
+// TestWhyAllCluster: kubectl nsinit why --all finds what blocks deletions of the cluster before a namespace is deleted, and every
+// object whose deletion takes too long, in open namespaces and without a namespace. Scripts that list the whole cluster find no
+// other one.
+func TestWhyAllCluster(t *testing.T) {
+	c := framework.Connect(t)
+	open, ending, controller := c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name, framework.UniqueName("billing")
+	c.WaitReady(t, open)
+	c.WaitReady(t, ending)
+	c.ApplyInput(t, stopped(controller))
+	held := `{apiVersion: v1, kind: Secret, metadata: {name: ` + controller + `, namespace: ` + open + `, finalizers: [` + framework.Holder + `]}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: ` + controller + `, finalizers: [` + framework.Holder + `]}}
+`
+	if _, err := c.KubectlInput(held, "apply", "--server-side", "--field-manager="+controller); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.KubectlInput(held, "delete", "--wait=false"); err != nil {
+		t.Fatal(err)
+	}
+	holdBy(t, c, ending, controller, framework.Holder)
+	c.DeleteNamespace(t, ending)
+	c.ApplyInput(t, missingWebhook(open))
+	c.ApplyInput(t, brokenAPI)
+	waitUndiscovered(t, c, "broken.example.com")
+
+	var list diagnosis.List
+	found := func(findings []diagnosis.Finding, cause diagnosis.Cause, says string) bool {
+		return slices.ContainsFunc(findings, func(f diagnosis.Finding) bool {
+			return f.Cause == cause && f.State == diagnosis.Stuck && strings.Contains(framework.JSON(t, f), says)
+		})
+	}
+	framework.Eventually(t, "everything is found", func(context.Context) error {
+		out, errOut, code := c.Plugin(t, "why", "--all", "--patience=1s", "--output=json")
+		list = diagnosis.List{}
+		if err := json.Unmarshal([]byte(out), &list); err != nil || code != 3 {
+			return fmt.Errorf("exit code %d: %s, %w", code, errOut, err)
+		}
+		for namespace, cause := range map[string]diagnosis.Cause{open: diagnosis.ContentFinalizer, ending: diagnosis.NamespaceFinalizer} {
+			if !slices.ContainsFunc(list.Items, func(d *diagnosis.Diagnosis) bool {
+				return d.Namespace == namespace && found(d.Findings, cause, `"state":"Dead"`)
+			}) {
+				return fmt.Errorf("%s of %s is missing in %s", cause, namespace, out)
+			}
+		}
+		for says, cause := range map[string]diagnosis.Cause{
+			"v1.broken.example.com": diagnosis.APIUnavailable, "validatingwebhookconfiguration/missing-" + open: diagnosis.WebhookUnavailable,
+			"clusterroles.rbac.authorization.k8s.io/" + controller: diagnosis.ContentFinalizer,
+		} {
+			if !found(list.Cluster, cause, says) {
+				return fmt.Errorf("%s of %s is missing in %s", cause, says, framework.JSON(t, list.Cluster))
+			}
+		}
+		return nil
+	})
+	// The discovery of one API fails, so kubectl api-resources does, too.
+	deleted, err := c.Shell(t, `kubectl get --all-namespaces --output=jsonpath='{range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name}{"\n"}{end}' \
+  "$( (kubectl api-resources --verbs=list --output=name 2>/dev/null || true) | paste --serial --delimiters=,)" 2>/dev/null`, nil)
+	if err != nil {
+		t.Fatal(deleted, err)
+	}
+	for _, name := range append(strings.Fields(deleted), ending) {
+		if !strings.Contains(framework.JSON(t, list), name) {
+			t.Errorf("%s is deleted, and kubectl nsinit why --all does not show it", name)
+		}
+	}
+	text, _, _ := c.Plugin(t, "why", "--all", "--patience=1s")
+	for _, part := range []string{"In the cluster:", "STUCK WebhookUnavailable", open + "  "} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing in:\n%s", part, text)
+		}
+	}
+
+	for _, f := range list.Cluster {
+		if f.Cause == diagnosis.ContentFinalizer {
+			cure(t, c, f, "remove the finalizer")
+		}
+	}
+	applyFix(t, c, open, diagnosis.ContentFinalizer)
+	for _, kind := range []string{"clusterrole", "secret"} {
+		if out, err := c.Kubectl("--namespace", open, "get", kind, controller, "--ignore-not-found", "--output=name"); err != nil || out != "" {
+			t.Errorf("%s still exists: %v", out, err)
+		}
+	}
+	if found, err := c.Why(t, open); err != nil || len(found.Remaining) > 0 {
+		t.Errorf("found %s %v", framework.JSON(t, found), err)
+	}
+	applyFix(t, c, ending, diagnosis.NamespaceFinalizer)
 }

@@ -11,6 +11,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,10 +20,13 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -142,6 +146,60 @@ func TestWhyFix(t *testing.T) {
 		t.Fatal(err)
 	}
 	applyFix(t, c, namespace, diagnosis.NamespaceFinalizer)
+	c.WaitNoNamespace(t, namespace)
+}
+
+// TestWhyFixPrograms: an initializer and a participant whose service account was deleted are skipped, and the finalizers of a
+// controller are removed from objects and from spec.finalizers.
+func TestWhyFixPrograms(t *testing.T) {
+	c := framework.Connect(t)
+	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true})
+	user, config := c.ServiceAccount(t, framework.Everything(), rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{v1alpha1.ResourceInitializers},
+		ResourceNames: []string{"one.example.com"}, Verbs: []string{v1alpha1.VerbInitialize}})
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	report := func(lifecycle *v1alpha1.NamespaceLifecycle) {
+		t.Helper()
+		for i := range lifecycle.Status.Initializers {
+			if lifecycle.Status.Initializers[i].Name == "one.example.com" {
+				lifecycle.Status.Initializers[i].Message = "the database is being created"
+			}
+		}
+		if _, err := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), lifecycle, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report(c.WaitCurrent(t, namespace, "one.example.com"))
+	if found := fixes(t, c, namespace); len(found) > 0 {
+		t.Errorf("the service account exists, and it proposes %s", framework.JSON(t, found))
+	}
+	if err := c.Core.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Delete(t.Context(), user[strings.LastIndex(user, ":")+1:], metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	applyFix(t, c, namespace, diagnosis.InitializerPending)
+	c.WaitReady(t, namespace)
+	if lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil || !slices.Contains(lifecycle.Spec.Skipped, "one.example.com") {
+		t.Errorf("the skip is not recorded: %s %v", framework.JSON(t, lifecycle), err)
+	}
+
+	controller := framework.UniqueName("billing")
+	c.ApplyInput(t, stopped(controller))
+	if _, err := c.KubectlInput("{apiVersion: v1, kind: Secret, metadata: {name: held, finalizers: [e2e.example.com/other, "+framework.Holder+"]}}",
+		"apply", "--server-side", "--namespace", namespace, "--field-manager="+controller); err != nil {
+		t.Fatal(err)
+	}
+	finalize(t, c, namespace, controller, "kubernetes", origin)
+	c.DeleteNamespace(t, namespace)
+	applyFix(t, c, namespace, diagnosis.SpecFinalizer)
+	applyFix(t, c, namespace, diagnosis.ContentFinalizer) // one of two
+	framework.Eventually(t, "the Secret is removed", func(ctx context.Context) error {
+		_, err := c.Core.CoreV1().Secrets(namespace).Get(ctx, "held", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		applyFix(t, c, namespace, diagnosis.ContentFinalizer)
+		return errors.New("it still exists")
+	})
+	applyFix(t, c, namespace, diagnosis.ParticipantPending)
 	c.WaitNoNamespace(t, namespace)
 }
 
