@@ -111,8 +111,12 @@ func digests(fixes *diagnosis.FixList) string {
 }
 
 // fixes prints remedies for people.
-func (*Options) fixes(to io.Writer, fixes *diagnosis.FixList) error {
+func (o *Options) fixes(to io.Writer, fixes *diagnosis.FixList) error {
 	var out strings.Builder
+	patience := ""
+	if o.Patience != diagnosis.DefaultPatience {
+		patience = " --patience=" + o.Patience.String() // it decides which remedies there are
+	}
 	if len(fixes.Items) == 0 {
 		fmt.Fprintf(&out, "Namespace %q: no remedy can be applied by this command. To see the causes and all remedies, run kubectl nsinit why %s.\n", fixes.Namespace, fixes.Namespace)
 	} else {
@@ -130,7 +134,7 @@ func (*Options) fixes(to io.Writer, fixes *diagnosis.FixList) error {
 		if more := len(fix.Requests) - objectsShown; more > 0 {
 			fmt.Fprintf(&out, "   and %d more, which --output=json shows\n", more)
 		}
-		fmt.Fprintf(&out, "   To apply it:\n         kubectl nsinit why %s --fix --confirm=%s\n", fixes.Namespace, fix.Digest)
+		fmt.Fprintf(&out, "   To apply it:\n         kubectl nsinit why %s --fix --confirm=%s%s\n", fixes.Namespace, fix.Digest, patience)
 	}
 	_, err := io.WriteString(to, out.String())
 	return err

@@ -63,6 +63,7 @@ func TestFix(t *testing.T) {
 		out, err string
 	}{
 		"shown":         {nil, 200, nil, "\n   To apply it:\n         kubectl nsinit why gone --fix --confirm=" + digest + "\n", ""},
+		"with patience": {[]string{"--patience=2s"}, 200, nil, " --fix --confirm=" + digest + " --patience=2s\n", ""},
 		"another state": {[]string{"--confirm=x"}, 200, nil, "", `the state of namespace "gone" changed, or the digest "x" is wrong; nothing was changed. The digests are now: ` + digest + " (OrphanedContent)"},
 		"applied": {[]string{"--confirm=" + digest}, 200, []string{
 			"POST /api/v1/namespaces?fieldManager=kubectl-nsinit-why " + namespace,
