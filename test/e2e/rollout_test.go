@@ -118,6 +118,7 @@ func TestRollout(t *testing.T) {
 	if code != 2 || !strings.Contains(strings.Join(strings.Fields(out), " "), "TOTAL 7 0 0 1 2") || !strings.Contains(out, "the creator of the namespace is unknown") {
 		t.Errorf("exit code %d, printed:\n%s", code, out)
 	}
+	t.Logf("the report:\n%s\n%s", meta.FindStatusCondition(reported.Status.Conditions, v1alpha1.ConditionRolledOut).Message, out)
 	for _, name := range names {
 		if value, err := valueOf(t.Context(), c, name, "once"); err == nil {
 			t.Errorf("the report created %q", value)
@@ -205,6 +206,11 @@ func TestRolloutPauses(t *testing.T) {
 	}
 	leader := c.StartPopulation(t, "--leader-elect")
 	waitRollout(t, c, "pausing", v1alpha1.ReasonRolloutPaused, "0/6 0 0 3 0 3")
+	if out, err := c.Kubectl("get", "namespacepopulation", "pausing", "--output=wide"); err != nil || !strings.Contains(out, "Paused 0/6") {
+		t.Errorf("printed %s, %v", out, err)
+	} else {
+		t.Logf("while it waits:\n%s", out)
+	}
 	reached(3)
 	waitValue(t, c, names[2], "made", "x")
 	waitValue(t, c, names[3], "made", "gone")
