@@ -101,7 +101,7 @@ func writes(t *testing.T, client versioned.Interface, core *testserver.CoreAPI, 
 		t.Fatalf("its status: %v", err)
 	}
 	lifecycle.Spec.Initializers.Pending = nil
-	if lifecycle, err = nsinit.NamespaceLifecycles().Initialize(ctx, name, lifecycle, metav1.UpdateOptions{}); err != nil {
+	if _, err = nsinit.NamespaceLifecycles().Initialize(ctx, name, lifecycle, metav1.UpdateOptions{}); err != nil {
 		t.Fatalf("its initializers: %v", err)
 	}
 	core.DeleteNamespace(name)
@@ -250,7 +250,7 @@ func TestWebhooksOfCluster(t *testing.T) {
 	}))
 	t.Cleanup(hook.Close)
 	clientConfig := func(path string) admissionregistrationv1.WebhookClientConfig {
-		return admissionregistrationv1.WebhookClientConfig{URL: ptr.To(hook.URL + path), CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})}
+		return admissionregistrationv1.WebhookClientConfig{URL: new(hook.URL + path), CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})}
 	}
 	core := testserver.NewCoreAPI(t)
 	server, configuration := stored(t, core, func() {
