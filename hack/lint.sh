@@ -25,7 +25,7 @@ else
 
   echo "==> golangci-lint"
   "${TOOLS}/golangci-lint" run ./...
-  for module in hack/chart hack/python hack/release hack/site pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring test/perf test/release; do
+  for module in hack/chart hack/python hack/release hack/site pkg/initializer/controllerruntime test/certmanager test/gitops test/logstore test/monitoring test/perf test/release; do
     (cd "${module}" && "${TOOLS}/golangci-lint" run --config "${ROOT}/.golangci.yaml" ./...)
   done
 

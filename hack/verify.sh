@@ -49,7 +49,7 @@ generated() {
 [[ ${quick} == --quick ]] || generated
 
 echo "==> modules"
-for module in . hack/chart hack/dev/kubernetes/v1.37 hack/python hack/release hack/site hack/tools pkg/initializer/controllerruntime test/certmanager test/logstore test/monitoring test/perf test/release; do
+for module in . hack/chart hack/dev/kubernetes/v1.37 hack/python hack/release hack/site hack/tools pkg/initializer/controllerruntime test/certmanager test/gitops test/logstore test/monitoring test/perf test/release; do
   (cd "${module}" && go mod tidy -diff >/dev/null 2>&1) || fail "${module}/go.mod is not tidy" "(cd ${module} && go mod tidy)"
 done
 if go list -deps ./... | grep -qE '^k8s.io/kubernetes($|/)'; then

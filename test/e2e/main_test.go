@@ -20,5 +20,5 @@ func TestMain(m *testing.M) {
 		"TestSystemControllers", "TestDeletionStorm", "TestBothStories", "TestLeastPrivilege", "TestNamespaceTermination", "TestFullVolume",
 		"TestProvisionerConformance", "TestCertManager", "TestLostStorage", "TestSecurityMatrix", "TestCertificates", "TestConformance", "TestGate",
 		"TestFullQuota", "TestWhyStuck", "TestOpenShiftExample", "TestFreshness", "TestCorruptLifecycle", "TestApplyJustWorks", "TestWhyNsinit",
-		"TestProvisionerCrash", "TestClusterAdmission")
+		"TestProvisionerCrash", "TestClusterAdmission", "TestGitOps", "TestGitOpsHealth")
 }
