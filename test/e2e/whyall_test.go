@@ -98,17 +98,24 @@ func TestWhyAllCluster(t *testing.T) {
 		}
 		return nil
 	})
-	// The discovery of one API fails, so kubectl api-resources does, too.
-	deleted, err := c.Shell(t, `kubectl get --all-namespaces --output=jsonpath='{range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name}{"\n"}{end}' \
+	framework.Eventually(t, "every deleted object is shown", func(context.Context) error {
+		out, _, _ := c.Plugin(t, "why", "--all", "--patience=1s", "--output=json")
+		// The discovery of one API fails, so kubectl api-resources does, too.
+		deleted, err := c.Shell(t, `kubectl get --all-namespaces --output=jsonpath='{range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name}{"\n"}{end}' \
   "$( (kubectl api-resources --verbs=list --output=name 2>/dev/null || true) | paste --serial --delimiters=,)" 2>/dev/null`, nil)
-	if err != nil {
-		t.Fatal(deleted, err)
-	}
-	for _, name := range append(strings.Fields(deleted), ending) {
-		if !strings.Contains(framework.JSON(t, list), name) {
-			t.Errorf("%s is deleted, and kubectl nsinit why --all does not show it", name)
+		if err != nil {
+			return err
 		}
-	}
+		if !strings.Contains(deleted, controller) {
+			return fmt.Errorf("kubectl shows %q", deleted)
+		}
+		for name := range strings.FieldsSeq(deleted) {
+			if !strings.Contains(out, name) {
+				return fmt.Errorf("%s is deleted, and kubectl nsinit why --all does not show it", name)
+			}
+		}
+		return nil
+	})
 	text, _, _ := c.Plugin(t, "why", "--all", "--patience=1s")
 	for _, part := range []string{"In the cluster:", "STUCK WebhookUnavailable", open + "  "} {
 		if !strings.Contains(text, part) {
