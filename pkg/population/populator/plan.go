@@ -71,7 +71,7 @@ func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifest
 			obsolete = append(obsolete, pruned(entries)...)
 		}
 	}
-	return append(tasks, unclaimed(obsolete, tasks)...)
+	return append(tasks, settled(obsolete, tasks, wanted)...)
 }
 
 // isSuperseded reports whether a later manifest of the same object was applied, or is about to be. To repair both would
@@ -166,11 +166,31 @@ func isOfOther(entry v1alpha1.PopulatedObject) bool {
 	return entry.State == v1alpha1.PopulatedObjectConflict && entry.UID == ""
 }
 
-// unclaimed removes the objects that another manifest has now.
-func unclaimed(obsolete, tasks []task) []task {
-	claimed := sets.New[population.Identity]()
+// settled removes the obsolete objects that another manifest has now. It keeps those that another manifest is still to get,
+// which the rollout gives it: the namespace must not lose them meanwhile.
+func settled(obsolete, tasks []task, wanted []population.Object) []task {
+	claimed, awaited := sets.New[population.Identity](), sets.New[population.Identity]()
 	for _, t := range tasks {
-		claimed.Insert(population.IdentityOf(t.entry))
+		if t.action == keep && t.entry.UID == "" {
+			awaited.Insert(population.IdentityOf(t.entry))
+		} else {
+			claimed.Insert(population.IdentityOf(t.entry))
+		}
 	}
-	return slices.DeleteFunc(obsolete, func(t task) bool { return claimed.Has(population.IdentityOf(t.entry)) })
+	for _, object := range wanted {
+		if object.Content != nil {
+			awaited.Insert(object.Wanted().Identity)
+		}
+	}
+	var left []task
+	for _, t := range obsolete {
+		switch identity := population.IdentityOf(t.entry); {
+		case claimed.Has(identity):
+		case awaited.Has(identity):
+			left = append(left, task{action: keep, entry: t.entry})
+		default:
+			left = append(left, t)
+		}
+	}
+	return left
 }
