@@ -143,16 +143,21 @@ const (
 	scaleWorkload   = "kubectl --namespace $RUNSIN scale $WORKLOAD --replicas=1"
 	doAsRefusalAsks = "do what the refusal asks for"
 	remains         = "what it has to clean up remains, perhaps outside the cluster"
+
+	// remainsAndEmpties is the risk of releasing a participant that holds the content.
+	remainsAndEmpties = remains + ", and the content of the namespace is then deleted, unless another participant keeps it"
 )
 
 func lifecycleCauses() []entry {
 	const startProgram = "start its program again: it wants no pods"
+	const actInItsPlace, release = "if the participant does not exist any more, act in its place", "kubectl nsinit finalize $NAMESPACE $PARTICIPANT"
 	participant := []remedy{
 		{description: startProgram, command: scaleWorkload, when: "STOPPED"},
 		{description: "read the NamespaceLifecycle", command: describeLifecycle},
 		{description: "check whether the participant runs, and read its log"},
 		{description: "list the pods of the participant", command: "kubectl --namespace $PODS get pods"},
-		{description: "if the participant does not exist any more, act in its place", command: "kubectl nsinit finalize $NAMESPACE $PARTICIPANT", risk: remains},
+		{description: actInItsPlace, command: release, risk: remains, when: "!HOLDER"},
+		{description: actInItsPlace, command: release, risk: remainsAndEmpties, when: "HOLDER"},
 	}
 	return []entry{
 		{InitializerPending, "an initializer has not acted; stuck once its turn has the condition `Stalled`", []remedy{

@@ -79,8 +79,15 @@ func TestFixes(t *testing.T) {
 			[]string{"GracePeriod", "DELETE /api/v1/namespaces/ns/pods/p " + options("p", `"gracePeriodSeconds":0,`)}},
 		"nsinit is not installed": {world{namespace: terminating(seven, lifecycleHeld)}, []string{"NsinitUninstalled",
 			"PATCH /api/v1/namespaces/ns " + with("u", `{"op":"test","path":"/metadata/finalizers/0","value":"nsinit.dev/lifecycle"},{"op":"remove","path":"/metadata/finalizers/0"}`)}},
-		"nsinit's controllers run":     {world{namespace: terminating(seven, lifecycleHeld), core: []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second)}}, nil},
-		"whether they run is not read": {world{namespace: terminating(seven, lifecycleHeld), refuses: refuseOnly("get", "leases", forbidden("no"))}, nil},
+		// Without it, the content would be deleted before the participants that hold it have cleaned up.
+		"the content is held": {world{namespace: terminating(seven, setBy("billing", time.Hour), func(n *corev1.Namespace) {
+			n.Finalizers = append(n.Finalizers, v1alpha1.ContentFinalizer)
+			n.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"billing.example.com/invoices\"":{},"v:\"nsinit.dev/content\"":{}}}}`)
+		}), core: []runtime.Object{dead}, apis: api}, []string{"NamespaceFinalizer",
+			"PATCH /api/v1/namespaces/ns " + with("u", `{"op":"test","path":"/metadata/finalizers/0","value":"billing.example.com/invoices"},{"op":"remove","path":"/metadata/finalizers/0"}`)}},
+		"nsinit is not installed, and held the content": {world{namespace: terminating(seven, contentHeld)}, nil},
+		"nsinit's controllers run":                      {world{namespace: terminating(seven, lifecycleHeld), core: []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second)}}, nil},
+		"whether they run is not read":                  {world{namespace: terminating(seven, lifecycleHeld), refuses: refuseOnly("get", "leases", forbidden("no"))}, nil},
 		"a participant": {world{namespace: terminating(lifecycleHeld), apis: api, lifecycles: []runtime.Object{lifecycle(deleting, version)}}, []string{"ParticipantPending",
 			"PATCH /apis/nsinit.dev/v1alpha1/namespacelifecycles/ns/finalize " + with("r", `{"op":"test","path":"/spec/finalizers/1","value":"a.example.com"},{"op":"remove","path":"/spec/finalizers/1"}`)}},
 		"an initializer": {world{namespace: terminating(closed), apis: api, lifecycles: []runtime.Object{lifecycle(acted, version)}}, []string{"InitializerPending",
@@ -108,6 +115,40 @@ func TestFixes(t *testing.T) {
 	}
 	if _, err := (world{}).diagnoser(t).Fixes(t.Context(), "ns"); !apierrors.IsNotFound(err) {
 		t.Errorf("without a namespace: %v", err)
+	}
+}
+
+// TestRiskOfRelease: to release a participant that holds the content loses the content, too, which the remedy and the fix say.
+func TestRiskOfRelease(t *testing.T) {
+	const alone = "what it has to clean up remains, perhaps outside the cluster"
+	for name, test := range map[string]struct {
+		namespace *corev1.Namespace
+		want      string
+	}{
+		"it holds the content": {terminating(contentHeld), alone + ", and the content of the namespace is then deleted, unless another participant keeps it"},
+		"the content is gone":  {terminating(lifecycleHeld), alone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := world{namespace: test.namespace, apis: []runtime.Object{nsinitAPI("True")}, lifecycles: []runtime.Object{lifecycle(deleting, holding)}}.diagnoser(t)
+			d.Progress = nil // it counts one diagnosis
+			list, err := d.Fixes(t.Context(), "ns")
+			if err != nil || len(list.Items) != 1 || list.Items[0].Risk != test.want {
+				t.Errorf("the fixes are %+v, %v", list, err)
+			}
+			diagnosis, err := d.Diagnose(t.Context(), "ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var risks []string
+			for _, remedy := range diagnosis.Findings[0].Remedies {
+				if remedy.Risk != "" {
+					risks = append(risks, remedy.Risk)
+				}
+			}
+			if diff := cmp.Diff([]string{test.want}, risks); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

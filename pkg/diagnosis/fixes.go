@@ -61,7 +61,11 @@ func (o Observation) fixParticipants() []Fix {
 			continue
 		}
 		if program, dead := o.isDead(o.initializerActor(string(finalizer))); dead {
-			fixes = append(fixes, newFix(pending[0].Cause, fmt.Sprintf("release the namespace from participant %q, whose program %s is dead", finalizer, program), remains,
+			risk := remains
+			if o.holdsContent(string(finalizer)) {
+				risk = remainsAndEmpties
+			}
+			fixes = append(fixes, newFix(pending[0].Cause, fmt.Sprintf("release the namespace from participant %q, whose program %s is dead", finalizer, program), risk,
 				patch(lifecyclePath+o.Name+"/finalize", lifecycle, removeEntry("/spec/finalizers", i, "", finalizer)...)))
 		}
 	}
@@ -142,12 +146,18 @@ func (o Observation) fixFinalizers() []Fix {
 	var fixes []Fix
 	for i, finalizer := range namespace.Finalizers {
 		request := patch(o.namespacePath(), namespace, removeEntry("/metadata/finalizers", i, "", finalizer)...)
-		if finalizer == v1alpha1.NamespaceFinalizer {
+		switch finalizer {
+		case v1alpha1.ContentFinalizer:
+			continue // the content would be deleted before the participants that hold it have cleaned up
+		case v1alpha1.NamespaceFinalizer:
+			// While the content is held, only both finalizers together can be removed, and spec.finalizers put back.
 			lease, _ := judgeLease(o.Controller, controllerLease, o.Time)
-			if o.lifecycle() == lifecycleUninstalled && (lease == leaseLapsed || lease == leaseAbsent) {
+			if !o.contentHeld() && o.lifecycle() == lifecycleUninstalled && (lease == leaseLapsed || lease == leaseAbsent) {
 				fixes = append(fixes, newFix(NsinitUninstalled, "remove nsinit's finalizer: nsinit is not installed, and nsinit-controller-manager does not run", "participants that have to clean up after the namespace do not act any more", request))
 			}
-		} else if program, dead := o.isDead(finalizerActor(&namespace.ObjectMeta, "metadata", finalizer)); dead {
+			continue
+		}
+		if program, dead := o.isDead(finalizerActor(&namespace.ObjectMeta, "metadata", finalizer)); dead {
 			fixes = append(fixes, newFix(NamespaceFinalizer, fmt.Sprintf("remove the finalizer %q, whose controller %s is dead, from the namespace", finalizer, program), remains, request))
 		}
 	}

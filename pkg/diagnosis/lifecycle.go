@@ -186,16 +186,22 @@ func participants(o Observation) []Finding {
 		if o.hypothetical {
 			message = fmt.Sprintf("participant %q would have to clean up", name)
 		}
-		if o.contentHeld() && state == lifecycleCurrent && slices.Contains(helper.ContentHolders(lifecycle), name) {
+		w := words{"PARTICIPANT": name, "PODS": actorNamespace(entry)}
+		if o.holdsContent(name) {
 			message += ", and keeps the content of the namespace until then"
+			w["HOLDER"] = "true"
 		}
 		if entry != nil && entry.Message != "" {
 			message += fmt.Sprintf(": %s (%s)", entry.Message, entry.LastActor)
 		}
-		found = append(found, o.controlled(o.initializerActor(name), cause, o.overdue(lifecycle.DeletionTimestamp), lifecycle.DeletionTimestamp, message,
-			words{"PARTICIPANT": name, "PODS": actorNamespace(entry)}))
+		found = append(found, o.controlled(o.initializerActor(name), cause, o.overdue(lifecycle.DeletionTimestamp), lifecycle.DeletionTimestamp, message, w))
 	}
 	return found
+}
+
+// holdsContent reports whether a participant keeps the content of the namespace.
+func (o Observation) holdsContent(participant string) bool {
+	return o.contentHeld() && o.lifecycle() == lifecycleCurrent && slices.Contains(helper.ContentHolders(o.Lifecycle.Object), participant)
 }
 
 // failing reports that nsinit-controller-manager fails to take the next step for the namespace.
