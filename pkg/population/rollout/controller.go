@@ -215,7 +215,7 @@ func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tal
 	var tallies []tally
 	views := map[types.UID]*view{}
 	for _, source := range c.Namespaces.List() {
-		exempt, known := c.Exemptions.Has(source.Name, "")
+		exempt, known := c.Exemptions.Has(source.Name, source.GenerateName)
 		if !known {
 			return nil, false
 		}

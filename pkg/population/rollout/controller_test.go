@@ -48,11 +48,11 @@ type world struct {
 	reported []string
 }
 
-// Has implements Exemptions: the namespace exempt is.
-func (w *world) Has(name, _ string) (exempt, known bool) {
+// Has implements Exemptions: the namespace exempt is, and the prefix tool- is.
+func (w *world) Has(name, generateName string) (exempt, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return name == "exempt", w.known
+	return name == "exempt" || strings.HasPrefix(name, "tool-") && (generateName == "" || strings.HasPrefix(generateName, "tool-")), w.known
 }
 
 func (w *world) OnChange(changed func()) { w.changed = append(w.changed, changed) }
@@ -213,6 +213,8 @@ func TestSelected(t *testing.T) {
 		w.namespace(t, "shop", nil)
 		w.namespace(t, "another", func(n *metav1.ObjectMeta) { n.Labels = nil })
 		w.namespace(t, "exempt", nil)
+		w.namespace(t, "tool-a", func(n *metav1.ObjectMeta) { n.GenerateName = "tool-" })
+		w.namespace(t, "tool-b", func(n *metav1.ObjectMeta) { n.GenerateName = "to" })
 		w.namespace(t, "kube-system", nil)
 		w.namespace(t, "closed", func(n *metav1.ObjectMeta) { n.Labels[v1alpha1.LabelInitializing] = "true" })
 		w.namespace(t, "frozen", func(n *metav1.ObjectMeta) { n.Labels[v1alpha1.LabelFrozen] = "true" })
@@ -220,7 +222,7 @@ func TestSelected(t *testing.T) {
 		w.populate(t, v1alpha1.RolloutApply)
 		defer w.start(t)()
 		time.Sleep(time.Second)
-		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "shop")
+		w.check(t, v1alpha1.ReasonRolloutComplete, "2/2", "shop tool-b")
 
 		another, err := w.core.CoreV1().Namespaces().Get(t.Context(), "another", metav1.GetOptions{})
 		if err != nil {
@@ -235,9 +237,9 @@ func TestSelected(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		w.check(t, v1alpha1.ReasonRolloutComplete, "2/2", "another")
+		w.check(t, v1alpha1.ReasonRolloutComplete, "3/3", "another")
 		time.Sleep(time.Hour) // what is in the inventories is not checked again
-		w.check(t, v1alpha1.ReasonRolloutComplete, "2/2", "")
+		w.check(t, v1alpha1.ReasonRolloutComplete, "3/3", "")
 	})
 }
 
