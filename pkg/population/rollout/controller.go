@@ -163,8 +163,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	}
 	tallies, known := c.tallies(r, p)
 	if !known {
-		return c.write(ctx, p, nil, metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation, Reason: v1alpha1.ReasonRolloutExemptionsUnknown,
-			Message: "the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again"})
+		return c.write(ctx, p, nil, exemptionsUnknown(p))
 	}
 	apply, ready := p.Spec.Rollout == v1alpha1.RolloutApply, readySince(p)
 	batch, _ := next(tallies, apply, ready, c.Clock.Now())
@@ -173,7 +172,9 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 		return ctx.Err()
 	}
 	if len(batch) > 0 {
-		tallies, _ = c.tallies(r, p)
+		if tallies, known = c.tallies(r, p); !known { // since the batch began
+			return errors.Join(failure, c.write(ctx, p, nil, exemptionsUnknown(p)))
+		}
 	}
 	more, wait := next(tallies, apply, ready, c.Clock.Now())
 	if len(more) == 0 || failure != nil || c.Clock.Since(r.written) >= between {

@@ -44,6 +44,7 @@ type world struct {
 	changed  []func()
 	known    bool
 	outcome  population.Outcome
+	lost     bool // the list of exemptions is deleted when a namespace gets its objects
 	rolled   []string
 	reported []string
 }
@@ -56,6 +57,14 @@ func (w *world) Has(name, generateName string) (exempt, known bool) {
 }
 
 func (w *world) OnChange(changed func()) { w.changed = append(w.changed, changed) }
+
+// readExemptions makes the list of exemptions known.
+func (w *world) readExemptions() {
+	w.mu.Lock()
+	w.known = true
+	w.mu.Unlock()
+	w.changed[0]()
+}
 
 func (w *world) HasSynced() bool { return true }
 
@@ -160,6 +169,7 @@ func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, _ *pop
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rolled = append(w.rolled, namespace.Name)
+	w.known = w.known && !w.lost
 	result := w.resultOf(population.Key{Population: "p", Manifest: "m"})
 	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "m", UID: "m", State: v1alpha1.PopulatedObjectApplied}
 	if result.Outcome == population.Refused {
@@ -327,12 +337,27 @@ func TestExemptionsUnknown(t *testing.T) {
 		defer w.start(t)()
 		time.Sleep(2 * time.Second)
 		w.check(t, v1alpha1.ReasonRolloutExemptionsUnknown, "", "")
-		w.mu.Lock()
-		w.known = true
-		w.mu.Unlock()
-		w.changed[0]()
+		w.readExemptions()
 		time.Sleep(2 * time.Second)
 		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "shop")
+	})
+}
+
+// TestExemptionsDeleted: a rollout during which the list of exemptions is deleted is not complete.
+func TestExemptionsDeleted(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.namespace(t, "shop", nil)
+		w.lost = true
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutExemptionsUnknown, "", "shop")
+		if len(w.events.Events) > 0 {
+			t.Errorf("the event is %s", <-w.events.Events)
+		}
+		w.readExemptions()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "")
 	})
 }
 

@@ -92,6 +92,12 @@ func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRol
 	return condition
 }
 
+// exemptionsUnknown returns the condition RolledOut while the list of exemptions cannot be read.
+func exemptionsUnknown(p *v1alpha1.NamespacePopulation) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation, Reason: v1alpha1.ReasonRolloutExemptionsUnknown,
+		Message: "the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again"}
+}
+
 // first describes the first problem.
 func first(status *v1alpha1.PopulationRolloutStatus) string {
 	if len(status.Problems) == 0 {
