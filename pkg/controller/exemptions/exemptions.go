@@ -65,7 +65,7 @@ func (l *List) Run(ctx context.Context) error {
 // HasSynced says whether the ConfigMap was listed once.
 func (l *List) HasSynced() bool { return l.informer.HasSynced() }
 
-// OnChange registers a function to call when the list may have changed.
+// OnChange registers a function to call when the list may have changed, or does not exist.
 func (l *List) OnChange(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,6 +80,11 @@ func (l *List) changed(logger klog.Logger, object any) {
 			logger.Error(nil, "The list of exemptions has a line without effect", "line", line)
 		}
 	}
+	l.notify()
+}
+
+// notify calls the functions of OnChange.
+func (l *List) notify() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.onChange {
@@ -89,6 +94,7 @@ func (l *List) changed(logger klog.Logger, object any) {
 
 func (l *List) missing(logger klog.Logger) {
 	logger.Error(nil, "The list of exemptions does not exist, so no namespace is changed. Apply artifacts/deploy again, or set --exemptions-configmap of nsinit-controller-manager")
+	l.notify()
 }
 
 // Has says whether a namespace is exempt by its name. It is not known while the ConfigMap has not been read or does not exist.

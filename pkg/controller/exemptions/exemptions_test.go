@@ -47,6 +47,8 @@ func TestFollows(t *testing.T) {
 		}
 	}()
 	eventually(t, "the log says that the list is missing", func() bool { return logged("The list of exemptions does not exist") })
+	eventually(t, "it is notified that the list is missing", func() bool { return len(changes) == 1 })
+	<-changes
 	if _, known := l.Has("a", ""); known || !l.HasSynced() {
 		t.Errorf("known: %t, synced: %t", known, l.HasSynced())
 	}
@@ -77,6 +79,7 @@ func TestFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the list is unknown", func() bool { _, known := l.Has("b", ""); return !known })
+	eventually(t, "it is notified that the list was deleted", func() bool { return len(changes) == 1 })
 }
 
 func says(t *testing.T, l *List, namespace string, want bool) {
