@@ -38,7 +38,7 @@ func New(client metadata.Interface) (*Namespaces, error) {
 	}
 	return n, n.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
 		if apierrors.IsForbidden(err) {
-			klog.FromContext(ctx).Error(err, "Cannot watch namespaces: changed labels take effect only at resync; grant list and watch")
+			klog.FromContext(ctx).Error(err, "Cannot watch namespaces: changed labels take effect only at resync, and no rollout runs; grant list and watch")
 			return
 		}
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)

@@ -8,14 +8,20 @@ package existing
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -144,4 +150,27 @@ func TestList(t *testing.T) {
 	if list := n.List(); len(list) != 3 || list[0].Name != "a" || list[1].Name != "b" || list[2].Name != "c" {
 		t.Errorf("listed %v", list)
 	}
+}
+
+// TestForbidden: the log says what does not work while the namespaces cannot be watched.
+func TestForbidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := newClient(t)
+		client.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(resource().GroupResource(), "", nil)
+		})
+		n, err := New(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+		go n.Run(ctx)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); n.HasSynced() || !strings.Contains(log, "Cannot watch namespaces: changed labels take effect only at resync, and no rollout runs; grant list and watch") {
+			t.Errorf("synced %t, log: %s", n.HasSynced(), log)
+		}
+	})
 }
