@@ -45,6 +45,8 @@ const (
 	between  = time.Second
 	minRetry = 200 * time.Millisecond
 	maxRetry = 5 * time.Minute
+	// patience is how long a list of exemptions can take to be read before the rollouts report that it cannot be.
+	patience = 10 * time.Second
 
 	eventPaused   = "RolloutPaused"
 	eventComplete = "RolloutComplete"
@@ -114,7 +116,7 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.synced = []cache.InformerSynced{registration.HasSynced, config.Informers.PopulatedNamespaces().Informer().HasSynced, config.Namespaces.HasSynced, config.Exemptions.HasSynced}
+	c.synced = []cache.InformerSynced{registration.HasSynced, config.Informers.PopulatedNamespaces().Informer().HasSynced, config.Namespaces.HasSynced}
 	config.Exemptions.OnChange(c.namespacesChanged)
 	return c, config.Namespaces.OnChange(c.namespacesChanged)
 }
@@ -124,8 +126,17 @@ func (c *Controller) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "rollout-controller"))
 	defer c.queue.ShutDown()
 	if cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		c.awaitExemptions(ctx)
 		workers.Run(ctx, c.queue, 1, c.sync)
 	}
+}
+
+// awaitExemptions waits for the list of exemptions. If it cannot be read, such as without permission, each rollout reports so,
+// and continues when the list changes.
+func (c *Controller) awaitExemptions(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cache.WaitForCacheSync(ctx.Done(), c.Exemptions.HasSynced)
 }
 
 func (c *Controller) enqueue(object any) {

@@ -40,13 +40,15 @@ type world struct {
 	metadata *metadatafake.FakeMetadataClient
 	events   *record.FakeRecorder
 
-	mu       sync.Mutex
-	changed  []func()
-	known    bool
-	outcome  population.Outcome
-	lost     bool // the list of exemptions is deleted when a namespace gets its objects
-	rolled   []string
-	reported []string
+	mu      sync.Mutex
+	changed []func()
+	known   bool
+	// forbidden: the list of exemptions cannot be read.
+	forbidden bool
+	outcome   population.Outcome
+	lost      bool // the list of exemptions is deleted when a namespace gets its objects
+	rolled    []string
+	reported  []string
 }
 
 // Has implements Exemptions: the namespace exempt is, and the prefix tool- is.
@@ -61,12 +63,16 @@ func (w *world) OnChange(changed func()) { w.changed = append(w.changed, changed
 // readExemptions makes the list of exemptions known.
 func (w *world) readExemptions() {
 	w.mu.Lock()
-	w.known = true
+	w.known, w.forbidden = true, false
 	w.mu.Unlock()
 	w.changed[0]()
 }
 
-func (w *world) HasSynced() bool { return true }
+func (w *world) HasSynced() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.forbidden
+}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -328,19 +334,27 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestExemptionsUnknown: without the list of exemptions, no namespace gets an object.
+// TestExemptionsUnknown: without the list of exemptions, or the permission to read it, no namespace gets an object.
 func TestExemptionsUnknown(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		w.namespace(t, "shop", nil)
-		w.known = false
-		w.populate(t, v1alpha1.RolloutApply)
-		defer w.start(t)()
-		time.Sleep(2 * time.Second)
-		w.check(t, v1alpha1.ReasonRolloutExemptionsUnknown, "", "")
-		w.readExemptions()
-		time.Sleep(2 * time.Second)
-		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "shop")
-	})
+	for name, forbidden := range map[string]bool{"missing": false, "forbidden": true} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				w.namespace(t, "shop", nil)
+				w.known, w.forbidden = false, forbidden
+				w.populate(t, v1alpha1.RolloutApply)
+				defer w.start(t)()
+				if forbidden {
+					time.Sleep(patience - time.Second)
+					w.check(t, "", "", "") // it may only be slow
+				}
+				time.Sleep(2 * time.Second)
+				w.check(t, v1alpha1.ReasonRolloutExemptionsUnknown, "", "")
+				w.readExemptions()
+				time.Sleep(2 * time.Second)
+				w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "shop")
+			})
+		})
+	}
 }
 
 // TestExemptionsDeleted: a rollout during which the list of exemptions is deleted is not complete.
