@@ -19,10 +19,12 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// Reasons of the condition Ready of a NamespacePopulation, and of errors of Check.
+// ReasonInvalid is the reason of the conditions Ready and RolledOut of a NamespacePopulation that does not compile.
+const ReasonInvalid = "InvalidManifest"
+
+// Other reasons of the condition Ready, and of errors of Check.
 const (
 	reasonApplicable   = "ManifestsApplicable"
-	reasonInvalid      = "InvalidManifest"
 	reasonKindNotFound = "KindNotFound"
 	reasonNotPermitted = "NotPermitted"
 	reasonCheckFailed  = "CheckFailed"
@@ -75,7 +77,7 @@ func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation
 	condition := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation,
 		Reason: reasonApplicable, Message: "the initializer can apply every manifest"}
 	if _, errs := Compile(p.Name, &p.Spec); len(errs) > 0 {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonInvalid, errs.ToAggregate().Error()
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ReasonInvalid, errs.ToAggregate().Error()
 		return condition
 	}
 	a.Mapper.Reset() // a kind may have been removed from the cluster
@@ -102,7 +104,7 @@ func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation
 func (a *Applier) checkManifest(ctx context.Context, m v1alpha1.PopulationManifest, scope v1alpha1.PopulationScopeType) (string, error) {
 	literal, err := object(m.Template)
 	if err != nil {
-		return reasonInvalid, err
+		return ReasonInvalid, err
 	}
 	content := &unstructured.Unstructured{Object: literal}
 	if strings.Contains(content.GetAPIVersion()+content.GetKind(), "${") {

@@ -91,7 +91,7 @@ func TestReadiness(t *testing.T) {
 		"no answer": {nil, []v1alpha1.PopulationManifest{secret}, nil, metav1.ConditionUnknown, reasonCheckFailed, "manifest secret: cannot apply Secret \"s\": cannot check the permission to create secrets: no answer"},
 		"several": {nil, []v1alpha1.PopulationManifest{secret, unknown, configMap}, nil, metav1.ConditionFalse, reasonKindNotFound,
 			"(and 2 more, see kubectl nsinit preview)"},
-		"invalid": {nil, []v1alpha1.PopulationManifest{invalid}, nil, metav1.ConditionFalse, reasonInvalid, "spec.manifests[0].when"},
+		"invalid": {nil, []v1alpha1.PopulationManifest{invalid}, nil, metav1.ConditionFalse, ReasonInvalid, "spec.manifests[0].when"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := applier(test.permissions...)

@@ -1051,7 +1051,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing. With scope All, RolledOut is True if every selected namespace that exists has every object. Otherwise, its reason is Reporting, Reported, Progressing, Paused, Incomplete or ExemptionsUnknown, and the message says what to do.",
+							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing. With scope All, RolledOut is True if every selected namespace that exists has every object. Otherwise, its reason is Reporting, Reported, Progressing, Paused, Incomplete, ExemptionsUnknown or InvalidManifest, and the message says what to do.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -169,8 +169,8 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	r, err := c.rollout(p)
-	if err != nil {
-		return err
+	if err != nil { // until the population changes
+		return c.write(ctx, p, nil, invalid(p, err))
 	}
 	tallies, known := c.tallies(r, p)
 	if !known {
@@ -214,7 +214,8 @@ func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) 
 	}
 	compiled, errs := population.Compile(p.Name, &p.Spec)
 	if len(errs) > 0 { // another version of the server accepted it
-		return nil, fmt.Errorf("NamespacePopulation %s is not valid: %w", p.Name, errs.ToAggregate())
+		delete(c.rollouts, p.Name)
+		return nil, errs.ToAggregate()
 	}
 	r = &rollout{uid: p.UID, generation: p.Generation, compiled: compiled, views: map[types.UID]*view{}}
 	c.rollouts[p.Name] = r

@@ -375,6 +375,27 @@ func TestExemptionsDeleted(t *testing.T) {
 	})
 }
 
+// TestInvalid: the status of a population that does not compile any more says so, until the population is changed.
+func TestInvalid(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.namespace(t, "shop", nil)
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "shop")
+		w.update(t, func(p *v1alpha1.NamespacePopulation) { p.Generation, p.Spec.Manifests[0].When = 2, "nonsense(" })
+		time.Sleep(2 * time.Second)
+		w.check(t, population.ReasonInvalid, "", "")
+		condition := meta.FindStatusCondition(w.population(t).Status.Conditions, v1alpha1.ConditionRolledOut)
+		if condition.Status != metav1.ConditionFalse || condition.ObservedGeneration != 2 || !strings.Contains(condition.Message, "spec.manifests[0].when") {
+			t.Errorf("the condition is %+v", condition)
+		}
+		w.update(t, func(p *v1alpha1.NamespacePopulation) { p.Generation, p.Spec.Manifests[0].When = 3, "" })
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "")
+	})
+}
+
 // TestFormerNamespace: a namespace that was deleted and created again since it was listed gets nothing, and an inventory of
 // a former namespace does not count.
 func TestFormerNamespace(t *testing.T) {

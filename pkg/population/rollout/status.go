@@ -98,6 +98,12 @@ func exemptionsUnknown(p *v1alpha1.NamespacePopulation) metav1.Condition {
 		Message: "the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again"}
 }
 
+// invalid returns the condition RolledOut of a population that does not compile.
+func invalid(p *v1alpha1.NamespacePopulation, err error) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation, Reason: population.ReasonInvalid,
+		Message: fmt.Sprintf("the population is not valid, so no namespace is changed: %v", err)}
+}
+
 // first describes the first problem.
 func first(status *v1alpha1.PopulationRolloutStatus) string {
 	if len(status.Problems) == 0 {

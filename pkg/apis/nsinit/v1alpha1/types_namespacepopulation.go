@@ -178,8 +178,8 @@ type NamespacePopulationStatus struct {
 	// policy-population has the permission to apply it. Otherwise, the message
 	// says what is missing. With scope All, RolledOut is True if every selected
 	// namespace that exists has every object. Otherwise, its reason is Reporting,
-	// Reported, Progressing, Paused, Incomplete or ExemptionsUnknown, and the message
-	// says what to do.
+	// Reported, Progressing, Paused, Incomplete, ExemptionsUnknown or InvalidManifest,
+	// and the message says what to do.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
