@@ -62,10 +62,13 @@ type sight struct {
 	lifecycle *v1alpha1.NamespaceLifecycle
 }
 
-// message returns what the namespace itself reports about its initialization, or "".
+// message returns what the namespace reports about its initialization, or, until it does, its NamespaceLifecycle, or "".
 func (s sight) message() string {
 	if condition := s.initializing(); condition != nil {
 		return printable.Line(condition.Message)
+	}
+	if s.lifecycle != nil {
+		return printable.Line(helper.Message(s.lifecycle))
 	}
 	return ""
 }

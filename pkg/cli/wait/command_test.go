@@ -45,7 +45,8 @@ func another(n *corev1.Namespace) { n.UID = "v" }
 // none exists.
 func reading(reads ...*corev1.Namespace) *cmdtesting.Cluster {
 	cluster := cmdtesting.New(&v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"},
-		Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u", Finalizers: []v1alpha1.FinalizerName{"a.example.com", "kubernetes"}}})
+		Spec:   v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u", Finalizers: []v1alpha1.FinalizerName{"a.example.com", "kubernetes"}},
+		Status: v1alpha1.NamespaceLifecycleStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionInitializing, Message: "waiting for b"}}}})
 	cluster.Core.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		read := reads[0]
 		reads = reads[min(1, len(reads)-1):]
@@ -75,7 +76,7 @@ func TestWait(t *testing.T) {
 		"a negative timeout":   {Args: []string{"shop", "--timeout=-1s"}, Err: `invalid argument "-1s" for "--timeout" flag: give a duration that is not negative`},
 		"no such format":       {Args: []string{"shop", "-o", "xml"}, Err: `output format "xml", allowed formats are:`},
 		"no namespace":         {Err: "the argument NAMESPACE is missing; for example:"},
-		"not open in time":     {Cluster: reading(namespace("shop", closed)), Args: []string{"shop", "--timeout=1ns"}, Err: `namespace "shop" is not open yet`},
+		"not open in time":     {Cluster: reading(namespace("shop", closed)), Args: []string{"shop", "--timeout=1ns"}, Err: `namespace "shop" is not open yet: waiting for b; see: kubectl nsinit why shop`},
 		"not gone in time":     {Cluster: reading(namespace("shop", deleted)), Args: []string{"shop", "--for=gone", "--timeout=1ns"}, Err: `namespace "shop" still exists; see: kubectl nsinit why shop`},
 		"interrupted by users": {Cluster: interrupted(), Args: []string{"shop"}, Err: "interrupted"},
 	} {
