@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/expressions"
 )
 
@@ -64,7 +65,7 @@ func (m *Merger) Merge(configurations []v1alpha1.NamespaceInitializerConfigurati
 				reason, message = ConfigurationDeleted, fmt.Sprintf("configuration %q is being deleted", configuration.Name)
 			case taken:
 				reason, message = NameTaken, fmt.Sprintf("configuration %q registers it first", by)
-			case !isActive(&configuration, initializer):
+			case !helper.IsInPlans(&configuration, initializer):
 				reason, message = NotServed, fmt.Sprintf("activation is %s, and no program has reported that it serves the initializer", v1alpha1.ActivationWhenServed)
 			default:
 				reason, message, failures = selection.exclude(initializer)
@@ -114,7 +115,7 @@ func Ineffective(configuration *v1alpha1.NamespaceInitializerConfiguration, all 
 		}
 		for i := range other.Initializers {
 			entry := &other.Initializers[i]
-			if _, found := first[entry.Name]; !found && isActive(&other, entry) && selectsAll(entry) {
+			if _, found := first[entry.Name]; !found && helper.IsInPlans(&other, entry) && selectsAll(entry) {
 				first[entry.Name] = other.Name
 			}
 		}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -55,16 +54,6 @@ type selection struct {
 	namespace  *corev1.Namespace
 	variables  map[string]any // made on demand
 	left       uint64         // of the budget
-}
-
-// isActive reports whether an initializer of a configuration is in plans: its activation is Always, or a program has
-// reported that it serves it.
-func isActive(configuration *v1alpha1.NamespaceInitializerConfiguration, initializer *v1alpha1.RegisteredInitializer) bool {
-	if initializer.Activation == nil || *initializer.Activation != v1alpha1.ActivationWhenServed {
-		return true
-	}
-	status := helper.RegistrationStatus(configuration, initializer.Name)
-	return status != nil && status.ReportTime != nil
 }
 
 // selectsAll reports whether an initializer selects every namespace.

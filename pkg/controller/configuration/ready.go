@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 // Reasons of the conditions Ready and Stalled.
@@ -23,8 +24,8 @@ const (
 )
 
 // setReady derives the conditions Ready and Stalled from NamesAccepted and Served, and the generation that they
-// describe. An initializer for which no program has ever reported does not make the configuration unready: a person can
-// act as an initializer.
+// describe. An initializer for which no program has ever reported does not make the configuration unready, because a
+// person can act as an initializer, unless its activation is WhenServed: then new namespaces open without it.
 func setReady(configuration *v1alpha1.NamespaceInitializerConfiguration, now time.Time) {
 	status := &configuration.Status
 	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionNamesAccepted)
@@ -34,10 +35,17 @@ func setReady(configuration *v1alpha1.NamespaceInitializerConfiguration, now tim
 	status.ObservedGeneration = accepted.ObservedGeneration
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: reasonInForce, ObservedGeneration: accepted.ObservedGeneration,
 		Message: "every initializer acts on new namespaces that it selects", LastTransitionTime: metav1.NewTime(now)}
-	for _, entry := range status.Initializers {
-		if overdue := meta.FindStatusCondition(entry.Conditions, v1alpha1.ConditionServed); ready.Status == metav1.ConditionTrue && overdue != nil && overdue.Status == metav1.ConditionFalse {
-			ready.Status, ready.Reason = metav1.ConditionFalse, overdue.Reason
-			ready.Message = fmt.Sprintf("initializer %q: %s", entry.Name, overdue.Message)
+	for i := range configuration.Initializers {
+		initializer := &configuration.Initializers[i]
+		entry := helper.RegistrationStatus(configuration, initializer.Name)
+		if entry == nil {
+			continue
+		}
+		served := meta.FindStatusCondition(entry.Conditions, v1alpha1.ConditionServed)
+		if served != nil && (served.Status == metav1.ConditionFalse || !helper.IsInPlans(configuration, initializer)) {
+			ready.Status, ready.Reason = metav1.ConditionFalse, served.Reason
+			ready.Message = fmt.Sprintf("initializer %q: %s", initializer.Name, served.Message)
+			break
 		}
 	}
 	if accepted.Status == metav1.ConditionTrue {

@@ -32,18 +32,25 @@ func TestSetReady(t *testing.T) {
 		served  []metav1.Condition
 		ready   string
 		stalled string
+		// whenServed is whether the first initializer has this activation.
+		whenServed bool
 	}{
-		"not observed":        {[]metav1.Condition{unknown}, serving(metav1.ConditionUnknown, v1alpha1.ReasonNeverReported), "Unknown/NotObserved/1 ", ""},
-		"in force":            {[]metav1.Condition{unknown, accepted}, serving(metav1.ConditionTrue, v1alpha1.ReasonReported), "True/InForce/2 every initializer acts on new namespaces that it selects", ""},
-		"a person serves it":  {[]metav1.Condition{unknown, accepted}, serving(metav1.ConditionUnknown, v1alpha1.ReasonNeverReported), "True/InForce/2 every initializer acts on new namespaces that it selects", ""},
-		"no report":           {[]metav1.Condition{accepted}, nil, "True/InForce/2 every initializer acts on new namespaces that it selects", ""},
-		"the program stopped": {[]metav1.Condition{accepted}, serving(metav1.ConditionFalse, v1alpha1.ReasonReportOverdue), `False/ReportOverdue/2 initializer "a.example.com": check its program`, ""},
-		"the name is taken":   {[]metav1.Condition{taken}, serving(metav1.ConditionFalse, v1alpha1.ReasonReportOverdue), "False/NameTaken/2 taken", "True/NameTaken/2 taken"},
-		"not taken any more":  {[]metav1.Condition{accepted, stalled}, nil, "True/InForce/2 every initializer acts on new namespaces that it selects", ""},
+		"not observed":        {[]metav1.Condition{unknown}, serving(metav1.ConditionUnknown, v1alpha1.ReasonNeverReported), "Unknown/NotObserved/1 ", "", false},
+		"in force":            {[]metav1.Condition{unknown, accepted}, serving(metav1.ConditionTrue, v1alpha1.ReasonReported), "True/InForce/2 every initializer acts on new namespaces that it selects", "", false},
+		"a person serves it":  {[]metav1.Condition{unknown, accepted}, serving(metav1.ConditionUnknown, v1alpha1.ReasonNeverReported), "True/InForce/2 every initializer acts on new namespaces that it selects", "", false},
+		"a program has to":    {[]metav1.Condition{accepted}, serving(metav1.ConditionUnknown, v1alpha1.ReasonNeverReported), `False/NeverReported/2 initializer "a.example.com": check its program`, "", true},
+		"no report":           {[]metav1.Condition{accepted}, nil, "True/InForce/2 every initializer acts on new namespaces that it selects", "", false},
+		"the program stopped": {[]metav1.Condition{accepted}, serving(metav1.ConditionFalse, v1alpha1.ReasonReportOverdue), `False/ReportOverdue/2 initializer "a.example.com": check its program`, "", false},
+		"the name is taken":   {[]metav1.Condition{taken}, serving(metav1.ConditionFalse, v1alpha1.ReasonReportOverdue), "False/NameTaken/2 taken", "True/NameTaken/2 taken", false},
+		"not taken any more":  {[]metav1.Condition{accepted, stalled}, nil, "True/InForce/2 every initializer acts on new namespaces that it selects", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &v1alpha1.NamespaceInitializerConfiguration{}
 			c.Generation = 3
+			c.Initializers = []v1alpha1.RegisteredInitializer{{Name: "a.example.com"}, {Name: "b.example.com"}}
+			if test.whenServed {
+				c.Initializers[0].Activation = new(v1alpha1.ActivationWhenServed)
+			}
 			c.Status.Conditions = test.before
 			c.Status.Initializers = []v1alpha1.RegisteredInitializerStatus{{Name: "a.example.com", Conditions: test.served}, {Name: "b.example.com"}}
 			setReady(c, now)

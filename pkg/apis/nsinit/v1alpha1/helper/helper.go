@@ -207,6 +207,16 @@ func Message(lifecycle *v1alpha1.NamespaceLifecycle) string {
 	return ""
 }
 
+// IsInPlans reports whether an initializer of a configuration is in plans: its activation is Always, or a program has
+// reported that it serves it.
+func IsInPlans(configuration *v1alpha1.NamespaceInitializerConfiguration, initializer *v1alpha1.RegisteredInitializer) bool {
+	if initializer.Activation == nil || *initializer.Activation != v1alpha1.ActivationWhenServed {
+		return true
+	}
+	status := RegistrationStatus(configuration, initializer.Name)
+	return status != nil && status.ReportTime != nil
+}
+
 // RegistrationStatus returns the status of an initializer of a configuration, or nil.
 func RegistrationStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, name string) *v1alpha1.RegisteredInitializerStatus {
 	i := slices.IndexFunc(configuration.Status.Initializers, func(s v1alpha1.RegisteredInitializerStatus) bool { return s.Name == name })
