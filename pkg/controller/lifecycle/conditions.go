@@ -195,7 +195,7 @@ func (r report) apply(namespace *corev1.Namespace, now time.Time) bool {
 	}
 	if r.stalled == "" {
 		i := slices.IndexFunc(namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionStalled })
-		if i < 0 || namespace.Status.Conditions[i].Reason == v1alpha1.ReasonFailed {
+		if i < 0 || namespace.Status.Conditions[i].Reason == v1alpha1.ReasonFailed && r.initializing == "" { // it failed, and is being deleted
 			return changed
 		}
 		stalled.Status, stalled.Reason, stalled.Message = corev1.ConditionFalse, v1alpha1.ReasonTurnEnded, helper.TurnEnded

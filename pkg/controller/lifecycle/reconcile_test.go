@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 type namespaceOption func(*corev1.Namespace)
@@ -314,6 +315,8 @@ func TestApply(t *testing.T) {
 		return corev1.NamespaceCondition{Type: kind, Status: status, Reason: reason, Message: "m", LastTransitionTime: at}
 	}
 	foreign := condition("Foreign", corev1.ConditionTrue, "R", then)
+	ended := condition(v1alpha1.ConditionStalled, corev1.ConditionFalse, v1alpha1.ReasonTurnEnded, now)
+	ended.Message = helper.TurnEnded
 	tests := map[string]struct {
 		before  []corev1.NamespaceCondition
 		report  report
@@ -338,6 +341,8 @@ func TestApply(t *testing.T) {
 			[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonFailed, then), condition("Initializing", "True", v1alpha1.ReasonFailed, now), condition("Ready", "False", v1alpha1.ReasonFailed, now)}, true},
 		"it failed, and a participant cleans up": {[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonFailed, then)}, report{reason: "B", message: "m"},
 			[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonFailed, then), condition("Ready", "False", "B", now)}, true},
+		"it failed, and the next one succeeds": {[]corev1.NamespaceCondition{condition("Stalled", "True", v1alpha1.ReasonFailed, then)}, report{initializing: corev1.ConditionFalse, reason: "A", message: "m"},
+			[]corev1.NamespaceCondition{ended, condition("Initializing", "False", "A", now), condition("Ready", "True", "A", now)}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
