@@ -85,6 +85,12 @@ func (a clusterAdmission) namespaces(t *testing.T) {
 	if _, err := a.Kubectl("get", "configmap", "inside", "--namespace", namespace); err != nil {
 		t.Error(err)
 	}
+	a.remove(t, namespace)
+}
+
+// remove deletes a namespace and acts as its participant.
+func (a clusterAdmission) remove(t *testing.T, namespace string) {
+	t.Helper()
 	a.DeleteNamespace(t, namespace)
 	a.WaitTerminating(t, namespace)
 	a.ReleaseParticipant(t, namespace, framework.Participant)
@@ -369,6 +375,7 @@ func (a clusterAdmission) dead(t *testing.T) {
 		}
 		return err
 	})
+	a.remove(t, late)
 }
 
 // missingRights: a server that may not read policies refuses configurations and says why. Namespaces open and are deleted, and
