@@ -45,13 +45,14 @@ type Fix struct {
 	// Requests are sent in this order, until one fails.
 	Requests []Request `json:"requests"`
 	// Digest identifies the UID of the namespace, the cause, the description and the requests, and with them the UID and
-	// the resourceVersion of each object.
+	// the resourceVersion of each object. The namespace of OrphanedContent has neither.
 	Digest string `json:"digest"`
 	// Applied means that the requests succeeded.
 	Applied bool `json:"applied,omitempty"`
 }
 
-// Request is a request to kube-apiserver. It fails if the object is not the one that was diagnosed, or has changed.
+// Request is a request to kube-apiserver. It fails if the object is not the one that was diagnosed, or has changed. For
+// OrphanedContent, it fails if the namespace exists again, or is not the one that was created.
 type Request struct {
 	Verb        string `json:"verb"`
 	Path        string `json:"path"`

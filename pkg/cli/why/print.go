@@ -45,7 +45,7 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 		writeFinding(&out, now, i+1, labels[finding.State], finding)
 	}
 	if len(d.Fixable) > 0 {
-		fmt.Fprintf(&out, "\nThis command can apply remedies for %s. To see them, run kubectl nsinit why %s --fix.\n", join(d.Fixable), d.Namespace)
+		fmt.Fprintf(&out, "\nThis command can apply remedies for %s. To see them, run kubectl nsinit why %s --fix%s.\n", join(d.Fixable), d.Namespace, o.patience())
 	}
 	if len(d.Remaining) > 0 {
 		heading := "What is left in it"
@@ -99,7 +99,7 @@ func (o *Options) table(to io.Writer, list *diagnosis.List) error {
 	}
 	fmt.Fprintf(&out, "%d of %d namespaces are stuck, and %d wait for something in progress.\n", stuck, list.Namespaces, len(list.Items)-stuck)
 	if stuck > 0 {
-		out.WriteString("For remedies, run kubectl nsinit why NAMESPACE.\n")
+		fmt.Fprintf(&out, "For remedies, run kubectl nsinit why NAMESPACE%s.\n", o.patience())
 	}
 	if len(list.Cluster) > 0 {
 		out.WriteString("\nIn the cluster:\n")
