@@ -8,14 +8,18 @@ package population
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -37,9 +41,13 @@ const (
 )
 
 // Adopt applies the content of an object to a namespace that exists already. Unlike Apply, it changes no object that
-// belongs to another client, and no field that another client owns. It returns what is stored, or an error if the outcome
-// is Conflict or Refused.
-func (a *Applier) Adopt(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured) (stored *unstructured.Unstructured, outcome Outcome, err error) {
+// belongs to another client when it is read, and no field that another client owns. An object that another client creates
+// right after the read gets the fields that it lacks. inventory has what was applied for manifests that still exist: labels
+// alone prove nothing, since tenants can write them. Adopt returns what is stored, or an error if the outcome is Conflict or
+// Refused. If the error is temporary, there is no outcome yet.
+func (a *Applier) Adopt(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured, inventory []v1alpha1.PopulatedObject) (
+	stored *unstructured.Unstructured, outcome Outcome, err error,
+) {
 	defer explain(&err, "apply", content.GetKind(), content.GetName())
 	if a.Pace != nil {
 		if err := a.Pace.Wait(ctx); err != nil {
@@ -53,24 +61,37 @@ func (a *Applier) Adopt(ctx context.Context, namespace *corev1.Namespace, conten
 	if err := a.permits(client); err != nil {
 		return nil, Refused, err
 	}
+	err = retry.OnError(retry.DefaultRetry, isOutdated, func() (err error) {
+		stored, outcome, err = a.adopt(ctx, client, namespace, content.DeepCopy(), inventory) // which is the caller's
+		return err
+	})
+	return stored, outcome, err
+}
+
+// adopt reads an object and applies a content to it.
+func (a *Applier) adopt(ctx context.Context, client *resource, namespace *corev1.Namespace, content *unstructured.Unstructured, inventory []v1alpha1.PopulatedObject) (
+	*unstructured.Unstructured, Outcome, error,
+) {
 	live, err := client.find(ctx, content.GetName())
 	if err != nil {
 		return nil, Refused, err
 	}
-	content = content.DeepCopy() // which is the caller's
 	if err := client.place(namespace, content, live); err != nil {
 		return nil, Conflict, err
 	}
 	if live != nil {
+		if live.GetDeletionTimestamp() != nil {
+			return nil, Refused, errors.New("it is being deleted: it is applied again when it is gone, see its finalizers if it stays")
+		}
 		switch owner := a.populationOf(live); {
 		case owner == "":
 			return nil, Conflict, fmt.Errorf("it exists, and %s created or changed it: change the name in the manifest, or delete the object", managersOf(live))
-		case owner > content.GetLabels()[v1alpha1.LabelPopulation]:
+		case owner > content.GetLabels()[v1alpha1.LabelPopulation] && isOf(owner, live, inventory):
 			return live, Unchanged, nil // the manifest of the later population counts
 		}
 		content.SetResourceVersion(live.GetResourceVersion()) // it has had the same owner since
 	}
-	stored, err = client.Apply(ctx, content.GetName(), content, a.options(false))
+	stored, err := client.Apply(ctx, content.GetName(), content, a.options(false))
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict):
 		return nil, Conflict, err
@@ -78,10 +99,39 @@ func (a *Applier) Adopt(ctx context.Context, namespace *corev1.Namespace, conten
 		return nil, Refused, err
 	case live == nil:
 		return stored, Created, nil
-	case live.GetResourceVersion() == stored.GetResourceVersion():
+	case live.GetResourceVersion() == stored.GetResourceVersion() && (!a.DryRun || sameContent(live, stored)):
 		return stored, Unchanged, nil
 	}
 	return stored, Configured, nil
+}
+
+// sameContent compares two objects without their managed fields. A dry run does not change the resource version.
+func sameContent(a, b *unstructured.Unstructured) bool {
+	a, b = a.DeepCopy(), b.DeepCopy()
+	a.SetManagedFields(nil)
+	b.SetManagedFields(nil)
+	return equality.Semantic.DeepEqual(a.Object, b.Object)
+}
+
+// isOf reports whether an inventory has an object for a population.
+func isOf(population string, live *unstructured.Unstructured, inventory []v1alpha1.PopulatedObject) bool {
+	return slices.ContainsFunc(inventory, func(entry v1alpha1.PopulatedObject) bool {
+		return entry.Population == population && entry.UID != "" && entry.UID == live.GetUID()
+	})
+}
+
+// isOutdated reports whether an object changed after it was read.
+func isOutdated(err error) bool {
+	return apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+}
+
+// IsTemporary reports whether an error of Adopt says nothing about the object, but that the API server or the network is
+// overloaded or fails. A webhook that fails is for an administrator to repair.
+func IsTemporary(err error) bool {
+	var transport *url.Error
+	return isOutdated(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) && !strings.Contains(err.Error(), "failed calling webhook") ||
+		errors.As(err, &transport) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // populationOf returns the population to which an object belongs, or nothing: its label names the population, and the
@@ -164,10 +214,20 @@ func (w Wanted) IsIn(inventory []v1alpha1.PopulatedObject) bool {
 	})
 }
 
+// Existing returns the objects in an inventory that belong to a manifest.
+func Existing(inventory []v1alpha1.PopulatedObject, manifests map[Key]struct{}) []v1alpha1.PopulatedObject {
+	return slices.DeleteFunc(slices.Clone(inventory), func(entry v1alpha1.PopulatedObject) bool {
+		_, exists := manifests[Key{entry.Population, entry.Manifest}]
+		return !exists
+	})
+}
+
 // Report returns the outcome of each object in a namespace that exists already. The Applier must have DryRun. An object in
-// the inventory is not compared: its DriftPolicy decides what happens to it.
-func (a *Applier) Report(ctx context.Context, namespace *corev1.Namespace, objects []Object, inventory []v1alpha1.PopulatedObject) []Result {
+// the inventory is not compared: its DriftPolicy decides what happens to it. An error means that some results, which are
+// Refused, are temporary.
+func (a *Applier) Report(ctx context.Context, namespace *corev1.Namespace, objects []Object, inventory []v1alpha1.PopulatedObject) ([]Result, error) {
 	results := make([]Result, 0, len(objects))
+	var temporary error
 	for _, object := range objects {
 		result := Result{Key: object.Key, Outcome: Unchanged}
 		err := object.Err
@@ -177,12 +237,14 @@ func (a *Applier) Report(ctx context.Context, namespace *corev1.Namespace, objec
 		case err != nil:
 			result.Outcome = Refused
 		default:
-			_, result.Outcome, err = a.Adopt(ctx, namespace, object.Content)
+			if _, result.Outcome, err = a.Adopt(ctx, namespace, object.Content, inventory); IsTemporary(err) {
+				temporary = err
+			}
 		}
 		if err != nil {
 			result.Message = strings.TrimSpace(err.Error())
 		}
 		results = append(results, result)
 	}
-	return results
+	return results, temporary
 }

@@ -9,14 +9,17 @@ package population
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -32,6 +35,11 @@ func liveAs(version, population, manager string) *unstructured.Unstructured {
 	now := metav1.Now()
 	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, Time: &now}, {Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate}})
 	return u
+}
+
+// entriesOf is an inventory with the ConfigMap m of a population.
+func entriesOf(population string, uid types.UID) []v1alpha1.PopulatedObject {
+	return []v1alpha1.PopulatedObject{{Population: population, Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "m", UID: uid}}
 }
 
 // adopter returns an Applier in a cluster with a ConfigMap, which answers an apply with stored and an error.
@@ -62,6 +70,8 @@ func adopter(t *testing.T, live, stored *unstructured.Unstructured, getErr, appl
 // TestAdopt: a namespace that exists gets an object that no other client has, and nothing of another client changes.
 func TestAdopt(t *testing.T) {
 	fieldConflict := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".data.a", Message: "conflict with \"kubectl\""}}, "Apply failed with 1 conflict: conflict with \"kubectl\": .data.a")
+	deleted := liveAs("1", "p", "hook")
+	deleted.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
 	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "m", errors.New("no rights"))
 	for name, test := range map[string]struct {
 		live, stored     *unstructured.Unstructured
@@ -69,25 +79,42 @@ func TestAdopt(t *testing.T) {
 		want             Outcome
 		says             string
 		applies          bool
+		known            []v1alpha1.PopulatedObject
+		temporary        bool
 	}{
-		"no object":                     {nil, liveAs("1", "p", "hook"), nil, nil, Created, "", true},
-		"its own":                       {liveAs("1", "p", "hook"), liveAs("1", "p", "hook"), nil, nil, Unchanged, "", true},
-		"its own, changed":              {liveAs("1", "p", "hook"), liveAs("2", "p", "hook"), nil, nil, Configured, "", true},
-		"of an earlier population":      {liveAs("1", "a", "hook"), liveAs("2", "p", "hook"), nil, nil, Configured, "", true},
-		"of a later population":         {liveAs("1", "q", "hook"), nil, nil, nil, Unchanged, "", false},
-		"of another client":             {liveAs("1", "", "helm"), nil, nil, nil, Conflict, `it exists, and "helm", "kubectl" created or changed it: change the name in the manifest, or delete the object`, false},
-		"of another client, with label": {liveAs("1", "p", "helm"), nil, nil, nil, Conflict, `"helm"`, false},
-		"it lost its label":             {liveAs("1", "", "hook"), nil, nil, nil, Conflict, "it exists", false},
-		"a field of another client":     {liveAs("1", "p", "hook"), nil, nil, fieldConflict, Conflict, `conflict with "kubectl"`, true},
-		"changed meanwhile":             {liveAs("1", "p", "hook"), nil, nil, apierrors.NewConflict(corev1.Resource("configmaps"), "m", errors.New("modified")), Refused, "modified", true},
-		"not readable":                  {nil, nil, forbidden, nil, Refused, `cannot apply ConfigMap "m": grant the initializer the missing permission: `, false},
-		"not permitted":                 {nil, nil, nil, forbidden, Refused, `cannot apply ConfigMap "m": grant the initializer the missing permission: `, true},
-		"rejected":                      {nil, nil, nil, errors.New("denied by a policy"), Refused, "denied by a policy", true},
+		"no object":                     {stored: liveAs("1", "p", "hook"), want: Created, applies: true},
+		"its own":                       {live: liveAs("1", "p", "hook"), stored: liveAs("1", "p", "hook"), want: Unchanged, applies: true},
+		"its own, changed":              {live: liveAs("1", "p", "hook"), stored: liveAs("2", "p", "hook"), want: Configured, applies: true},
+		"of an earlier population":      {live: liveAs("1", "a", "hook"), stored: liveAs("2", "p", "hook"), want: Configured, applies: true},
+		"of a later population":         {live: liveAs("1", "q", "hook"), want: Unchanged, known: entriesOf("q", "u")},
+		"which never applied it":        {live: liveAs("1", "q", "hook"), stored: liveAs("2", "p", "hook"), want: Configured, applies: true},
+		"which applied another object":  {live: liveAs("1", "q", "hook"), stored: liveAs("2", "p", "hook"), want: Configured, applies: true, known: entriesOf("q", "former")},
+		"which was not applied yet":     {live: liveAs("1", "q", "hook"), stored: liveAs("2", "p", "hook"), want: Configured, applies: true, known: entriesOf("q", "")},
+		"of another population again":   {live: liveAs("1", "q", "hook"), stored: liveAs("2", "p", "hook"), want: Configured, applies: true, known: entriesOf("r", "u")},
+		"being deleted":                 {live: deleted, want: Refused, says: "it is being deleted"},
+		"of another client":             {live: liveAs("1", "", "helm"), want: Conflict, says: `it exists, and "helm", "kubectl" created or changed it: change the name in the manifest, or delete the object`},
+		"of another client, with label": {live: liveAs("1", "p", "helm"), want: Conflict, says: `"helm"`},
+		"it lost its label":             {live: liveAs("1", "", "hook"), want: Conflict, says: "it exists"},
+		"a field of another client":     {live: liveAs("1", "p", "hook"), applyErr: fieldConflict, want: Conflict, says: `conflict with "kubectl"`, applies: true},
+		"changed each time":             {live: liveAs("1", "p", "hook"), applyErr: apierrors.NewConflict(corev1.Resource("configmaps"), "m", errors.New("modified")), want: Refused, says: "modified", applies: true, temporary: true},
+		"too many requests":             {live: liveAs("1", "p", "hook"), applyErr: apierrors.NewTooManyRequests("slow down", 1), want: Refused, says: "slow down", applies: true, temporary: true},
+		"not readable now":              {getErr: apierrors.NewServiceUnavailable("no etcd"), want: Refused, says: "no etcd", temporary: true},
+		"a timeout":                     {getErr: apierrors.NewTimeoutError("too slow", 1), want: Refused, says: "too slow", temporary: true},
+		"a timeout of the server":       {getErr: apierrors.NewServerTimeout(corev1.Resource("configmaps"), "get", 1), want: Refused, says: "could not be completed", temporary: true},
+		"an internal error":             {getErr: apierrors.NewInternalError(errors.New("etcd")), want: Refused, says: "etcd", temporary: true},
+		"no connection":                 {getErr: &url.Error{Op: "Get", URL: "x", Err: errors.New("refused")}, want: Refused, says: "refused", temporary: true},
+		"a webhook fails":               {applyErr: apierrors.NewInternalError(errors.New("failed calling webhook \"x\"")), want: Refused, says: "webhook", applies: true},
+		"not readable":                  {getErr: forbidden, want: Refused, says: `cannot apply ConfigMap "m": grant the initializer the missing permission: `},
+		"not permitted":                 {applyErr: forbidden, want: Refused, says: `cannot apply ConfigMap "m": grant the initializer the missing permission: `, applies: true},
+		"rejected":                      {applyErr: errors.New("denied by a policy"), want: Refused, says: "denied by a policy", applies: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, applied := adopter(t, test.live, test.stored, test.getErr, test.applyErr)
 			content := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "m", "labels": map[string]any{v1alpha1.LabelPopulation: "p"}}}}
-			_, outcome, err := a.Adopt(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "n"}}, content)
+			_, outcome, err := a.Adopt(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "n"}}, content, test.known)
+			if got := IsTemporary(err); got != test.temporary {
+				t.Errorf("temporary: %t: %v", got, err)
+			}
 			if outcome != test.want || (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%s, %v", outcome, err)
 			}
@@ -110,6 +137,48 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// TestAdoptRetries: an object that changes after it was read is read again.
+func TestAdoptRetries(t *testing.T) {
+	a, _ := adopter(t, liveAs("1", "p", "hook"), liveAs("2", "p", "hook"), nil, nil)
+	failures := 2
+	a.Client.(*dynamicfake.FakeDynamicClient).PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		failures--
+		return failures >= 0, nil, apierrors.NewConflict(corev1.Resource("configmaps"), "m", errors.New("modified"))
+	})
+	content := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "m"}}}
+	if _, outcome, err := a.Adopt(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, content, nil); outcome != Configured || err != nil {
+		t.Errorf("%s, %v", outcome, err)
+	}
+}
+
+// TestReportOfOwn: a dry run returns the resource version that is stored, so a report compares the content. It returns
+// an error that is temporary.
+func TestReportOfOwn(t *testing.T) {
+	changed := liveAs("1", "p", "hook")
+	changed.Object["data"] = map[string]any{"a": "b"}
+	applied := liveAs("1", "p", "hook")
+	applied.SetManagedFields(nil)
+	for name, test := range map[string]struct {
+		stored *unstructured.Unstructured
+		err    error
+		want   Outcome
+	}{
+		"the same": {applied, nil, Unchanged},
+		"changed":  {changed, nil, Configured},
+		"an error": {nil, apierrors.NewServiceUnavailable("no etcd"), Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := adopter(t, liveAs("1", "p", "hook"), test.stored, nil, test.err)
+			a.DryRun = true
+			content := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "m"}}}
+			results, err := a.Report(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, []Object{{Key: Key{"p", "m"}, Content: content}}, nil)
+			if len(results) != 1 || results[0].Outcome != test.want || (err != nil) != (test.err != nil) {
+				t.Errorf("%+v, %v", results, err)
+			}
+		})
+	}
+}
+
 // TestReport: a report stores nothing, and compares nothing that is in the inventory.
 func TestReport(t *testing.T) {
 	a, applied := adopter(t, nil, liveAs("1", "p", "hook"), nil, nil)
@@ -124,8 +193,12 @@ func TestReport(t *testing.T) {
 		{Population: "p", Manifest: "unrendered", APIVersion: "v1", Kind: "ConfigMap", Name: "w", UID: "u"},
 	}
 	var got []string
-	for _, r := range a.Report(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, []Object{objectAs("known", "x"), objectAs("known", "renamed"), objectAs("failed", "y"), objectAs("other", "z"),
-		{Key: Key{"p", "broken"}, Err: errors.New("it is broken\n")}, {Key: Key{"p", "unrendered"}, Err: errors.New("it is broken")}}, inventory) {
+	results, err := a.Report(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, []Object{objectAs("known", "x"), objectAs("known", "renamed"), objectAs("failed", "y"), objectAs("other", "z"),
+		{Key: Key{"p", "broken"}, Err: errors.New("it is broken\n")}, {Key: Key{"p", "unrendered"}, Err: errors.New("it is broken")}}, inventory)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range results {
 		got = append(got, fmt.Sprintf("%s %s %s", r.Manifest, r.Outcome, r.Message))
 	}
 	want := "known unchanged ,known created ,failed created ,other created ,broken refused it is broken,unrendered unchanged "

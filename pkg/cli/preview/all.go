@@ -54,6 +54,10 @@ type Report struct {
 
 // all reports on every namespace.
 func (o *Options) all(ctx context.Context, applier *population.Applier, populations []*population.Population) error {
+	manifests, err := o.manifests(ctx, populations)
+	if err != nil {
+		return err
+	}
 	if o.Filename == "" {
 		populations = slices.DeleteFunc(populations, func(p *population.Population) bool { return p.Scope != v1alpha1.ScopeAll })
 	}
@@ -77,7 +81,7 @@ func (o *Options) all(ctx context.Context, applier *population.Applier, populati
 	group.SetLimit(atOnce)
 	for i, namespace := range namespaces {
 		group.Go(func() error {
-			results := applier.Report(groupCtx, &namespace, population.Render(populations, &namespace), known[namespace.UID])
+			results, _ := applier.Report(groupCtx, &namespace, population.Render(populations, &namespace), population.Existing(known[namespace.UID], manifests)) // the results have the errors
 			report.Items[i] = reportOf(namespace.Name, results)
 			mu.Lock()
 			defer mu.Unlock()

@@ -124,12 +124,16 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	manifests, err := o.manifests(ctx, populations)
+	if err != nil {
+		return err
+	}
 	results := []Result{}
 	refused := false
 	for _, object := range population.Render(populations, namespace) {
 		var result Result
 		if exists && object.Scope == v1alpha1.ScopeAll && population.IsOpen(namespace) {
-			if result, err = o.rolledOut(ctx, applier, namespace, object); err != nil {
+			if result, err = o.rolledOut(ctx, applier, namespace, object, manifests); err != nil {
 				return err
 			}
 		} else {
@@ -147,7 +151,7 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 // rolledOut tries one object as the rollout to open namespaces does, without taking over what belongs to other clients.
-func (o *Options) rolledOut(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, object population.Object) (Result, error) {
+func (o *Options) rolledOut(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, object population.Object, manifests map[population.Key]struct{}) (Result, error) {
 	inventory, err := o.Clients.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return Result{}, err
@@ -156,7 +160,8 @@ func (o *Options) rolledOut(ctx context.Context, applier *population.Applier, na
 	if err == nil && inventory.Spec.NamespaceUID == namespace.UID {
 		known = inventory.Status.Objects
 	}
-	result := resultOf(applier.Report(ctx, namespace, []population.Object{object}, known)[0])
+	results, _ := applier.Report(ctx, namespace, []population.Object{object}, population.Existing(known, manifests)) // the result has the error
+	result := resultOf(results[0])
 	if object.Content != nil {
 		result.Object = object.Content.Object
 	}
@@ -226,6 +231,24 @@ func (o *Options) populations(ctx context.Context, nsinit versioned.Interface) (
 		populations = append(populations, compiled)
 	}
 	return populations, nil
+}
+
+// manifests returns the manifests of populations, and of those in the cluster.
+func (o *Options) manifests(ctx context.Context, populations []*population.Population) (map[population.Key]struct{}, error) {
+	keys := population.Keys(populations)
+	if o.Filename == "" {
+		return keys, nil
+	}
+	list, err := o.Clients.Nsinit.NsinitV1alpha1().NamespacePopulations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range list.Items {
+		for _, manifest := range item.Spec.Manifests {
+			keys[population.Key{Population: item.Name, Manifest: manifest.Name}] = struct{}{}
+		}
+	}
+	return keys, nil
 }
 
 // read reads populations, and ignores objects of other kinds.

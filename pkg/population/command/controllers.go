@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
 	"github.com/nsinit/nsinit/pkg/initializer"
@@ -64,7 +65,10 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 	}
 	c.rollout, err = rollout.New(rollout.Config{
 		Core: clients.Core, Nsinit: clients.Nsinit, Informers: informers.Nsinit().V1alpha1(), Namespaces: namespaces, Exemptions: c.exemptions,
-		Report: reporter.Report, RollOut: c.populate.RollOut, Clock: systemclock.New(),
+		Report: func(ctx context.Context, namespace *corev1.Namespace, objects []population.Object, inventory []v1alpha1.PopulatedObject) ([]population.Result, error) {
+			return c.populate.Report(ctx, &reporter, namespace, objects, inventory)
+		},
+		RollOut: c.populate.RollOut, Clock: systemclock.New(),
 		Events: c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 	})
 	return c, err

@@ -265,7 +265,7 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 	return inventory, nil
 }
 
-// do runs a task. It returns the new entry, and whether the object remains in the inventory.
+// do runs a task other than adopt. It returns the new entry, and whether the object remains in the inventory.
 func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task) (v1alpha1.PopulatedObject, bool) {
 	entry := t.entry
 	failed := func(err error) (v1alpha1.PopulatedObject, bool) {
@@ -290,19 +290,6 @@ func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task)
 		applied, err := p.applier.Apply(ctx, namespace, t.object.Content)
 		if err != nil {
 			return failed(err)
-		}
-		p.applied(&entry, applied)
-	case adopt:
-		if t.object.DriftPolicy == v1alpha1.DriftRepair {
-			p.follow(t.object.Content.GroupVersionKind())
-		}
-		applied, outcome, err := p.applier.Adopt(ctx, namespace, t.object.Content)
-		if err != nil {
-			entry, remains := failed(err)
-			if outcome == population.Conflict {
-				entry.State = v1alpha1.PopulatedObjectConflict
-			}
-			return entry, remains
 		}
 		p.applied(&entry, applied)
 	}

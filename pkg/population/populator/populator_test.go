@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,6 +38,8 @@ type coreObjects struct {
 	objects map[string]map[string]any
 	// applying is called before an object is stored, and says whether it is stored.
 	applying func(path string) bool
+	// unavailable answers every request with 503.
+	unavailable bool
 }
 
 func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +47,11 @@ func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
+	if c.unavailable {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_ = json.NewEncoder(w).Encode(apierrors.NewServiceUnavailable("etcd is gone").Status())
+		return
+	}
 	object, exists := c.objects[r.URL.Path]
 	if !accepted || !exists && r.Method != http.MethodPatch {
 		w.WriteHeader(http.StatusNotFound)

@@ -79,3 +79,53 @@ func TestRollOut(t *testing.T) {
 	}
 	check("m0 unchanged false", "m1 unchanged false", "m2 unchanged false", "m3 refused true")
 }
+
+// TestRollOutLater: the object of a later population counts while that population has the manifest. The label alone and an
+// entry that outlived its population do not.
+func TestRollOutLater(t *testing.T) {
+	t.Parallel()
+	p, core, client := setUp(t)
+	stored := populate(t, client, configMapA)
+	compiled, errs := population.Compile(stored.Name, &stored.Spec)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	entry := entryAs("m0", "a", func(o *v1alpha1.PopulatedObject) { o.Population, o.UID = "q", "of-q" })
+	if _, err := client.PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
+		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{entry}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/api/v1/namespaces/shop/configmaps/a"
+	core.objects[path] = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "uid": "of-q", "resourceVersion": "1",
+		"labels":        map[string]any{v1alpha1.LabelPopulation: "q"},
+		"managedFields": []any{map[string]any{"manager": "hook", "operation": "Apply", "time": "2026-01-01T00:00:00Z"}}}}
+	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); err != nil || len(results) != 1 || results[0].Outcome != population.Unchanged {
+		t.Fatalf("%+v, %v", results, err)
+	}
+	if got := core.objects[path]["metadata"].(map[string]any)["uid"]; got == "of-q" {
+		t.Error("the content of a population that does not exist stayed")
+	}
+}
+
+// TestRollOutTemporary: an error of the API server is no outcome. The inventory says that the object is to be applied.
+func TestRollOutTemporary(t *testing.T) {
+	t.Parallel()
+	p, core, client := setUp(t)
+	stored := populate(t, client, configMapA)
+	compiled, errs := population.Compile(stored.Name, &stored.Spec)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	core.unavailable = true
+	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); !population.IsTemporary(err) {
+		t.Errorf("%+v, %v", results, err)
+	}
+	inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+	if err != nil || len(inventory.Status.Objects) != 1 || inventory.Status.Objects[0].State != v1alpha1.PopulatedObjectPending || inventory.Status.Objects[0].Message == "" {
+		t.Errorf("%+v, %v", inventory, err)
+	}
+	core.unavailable = false
+	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); err != nil || len(results) != 1 || results[0].Outcome != population.Unchanged {
+		t.Errorf("%+v, %v", results, err)
+	}
+}

@@ -68,7 +68,7 @@ type Config struct {
 	Namespaces *existing.Namespaces
 	Exemptions Exemptions
 	// Report returns what RollOut would do with objects, for a namespace with an inventory.
-	Report func(ctx context.Context, namespace *corev1.Namespace, objects []population.Object, inventory []v1alpha1.PopulatedObject) []population.Result
+	Report func(ctx context.Context, namespace *corev1.Namespace, objects []population.Object, inventory []v1alpha1.PopulatedObject) ([]population.Result, error)
 	// RollOut gives a namespace the objects of a population that it does not have.
 	RollOut func(ctx context.Context, namespace *corev1.Namespace, of *population.Population) ([]population.Result, error)
 	Events  record.EventRecorder
@@ -269,9 +269,9 @@ func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply
 	if !apply {
 		for _, t := range batch {
 			namespace := namespaceOf(t.view.source)
-			results := c.Report(ctx, namespace, population.Render([]*population.Population{r.compiled}, namespace), c.inventory(t.view.source))
-			if ctx.Err() != nil {
-				return ctx.Err()
+			results, err := c.Report(ctx, namespace, population.Render([]*population.Population{r.compiled}, namespace), c.inventory(t.view.source))
+			if err != nil {
+				return err
 			}
 			t.view.set(results, c.Clock.Now())
 		}
@@ -300,8 +300,8 @@ func (c *Controller) rollOut(ctx context.Context, r *rollout, source *metav1.Par
 		return nil, fmt.Errorf("namespace %q has changed since it was listed", source.Name)
 	}
 	results, err := c.RollOut(ctx, namespace, r.compiled)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || ctx.Err() != nil {
-		return nil, err // the inventory was written meanwhile
+	if population.IsTemporary(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
+		return nil, err // or the inventory was written or deleted meanwhile
 	}
 	if err != nil {
 		for _, object := range population.Render([]*population.Population{r.compiled}, namespace) {

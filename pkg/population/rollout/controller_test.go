@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,6 +50,8 @@ type world struct {
 	lost      bool // the list of exemptions is deleted when a namespace gets its objects
 	rolled    []string
 	reported  []string
+	// err is the error of each check.
+	err error
 }
 
 // Has implements Exemptions: the namespace exempt is, and the prefix tool- is.
@@ -160,20 +163,26 @@ func (w *world) resultOf(object population.Key) population.Result {
 	return result
 }
 
-func (w *world) report(_ context.Context, namespace *corev1.Namespace, objects []population.Object, _ []v1alpha1.PopulatedObject) (results []population.Result) {
+func (w *world) report(_ context.Context, namespace *corev1.Namespace, objects []population.Object, _ []v1alpha1.PopulatedObject) (results []population.Result, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.err != nil {
+		return nil, w.err
+	}
 	w.reported = append(w.reported, namespace.Name)
 	for _, object := range objects {
 		results = append(results, w.resultOf(object.Key))
 	}
-	return results
+	return results, nil
 }
 
 // rollOut stores the outcome in the inventory, as populator.RollOut does.
 func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, _ *population.Population) ([]population.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.err != nil {
+		return nil, w.err
+	}
 	w.rolled = append(w.rolled, namespace.Name)
 	w.known = w.known && !w.lost
 	result := w.resultOf(population.Key{Population: "p", Manifest: "m"})
@@ -328,6 +337,31 @@ func TestPauses(t *testing.T) {
 				w.check(t, v1alpha1.ReasonRolloutComplete, "5/5", "a b c d e")
 				if event := <-w.events.Events; event != "Normal RolloutComplete 5 of 5 namespaces have every object" {
 					t.Errorf("the event is %s", event)
+				}
+			})
+		})
+	}
+}
+
+// TestTemporary: an error that is temporary refuses nothing. The namespace is checked again soon.
+func TestTemporary(t *testing.T) {
+	for rollout, done := range map[v1alpha1.PopulationRolloutType]string{v1alpha1.RolloutApply: v1alpha1.ReasonRolloutComplete, v1alpha1.RolloutReport: v1alpha1.ReasonRolloutReported} {
+		t.Run(string(rollout), func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				w.namespace(t, "shop", nil)
+				w.err = apierrors.NewServiceUnavailable("etcd is gone")
+				w.populate(t, rollout)
+				defer w.start(t)()
+				time.Sleep(2 * time.Second)
+				if status := w.population(t).Status.Rollout; status == nil || status.Refused != 0 {
+					t.Errorf("the status is %+v", status)
+				}
+				w.mu.Lock()
+				w.err = nil
+				w.mu.Unlock()
+				time.Sleep(10 * time.Second)
+				if condition := meta.FindStatusCondition(w.population(t).Status.Conditions, v1alpha1.ConditionRolledOut); condition.Reason != done {
+					t.Errorf("the condition is %+v", condition)
 				}
 			})
 		})
