@@ -88,7 +88,7 @@ type words map[string]string
 
 // newFinding returns a finding with the remedies of its cause.
 func newFinding(cause Cause, state State, since *metav1.Time, message string, w words) Finding {
-	f := Finding{Cause: cause, State: state, Since: since, Message: message}
+	f := Finding{Cause: cause, State: state, Since: since, Message: message, Subject: subject(w)}
 	table := causes()
 	// In a command, other characters could have a meaning for the shell.
 	literal := regexp.MustCompile(`^[\w.:/@%+=, -]+$`)
@@ -104,6 +104,18 @@ func newFinding(cause Cause, state State, since *metav1.Time, message string, w 
 		}
 	}
 	return f
+}
+
+// subject returns what a finding with these words is about. Of other words, such as the first of several objects, the value
+// can change while the finding remains.
+func subject(w words) string {
+	var all []string
+	for _, word := range []string{"FINALIZER", "NAMEREUSE", "PARTICIPANT", "INITIALIZER", "APISERVICE", "PATH", "RESOURCE", "WEBHOOKS", "POLICY", "NODE"} {
+		if w[word] != "" {
+			all = append(all, word+"="+w[word])
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // finding returns a finding about the namespace.

@@ -85,6 +85,8 @@ type Finding struct {
 	Controller *Controller `json:"controller,omitempty"`
 	// Remedies are what helps, the safest first.
 	Remedies []Remedy `json:"remedies,omitempty"`
+	// Subject is what the finding is about, such as a finalizer, or "" if its cause says it. It distinguishes findings of one cause.
+	Subject string `json:"-"`
 }
 
 // Remedy is something that helps, or shows what would.

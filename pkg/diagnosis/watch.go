@@ -126,9 +126,14 @@ func compare(before, after *Diagnosis) (Change, bool) {
 		}
 	}
 	change.Appeared = slices.DeleteFunc(slices.Clone(after.Findings), known(before.Findings))
-	change.Resolved = slices.DeleteFunc(slices.Clone(before.Findings), func(f Finding) bool {
+	left := slices.Clone(change.Appeared)
+	change.Resolved = slices.DeleteFunc(slices.DeleteFunc(slices.Clone(before.Findings), known(after.Findings)), func(f Finding) bool {
 		// A finding that changed only has another message or state.
-		return slices.ContainsFunc(after.Findings, func(other Finding) bool { return f.Cause == other.Cause })
+		i := slices.IndexFunc(left, func(other Finding) bool { return f.Cause == other.Cause && f.Subject == other.Subject })
+		if i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		}
+		return i >= 0
 	})
 	changed := len(change.Appeared) > 0 || len(change.Resolved) > 0 || len(before.Findings) != len(after.Findings) || before.State != after.State || before.Phase != after.Phase || before.UID != after.UID
 	return change, changed

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -105,5 +107,36 @@ func TestWatchAgain(t *testing.T) {
 		if changes, err := watch.Next(t.Context()); err != nil || len(changes) != test.want {
 			t.Errorf("after %s: %+v %v", test.after, changes, err)
 		}
+	}
+}
+
+// TestCompare: each finding that changes is in the change: a finding is resolved although another one has its cause.
+func TestCompare(t *testing.T) {
+	finding := func(finalizer, message string) Finding {
+		return newFinding(NamespaceFinalizer, Stuck, nil, message, words{"FINALIZER": finalizer})
+	}
+	a, b := finding("example.com/a", "a"), finding("example.com/b", "b")
+	for name, test := range map[string]struct {
+		before, after, appeared, resolved []Finding
+	}{
+		"nothing changes":                {[]Finding{a, b}, []Finding{b, a}, nil, nil},
+		"one of two is resolved":         {[]Finding{a, b}, []Finding{b}, nil, []Finding{a}},
+		"one is resolved, one changes":   {[]Finding{a, b}, []Finding{finding("example.com/b", "c")}, []Finding{finding("example.com/b", "c")}, []Finding{a}},
+		"another one appears":            {[]Finding{a}, []Finding{b}, []Finding{b}, []Finding{a}},
+		"two of one subject become one":  {[]Finding{a, finding("example.com/a", "x")}, []Finding{finding("example.com/a", "y")}, []Finding{finding("example.com/a", "y")}, []Finding{finding("example.com/a", "x")}},
+		"the message changes, no others": {[]Finding{a}, []Finding{finding("example.com/a", "y")}, []Finding{finding("example.com/a", "y")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change, changed := compare(&Diagnosis{Findings: test.before}, &Diagnosis{Findings: test.after})
+			if changed != (len(test.appeared)+len(test.resolved) > 0) {
+				t.Errorf("changed: %t", changed)
+			}
+			if diff := cmp.Diff(test.appeared, change.Appeared, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("appeared (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.resolved, change.Resolved, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("resolved (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
