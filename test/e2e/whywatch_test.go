@@ -61,6 +61,18 @@ func TestWhyWatch(t *testing.T) {
 	}
 	read(`^\d\d:\d\d:\d\d +` + namespace + ` +Terminating +Stuck +NamespaceFinalizer +Unknown +metadata.finalizers has`)
 
+	held, interrupted := watchWhy(t, c, namespace)
+	if line, err := bufio.NewReader(held).ReadString('\n'); err != nil {
+		t.Errorf("it prints %q, %v", line, err)
+	}
+	if err := interrupted.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, held)
+	if err := interrupted.Wait(); interrupted.ProcessState.ExitCode() != 3 {
+		t.Errorf("the watch of a namespace that is stuck ends with %v, want exit code 3", err)
+	}
+
 	stream, single := watchWhy(t, c, namespace, "--output=json")
 	objects := json.NewDecoder(stream)
 	var first, last diagnosis.Diagnosis
