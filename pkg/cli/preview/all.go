@@ -20,6 +20,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -114,14 +115,43 @@ func (o *Options) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
+	exemptions, err := o.exemptions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(namespace corev1.Namespace) bool {
+		return !population.IsOpen(&namespace) || exemptions.ExemptName(namespace.Name, "") != nil
+	}), nil
+}
+
+// exemptions returns the exemptions of the installation.
+func (o *Options) exemptions(ctx context.Context) (*installation.ExemptionList, error) {
 	configMap, err := o.Clients.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the exemptions, without which no namespace is selected: %w", err)
 	}
-	exemptions := installation.ParseExemptions(configMap)
-	return slices.DeleteFunc(list.Items, func(namespace corev1.Namespace) bool {
-		return !population.IsOpen(&namespace) || exemptions.ExemptName(namespace.Name, "") != nil
-	}), nil
+	return installation.ParseExemptions(configMap), nil
+}
+
+// reached returns the objects that populations can put into a namespace that exists, and says why it leaves out others.
+func (o *Options) reached(ctx context.Context, namespace *corev1.Namespace, objects []population.Object) ([]population.Object, error) {
+	ofAll := func(object population.Object) bool { return object.Scope == v1alpha1.ScopeAll }
+	if helper.IsClosed(namespace) || !slices.ContainsFunc(objects, ofAll) {
+		return objects, nil
+	}
+	reason := "frozen, being deleted, or one of Kubernetes"
+	if population.IsOpen(namespace) {
+		exemptions, err := o.exemptions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if exemptions.ExemptName(namespace.Name, "") == nil {
+			return objects, nil
+		}
+		reason = "exempt"
+	}
+	_, _ = fmt.Fprintf(o.ErrOut, "Namespace %q is %s: populations with scope All put nothing into it.\n", namespace.Name, reason)
+	return slices.DeleteFunc(objects, ofAll), nil
 }
 
 // reportOf returns the report of a namespace.

@@ -128,9 +128,15 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	objects := population.Render(populations, namespace)
+	if exists {
+		if objects, err = o.reached(ctx, namespace, objects); err != nil {
+			return err
+		}
+	}
 	results := []Result{}
 	refused := false
-	for _, object := range population.Render(populations, namespace) {
+	for _, object := range objects {
 		var result Result
 		if exists && object.Scope == v1alpha1.ScopeAll && population.IsOpen(namespace) {
 			if result, err = o.rolledOut(ctx, applier, namespace, object, manifests); err != nil {

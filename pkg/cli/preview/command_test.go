@@ -72,6 +72,11 @@ func (w world) cluster() *cmdtesting.Cluster {
 	return cluster
 }
 
+// exemptions exempts a namespace.
+func exemptions(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-exemptions"}, Data: map[string]string{"namespaces": namespace}}
+}
+
 func TestPreview(t *testing.T) {
 	const header = "POPULATION   MANIFEST   OBJECT              RESULT\n"
 	one := []runtime.Object{population("p", template)}
@@ -94,13 +99,20 @@ func TestPreview(t *testing.T) {
 		"fields":     {world{populations: one, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.kind} {.items[*].result} {.items[*].object.metadata.name}"}, Out: "PopulationPreview created alice-x"}},
 		"refused": {world{populations: one, refusal: errors.New("no rights")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.items[*].result}"}, Out: "refused",
 			Err: "exit code 2"}},
-		"with scope All, of another client": {world{populations: []runtime.Object{reaching}, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "exit code 2", Out: header +
+		"with scope All, of another client": {world{populations: []runtime.Object{reaching, exemptions("exempt")}, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "exit code 2", Out: header +
 			"p            m          ConfigMap/alice-x   conflict\n\np/m: cannot apply ConfigMap \"alice-x\": it exists, and another client created or changed it: change the name in the manifest, or delete the object\n"}},
-		"with scope All, in the inventory": {world{populations: []runtime.Object{reaching, inventory}, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header +
+		"with scope All, in the inventory": {world{populations: []runtime.Object{reaching, inventory, exemptions("exempt")}, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header +
 			"p            m          ConfigMap/alice-x   unchanged\n"}},
 		"with scope All, in a new one": {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].result}"}, Out: "rendered"}},
-		"nothing":                      {world{}, "", cmdtesting.Test{Args: []string{"shop"}, Out: "No population puts anything into namespace \"shop\".\n"}},
-		"by bob":                       {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "bob-x"}},
+		"with scope All, exempt": {world{populations: []runtime.Object{reaching, exemptions("shop")}}, "", cmdtesting.Test{Args: []string{"shop"},
+			Out: "No population puts anything into namespace \"shop\".\n", ErrOut: "Namespace \"shop\" is exempt: populations with scope All put nothing into it.\n"}},
+		"with scope All, of Kubernetes": {world{populations: []runtime.Object{reaching, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}}}, "", cmdtesting.Test{Args: []string{"kube-system"},
+			Out: "No population puts anything into namespace \"kube-system\".\n", ErrOut: "Namespace \"kube-system\" is frozen, being deleted, or one of Kubernetes: populations with scope All put nothing into it.\n"}},
+		"with scope All, no exemptions": {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "cannot read the exemptions, without which no namespace is selected"}},
+		"with scope All, closed": {world{populations: []runtime.Object{reaching, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", Labels: map[string]string{v1alpha1.LabelInitializing: "true"},
+			Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "alice"}}}}, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"closed", "--output=jsonpath={.items[*].result}"}, Out: "created"}},
+		"nothing": {world{}, "", cmdtesting.Test{Args: []string{"shop"}, Out: "No population puts anything into namespace \"shop\".\n"}},
+		"by bob":  {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "bob-x"}},
 		"not permitted": {world{populations: one, mayNothing: true}, "", cmdtesting.Test{Args: []string{"new", "--output=jsonpath={.items[*].result} {.items[*].message}"},
 			Out: `refused cannot apply ConfigMap "bob-x": grant the initializer the missing permission cluster-wide: create and patch on configmaps`, Err: "exit code 2"}},
 		"by carol":  {world{populations: one}, "", cmdtesting.Test{Args: []string{"new", "--creator=carol", "--output=jsonpath={.items[*].object.metadata.name}"}, Out: "carol-x"}},
@@ -140,11 +152,10 @@ func TestAll(t *testing.T) {
 	closed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", UID: "c", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "k"}}
 	exempt := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "exempt", UID: "e"}}
-	exemptions := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-exemptions"}, Data: map[string]string{"namespaces": "exempt"}}
 	inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "d"},
 		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "m", UID: "u"}}}}
 	cluster := func(more ...runtime.Object) []runtime.Object {
-		return append(more, depot, closed, system, exempt, exemptions)
+		return append(more, depot, closed, system, exempt, exemptions("exempt"))
 	}
 	file := filepath.Join(t.TempDir(), "population.yaml")
 	if err := os.WriteFile(file, []byte("kind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: m, template: "+template+"}]}\n"), 0o600); err != nil {
