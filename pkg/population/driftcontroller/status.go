@@ -60,7 +60,7 @@ func (c *Controller) updateStatus(ctx context.Context, name string, change func(
 }
 
 // observedGeneration returns the lower generation that Ready and, once it is set, Applied describe. Until both describe the
-// current one, a tool that reads Ready must not take it for the state of a new spec.
+// current one, a tool that reads Ready must not treat it as the state of a new spec.
 func observedGeneration(conditions []metav1.Condition) int64 {
 	ready, applied := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(conditions, v1alpha1.ConditionApplied)
 	switch {
