@@ -86,12 +86,13 @@ type remedy struct{ description, command, risk, when string }
 // words are the words of a finding.
 type words map[string]string
 
+// literal are the words that a command can have: other characters could have a meaning for the shell.
+var literal = regexp.MustCompile(`^[\w.:/@%+=, -]+$`)
+
 // newFinding returns a finding with the remedies of its cause.
 func newFinding(cause Cause, state State, since *metav1.Time, message string, w words) Finding {
 	f := Finding{Cause: cause, State: state, Since: since, Message: message, Subject: subject(w)}
 	table := causes()
-	// In a command, other characters could have a meaning for the shell.
-	literal := regexp.MustCompile(`^[\w.:/@%+=, -]+$`)
 	for _, r := range table[indexOf(table, cause)].remedies {
 		unless, negated := strings.CutPrefix(r.when, "!")
 		offered := r.when == "" || (w[unless] != "") != negated

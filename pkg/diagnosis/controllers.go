@@ -35,9 +35,12 @@ const daemonSet = "DaemonSet"
 
 func (w workload) reference() string { return strings.ToLower(w.kind) + "/" + w.name }
 
-// newWorkload returns a workload without its numbers.
-func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec) workload {
-	w := workload{kind: kind, namespace: meta.Namespace, name: meta.Name, names: []string{meta.Name}, account: template.Spec.ServiceAccountName}
+// newWorkload returns a workload with its numbers of pods.
+func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, desired, existing, ready int32) workload {
+	w := workload{
+		kind: kind, namespace: meta.Namespace, name: meta.Name, names: []string{meta.Name}, account: template.Spec.ServiceAccountName,
+		desired: desired, existing: existing, ready: ready,
+	}
 	if name := meta.Labels["app.kubernetes.io/name"]; name != "" {
 		w.names = append(w.names, name)
 	}
@@ -85,13 +88,13 @@ func (a actor) words() []string {
 	return slices.DeleteFunc(all, func(word string) bool { return len(word) < 4 || isGeneric(word) })
 }
 
-// isGeneric reports whether programs of many kinds have a name: clients with which people and other tools write objects,
-// and names that a framework proposes.
-func isGeneric(name string) bool {
-	return regexp.MustCompile(`(?i)^(kubectl.*|helm.*|argocd.*|flux.*|kustomize-controller|fleet.*|terraform.*|pulumi.*|ansible.*|rancher.*|curl|` +
-		`mozilla|go-http-client|python.*|node-fetch|okhttp|openapi-generator|swagger-codegen|k9s|lens|oc|before-first-apply|unknown|` +
-		`manager|controller|controllers|operator|controller-manager|main|app|server|finalizers?|kubernetes|k8s|github|example|cluster|__debug_bin.*|.*\.test)$`).MatchString(name)
-}
+// generic are names of clients with which people and other tools write objects, and names that a framework proposes.
+var generic = regexp.MustCompile(`(?i)^(kubectl.*|helm.*|argocd.*|flux.*|kustomize-controller|fleet.*|terraform.*|pulumi.*|ansible.*|rancher.*|curl|` +
+	`mozilla|go-http-client|python.*|node-fetch|okhttp|openapi-generator|swagger-codegen|k9s|lens|oc|before-first-apply|unknown|` +
+	`manager|controller|controllers|operator|controller-manager|main|app|server|finalizers?|kubernetes|k8s|github|example|cluster|__debug_bin.*|.*\.test)$`)
+
+// isGeneric reports whether programs of many kinds have a name.
+func isGeneric(name string) bool { return generic.MatchString(name) }
 
 // leases returns what Leases show.
 func (o Observation) leases(a actor) []Evidence {

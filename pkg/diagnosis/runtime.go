@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -129,9 +130,7 @@ func (d Diagnoser) readWorkloads(ctx context.Context) Answer[[]workload] {
 	if err == nil {
 		for i := range deployments.Items {
 			item := &deployments.Items[i]
-			w := newWorkload("Deployment", item.ObjectMeta, item.Spec.Template)
-			w.desired, w.existing, w.ready = replicas(item.Spec.Replicas), item.Status.Replicas, item.Status.ReadyReplicas
-			all = append(all, w)
+			all = append(all, newWorkload("Deployment", item.ObjectMeta, item.Spec.Template, ptr.Deref(item.Spec.Replicas, 1), item.Status.Replicas, item.Status.ReadyReplicas))
 		}
 		errs = append(errs, incomplete(deployments.Continue))
 	}
@@ -140,9 +139,7 @@ func (d Diagnoser) readWorkloads(ctx context.Context) Answer[[]workload] {
 	if err == nil {
 		for i := range statefulSets.Items {
 			item := &statefulSets.Items[i]
-			w := newWorkload("StatefulSet", item.ObjectMeta, item.Spec.Template)
-			w.desired, w.existing, w.ready = replicas(item.Spec.Replicas), item.Status.Replicas, item.Status.ReadyReplicas
-			all = append(all, w)
+			all = append(all, newWorkload("StatefulSet", item.ObjectMeta, item.Spec.Template, ptr.Deref(item.Spec.Replicas, 1), item.Status.Replicas, item.Status.ReadyReplicas))
 		}
 		errs = append(errs, incomplete(statefulSets.Continue))
 	}
@@ -151,19 +148,9 @@ func (d Diagnoser) readWorkloads(ctx context.Context) Answer[[]workload] {
 	if err == nil {
 		for i := range daemonSets.Items {
 			item := &daemonSets.Items[i]
-			w := newWorkload(daemonSet, item.ObjectMeta, item.Spec.Template)
-			w.desired, w.existing, w.ready = item.Status.DesiredNumberScheduled, item.Status.CurrentNumberScheduled, item.Status.NumberReady
-			all = append(all, w)
+			all = append(all, newWorkload(daemonSet, item.ObjectMeta, item.Spec.Template, item.Status.DesiredNumberScheduled, item.Status.CurrentNumberScheduled, item.Status.NumberReady))
 		}
 		errs = append(errs, incomplete(daemonSets.Continue))
 	}
 	return Answer[[]workload]{Object: all, Err: errors.Join(errs...)}
-}
-
-// replicas returns a number of replicas, which is 1 by default.
-func replicas(n *int32) int32 {
-	if n == nil {
-		return 1
-	}
-	return *n
 }

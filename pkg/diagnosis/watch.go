@@ -139,12 +139,13 @@ func compare(before, after *Diagnosis) (Change, bool) {
 	return change, changed
 }
 
+var durations = regexp.MustCompile(`\b(\d+(\.\d+)?(ms|s|m|h|d|y))+\b`)
+
 // print identifies a finding in what does not change with time.
 func (f Finding) print() string {
 	controller := Liveness("")
 	if f.Controller != nil {
 		controller = f.Controller.State
 	}
-	durations := regexp.MustCompile(`\b(\d+(\.\d+)?(ms|s|m|h|d|y))+\b`)
 	return strings.Join([]string{string(f.Cause), string(f.State), cmp.Or(string(controller), "-"), durations.ReplaceAllString(f.Message, "")}, " ")
 }
