@@ -41,10 +41,7 @@ type task struct {
 // plan returns the tasks for a namespace, in order. In a closed namespace, every manifest is applied; in an open one,
 // those whose drift is repaired. What an open namespace does not have of a population with scope All is left to the rollout.
 func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifests map[population.Key]struct{}, closed bool) []task {
-	before := map[population.Key][]v1alpha1.PopulatedObject{}
-	for _, entry := range known {
-		before[keyOf(entry)] = append(before[keyOf(entry)], entry)
-	}
+	before := byManifest(known)
 	var tasks, obsolete []task
 	for i, object := range wanted {
 		entries := before[object.Key]
@@ -85,10 +82,7 @@ func isSuperseded(object population.Object, later []population.Object, known []v
 
 // planRollout returns the tasks to give a namespace that exists already the objects of a population that it does not have.
 func planRollout(known []v1alpha1.PopulatedObject, wanted []population.Object) []task {
-	before := map[population.Key][]v1alpha1.PopulatedObject{}
-	for _, entry := range known {
-		before[keyOf(entry)] = append(before[keyOf(entry)], entry)
-	}
+	before := byManifest(known)
 	var tasks []task
 	for _, object := range wanted {
 		entries := before[object.Key]
@@ -110,6 +104,15 @@ func planRollout(known []v1alpha1.PopulatedObject, wanted []population.Object) [
 		}
 	}
 	return tasks
+}
+
+// byManifest returns the entries of each manifest.
+func byManifest(known []v1alpha1.PopulatedObject) map[population.Key][]v1alpha1.PopulatedObject {
+	entries := map[population.Key][]v1alpha1.PopulatedObject{}
+	for _, entry := range known {
+		entries[keyOf(entry)] = append(entries[keyOf(entry)], entry)
+	}
+	return entries
 }
 
 func keyOf(entry v1alpha1.PopulatedObject) population.Key {

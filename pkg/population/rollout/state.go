@@ -126,6 +126,16 @@ func (t tally) isCurrent() bool {
 	return t.unknown == 0 && t.counts[population.Unchanged] == int32(len(t.view.wanted))
 }
 
+// refusing counts the namespaces that refuse objects.
+func refusing(tallies []tally) (count int) {
+	for _, t := range tallies {
+		if t.counts[population.Refused] > 0 {
+			count++
+		}
+	}
+	return count
+}
+
 // readySince returns when a missing permission or kind was last added, or zero if one is missing.
 func readySince(p *v1alpha1.NamespacePopulation) time.Time {
 	if ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionTrue {
@@ -153,13 +163,10 @@ func (t tally) due(apply bool, ready time.Time) (time.Time, bool) {
 func next(tallies []tally, apply bool, ready, now time.Time) (batch []tally, wait time.Duration) {
 	var again, waiting []tally
 	wait = recheck
-	current, refused := 0, 0
+	current := 0
 	for _, t := range tallies {
 		if t.isCurrent() {
 			current++
-		}
-		if t.counts[population.Refused] > 0 {
-			refused++
 		}
 		due, ever := t.due(apply, ready)
 		switch {
@@ -178,7 +185,7 @@ func next(tallies []tally, apply bool, ready, now time.Time) (batch []tally, wai
 	}
 	size := min(atOnce, max(1, current))
 	// What was refused is tried first: while it still is, the rollout reaches no other namespace.
-	if batch = again; len(batch) == 0 && refused < tooMany {
+	if batch = again; len(batch) == 0 && refusing(tallies) < tooMany {
 		batch = waiting
 	}
 	return batch[:min(size, len(batch))], wait

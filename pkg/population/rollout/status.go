@@ -59,14 +59,9 @@ func problemOf(namespace string, result population.Result) v1alpha1.PopulationPr
 
 // conditionOf returns the condition RolledOut.
 func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRolloutStatus, tallies []tally) metav1.Condition {
-	condition := metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation}
+	condition := notRolledOut(p, "", "")
 	progress := fmt.Sprintf("%d of %d namespaces have every object", status.Current, status.Namespaces)
-	refusing := 0
-	for _, t := range tallies {
-		if t.counts[population.Refused] > 0 {
-			refusing++
-		}
-	}
+	refusing := refusing(tallies)
 	switch {
 	case p.Spec.Rollout != v1alpha1.RolloutApply && status.Checked < status.Namespaces:
 		condition.Reason, condition.Message = v1alpha1.ReasonRolloutReporting, fmt.Sprintf("the report describes %d of %d namespaces", status.Checked, status.Namespaces)
@@ -94,14 +89,16 @@ func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRol
 
 // exemptionsUnknown returns the condition RolledOut while the list of exemptions cannot be read.
 func exemptionsUnknown(p *v1alpha1.NamespacePopulation) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation, Reason: v1alpha1.ReasonRolloutExemptionsUnknown,
-		Message: "the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again"}
+	return notRolledOut(p, v1alpha1.ReasonRolloutExemptionsUnknown, "the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again")
 }
 
 // invalid returns the condition RolledOut of a population that does not compile.
 func invalid(p *v1alpha1.NamespacePopulation, err error) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation, Reason: population.ReasonInvalid,
-		Message: fmt.Sprintf("the population is not valid, so no namespace is changed: %v", err)}
+	return notRolledOut(p, population.ReasonInvalid, fmt.Sprintf("the population is not valid, so no namespace is changed: %v", err))
+}
+
+func notRolledOut(p *v1alpha1.NamespacePopulation, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation, Reason: reason, Message: message}
 }
 
 // first describes the first problem.
