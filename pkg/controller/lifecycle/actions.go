@@ -43,20 +43,17 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 		namespace := s.namespace.DeepCopy()
 		namespace.Finalizers = slices.DeleteFunc(namespace.Finalizers, func(f string) bool { return f == v1alpha1.NamespaceFinalizer })
 		// gofail: var lifecycleBeforeReleaseNamespace struct{}
-		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
-		return utilapierrors.IgnoreAbsent(err)
+		return c.finalize(ctx, namespace)
 	case restoreFinalizer:
 		namespace := s.namespace.DeepCopy()
 		namespace.Spec.Finalizers = append(namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 		// gofail: var lifecycleBeforeRestoreFinalizer struct{}
-		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
-		return utilapierrors.IgnoreAbsent(err)
+		return c.finalize(ctx, namespace)
 	case suspendEmptying:
 		namespace := s.namespace.DeepCopy()
 		namespace.Spec.Finalizers = nil
 		// gofail: var lifecycleBeforeSuspendEmptying struct{}
-		_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
-		return utilapierrors.IgnoreAbsent(err)
+		return c.finalize(ctx, namespace)
 	case releaseContent:
 		return c.releaseContent(ctx, s)
 	case secureNamespace:
@@ -76,10 +73,16 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 	return c.report(ctx, s)
 }
 
+// finalize writes the finalizers of a namespace.
+func (c *Controller) finalize(ctx context.Context, namespace *corev1.Namespace) error {
+	_, err := c.Core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	return utilapierrors.IgnoreAbsent(err)
+}
+
 // errExists means that the lifecycle exists, but the cache does not have it yet.
 var errExists = errors.New("the NamespaceLifecycle exists")
 
-// createRecord creates the lifecycle of a namespace, or returns errExists. A refusal is reported
+// createLifecycle creates the lifecycle of a namespace, or returns errExists. A refusal is reported
 // on the namespace, because tenants cannot read NamespaceLifecycles.
 func (c *Controller) createLifecycle(ctx context.Context, namespace *corev1.Namespace) error {
 	creating, cancel := context.WithTimeout(ctx, timing.CreateTimeout)
