@@ -22,23 +22,20 @@ import (
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
-// source is the list of exemptions, for people.
-const source = "ConfigMap " + installation.Namespace + "/" + installation.Exemptions
-
 // malformed adds the lines of the list of exemptions that have no effect.
 func (i *inspection) malformed(check string, configMap *corev1.ConfigMap) {
 	list := installation.ParseExemptions(configMap)
 	for _, line := range list.Malformed {
-		i.add(check, Warning, "kubectl --namespace "+installation.Namespace+" edit configmap "+installation.Exemptions, "%s: %s", source, line)
+		i.add(check, Warning, "kubectl --namespace "+installation.Namespace+" edit configmap "+installation.Exemptions, "%s: %s", cmdutil.ExemptionsSource, line)
 	}
 	if len(list.Malformed) == 0 {
-		i.add(check, OK, "", "%s exists; entries: %d", source, list.Len())
+		i.add(check, OK, "", "%s exists; entries: %d", cmdutil.ExemptionsSource, list.Len())
 	}
 }
 
 // exemptSelf returns why the user who runs the command is exempt, or "".
 func exemptSelf(ctx context.Context, core kubernetes.Interface, name, generateName string) string {
-	list, listErr := readExemptions(ctx, core)
+	list, listErr := cmdutil.Exemptions(ctx, core)
 	user, err := self(ctx, core)
 	if listErr != nil || err != nil {
 		return ""
@@ -47,15 +44,7 @@ func exemptSelf(ctx context.Context, core kubernetes.Interface, name, generateNa
 	if exemption == nil {
 		return ""
 	}
-	return fmt.Sprintf("user %q is exempt by %s: %s", user.Username, source, exemption)
-}
-
-func readExemptions(ctx context.Context, core kubernetes.Interface) (*installation.ExemptionList, error) {
-	configMap, err := core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the list of exemptions, %s: %w", source, err)
-	}
-	return installation.ParseExemptions(configMap), nil
+	return fmt.Sprintf("user %q is exempt by %s: %s", user.Username, cmdutil.ExemptionsSource, exemption)
 }
 
 // self returns the user who runs the command.
@@ -94,7 +83,7 @@ func creation(ctx context.Context, core kubernetes.Interface, name, creator stri
 			groups = user.Groups
 		}
 	}
-	list, err := readExemptions(ctx, core)
+	list, err := cmdutil.Exemptions(ctx, core)
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +96,9 @@ func creation(ctx context.Context, core kubernetes.Interface, name, creator stri
 		result.Message += " of groups " + quoted(groups)
 	}
 	if result.Closed {
-		result.Message += ", is closed until it is initialized: no line of " + source + " exempts it"
+		result.Message += ", is closed until it is initialized: no line of " + cmdutil.ExemptionsSource + " exempts it"
 	} else {
-		result.Message += fmt.Sprintf(", is exempt by %s: %s", source, result.ExemptBy)
+		result.Message += fmt.Sprintf(", is exempt by %s: %s", cmdutil.ExemptionsSource, result.ExemptBy)
 	}
 	return result, nil
 }

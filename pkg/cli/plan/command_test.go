@@ -140,7 +140,7 @@ func TestPlan(t *testing.T) {
 // TestUnreadableExemptions: without the permission to read the exemptions, the plan is printed with a note.
 func TestUnreadableExemptions(t *testing.T) {
 	out, errOut, err := cmdtesting.New(append(configurations(), shop()...)...).Run(t, plan.NewCommand, "shop")
-	if err != nil || out != existing || errOut != "Exemptions are not considered: configmaps \"nsinit-exemptions\" not found\n" {
+	if err != nil || out != existing || errOut != "Exemptions are not considered: cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: configmaps \"nsinit-exemptions\" not found\n" {
 		t.Errorf("%v, %q, %q", err, out, errOut)
 	}
 }

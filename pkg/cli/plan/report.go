@@ -16,12 +16,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -35,12 +35,11 @@ func former(namespace string) error {
 
 // exempt returns why nsinit ignores a namespace, or "". If the user cannot read the list, it prints a note.
 func (o *Options) exempt(ctx context.Context, namespace *corev1.Namespace, exists bool) string {
-	configMap, err := o.Clients.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
+	list, err := cmdutil.Exemptions(ctx, o.Clients.Core)
 	if err != nil {
 		_, _ = fmt.Fprintf(o.ErrOut, "Exemptions are not considered: %v\n", err)
 		return ""
 	}
-	list := installation.ParseExemptions(configMap)
 	exemption := list.ExemptName(namespace.Name, "")
 	if !exists {
 		exemption = list.Exempt(installation.Creation{Name: namespace.Name, Creator: namespace.Annotations[v1alpha1.AnnotationCreatedBy],
@@ -49,7 +48,7 @@ func (o *Options) exempt(ctx context.Context, namespace *corev1.Namespace, exist
 	if exemption == nil {
 		return ""
 	}
-	return fmt.Sprintf("ConfigMap %s/%s exempts it: %s", installation.Namespace, installation.Exemptions, exemption)
+	return fmt.Sprintf("%s exempts it: %s", cmdutil.ExemptionsSource, exemption)
 }
 
 // stored fills in the plan of a lifecycle.

@@ -23,7 +23,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
-	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/population"
 )
 
@@ -115,7 +114,7 @@ func (o *Options) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	exemptions, err := o.exemptions(ctx)
+	exemptions, err := cmdutil.Exemptions(ctx, o.Clients.Core)
 	if err != nil {
 		return nil, err
 	}
@@ -124,24 +123,16 @@ func (o *Options) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	}), nil
 }
 
-// exemptions returns the exemptions of the installation.
-func (o *Options) exemptions(ctx context.Context) (*installation.ExemptionList, error) {
-	configMap, err := o.Clients.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the exemptions, without which no namespace is selected: %w", err)
-	}
-	return installation.ParseExemptions(configMap), nil
-}
+func isOfAll(object population.Object) bool { return object.Scope == v1alpha1.ScopeAll }
 
 // reached returns the objects that populations can put into a namespace that exists, and says why it leaves out others.
 func (o *Options) reached(ctx context.Context, namespace *corev1.Namespace, objects []population.Object) ([]population.Object, error) {
-	ofAll := func(object population.Object) bool { return object.Scope == v1alpha1.ScopeAll }
-	if helper.IsClosed(namespace) || !slices.ContainsFunc(objects, ofAll) {
+	if helper.IsClosed(namespace) || !slices.ContainsFunc(objects, isOfAll) {
 		return objects, nil
 	}
 	reason := "frozen, being deleted, or one of Kubernetes"
 	if population.IsOpen(namespace) {
-		exemptions, err := o.exemptions(ctx)
+		exemptions, err := cmdutil.Exemptions(ctx, o.Clients.Core)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +142,7 @@ func (o *Options) reached(ctx context.Context, namespace *corev1.Namespace, obje
 		reason = "exempt"
 	}
 	_, _ = fmt.Fprintf(o.ErrOut, "Namespace %q is %s: populations with scope All put nothing into it.\n", namespace.Name, reason)
-	return slices.DeleteFunc(objects, ofAll), nil
+	return slices.DeleteFunc(objects, isOfAll), nil
 }
 
 // reportOf returns the report of a namespace.

@@ -108,7 +108,7 @@ func TestPreview(t *testing.T) {
 			Out: "No population puts anything into namespace \"shop\".\n", ErrOut: "Namespace \"shop\" is exempt: populations with scope All put nothing into it.\n"}},
 		"with scope All, of Kubernetes": {world{populations: []runtime.Object{reaching, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}}}, "", cmdtesting.Test{Args: []string{"kube-system"},
 			Out: "No population puts anything into namespace \"kube-system\".\n", ErrOut: "Namespace \"kube-system\" is frozen, being deleted, or one of Kubernetes: populations with scope All put nothing into it.\n"}},
-		"with scope All, no exemptions": {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "cannot read the exemptions, without which no namespace is selected"}},
+		"with scope All, no exemptions": {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: "}},
 		"with scope All, closed": {world{populations: []runtime.Object{reaching, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", Labels: map[string]string{v1alpha1.LabelInitializing: "true"},
 			Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "alice"}}}}, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"closed", "--output=jsonpath={.items[*].result}"}, Out: "created"}},
 		"nothing": {world{}, "", cmdtesting.Test{Args: []string{"shop"}, Out: "No population puts anything into namespace \"shop\".\n"}},
@@ -182,7 +182,7 @@ func TestAll(t *testing.T) {
 			Out: "depot refused,shop created,"}},
 		"of a file":       {world{populations: cluster(ofAll("p")), applied: configMap("1")}, cmdtesting.Test{Args: []string{"--all", "-f", file, "--output=jsonpath={.items[1].namespace} {.items[1].manifests[*].population}"}, Out: "shop q", Err: "exit code 2"}},
 		"only for new":    {world{populations: cluster(ofNew)}, cmdtesting.Test{Args: []string{"--all"}, Out: "No population has scope All. To see what one would do in the namespaces that exist, give its file with --filename.\n"}},
-		"no exemptions":   {world{populations: []runtime.Object{ofAll("p")}}, cmdtesting.Test{Args: []string{"--all"}, Err: "cannot read the exemptions, without which no namespace is selected"}},
+		"no exemptions":   {world{populations: []runtime.Object{ofAll("p")}}, cmdtesting.Test{Args: []string{"--all"}, Err: "cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: "}},
 		"and a name":      {world{}, cmdtesting.Test{Args: []string{"shop", "--all"}, Err: `unexpected argument "shop": --all is for every namespace`}},
 		"and its creator": {world{}, cmdtesting.Test{Args: []string{"--all", "--creator=carol"}, Err: "--creator, --group and --labels are for a namespace that does not exist, and --all for those that do"}},
 	} {
