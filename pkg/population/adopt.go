@@ -99,14 +99,14 @@ func (a *Applier) adopt(ctx context.Context, client *resource, namespace *corev1
 		return nil, Refused, err
 	case live == nil:
 		return stored, Created, nil
-	case live.GetResourceVersion() == stored.GetResourceVersion() && (!a.DryRun || sameContent(live, stored)):
+	case live.GetResourceVersion() == stored.GetResourceVersion() && (!a.DryRun || SameContent(live, stored)):
 		return stored, Unchanged, nil
 	}
 	return stored, Configured, nil
 }
 
-// sameContent compares two objects without their managed fields. A dry run does not change the resource version.
-func sameContent(a, b *unstructured.Unstructured) bool {
+// SameContent compares two objects without their managed fields. A dry run does not change the resource version.
+func SameContent(a, b *unstructured.Unstructured) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	a.SetManagedFields(nil)
 	b.SetManagedFields(nil)

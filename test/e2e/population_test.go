@@ -396,6 +396,13 @@ func TestPreview(t *testing.T) {
 		}
 	}
 	waitValue(t, c, namespace, "who", "gone")
+	if out, err := c.Kubectl("--namespace", namespace, "create", "configmap", "who", "--from-literal=value=other"); err != nil {
+		t.Fatal(err, out)
+	}
+	if stdout, _, _ := c.Plugin(t, "preview", namespace); !strings.Contains(stdout, "ConfigMap/who   configured") {
+		t.Errorf("a ConfigMap with another value is not configured:\n%s", stdout)
+	}
+	waitValue(t, c, namespace, "who", "other")
 	if _, _, code := c.Plugin(t, "preview", namespace, "--as=system:serviceaccount:nsinit-system:policy-population", "--output=json"); code != 2 {
 		t.Errorf("exit code %d", code)
 	}

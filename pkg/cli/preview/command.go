@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -124,13 +125,16 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	manifests, err := o.manifests(ctx, populations)
-	if err != nil {
-		return err
-	}
 	objects := population.Render(populations, namespace)
 	if exists {
 		if objects, err = o.reached(ctx, namespace, objects); err != nil {
+			return err
+		}
+	}
+	rollout := exists && population.IsOpen(namespace) && slices.ContainsFunc(objects, isOfAll)
+	var inventory []v1alpha1.PopulatedObject
+	if rollout {
+		if inventory, err = o.inventory(ctx, namespace, populations); err != nil {
 			return err
 		}
 	}
@@ -138,10 +142,8 @@ func (o *Options) Run(ctx context.Context) error {
 	refused := false
 	for _, object := range objects {
 		var result Result
-		if exists && object.Scope == v1alpha1.ScopeAll && population.IsOpen(namespace) {
-			if result, err = o.rolledOut(ctx, applier, namespace, object, manifests); err != nil {
-				return err
-			}
+		if rollout && isOfAll(object) {
+			result = rolledOut(ctx, applier, namespace, object, inventory)
 		} else {
 			result = preview(ctx, applier, namespace, exists, object)
 		}
@@ -156,22 +158,32 @@ func (o *Options) Run(ctx context.Context) error {
 	return nil
 }
 
-// rolledOut tries one object as the rollout to open namespaces does, without taking over what belongs to other clients.
-func (o *Options) rolledOut(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, object population.Object, manifests map[population.Key]struct{}) (Result, error) {
+// inventory returns what a namespace has of manifests that exist.
+func (o *Options) inventory(ctx context.Context, namespace *corev1.Namespace, populations []*population.Population) ([]v1alpha1.PopulatedObject, error) {
+	manifests, err := o.manifests(ctx, populations)
+	if err != nil {
+		return nil, err
+	}
 	inventory, err := o.Clients.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return Result{}, err
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case inventory.Spec.NamespaceUID != namespace.UID: // of a former namespace of this name
+		return nil, nil
 	}
-	var known []v1alpha1.PopulatedObject
-	if err == nil && inventory.Spec.NamespaceUID == namespace.UID {
-		known = inventory.Status.Objects
-	}
-	results, _ := applier.Report(ctx, namespace, []population.Object{object}, population.Existing(known, manifests)) // the result has the error
+	return population.Existing(inventory.Status.Objects, manifests), nil
+}
+
+// rolledOut tries one object as the rollout to open namespaces does, without taking over what belongs to other clients.
+func rolledOut(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, object population.Object, inventory []v1alpha1.PopulatedObject) Result {
+	results, _ := applier.Report(ctx, namespace, []population.Object{object}, inventory) // the result has the error
 	result := resultOf(results[0])
 	if object.Content != nil {
 		result.Object = object.Content.Object
 	}
-	return result, nil
+	return result
 }
 
 // resultOf returns what is printed of an outcome.
@@ -208,7 +220,7 @@ func preview(ctx context.Context, applier *population.Applier, namespace *corev1
 	switch {
 	case live == nil:
 		result.Result = "created"
-	case live.GetResourceVersion() == applied.GetResourceVersion():
+	case population.SameContent(live, applied):
 		result.Result = "unchanged"
 	default:
 		result.Result = "configured"

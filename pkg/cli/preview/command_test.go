@@ -80,6 +80,8 @@ func exemptions(namespace string) *corev1.ConfigMap {
 func TestPreview(t *testing.T) {
 	const header = "POPULATION   MANIFEST   OBJECT              RESULT\n"
 	one := []runtime.Object{population("p", template)}
+	changed := configMap("1") // a dry run does not change the version
+	changed.SetLabels(map[string]string{"tier": "gold"})
 	reaching := population("p", template)
 	reaching.Spec.Scope = v1alpha1.ScopeAll
 	inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
@@ -95,7 +97,7 @@ func TestPreview(t *testing.T) {
 	}{
 		"created":    {world{populations: one, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header + "p            m          ConfigMap/alice-x   created\n"}},
 		"unchanged":  {world{populations: one, live: configMap("1"), applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header + "p            m          ConfigMap/alice-x   unchanged\n"}},
-		"configured": {world{populations: one, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header + "p            m          ConfigMap/alice-x   configured\n"}},
+		"configured": {world{populations: one, live: configMap("1"), applied: changed}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header + "p            m          ConfigMap/alice-x   configured\n"}},
 		"fields":     {world{populations: one, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.kind} {.items[*].result} {.items[*].object.metadata.name}"}, Out: "PopulationPreview created alice-x"}},
 		"refused": {world{populations: one, refusal: errors.New("no rights")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.items[*].result}"}, Out: "refused",
 			Err: "exit code 2"}},
