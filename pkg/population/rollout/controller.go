@@ -45,6 +45,8 @@ const (
 	between  = time.Second
 	minRetry = 200 * time.Millisecond
 	maxRetry = 5 * time.Minute
+	// lasting is the number of retries from which the status has the error.
+	lasting = 5
 	// patience is how long a list of exemptions can take to be read before the rollouts report that it cannot be.
 	patience = 10 * time.Second
 
@@ -190,7 +192,11 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	more, wait := next(tallies, apply, ready, c.Clock.Now())
 	if len(more) == 0 || failure != nil || c.Clock.Since(r.written) >= between {
 		status := statusOf(p.Generation, tallies)
-		if err := c.write(ctx, p, status, conditionOf(p, status, tallies)); err != nil {
+		condition := conditionOf(p, status, tallies)
+		if failure != nil && c.queue.NumRequeues(name) >= lasting {
+			condition.Message += fmt.Sprintf("; the rollout tries again after an error: %v", failure)
+		}
+		if err := c.write(ctx, p, status, condition); err != nil {
 			return errors.Join(failure, err)
 		}
 		r.written = c.Clock.Now()

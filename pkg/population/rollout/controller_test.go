@@ -343,7 +343,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestTemporary: an error that is temporary refuses nothing. The namespace is checked again soon.
+// TestTemporary: an error that is temporary refuses nothing, and is in the status if it lasts. The namespace is checked again soon.
 func TestTemporary(t *testing.T) {
 	for rollout, done := range map[v1alpha1.PopulationRolloutType]string{v1alpha1.RolloutApply: v1alpha1.ReasonRolloutComplete, v1alpha1.RolloutReport: v1alpha1.ReasonRolloutReported} {
 		t.Run(string(rollout), func(t *testing.T) {
@@ -353,15 +353,23 @@ func TestTemporary(t *testing.T) {
 				w.populate(t, rollout)
 				defer w.start(t)()
 				time.Sleep(2 * time.Second)
-				if status := w.population(t).Status.Rollout; status == nil || status.Refused != 0 {
-					t.Errorf("the status is %+v", status)
+				const text = "; the rollout tries again after an error: etcd is gone"
+				condition := func() *metav1.Condition {
+					return meta.FindStatusCondition(w.population(t).Status.Conditions, v1alpha1.ConditionRolledOut)
+				}
+				if status := w.population(t).Status.Rollout; status == nil || status.Refused != 0 || strings.Contains(condition().Message, text) {
+					t.Errorf("the status is %+v, and the condition %+v", status, condition())
+				}
+				time.Sleep(10 * time.Second)
+				if !strings.HasSuffix(condition().Message, text) {
+					t.Errorf("the condition is %+v after ten seconds", condition())
 				}
 				w.mu.Lock()
 				w.err = nil
 				w.mu.Unlock()
-				time.Sleep(10 * time.Second)
-				if condition := meta.FindStatusCondition(w.population(t).Status.Conditions, v1alpha1.ConditionRolledOut); condition.Reason != done {
-					t.Errorf("the condition is %+v", condition)
+				time.Sleep(20 * time.Second)
+				if got := condition(); got.Reason != done || strings.Contains(got.Message, text) {
+					t.Errorf("the condition is %+v", got)
 				}
 			})
 		})
