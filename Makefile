@@ -80,7 +80,7 @@ test-versions: ## Run the end-to-end tests that depend on kube-apiserver on each
 	@for version in $(VERSIONS); do \
 	  echo "==> Kubernetes $$version"; \
 	  NSINIT_DEV_KUBERNETES=$$version $(MAKE) --no-print-directory e2e \
-	    RUN='^(TestStamp|TestStampAgain|TestStampIdentity|TestGate|TestGateMessage|TestGateNamesakes|TestGuard.*|TestOpenedByHand|TestEmptiedOnce|TestExemptions.*|TestWithoutExemptions|TestRecordCannotBePreset|TestStory|TestFailure|TestParticipant|TestNameReuse|TestAudit|TestApplyJustWorks|TestEarlyWrites|TestPopulation|TestSystemControllersMayInitialize|TestSecurityMatrix|TestWhyInitializing|TestPluginCheck|TestInstallation|TestLeastPrivilege)$$'; \
+	    RUN='^(TestStamp|TestStampAgain|TestStampIdentity|TestGate|TestGateMessage|TestGateNamesakes|TestGuard.*|TestOpenedByHand|TestEmptiedOnce|TestExemptions.*|TestWithoutExemptions|TestRecordCannotBePreset|TestStory|TestFailure|TestParticipant|TestNameReuse|TestAudit|TestApplyJustWorks|TestEarlyWrites|TestPopulation|TestSystemControllersMayInitialize|TestSecurityMatrix|TestWhyInitializing|TestPluginCheck|TestInstallation|TestLeastPrivilege|TestClusterAdmission|TestDecisions.*|TestContentIsKept|TestFreeze|TestConfinement)$$'; \
 	done
 
 FAULTS ?=
