@@ -42,7 +42,7 @@ func (d Diagnoser) scan(ctx context.Context, known sets.Set[string]) scan {
 	namespaced, others, errs := d.discover()
 	resources := slices.Concat(namespaced, others)
 	s := scan{orphaned: sets.New[string](), deleted: sets.New[string](), discoveryErrs: errs}
-	now := Observation{Patience: d.Patience, Installation: Installation{Time: d.Clock.Now()}}
+	now := d.now()
 	var mu sync.Mutex
 	done := 0
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(resources), func(i int) {
@@ -73,6 +73,35 @@ func (d Diagnoser) scan(ctx context.Context, known sets.Set[string]) scan {
 	})
 	slices.SortFunc(s.cluster, func(a, b Listing) int { return strings.Compare(a.name(), b.name()) })
 	slices.Sort(s.problems)
+	return s
+}
+
+// now returns an observation of nothing but the time.
+func (d Diagnoser) now() Observation {
+	return Observation{Patience: d.Patience, Installation: Installation{Time: d.Clock.Now()}}
+}
+
+// again reads the APIs and the objects without a namespace of a scan again, and no other objects.
+func (d Diagnoser) again(ctx context.Context, s scan) scan {
+	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
+	defer cancel()
+	_, _, s.discoveryErrs = d.discover()
+	now := d.now()
+	before := s.cluster
+	s.cluster = nil
+	for _, listing := range before {
+		late := Listing{Resource: listing.Resource}
+		if err := utilnamespaces.EachObject(ctx, d.Metadata.Resource(listing.Resource), func(object *metav1.PartialObjectMetadata) {
+			if now.isLate(object) {
+				late.Objects = append(late.Objects, object)
+			}
+		}); err != nil {
+			late = listing
+		}
+		if len(late.Objects) > 0 {
+			s.cluster = append(s.cluster, late)
+		}
+	}
 	return s
 }
 

@@ -25,12 +25,14 @@ const (
 	// scannedEvery is how often content of namespaces that do not exist, and objects whose deletion takes too long, are
 	// searched for, which lists every object.
 	scannedEvery = 10 * time.Minute
+	// cluster stands for what concerns all namespaces.
+	cluster = ""
 )
 
 // Watch follows the diagnoses of namespaces.
 type Watch struct {
 	Diagnoser Diagnoser
-	// Namespace is the namespace to follow, or "" for all that are not healthy.
+	// Namespace is the namespace to follow, or "" for all that are not healthy, and the cluster.
 	Namespace string
 
 	seen    map[string]watched
@@ -47,7 +49,8 @@ type watched struct {
 
 // Change is a diagnosis that changed, or that is new.
 type Change struct {
-	// After is healthy, and has no findings, if a namespace needs no attention any more.
+	// After is healthy, and has no findings, if a namespace needs no attention any more. It has no namespace if its causes
+	// concern every namespace, or objects without one.
 	After *Diagnosis
 	// Appeared are the findings that are new or changed, and Resolved those that do not exist any more.
 	Appeared, Resolved []Finding
@@ -55,7 +58,7 @@ type Change struct {
 
 // Next reads the cluster, and returns what has changed since the last call. A namespace of which only conditions or ages
 // changed is not returned. The cost is a list of the namespaces, one of the NamespaceLifecycles, and a diagnosis of each
-// namespace that changed, or was not diagnosed for a minute.
+// namespace that changed, or was not diagnosed for a minute. What concerns the cluster is read each minute.
 func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 	d := w.Diagnoser
 	d.lists = &runtimeLists{}
@@ -70,6 +73,7 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 		if w.scanned.IsZero() || now.Sub(w.scanned) >= scannedEvery {
 			w.found, w.scanned = d.scan(ctx, known), now
 		}
+		versions[cluster] = "each minute"
 		d.deleted = w.found.deleted
 		for name := range w.found.orphaned.Difference(known).Union(w.found.deleted) {
 			versions[name] += " found"
@@ -85,7 +89,7 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 		if version != "" && before.version == version && now.Sub(before.at) < diagnosedEvery {
 			continue
 		}
-		after, err := d.Diagnose(ctx, name)
+		after, err := w.diagnose(ctx, d, name)
 		switch {
 		case apierrors.IsNotFound(err) && (w.Namespace == "" || before.diagnosis != nil):
 			after = &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: name, Phase: Gone, State: Healthy, Findings: []Finding{}}
@@ -102,7 +106,19 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 	return changes, nil
 }
 
-// State returns the worst state of the namespaces.
+// diagnose diagnoses a namespace, or what concerns all of them.
+func (w *Watch) diagnose(ctx context.Context, d Diagnoser, name string) (*Diagnosis, error) {
+	if name != cluster {
+		return d.Diagnose(ctx, name)
+	}
+	if !w.scanned.Equal(d.Clock.Now()) {
+		w.found = d.again(ctx, w.found)
+	}
+	findings, problems := d.diagnoseCluster(ctx, w.found)
+	return &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, State: worst(findings), Findings: append([]Finding{}, findings...), NotExamined: slices.Concat(w.found.problems, problems)}, ctx.Err()
+}
+
+// State returns the worst state of the namespaces and of the cluster.
 func (w *Watch) State() State {
 	state := Healthy
 	for _, seen := range w.seen {

@@ -16,11 +16,36 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 )
+
+// checkNext compares the changes since the last call.
+func checkNext(t *testing.T, w *Watch, want string) {
+	t.Helper()
+	changes, err := w.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, change := range changes {
+		text := fmt.Sprintf("%s %s %s", change.After.Namespace, change.After.Phase, change.After.State)
+		for _, f := range change.Appeared {
+			text += " +" + string(f.Cause)
+		}
+		for _, f := range change.Resolved {
+			text += " -" + string(f.Cause)
+		}
+		got = append(got, text)
+	}
+	if strings.Join(got, "; ") != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
 
 // TestWatch: only changes are returned, and a namespace that is removed is one.
 func TestWatch(t *testing.T) {
@@ -46,24 +71,7 @@ func TestWatch(t *testing.T) {
 			w := &Watch{Diagnoser: d, Namespace: followed}
 			next := func(want string) {
 				t.Helper()
-				changes, err := w.Next(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				var got []string
-				for _, change := range changes {
-					text := fmt.Sprintf("%s %s %s", change.After.Namespace, change.After.Phase, change.After.State)
-					for _, f := range change.Appeared {
-						text += " +" + string(f.Cause)
-					}
-					for _, f := range change.Resolved {
-						text += " -" + string(f.Cause)
-					}
-					got = append(got, text)
-				}
-				if strings.Join(got, "; ") != want {
-					t.Errorf("got %q, want %q", got, want)
-				}
+				checkNext(t, w, want)
 			}
 			next("ns Terminating Stuck +NamespaceFinalizer")
 			next("")
@@ -107,6 +115,55 @@ func TestWatchAgain(t *testing.T) {
 		if changes, err := watch.Next(t.Context()); err != nil || len(changes) != test.want {
 			t.Errorf("after %s: %+v %v", test.after, changes, err)
 		}
+	}
+}
+
+// TestWatchCluster: what concerns every namespace, and objects without a namespace, are read again after a minute.
+func TestWatchCluster(t *testing.T) {
+	volumes := corev1.SchemeGroupVersion.WithResource("persistentvolumes")
+	for name, test := range map[string]struct {
+		resolve func(*testing.T, Diagnoser)
+		want    string
+	}{
+		"an API": {func(t *testing.T, d Diagnoser) {
+			t.Helper()
+			if err := d.APIs.ApiregistrationV1().APIServices().Delete(t.Context(), "v1.a.example.com", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}, "  Stuck -APIUnavailable"},
+		"an object": {func(t *testing.T, d Diagnoser) {
+			t.Helper()
+			if err := d.Metadata.(*metadatafake.FakeMetadataClient).Tracker().Delete(volumes, "", "v"); err != nil {
+				t.Fatal(err)
+			}
+		}, "  Stuck -ContentFinalizer"},
+		"an object that is not deleted": {func(t *testing.T, d Diagnoser) {
+			t.Helper()
+			if err := d.Metadata.(*metadatafake.FakeMetadataClient).Tracker().Delete(volumes, "", "w"); err != nil {
+				t.Fatal(err)
+			}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := world{
+				apis: []runtime.Object{apiService("a.example.com", "v1")},
+				content: []runtime.Object{
+					inNamespace(object("PersistentVolume", "v", deleted(time.Hour, "kubernetes.io/pv-protection")), ""), inNamespace(object("PersistentVolume", "w"), ""),
+				},
+			}.diagnoser(t)
+			clock := testingclock.NewFakePassiveClock(now())
+			d.Progress, d.Clock = nil, clock
+			w := &Watch{Diagnoser: d}
+			checkNext(t, w, "  Stuck +APIUnavailable +ContentFinalizer")
+			test.resolve(t, d)
+			clock.SetTime(now().Add(time.Second))
+			checkNext(t, w, "")
+			clock.SetTime(now().Add(diagnosedEvery))
+			checkNext(t, w, test.want)
+			if w.State() != Stuck {
+				t.Errorf("the state is %s", w.State())
+			}
+		})
 	}
 }
 

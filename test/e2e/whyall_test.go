@@ -9,9 +9,12 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,6 +125,17 @@ func TestWhyAllCluster(t *testing.T) {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is missing in:\n%s", part, text)
 		}
+	}
+
+	watched, watcher := watchWhy(t, c, "--all")
+	lines := bufio.NewScanner(watched)
+	readLine(t, lines, `^\d\d:\d\d:\d\d +<cluster> +- +Stuck +APIUnavailable +- .*broken.example.com`)
+	if err := watcher.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, watched)
+	if err := watcher.Wait(); watcher.ProcessState.ExitCode() != 3 {
+		t.Errorf("the watch ends with %v, want exit code 3", err)
 	}
 
 	for _, f := range list.Cluster {

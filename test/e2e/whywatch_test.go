@@ -38,6 +38,17 @@ func watchWhy(t *testing.T, c *framework.Cluster, args ...string) (io.Reader, *e
 	return out, command
 }
 
+// readLine reads lines up to one that is like a pattern.
+func readLine(t *testing.T, lines *bufio.Scanner, pattern string) {
+	t.Helper()
+	for lines.Scan() {
+		if regexp.MustCompile(pattern).MatchString(lines.Text()) {
+			return
+		}
+	}
+	t.Errorf("no line is like %s", pattern)
+}
+
 // TestWhyWatch: why --watch prints each change, ends when the namespace is removed, and ends with the exit code of the last
 // state when it is interrupted.
 func TestWhyWatch(t *testing.T) {
@@ -50,16 +61,7 @@ func TestWhyWatch(t *testing.T) {
 
 	all, watcher := watchWhy(t, c, "--all")
 	lines := bufio.NewScanner(all)
-	read := func(pattern string) {
-		t.Helper()
-		for lines.Scan() {
-			if regexp.MustCompile(pattern).MatchString(lines.Text()) {
-				return
-			}
-		}
-		t.Errorf("no line is like %s", pattern)
-	}
-	read(`^\d\d:\d\d:\d\d +` + namespace + ` +Terminating +Stuck +NamespaceFinalizer +Unknown +metadata.finalizers has`)
+	readLine(t, lines, `^\d\d:\d\d:\d\d +`+namespace+` +Terminating +Stuck +NamespaceFinalizer +Unknown +metadata.finalizers has`)
 
 	held, interrupted := watchWhy(t, c, namespace)
 	if line, err := bufio.NewReader(held).ReadString('\n'); err != nil {
@@ -87,8 +89,8 @@ func TestWhyWatch(t *testing.T) {
 	if err := single.Wait(); err != nil || last.Phase != diagnosis.Gone || last.State != diagnosis.Healthy {
 		t.Errorf("the last object is %s, %v", framework.JSON(t, last), err)
 	}
-	read(`^\d\d:\d\d:\d\d +` + namespace + ` +\w+ +Resolved +NamespaceFinalizer`)
-	read(`^\d\d:\d\d:\d\d +` + namespace + ` +Gone +Healthy `)
+	readLine(t, lines, `^\d\d:\d\d:\d\d +`+namespace+` +\w+ +Resolved +NamespaceFinalizer`)
+	readLine(t, lines, `^\d\d:\d\d:\d\d +`+namespace+` +Gone +Healthy `)
 	if err := watcher.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

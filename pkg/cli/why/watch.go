@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package why
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -96,7 +97,7 @@ func (p *changePrinter) lines(change diagnosis.Change) error {
 	}
 	now, d := p.Clients.Clock.Now().Format(time.TimeOnly), change.After
 	row := func(state, cause, controller, message string) {
-		_, _ = fmt.Fprintf(p.table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", now, d.Namespace, d.Phase, state, cause, controller, message)
+		_, _ = fmt.Fprintf(p.table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", now, cmp.Or(d.Namespace, "<cluster>"), cmp.Or(string(d.Phase), "-"), state, cause, controller, message)
 	}
 	for _, f := range change.Appeared {
 		row(string(f.State), string(f.Cause), controllerOf(f), printable.Line(f.Message))
