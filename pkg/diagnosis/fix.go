@@ -45,10 +45,12 @@ type Fix struct {
 	// Requests are sent in this order, until one fails.
 	Requests []Request `json:"requests"`
 	// Digest identifies the UID of the namespace, the cause, the description and the requests, and with them the UID and
-	// the resourceVersion of each object. The namespace of OrphanedContent has neither.
+	// the resourceVersion of each object. For OrphanedContent, it identifies the UIDs of the content instead.
 	Digest string `json:"digest"`
 	// Applied means that the requests succeeded.
 	Applied bool `json:"applied,omitempty"`
+	// content is what is deleted without a request of its own.
+	content []types.UID
 }
 
 // Request is a request to kube-apiserver. It fails if the object is not the one that was diagnosed, or has changed. For
@@ -106,7 +108,7 @@ func (o Observation) fixable() []Cause {
 
 // digest returns the digest of a fix.
 func (f Fix) digest(of *FixList) string {
-	data, err := json.Marshal([]any{of.Namespace, of.UID, f.Cause, f.Description, f.Requests})
+	data, err := json.Marshal([]any{of.Namespace, of.UID, f.Cause, f.Description, f.Requests, f.content})
 	if err != nil { // strings can always be encoded
 		return ""
 	}

@@ -118,6 +118,22 @@ func TestFixes(t *testing.T) {
 	}
 }
 
+// TestDigestOfOrphans: the digest changes if other content of the same kind would be deleted.
+func TestDigestOfOrphans(t *testing.T) {
+	digest := func(uid types.UID) string {
+		d := world{content: []runtime.Object{object("ConfigMap", "a", func(m *metav1.ObjectMeta) { m.UID = uid })}}.diagnoser(t)
+		list, err := d.Fixes(t.Context(), "ns")
+		if err != nil || len(list.Items) != 1 {
+			t.Fatalf("the fixes are %+v, %v", list, err)
+		}
+		return list.Items[0].Digest
+	}
+	first, again, other := digest("a"), digest("a"), digest("b")
+	if first != again || first == other {
+		t.Errorf("the digests are %s, %s, and for other content %s", first, again, other)
+	}
+}
+
 // TestRiskOfRelease: to release a participant that holds the content loses the content, too, which the remedy and the fix say.
 func TestRiskOfRelease(t *testing.T) {
 	const alone = "what it has to clean up remains, perhaps outside the cluster"

@@ -200,6 +200,13 @@ func (o Observation) fixOrphans() []Fix {
 	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
 	again := remove(o.namespacePath(), namespace, nil)
 	again.Created = true
-	return []Fix{newFix(OrphanedContent, "create the namespace again and delete it, which deletes its content: "+o.counts(), "until it is deleted, the content is in use: workloads start, and permissions apply",
-		request(http.MethodPost, "/api/v1/namespaces", "application/json", namespace), again)}
+	fix := newFix(OrphanedContent, "create the namespace again and delete it, which deletes its content: "+o.counts(), "until it is deleted, the content is in use: workloads start, and permissions apply",
+		request(http.MethodPost, "/api/v1/namespaces", "application/json", namespace), again)
+	for _, listing := range o.Content {
+		for _, object := range listing.Objects {
+			fix.content = append(fix.content, object.UID)
+		}
+	}
+	slices.Sort(fix.content)
+	return []Fix{fix}
 }
