@@ -49,7 +49,7 @@ type Fix struct {
 	Digest string `json:"digest"`
 	// Applied means that the requests succeeded.
 	Applied bool `json:"applied,omitempty"`
-	// content is what is deleted without a request of its own.
+	// content is what is deleted with the namespace.
 	content []types.UID
 }
 
