@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -21,9 +22,18 @@ const ExemptionsSource = "ConfigMap " + installation.Namespace + "/" + installat
 
 // Exemptions reads the list of exemptions.
 func Exemptions(ctx context.Context, core kubernetes.Interface) (*installation.ExemptionList, error) {
+	configMap, err := ExemptionsConfigMap(ctx, core)
+	if err != nil {
+		return nil, err
+	}
+	return installation.ParseExemptions(configMap), nil
+}
+
+// ExemptionsConfigMap reads the ConfigMap with the list of exemptions.
+func ExemptionsConfigMap(ctx context.Context, core kubernetes.Interface) (*corev1.ConfigMap, error) {
 	configMap, err := core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the list of exemptions, %s: %w", ExemptionsSource, err)
 	}
-	return installation.ParseExemptions(configMap), nil
+	return configMap, nil
 }

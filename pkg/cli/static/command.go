@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -98,9 +97,9 @@ func (o *Options) Run(ctx context.Context) error {
 // exemptions reads the ConfigMap from the file or from the cluster.
 func (o *Options) exemptions(ctx context.Context) (*corev1.ConfigMap, error) {
 	if o.Filename == "" {
-		configMap, err := o.Clients.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
+		configMap, err := cmdutil.ExemptionsConfigMap(ctx, o.Clients.Core)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the exemptions: %w: give their file with --filename", err)
+			return nil, fmt.Errorf("%w: give their file with --filename", err)
 		}
 		return configMap, nil
 	}

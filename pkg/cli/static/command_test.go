@@ -75,7 +75,7 @@ func TestStaticErrors(t *testing.T) {
 	}{
 		"no kind":      {nil, "the argument KIND is missing"},
 		"another kind": {[]string{"gate"}, `kind "gate": give "validating" or "mutating"`},
-		"no ConfigMap": {[]string{"mutating"}, "cannot read the exemptions"},
+		"no ConfigMap": {[]string{"mutating"}, "cannot read the list of exemptions"},
 		"no file":      {[]string{"mutating", "--filename=none.yaml"}, "--filename: open none.yaml"},
 		"another":      {[]string{"mutating", "--filename=" + other}, `it has ConfigMap "other", want ConfigMap "nsinit-exemptions"`},
 		"no YAML":      {[]string{"mutating", "--filename=command_test.go"}, "--filename=command_test.go: "},
