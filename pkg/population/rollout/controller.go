@@ -45,8 +45,6 @@ const (
 	between  = time.Second
 	minRetry = 200 * time.Millisecond
 	maxRetry = 5 * time.Minute
-	// lasting is the number of retries from which the status has the error.
-	lasting = 5
 	// patience is how long a list of exemptions can take to be read before the rollouts report that it cannot be.
 	patience = 10 * time.Second
 
@@ -193,9 +191,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if len(more) == 0 || failure != nil || c.Clock.Since(r.written) >= between {
 		status := statusOf(p.Generation, tallies)
 		condition := conditionOf(p, status, tallies)
-		if failure != nil && c.queue.NumRequeues(name) >= lasting {
-			condition.Message += fmt.Sprintf("; the rollout tries again after an error: %v", failure)
-		}
+		condition.Message += failing(tallies, c.Clock.Now())
 		if err := c.write(ctx, p, status, condition); err != nil {
 			return errors.Join(failure, err)
 		}
@@ -256,7 +252,7 @@ func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tal
 func (r *rollout) renew(former *view, source *metav1.PartialObjectMetadata) *view {
 	v := newView(r.compiled, source)
 	if former != nil && former.digest == v.digest {
-		v.results, v.checked = former.results, former.checked
+		v.results, v.checked, v.err, v.failing = former.results, former.checked, former.err, former.failing
 	}
 	return v
 }
@@ -276,10 +272,10 @@ func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply
 		for _, t := range batch {
 			namespace := namespaceOf(t.view.source)
 			results, err := c.Report(ctx, namespace, population.Render([]*population.Population{r.compiled}, namespace), c.inventory(t.view.source))
+			t.view.set(results, err, c.Clock.Now())
 			if err != nil {
 				return err
 			}
-			t.view.set(results, c.Clock.Now())
 		}
 		return nil
 	}
@@ -287,9 +283,7 @@ func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply
 	for _, t := range batch {
 		group.Go(func() error {
 			results, err := c.rollOut(ctx, r, t.view.source)
-			if err == nil {
-				t.view.set(results, c.Clock.Now())
-			}
+			t.view.set(results, err, c.Clock.Now())
 			return err
 		})
 	}

@@ -353,7 +353,7 @@ func TestTemporary(t *testing.T) {
 				w.populate(t, rollout)
 				defer w.start(t)()
 				time.Sleep(2 * time.Second)
-				const text = "; the rollout tries again after an error: etcd is gone"
+				const text = "; namespace shop is tried again after an error: etcd is gone"
 				condition := func() *metav1.Condition {
 					return meta.FindStatusCondition(w.population(t).Status.Conditions, v1alpha1.ConditionRolledOut)
 				}

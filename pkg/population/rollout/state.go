@@ -45,6 +45,9 @@ type view struct {
 	results map[population.Key]population.Result
 	// checked is when the last check ended.
 	checked time.Time
+	// err is why the check since then could not be made, and failing when this began.
+	err     error
+	failing time.Time
 }
 
 // newView renders a population for a namespace.
@@ -64,9 +67,16 @@ func namespaceOf(source *metav1.PartialObjectMetadata) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: source.ObjectMeta}
 }
 
-// set stores the outcomes of a check.
-func (v *view) set(results []population.Result, now time.Time) {
-	v.results, v.checked = map[population.Key]population.Result{}, now
+// set stores the outcomes of a check, or why there are none.
+func (v *view) set(results []population.Result, err error, now time.Time) {
+	if err != nil {
+		if v.err == nil {
+			v.failing = now
+		}
+		v.err = err
+		return
+	}
+	v.results, v.checked, v.err = map[population.Key]population.Result{}, now, nil
 	for _, result := range results {
 		v.results[result.Key] = result
 	}

@@ -8,6 +8,7 @@ package rollout
 
 import (
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,6 +20,8 @@ const (
 	// maxProblems and maxMessage bound the size of the status.
 	maxProblems = 10
 	maxMessage  = 512
+	// lasting is how long an error lasts that is in the status.
+	lasting = 5 * time.Second
 )
 
 // statusOf returns the state of the rollout of a population, or its report.
@@ -51,10 +54,25 @@ func problemOf(namespace string, result population.Result) v1alpha1.PopulationPr
 	if result.Outcome == population.Conflict {
 		problem.Result = v1alpha1.ProblemConflict
 	}
-	if runes := []rune(problem.Message); len(runes) > maxMessage {
-		problem.Message = string(runes[:maxMessage-3]) + "..."
-	}
+	problem.Message = shortened(problem.Message)
 	return problem
+}
+
+func shortened(message string) string {
+	if runes := []rune(message); len(runes) > maxMessage {
+		return string(runes[:maxMessage-3]) + "..."
+	}
+	return message
+}
+
+// failing describes the first error that lasts, or nothing.
+func failing(tallies []tally, now time.Time) string {
+	for _, t := range tallies {
+		if v := t.view; v.err != nil && now.Sub(v.failing) >= lasting {
+			return fmt.Sprintf("; namespace %s is tried again after an error: %s", v.source.Name, shortened(v.err.Error()))
+		}
+	}
+	return ""
 }
 
 // conditionOf returns the condition RolledOut.

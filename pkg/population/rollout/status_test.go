@@ -7,9 +7,11 @@ SPDX-License-Identifier: Apache-2.0
 package rollout
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,4 +85,26 @@ func TestConditionOf(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFailing: an error is reported if it has lasted, until the namespace is checked, whatever becomes of others.
+func TestFailing(t *testing.T) {
+	began := time.Unix(0, 0)
+	others, failed := tallyOf("others", 0, unchanged), tallyOf("failed", 0, "")
+	check := func(after time.Duration, want string) {
+		t.Helper()
+		if got := failing([]tally{others, failed}, began.Add(after)); got != want {
+			t.Errorf("after %s: %q, want %q", after, got, want)
+		}
+	}
+	failed.view.set(nil, errors.New("first"), began)
+	check(0, "")
+	failed.view.set(nil, errors.New("no network"), began.Add(lasting))
+	check(lasting, "; namespace failed is tried again after an error: no network")
+	others.view.set(nil, nil, began.Add(lasting))
+	check(2*lasting, "; namespace failed is tried again after an error: no network")
+	failed.view.set(nil, nil, began.Add(2*lasting))
+	check(2*lasting, "")
+	failed.view.set(nil, errors.New("again"), began.Add(3*lasting))
+	check(3*lasting, "")
 }
