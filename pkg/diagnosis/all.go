@@ -59,9 +59,8 @@ func (d Diagnoser) DiagnoseAll(ctx context.Context) (*List, error) {
 	found := d.scan(ctx, known)
 	suspects := sets.List(sets.KeySet(versions).Union(found.orphaned).Union(found.deleted))
 	d.Progress, d.lists, d.deleted = nil, &runtimeLists{}, found.deleted // from now on, namespaces are counted
-	var problems []string
-	list.Cluster, problems = d.diagnoseCluster(ctx, found)
-	list.NotExamined = slices.Concat(list.NotExamined, found.problems, problems)
+	findings, problems := d.diagnoseCluster(ctx, found)
+	list.Cluster, list.NotExamined = findings, slices.Concat(list.NotExamined, found.problems, messages(problems))
 	for i, name := range suspects {
 		if d.Diagnosed != nil {
 			d.Diagnosed(i, len(suspects))
@@ -79,6 +78,13 @@ func (d Diagnoser) DiagnoseAll(ctx context.Context) (*List, error) {
 		return cmp.Or(cmp.Compare(b.State.rank(), a.State.rank()), cmp.Compare(indexOf(table, a.Findings[0].Cause), indexOf(table, b.Findings[0].Cause)), strings.Compare(a.Namespace, b.Namespace))
 	})
 	return list, ctx.Err()
+}
+
+func messages(errs []error) (all []string) {
+	for _, err := range errs {
+		all = append(all, err.Error())
+	}
+	return all
 }
 
 // suspects returns the names of namespaces that may not be healthy, each with a version of what was read of it, and the

@@ -17,6 +17,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 
@@ -27,8 +28,9 @@ import (
 type scan struct {
 	// orphaned namespaces do not exist, and have content. Deleted ones have objects whose deletion takes too long.
 	orphaned, deleted sets.Set[string]
-	// cluster has the objects without a namespace whose deletion takes too long.
+	// cluster has the objects without a namespace whose deletion takes too long. listed are the resources that were listed.
 	cluster []Listing
+	listed  sets.Set[schema.GroupVersionResource]
 	// discoveryErrs are why resources are missing.
 	discoveryErrs []error
 	// problems are what could not be listed, with the reason.
@@ -41,7 +43,7 @@ func (d Diagnoser) scan(ctx context.Context, known sets.Set[string]) scan {
 	defer cancel()
 	namespaced, others, errs := d.discover()
 	resources := slices.Concat(namespaced, others)
-	s := scan{orphaned: sets.New[string](), deleted: sets.New[string](), discoveryErrs: errs}
+	s := scan{orphaned: sets.New[string](), deleted: sets.New[string](), listed: sets.New[schema.GroupVersionResource](), discoveryErrs: errs}
 	now := d.now()
 	var mu sync.Mutex
 	done := 0
@@ -64,7 +66,9 @@ func (d Diagnoser) scan(ctx context.Context, known sets.Set[string]) scan {
 		if len(late.Objects) > 0 {
 			s.cluster = append(s.cluster, late)
 		}
-		if err != nil {
+		if err == nil {
+			s.listed.Insert(resources[i])
+		} else {
 			s.problems = append(s.problems, fmt.Sprintf("%s: %v", resources[i].GroupResource(), err))
 		}
 		if done++; d.Progress != nil {
@@ -81,6 +85,15 @@ func (d Diagnoser) now() Observation {
 	return Observation{Patience: d.Patience, Installation: Installation{Time: d.Clock.Now()}}
 }
 
+// keep adds what an earlier scan found of resources that could not be listed.
+func (s *scan) keep(earlier scan) {
+	for _, listing := range earlier.cluster {
+		if !s.listed.Has(listing.Resource) {
+			s.cluster = append(s.cluster, listing)
+		}
+	}
+}
+
 // again reads the APIs and the objects without a namespace of a scan again, and no other objects.
 func (d Diagnoser) again(ctx context.Context, s scan) scan {
 	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
@@ -95,7 +108,7 @@ func (d Diagnoser) again(ctx context.Context, s scan) scan {
 			if now.isLate(object) {
 				late.Objects = append(late.Objects, object)
 			}
-		}); err != nil {
+		}); err != nil && !apierrors.IsNotFound(err) { // the API is served
 			late = listing
 		}
 		if len(late.Objects) > 0 {
@@ -105,32 +118,33 @@ func (d Diagnoser) again(ctx context.Context, s scan) scan {
 	return s
 }
 
-// diagnoseCluster returns the causes that concern every namespace, or objects without a namespace, and what could not be
-// read.
-func (d Diagnoser) diagnoseCluster(ctx context.Context, s scan) ([]Finding, []string) {
+// diagnoseCluster returns the causes that concern every namespace, or objects without a namespace, and why others may be
+// missing.
+func (d Diagnoser) diagnoseCluster(ctx context.Context, s scan) ([]Finding, []error) {
 	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
 	defer cancel()
 	// kubectl ignores the namespace of an object that has none.
 	o := Observation{Name: metav1.NamespaceDefault, Patience: d.Patience, onlyDeleted: true, Content: s.cluster, DiscoveryErrs: s.discoveryErrs}
 	o.Installation.Time = d.Clock.Now()
-	var problems []string
+	var problems []error
 	services, err := d.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if err == nil {
 		o.APIServices.Object = services.Items
 	} else {
-		problems = append(problems, fmt.Sprintf("aggregated APIs: %v", err))
+		problems = append(problems, fmt.Errorf("aggregated APIs: %w", err))
 	}
 	d.observeRuntime(ctx, &o)
 	hooks, err := d.hooks(ctx)
 	if err != nil {
-		problems = append(problems, fmt.Sprintf("admission webhooks: %v", err))
+		problems = append(problems, fmt.Errorf("admission webhooks: %w", err))
 	}
-	return judge(o, unavailableAPIs, undiscovered, finalizedContent, func(Observation) []Finding { return d.missingServices(ctx, hooks) }), problems
+	missing, errs := d.missingServices(ctx, hooks)
+	return judge(o, unavailableAPIs, undiscovered, finalizedContent, func(Observation) []Finding { return missing }), slices.Concat(problems, errs)
 }
 
-// missingServices reports webhooks whose service does not exist, and without which kube-apiserver refuses requests.
-func (d Diagnoser) missingServices(ctx context.Context, hooks []hook) []Finding {
-	var found []Finding
+// missingServices reports webhooks whose service does not exist, and without which kube-apiserver refuses requests. It also
+// returns why services could not be read.
+func (d Diagnoser) missingServices(ctx context.Context, hooks []hook) (found []Finding, problems []error) {
 	read := map[string]bool{}
 	for _, h := range hooks {
 		if h.service == nil || h.failurePolicy != nil && *h.failurePolicy == admissionregistrationv1.Ignore {
@@ -139,7 +153,9 @@ func (d Diagnoser) missingServices(ctx context.Context, hooks []hook) []Finding 
 		name := h.service.Namespace + "/" + h.service.Name
 		if _, known := read[name]; !known {
 			_, err := d.Core.CoreV1().Services(h.service.Namespace).Get(ctx, h.service.Name, metav1.GetOptions{})
-			read[name] = apierrors.IsNotFound(err)
+			if read[name] = apierrors.IsNotFound(err); err != nil && !read[name] {
+				problems = append(problems, fmt.Errorf("service %s of an admission webhook: %w", name, err))
+			}
 		}
 		if read[name] {
 			found = append(found, newFinding(WebhookUnavailable, Stuck, nil,
@@ -147,7 +163,7 @@ func (d Diagnoser) missingServices(ctx context.Context, hooks []hook) []Finding 
 				words{"WEBHOOK": h.configuration, "WEBHOOKS": h.configuration}))
 		}
 	}
-	return found
+	return found, problems
 }
 
 // hook is an admission webhook.

@@ -118,19 +118,19 @@ func TestFixes(t *testing.T) {
 	}
 }
 
-// TestDigestOfOrphans: the digest changes if other content of the same kind would be deleted.
+// TestDigestOfOrphans: the digest changes if other content of the same kind would be deleted, or content that is not known.
 func TestDigestOfOrphans(t *testing.T) {
-	digest := func(uid types.UID) string {
-		d := world{content: []runtime.Object{object("ConfigMap", "a", func(m *metav1.ObjectMeta) { m.UID = uid })}}.diagnoser(t)
+	digest := func(uid types.UID, refuses func(string, string, string) error) string {
+		d := world{refuses: refuses, content: []runtime.Object{object("ConfigMap", "a", func(m *metav1.ObjectMeta) { m.UID = uid })}}.diagnoser(t)
 		list, err := d.Fixes(t.Context(), "ns")
 		if err != nil || len(list.Items) != 1 {
 			t.Fatalf("the fixes are %+v, %v", list, err)
 		}
 		return list.Items[0].Digest
 	}
-	first, again, other := digest("a"), digest("a"), digest("b")
-	if first != again || first == other {
-		t.Errorf("the digests are %s, %s, and for other content %s", first, again, other)
+	first, again, other, unknown := digest("a", nil), digest("a", nil), digest("b", nil), digest("a", refuseOnly("list", "pods", forbidden("no")))
+	if first != again || first == other || first == unknown {
+		t.Errorf("the digests are %s, %s, for other content %s, and without the right to list pods %s", first, again, other, unknown)
 	}
 }
 

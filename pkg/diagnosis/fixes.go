@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -200,7 +201,11 @@ func (o Observation) fixOrphans() []Fix {
 	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
 	again := remove(o.namespacePath(), namespace, nil)
 	again.Created = true
-	fix := newFix(OrphanedContent, "create the namespace again and delete it, which deletes its content: "+o.counts(), "until it is deleted, the content is in use: workloads start, and permissions apply",
+	content := o.counts()
+	if unlisted := o.unlisted(); len(unlisted) > 0 {
+		content += ", and what cannot be listed now: " + strings.Join(unlisted, ", ")
+	}
+	fix := newFix(OrphanedContent, "create the namespace again and delete it, which deletes its content: "+content, "until it is deleted, the content is in use: workloads start, and permissions apply",
 		request(http.MethodPost, "/api/v1/namespaces", "application/json", namespace), again)
 	for _, listing := range o.Content {
 		for _, object := range listing.Objects {
@@ -209,4 +214,17 @@ func (o Observation) fixOrphans() []Fix {
 	}
 	slices.Sort(fix.content)
 	return []Fix{fix}
+}
+
+// unlisted names the resources whose objects are not known.
+func (o Observation) unlisted() (names []string) {
+	for _, listing := range o.Content {
+		if isUnexamined(listing.Err) {
+			names = append(names, listing.name())
+		}
+	}
+	if len(o.DiscoveryErrs) > 0 {
+		names = append(names, "the objects of APIs that are not available")
+	}
+	return names
 }

@@ -52,9 +52,10 @@ const (
 // Diagnosis is the state of a namespace, with the causes.
 type Diagnosis struct {
 	metav1.TypeMeta `json:",inline"`
-	Namespace       string    `json:"namespace"`
-	UID             types.UID `json:"uid,omitempty"`
-	Phase           Phase     `json:"phase"`
+	// Namespace and Phase are "" if the findings concern every namespace, or objects without one.
+	Namespace string    `json:"namespace"`
+	UID       types.UID `json:"uid,omitempty"`
+	Phase     Phase     `json:"phase"`
 	// IfDeleted means that the findings are what would block or delay a deletion.
 	IfDeleted bool `json:"ifDeleted,omitempty"`
 	// Since is when the namespace was created or, if it is being deleted, when it was.

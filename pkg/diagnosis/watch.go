@@ -71,9 +71,11 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 			return nil, err
 		}
 		if w.scanned.IsZero() || now.Sub(w.scanned) >= scannedEvery {
-			w.found, w.scanned = d.scan(ctx, known), now
+			found := d.scan(ctx, known)
+			found.keep(w.found)
+			w.found, w.scanned = found, now
 		}
-		versions[cluster] = "each minute"
+		versions[cluster] = w.scanned.String()
 		d.deleted = w.found.deleted
 		for name := range w.found.orphaned.Difference(known).Union(w.found.deleted) {
 			versions[name] += " found"
@@ -89,7 +91,7 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 		if version != "" && before.version == version && now.Sub(before.at) < diagnosedEvery {
 			continue
 		}
-		after, err := w.diagnose(ctx, d, name)
+		after, err := w.diagnose(ctx, d, name, before.diagnosis)
 		switch {
 		case apierrors.IsNotFound(err) && (w.Namespace == "" || before.diagnosis != nil):
 			after = &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: name, Phase: Gone, State: Healthy, Findings: []Finding{}}
@@ -107,15 +109,18 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 }
 
 // diagnose diagnoses a namespace, or what concerns all of them.
-func (w *Watch) diagnose(ctx context.Context, d Diagnoser, name string) (*Diagnosis, error) {
+func (w *Watch) diagnose(ctx context.Context, d Diagnoser, name string, before *Diagnosis) (*Diagnosis, error) {
 	if name != cluster {
 		return d.Diagnose(ctx, name)
 	}
-	if !w.scanned.Equal(d.Clock.Now()) {
-		w.found = d.again(ctx, w.found)
-	}
+	w.found = d.again(ctx, w.found)
 	findings, problems := d.diagnoseCluster(ctx, w.found)
-	return &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, State: worst(findings), Findings: append([]Finding{}, findings...), NotExamined: slices.Concat(w.found.problems, problems)}, ctx.Err()
+	failed := func(err error) bool { return !apierrors.IsForbidden(err) }
+	if before != nil && slices.ContainsFunc(problems, failed) {
+		return before, ctx.Err() // what is not found may not be resolved
+	}
+	return &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, State: worst(findings), Findings: append([]Finding{}, findings...),
+		NotExamined: slices.Concat(w.found.problems, messages(problems))}, ctx.Err()
 }
 
 // State returns the worst state of the namespaces and of the cluster.
@@ -157,11 +162,15 @@ func compare(before, after *Diagnosis) (Change, bool) {
 
 var durations = regexp.MustCompile(`\b(\d+(\.\d+)?(ms|s|m|h|d|y))+\b`)
 
-// print identifies a finding in what does not change with time.
+// print identifies a finding in what does not change with time. Errors of the network differ from one attempt to the next.
 func (f Finding) print() string {
+	message := durations.ReplaceAllString(f.Message, "")
+	if f.Cause == APIUnavailable || f.Cause == DiscoveryFailed {
+		message = f.Subject
+	}
 	controller := Liveness("")
 	if f.Controller != nil {
 		controller = f.Controller.State
 	}
-	return strings.Join([]string{string(f.Cause), string(f.State), cmp.Or(string(controller), "-"), durations.ReplaceAllString(f.Message, "")}, " ")
+	return strings.Join([]string{string(f.Cause), string(f.State), cmp.Or(string(controller), "-"), message}, " ")
 }

@@ -14,13 +14,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -118,50 +121,83 @@ func TestWatchAgain(t *testing.T) {
 	}
 }
 
-// TestWatchCluster: what concerns every namespace, and objects without a namespace, are read again after a minute.
+// TestWatchCluster: what concerns every namespace, and objects without a namespace, are read again after a minute. What could
+// not be read is not resolved.
 func TestWatchCluster(t *testing.T) {
+	const all = "  Stuck +APIUnavailable +WebhookUnavailable +ContentFinalizer"
 	volumes := corev1.SchemeGroupVersion.WithResource("persistentvolumes")
+	removeAPI := func(t *testing.T, d Diagnoser) {
+		t.Helper()
+		if err := d.APIs.ApiregistrationV1().APIServices().Delete(t.Context(), "v1.a.example.com", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removeWebhook := func(t *testing.T, d Diagnoser) {
+		t.Helper()
+		if err := d.Core.(*fake.Clientset).Tracker().Delete(admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"), "", "missing"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removeVolume := func(t *testing.T, d Diagnoser) {
+		t.Helper()
+		if err := d.Metadata.(*metadatafake.FakeMetadataClient).Tracker().Delete(volumes, "", "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, test := range map[string]struct {
-		resolve func(*testing.T, Diagnoser)
-		want    string
+		// resolve acts after the first read, and refused requests fail once after it.
+		resolve []func(*testing.T, Diagnoser)
+		refused [2]string
+		// after is when the cluster is read again, with these changes, and once more a minute later.
+		after      time.Duration
+		want, last string
+		state      State
 	}{
-		"an API": {func(t *testing.T, d Diagnoser) {
-			t.Helper()
-			if err := d.APIs.ApiregistrationV1().APIServices().Delete(t.Context(), "v1.a.example.com", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}, "  Stuck -APIUnavailable"},
-		"an object": {func(t *testing.T, d Diagnoser) {
-			t.Helper()
-			if err := d.Metadata.(*metadatafake.FakeMetadataClient).Tracker().Delete(volumes, "", "v"); err != nil {
-				t.Fatal(err)
-			}
-		}, "  Stuck -ContentFinalizer"},
-		"an object that is not deleted": {func(t *testing.T, d Diagnoser) {
-			t.Helper()
-			if err := d.Metadata.(*metadatafake.FakeMetadataClient).Tracker().Delete(volumes, "", "w"); err != nil {
-				t.Fatal(err)
-			}
-		}, ""},
+		"nothing":          {nil, [2]string{}, diagnosedEvery, "", "", Stuck},
+		"too early":        {[]func(*testing.T, Diagnoser){removeAPI}, [2]string{}, time.Second, "", "  Stuck -APIUnavailable", Stuck},
+		"an API":           {[]func(*testing.T, Diagnoser){removeAPI}, [2]string{}, diagnosedEvery, "  Stuck -APIUnavailable", "", Stuck},
+		"a webhook":        {[]func(*testing.T, Diagnoser){removeWebhook}, [2]string{}, diagnosedEvery, "  Stuck -WebhookUnavailable", "", Stuck},
+		"an object":        {[]func(*testing.T, Diagnoser){removeVolume}, [2]string{}, diagnosedEvery, "  Stuck -ContentFinalizer", "", Stuck},
+		"everything":       {[]func(*testing.T, Diagnoser){removeAPI, removeWebhook, removeVolume}, [2]string{}, diagnosedEvery, "  Healthy -APIUnavailable -WebhookUnavailable -ContentFinalizer", "", Healthy},
+		"no APIs":          {nil, [2]string{"list", "apiservices"}, diagnosedEvery, "", "", Stuck},
+		"no webhooks":      {nil, [2]string{"list", "validatingwebhookconfigurations"}, diagnosedEvery, "", "", Stuck},
+		"no services":      {nil, [2]string{"get", "services"}, diagnosedEvery, "", "", Stuck},
+		"no objects":       {nil, [2]string{"list", "persistentvolumes"}, diagnosedEvery, "", "", Stuck},
+		"no objects, scan": {nil, [2]string{"list", "persistentvolumes"}, scannedEvery, "", "", Stuck},
+		"resolved unseen":  {[]func(*testing.T, Diagnoser){removeVolume}, [2]string{"list", "persistentvolumes"}, scannedEvery, "", "  Stuck -ContentFinalizer", Stuck},
 	} {
 		t.Run(name, func(t *testing.T) {
+			refused := [2]string{}
+			refuses := func(verb, resource, _ string) error {
+				if refused == [2]string{verb, resource} {
+					return apierrors.NewServiceUnavailable("no")
+				}
+				return nil
+			}
 			d := world{
-				apis: []runtime.Object{apiService("a.example.com", "v1")},
-				content: []runtime.Object{
-					inNamespace(object("PersistentVolume", "v", deleted(time.Hour, "kubernetes.io/pv-protection")), ""), inNamespace(object("PersistentVolume", "w"), ""),
-				},
+				apis: []runtime.Object{apiService("a.example.com", "v1")}, core: []runtime.Object{webhookFor("missing", "missing", admissionregistrationv1.Fail)},
+				content: []runtime.Object{inNamespace(object("PersistentVolume", "v", deleted(time.Hour, "kubernetes.io/pv-protection")), ""), inNamespace(object("PersistentVolume", "w"), "")},
+				refuses: refuses,
 			}.diagnoser(t)
+			d.APIs.(*aggregatorfake.Clientset).PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				err := refuses(action.GetVerb(), action.GetResource().Resource, "")
+				return err != nil, nil, err
+			})
 			clock := testingclock.NewFakePassiveClock(now())
 			d.Progress, d.Clock = nil, clock
 			w := &Watch{Diagnoser: d}
-			checkNext(t, w, "  Stuck +APIUnavailable +ContentFinalizer")
-			test.resolve(t, d)
-			clock.SetTime(now().Add(time.Second))
-			checkNext(t, w, "")
-			clock.SetTime(now().Add(diagnosedEvery))
+			checkNext(t, w, all)
+			for _, resolve := range test.resolve {
+				resolve(t, d)
+			}
+			refused = test.refused
+			clock.SetTime(now().Add(test.after))
 			checkNext(t, w, test.want)
-			if w.State() != Stuck {
-				t.Errorf("the state is %s", w.State())
+			refused = [2]string{}
+			clock.SetTime(now().Add(test.after + diagnosedEvery))
+			checkNext(t, w, test.last)
+			if w.State() != test.state {
+				t.Errorf("the state is %s, want %s", w.State(), test.state)
 			}
 		})
 	}

@@ -45,7 +45,7 @@ With --fix, it shows the requests of the remedies that it can apply itself, what
 digest, it diagnoses the namespace again, and applies this remedy if its requests are still the same. Each request names the UID and the
 resourceVersion of its object, so kube-apiserver refuses it after another change. The requests are yours and need your permissions.
 OrphanedContent is an exception: its namespace does not exist yet, so the requests create it, and delete the one with its new UID. Its
-digest covers the UIDs of its content.
+digest covers the UIDs of the content that you can list, and the names of the resources that you cannot list.
 
 The exit code is 0 if no namespace waits for anything, 2 if something is in progress, 3 if a user has to act, and 1 if the namespace
 does not exist or its state cannot be determined. With --if-deleted, it is 0 if nothing would block a deletion, 2 if something would
