@@ -15,6 +15,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -105,10 +106,7 @@ func generate(root string) (map[string]string, error) {
 			names[name] = true
 		}
 	}
-	templates := map[string]string{"check.yaml": header + `{{- if ne .Release.Namespace "nsinit-system" }}
-{{- fail (printf "nsinit is installed in the namespace nsinit-system, not in %q: use --namespace nsinit-system --create-namespace" .Release.Namespace) }}
-{{- end }}
-{{- if and (eq .Values.storage "embedded") (gt (int .Values.apiserver.replicas) 1) }}
+	templates := map[string]string{"check.yaml": header + `{{- if and (eq .Values.storage "embedded") (gt (int .Values.apiserver.replicas) 1) }}
 {{- fail (printf "apiserver.replicas is %d, and storage is embedded: the embedded etcd has one replica; set storage to etcd" (int .Values.apiserver.replicas)) }}
 {{- end }}
 `}
@@ -156,6 +154,14 @@ func parameters(text string) string {
 		etcdServers, "servers: {{ .Values.etcd.servers | quote }}\n",
 		exemptNamespaces, exemptNamespaces+moreExemptions,
 	).Replace(text)
+}
+
+// inNamespace puts the namespace of the release in place of the delivered one. A value that is only the namespace is quoted: a
+// namespace can look like a number.
+func inNamespace(text string) string {
+	const delivered, ofRelease = "nsinit-system", "{{ $.Release.Namespace }}"
+	text = regexp.MustCompile(`(?m)^( *(?:- |[^ \n]+: |- [^ \n]+: ))`+delivered+`$`).ReplaceAllString(text, `${1}"`+strings.ReplaceAll(ofRelease, "$", "$$")+`"`)
+	return strings.ReplaceAll(text, delivered, ofRelease)
 }
 
 const etcdServers = "servers: https://etcd-0.etcd.nsinit-system.svc:2379,https://etcd-1.etcd.nsinit-system.svc:2379,https://etcd-2.etcd.nsinit-system.svc:2379\n"

@@ -134,9 +134,54 @@ func TestValues(t *testing.T) {
 	if got := rendered["nsinit/templates/configmap-nsinit-exemptions.yaml"]; canonicalData(t, got) != canonicalData(t, want) {
 		t.Errorf("the list of exemptions is\n%s\nwant\n%s", got, want)
 	}
-	if _, err := render(t, "v1.37.1", "elsewhere", ""); err == nil || !strings.Contains(err.Error(), "use --namespace nsinit-system") {
-		t.Errorf("in another namespace: %v", err)
+}
+
+// TestNamespace: in another namespace, even one that looks like a number, the chart has the same objects with that name.
+func TestNamespace(t *testing.T) {
+	const values = "storage: etcd\nserviceMonitor: true\ncertManager: true\nstrictNameReuse: true\netcd: {servers: 'https://etcd:2379'}"
+	for _, namespace := range []string{"platform", "10"} {
+		usual, err := render(t, "v1.35.4", "nsinit-system", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered, err := render(t, "v1.35.4", namespace, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		differ := 0
+		for file, text := range usual {
+			if filepath.Ext(file) != ".yaml" {
+				continue
+			}
+			got, want := canonical(t, parsed(t, rendered[file])), canonical(t, moved(parsed(t, text), namespace))
+			if got != want {
+				t.Errorf("in namespace %s, %s is\n%s\nwant\n%s", namespace, file, got, want)
+			}
+			if got != canonical(t, parsed(t, text)) {
+				differ++
+			}
+		}
+		if differ < 40 {
+			t.Errorf("in namespace %s, %d templates differ", namespace, differ)
+		}
 	}
+}
+
+// moved returns a part of an object with another namespace of nsinit in its texts.
+func moved(value any, namespace string) any {
+	switch v := value.(type) {
+	case string:
+		return strings.ReplaceAll(v, "nsinit-system", namespace)
+	case []any:
+		for i := range v {
+			v[i] = moved(v[i], namespace)
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = moved(v[key], namespace)
+		}
+	}
+	return value
 }
 
 func withoutComments(text string) string {
@@ -152,11 +197,16 @@ func withoutComments(text string) string {
 // canonicalData returns the data of a ConfigMap in one form.
 func canonicalData(t *testing.T, text string) string {
 	t.Helper()
-	var object map[string]any
+	return canonical(t, parsed(t, text)["data"])
+}
+
+// parsed returns the object in a rendered template.
+func parsed(t *testing.T, text string) (object map[string]any) {
+	t.Helper()
 	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	return canonical(t, object["data"])
+	return object
 }
 
 // canonical returns an object in one form.

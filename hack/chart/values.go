@@ -51,7 +51,7 @@ func withValues(object map[string]any) (string, error) {
 		return "", err
 	}
 	// Templates in the object are those of Prometheus.
-	text := parameters(strings.NewReplacer("{{", `{{ "{{" }}`, "}}", `{{ "}}" }}`).Replace(string(data)))
+	text := inNamespace(parameters(strings.NewReplacer("{{", `{{ "{{" }}`, "}}", `{{ "}}" }}`).Replace(string(data))))
 	used := map[string]bool{}
 	text = marked().ReplaceAllStringFunc(text, func(line string) string {
 		found := marked().FindStringSubmatch(line)

@@ -65,6 +65,8 @@ type ExtraConfig struct {
 	EarlyWrites *earlywrite.Metrics
 	// Core is a client of the core API.
 	Core typedcorev1.CoreV1Interface
+	// Namespace is that of nsinit.
+	Namespace string
 	// Certificate is the serving certificate.
 	Certificate ServingCertificate
 	// Registrations are the admission policies and webhooks of the cluster.
@@ -134,6 +136,7 @@ func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
 		},
 		EarlyWrites: earlywrite.Options{Namespaces: c.namespaces, Clock: c.extra.Clock, Metrics: c.extra.EarlyWrites},
 		ConfigMaps:  c.extra.Core,
+		Namespace:   c.extra.Namespace,
 	}
 	group, err := provider.NewRESTStorage(c.generic.RESTOptionsGetter)
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
@@ -63,22 +62,23 @@ type Certificates struct {
 
 // NewOptions returns the default options.
 func NewOptions() *Options {
+	namespace := installation.Namespace()
 	o := &Options{
 		SecureServing:   genericoptions.NewSecureServingOptions().WithLoopback(),
 		Authentication:  genericoptions.NewDelegatingAuthenticationOptions(),
 		Authorization:   genericoptions.NewDelegatingAuthorizationOptions(),
 		Logs:            logs.NewOptions(),
-		Exemptions:      installation.Namespace + "/" + installation.Exemptions,
+		Exemptions:      namespace + "/" + installation.Exemptions,
 		Workers:         8,
 		StalledAfter:    5 * time.Minute,
 		RequiredObjects: RequiredObjects{Timeout: 5 * time.Second},
 		Certificates: Certificates{Options: certificates.Options{
-			Namespace: installation.Namespace, CASecret: "nsinit-ca", ServingSecret: installation.ServingSecret,
-			Names:       installation.ServingNames(),
-			APIServices: []string{v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.GroupName},
+			Namespace: namespace, CASecret: "nsinit-ca", ServingSecret: installation.ServingSecret,
+			Names:       installation.ServingNames(namespace),
+			APIServices: []string{installation.APIService},
 			CA:          365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
 		}},
-		LeaderElection: leader.NewElection(installation.Namespace, name),
+		LeaderElection: leader.NewElection(namespace, name),
 	}
 	for _, object := range requiredobjects.ByKubernetes() {
 		o.RequiredObjects.Objects = append(o.RequiredObjects.Objects, object.String())

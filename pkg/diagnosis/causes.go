@@ -126,7 +126,7 @@ func (o Observation) finding(cause Cause, state State, since *metav1.Time, messa
 	}
 	all := words{"NAMESPACE": o.Name}
 	maps.Copy(all, w)
-	return newFinding(cause, state, since, message, all)
+	return o.Installation.finding(cause, state, since, message, all)
 }
 
 // causes returns the table of causes, in the order in which findings are shown.
@@ -139,10 +139,10 @@ func indexOf(table []entry, cause Cause) int {
 }
 
 const (
-	controllerLogs    = "kubectl --namespace " + installation.Namespace + " logs deployment/" + installation.ControllerManager + " --tail=50"
-	serverLogs        = "kubectl --namespace " + installation.Namespace + " logs --selector app.kubernetes.io/name=" + installation.APIServer + " --tail=50"
-	listPods          = "kubectl --namespace " + installation.Namespace + " get pods"
-	restart           = "kubectl --namespace " + installation.Namespace + " rollout restart "
+	controllerLogs    = "kubectl --namespace $INSTALLED logs deployment/" + installation.ControllerManager + " --tail=50"
+	serverLogs        = "kubectl --namespace $INSTALLED logs --selector app.kubernetes.io/name=" + installation.APIServer + " --tail=50"
+	listPods          = "kubectl --namespace $INSTALLED get pods"
+	restart           = "kubectl --namespace $INSTALLED rollout restart "
 	describeLifecycle = "kubectl describe namespacelifecycle $NAMESPACE"
 	dropFinalizer     = ` --output json | jq '.metadata.finalizers -= ["$FINALIZER"]' | kubectl replace -f -`
 	getNamespace      = "kubectl get namespace $NAMESPACE --output json | jq "

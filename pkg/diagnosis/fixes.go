@@ -152,7 +152,7 @@ func (o Observation) fixFinalizers() []Fix {
 			continue // the content would be deleted before the participants that hold it have cleaned up
 		case v1alpha1.NamespaceFinalizer:
 			// While the content is held, only both finalizers together can be removed, and spec.finalizers put back.
-			lease, _ := judgeLease(o.Controller, controllerLease, o.Time)
+			lease, _ := judgeLease(o.Controller, o.controllerLease(), o.Time)
 			if !o.contentHeld() && o.lifecycle() == lifecycleUninstalled && (lease == leaseLapsed || lease == leaseAbsent) {
 				fixes = append(fixes, newFix(NsinitUninstalled, "remove nsinit's finalizer: nsinit is not installed, and nsinit-controller-manager does not run", "participants that have to clean up after the namespace do not act any more", request))
 			}

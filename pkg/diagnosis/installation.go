@@ -9,11 +9,13 @@ package diagnosis
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -27,7 +29,6 @@ import (
 
 const (
 	notInstalled             = "nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)"
-	controllerLease          = installation.Namespace + "/" + installation.ControllerManager
 	kubeControllerManager    = "kube-controller-manager"
 	namespaceControllerLease = "kube-system/" + kubeControllerManager
 )
@@ -53,6 +54,38 @@ func (i Installation) APIService() *apiregistrationv1.APIService {
 	return &i.APIServices.Object[n]
 }
 
+// Namespace returns the namespace into which nsinit is installed. Without an APIService, it is that of the Lease of
+// nsinit-controller-manager. If neither was found, it is the default.
+func (i Installation) Namespace() string {
+	if service := i.APIService(); service != nil {
+		return NamespaceOf(service)
+	}
+	if i.Controller.Object != nil {
+		return i.Controller.Object.Namespace
+	}
+	return installation.DefaultNamespace
+}
+
+// NamespaceOf returns the namespace of nsinit that its APIService names.
+func NamespaceOf(service *apiregistrationv1.APIService) string {
+	if service.Spec.Service == nil {
+		return installation.DefaultNamespace
+	}
+	return service.Spec.Service.Namespace
+}
+
+// controllerLease is the Lease of nsinit-controller-manager, for people.
+func (i Installation) controllerLease() string {
+	return i.Namespace() + "/" + installation.ControllerManager
+}
+
+// finding returns a finding about nsinit.
+func (i Installation) finding(cause Cause, state State, since *metav1.Time, message string, w words) Finding {
+	all := words{"INSTALLED": i.Namespace()}
+	maps.Copy(all, w)
+	return newFinding(cause, state, since, message, all)
+}
+
 // API judges whether nsinit's API is registered and available.
 func (i Installation) API() (Finding, error) {
 	if i.APIServices.Err != nil {
@@ -61,7 +94,7 @@ func (i Installation) API() (Finding, error) {
 	if service := i.APIService(); service != nil {
 		return judgeAPI(*service), nil
 	}
-	return newFinding(NsinitUninstalled, Stuck, nil, notInstalled, nil), nil
+	return i.finding(NsinitUninstalled, Stuck, nil, notInstalled, nil), nil
 }
 
 // Lifecycles judges whether nsinit-apiserver serves NamespaceLifecycles. It refuses to if its storage was lost.
@@ -70,21 +103,21 @@ func (i Installation) Lifecycles() (Finding, error) {
 	case apierrors.IsForbidden(err):
 		return Finding{}, err
 	case utilapierrors.IgnoreAbsent(err) != nil:
-		return newFinding(NsinitRefuses, Stuck, nil, fmt.Sprintf("nsinit-apiserver does not serve NamespaceLifecycles, so no namespace opens, and none that waits for a participant is removed: %v", err), nil), nil
+		return i.finding(NsinitRefuses, Stuck, nil, fmt.Sprintf("nsinit-apiserver does not serve NamespaceLifecycles, so no namespace opens, and none that waits for a participant is removed: %v", err), nil), nil
 	}
 	return Finding{State: Healthy, Message: "NamespaceLifecycles are served"}, nil
 }
 
 // ControllerManager judges whether an instance of nsinit-controller-manager is the leader.
 func (i Installation) ControllerManager() (Finding, error) {
-	state, text := judgeLease(i.Controller, controllerLease, i.Time)
+	state, text := judgeLease(i.Controller, i.controllerLease(), i.Time)
 	switch state {
 	case leaseUnknown:
 		return Finding{}, i.Controller.Err
 	case leaseHeld:
 		return Finding{State: Healthy, Message: text}, nil
 	}
-	return newFinding(NsinitControllerDown, Stuck, nil, "nsinit-controller-manager does not run, so no namespace opens, and none that waits for a participant is removed: "+text, nil), nil
+	return i.finding(NsinitControllerDown, Stuck, nil, "nsinit-controller-manager does not run, so no namespace opens, and none that waits for a participant is removed: "+text, nil), nil
 }
 
 // leaseState is what a Lease says of its holder.
@@ -154,7 +187,7 @@ func judgeAPI(service apiregistrationv1.APIService) Finding {
 		cause, what, effect = NsinitUnavailable, "nsinit", "closed namespaces stay closed, and Kubernetes removes no namespace of the cluster"
 	}
 	return newFinding(cause, Stuck, since, fmt.Sprintf("the API of %s (APIService %s, service %s/%s) is not available (%s): %s", what, service.Name, backend.Namespace, backend.Name, reason, effect),
-		words{"APISERVICE": service.Name, "SERVER": backend.Namespace, "SERVICE": backend.Name})
+		words{"APISERVICE": service.Name, "SERVER": backend.Namespace, "INSTALLED": backend.Namespace, "SERVICE": backend.Name})
 }
 
 func groupVersion(service apiregistrationv1.APIService) schema.GroupVersion {

@@ -205,7 +205,7 @@ func (o Observation) notExamined() []string {
 		note("NamespaceLifecycle", o.Lifecycle.Err)
 	}
 	if o.needsController() {
-		note("Lease "+controllerLease, o.Controller.Err)
+		note("Lease "+o.controllerLease(), o.Controller.Err)
 	}
 	if o.emptying() {
 		note("Lease "+namespaceControllerLease, o.NamespaceController.Err)

@@ -13,13 +13,16 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -76,14 +79,40 @@ func ObserveInstallation(ctx context.Context, clients Clients, name string, now 
 	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
 	defer cancel()
 	i := Installation{Time: now,
-		Lifecycle:  answer(clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})),
-		Controller: answer(clients.Core.CoordinationV1().Leases(installation.Namespace).Get(ctx, installation.ControllerManager, metav1.GetOptions{})),
+		Lifecycle: answer(clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})),
 	}
 	list, err := clients.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
 	if i.APIServices.Err = err; err == nil {
 		i.APIServices.Object = list.Items
 	}
+	if i.APIServices.Err == nil && i.APIService() == nil {
+		i.Controller = answer(findController(ctx, clients.Core))
+	} else {
+		i.Controller = answer(clients.Core.CoordinationV1().Leases(i.Namespace()).Get(ctx, installation.ControllerManager, metav1.GetOptions{}))
+	}
 	return i
+}
+
+// findController returns the Lease of nsinit-controller-manager in any namespace, the one that was renewed last, or NotFound.
+// While nsinit has no APIService, its controllers can still run in a namespace that is not known.
+func findController(ctx context.Context, core kubernetes.Interface) (*coordinationv1.Lease, error) {
+	leases, err := core.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, installation.ControllerManager).String(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var last *coordinationv1.Lease
+	for i := range leases.Items {
+		lease := &leases.Items[i]
+		if last == nil || last.Spec.RenewTime == nil || lease.Spec.RenewTime != nil && last.Spec.RenewTime.Before(lease.Spec.RenewTime) {
+			last = lease
+		}
+	}
+	if last == nil {
+		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), installation.ControllerManager)
+	}
+	return last, nil
 }
 
 // observeContent reads what is in the namespace, and what is needed to judge it.

@@ -108,8 +108,10 @@ func deleted(when time.Duration, finalizers ...string) func(*metav1.ObjectMeta) 
 
 // nsinitAPI is nsinit's registration.
 func nsinitAPI(available apiregistrationv1.ConditionStatus) *apiregistrationv1.APIService {
-	return apiService("nsinit.dev", "v1alpha1", apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: available,
+	service := apiService("nsinit.dev", "v1alpha1", apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: available,
 		Reason: "FailedDiscoveryCheck", Message: "connection refused", LastTransitionTime: *ago(2 * time.Minute)})
+	service.Spec.Service.Namespace = "nsinit-system"
+	return service
 }
 
 func apiService(group, version string, conditions ...apiregistrationv1.APIServiceCondition) *apiregistrationv1.APIService {
@@ -333,7 +335,7 @@ func TestRules(t *testing.T) {
 		"nothing of no namespace": {Observation{Installation: none, Namespace: gone}, nil, nil, nil},
 
 		// nsinit itself.
-		"nsinit is down":                  {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionFalse)), Namespace: named(closed)}, []string{"Stuck NsinitUnavailable"}, []string{"the API of nsinit (APIService v1alpha1.nsinit.dev, service apis/server) is not available"}, []string{"kubectl describe apiservice v1alpha1.nsinit.dev"}},
+		"nsinit is down":                  {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionFalse)), Namespace: named(closed)}, []string{"Stuck NsinitUnavailable"}, []string{"the API of nsinit (APIService v1alpha1.nsinit.dev, service nsinit-system/server) is not available"}, []string{"kubectl describe apiservice v1alpha1.nsinit.dev"}},
 		"nsinit is not installed, closed": {Observation{Installation: bare(), Namespace: named(closed)}, []string{"Stuck NsinitUninstalled"}, []string{"the namespace is closed (label nsinit.dev/initializing), and nsinit is not installed"}, []string{"kubectl label namespace ns nsinit.dev/initializing-"}},
 		"nsinit is not installed, and held the content": {Observation{Installation: bare(), Namespace: named(contentHeld)}, []string{"Stuck NsinitUninstalled"}, nil,
 			[]string{`kubectl get namespace ns --output json | jq '.metadata.finalizers -= ["nsinit.dev/content", "nsinit.dev/lifecycle"] | .spec.finalizers |= (. + ["kubernetes"] | unique)' | kubectl replace --raw /api/v1/namespaces/ns/finalize -f -`}},

@@ -46,6 +46,8 @@ type Entry struct {
 // ExemptionList is the content of the ConfigMap Exemptions. The admission policies read the same ConfigMap with an expression in
 // CEL, and must agree with Exempt. A missing key has no entries.
 type ExemptionList struct {
+	// Source names the ConfigMap, for people.
+	Source string
 	// entries has the entries by key, without malformed ones.
 	entries map[string][]Entry
 	// Malformed are the lines without effect and the unknown keys, each with the reason, in the order of keys and lines.
@@ -81,7 +83,7 @@ func (e Exemption) String() string {
 
 // ParseExemptions reads the ConfigMap. White space around an entry, empty lines, and lines that start with # have no effect.
 func ParseExemptions(configMap *corev1.ConfigMap) *ExemptionList {
-	list := &ExemptionList{entries: map[string][]Entry{}}
+	list := &ExemptionList{Source: fmt.Sprintf("ConfigMap %s/%s", configMap.Namespace, configMap.Name), entries: map[string][]Entry{}}
 	for _, key := range exemptionKeys() {
 		list.parse(key, configMap.Data[key])
 	}

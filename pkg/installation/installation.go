@@ -7,9 +7,17 @@ SPDX-License-Identifier: Apache-2.0
 // Package installation has the names of the objects of every installation of nsinit.
 package installation
 
+import (
+	"cmp"
+	"os"
+	"strings"
+)
+
 const (
-	// Namespace is where nsinit is installed.
-	Namespace = "nsinit-system"
+	// DefaultNamespace is the namespace of nsinit in the manifests that it delivers.
+	DefaultNamespace = "nsinit-system"
+	// APIService is the name of nsinit's APIService.
+	APIService = "v1alpha1.nsinit.dev"
 	// ControllerManager is the name of nsinit-controller-manager, its Deployment and its Lease.
 	ControllerManager = "nsinit-controller-manager"
 	// APIServer is the name of nsinit-apiserver, its workload, its Service and the label of its pods.
@@ -20,12 +28,21 @@ const (
 	ServingSecret = "nsinit-apiserver-tls" //nolint:gosec // its name
 )
 
-// ServingNames returns the DNS names of nsinit's programs.
-func ServingNames() []string {
+// Namespace returns the namespace of a program of nsinit: that of its pod, which the manifests put into the environment
+// variable POD_NAMESPACE, or else DefaultNamespace.
+func Namespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), DefaultNamespace) }
+
+// InNamespace returns a delivered manifest for an installation in another namespace.
+func InNamespace(manifest, namespace string) string {
+	return strings.ReplaceAll(manifest, DefaultNamespace, namespace)
+}
+
+// ServingNames returns the DNS names of nsinit's programs in a namespace.
+func ServingNames(namespace string) []string {
 	var names []string
 	for _, service := range []string{APIServer, ControllerManager} {
 		for _, suffix := range []string{".svc", ".svc.cluster.local"} {
-			names = append(names, service+"."+Namespace+suffix)
+			names = append(names, service+"."+namespace+suffix)
 		}
 	}
 	return names

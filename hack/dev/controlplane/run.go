@@ -94,7 +94,7 @@ func (c *Cluster) applyExamples(ctx context.Context) error {
 // storeCertificate stores the certificate of nsinit-apiserver in its Secret, as the installed manifests do, so
 // that kubectl nsinit check finds it. The program itself reads files here.
 func (c *Cluster) storeCertificate(ctx context.Context) error {
-	secret, err := c.Admin(ctx, "create", "secret", "tls", installation.ServingSecret, "--namespace", installation.Namespace,
+	secret, err := c.Admin(ctx, "create", "secret", "tls", installation.ServingSecret, "--namespace", installation.DefaultNamespace,
 		"--cert", c.PKI().Cert("nsinit-apiserver"), "--key", c.PKI().Key("nsinit-apiserver"), "--dry-run=client", "--output=json")
 	if err != nil {
 		return err

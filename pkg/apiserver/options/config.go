@@ -33,6 +33,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
+	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
 	"github.com/nsinit/nsinit/pkg/storagespace"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
@@ -99,6 +100,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			Configurations:  watched.configurations,
 			EarlyWrites:     earlyWrites,
 			Core:            watched.core.CoreV1(),
+			Namespace:       installation.Namespace(),
 			Certificate:     certificate,
 			Registrations:   watched.registrations,
 		},

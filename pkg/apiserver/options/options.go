@@ -57,7 +57,6 @@ const (
 	watchGracePeriod = 5 * time.Second
 	etcdDialTimeout  = 5 * time.Second
 
-	defaultStorageIdentity = installation.Namespace + "/nsinit-storage"
 	defaultReadRepairAfter = 10 * time.Minute
 )
 
@@ -102,7 +101,7 @@ func New() *Options {
 		Clock:       systemclock.New(),
 		Metrics:     processMetrics{},
 
-		StorageIdentity: defaultStorageIdentity,
+		StorageIdentity: installation.Namespace() + "/nsinit-storage",
 		ReadRepairAfter: defaultReadRepairAfter,
 
 		scheme:      s,

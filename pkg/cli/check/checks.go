@@ -62,15 +62,17 @@ type Result struct {
 // inspection is one check of an installation.
 type inspection struct {
 	*cmdutil.Clients
-	now     time.Time
-	results []Result
+	// namespace is that of nsinit.
+	namespace string
+	now       time.Time
+	results   []Result
 	// webhookStamps says that a webhook takes the place of the policy that stamps.
 	webhookStamps bool
 }
 
 // inspect checks everything.
 func inspect(ctx context.Context, clients *cmdutil.Clients) []Result {
-	i := &inspection{Clients: clients, now: clients.Clock.Now()}
+	i := &inspection{Clients: clients, namespace: clients.InstalledIn(ctx), now: clients.Clock.Now()}
 	i.kubernetes()
 	for _, check := range []func(context.Context){
 		i.programs, i.installation, i.storageSpace, i.objects, i.served, i.configMaps, i.delivered, i.nameReuse, i.stamp, i.servingCertificate,
@@ -165,10 +167,10 @@ func (i *inspection) configMaps(ctx context.Context) {
 		{"Exemptions", installation.Exemptions, "no namespace can be created"},
 		{"Storage", "nsinit-storage", "nsinit-apiserver cannot distinguish a lost storage from a new one"},
 	} {
-		found, err := i.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, configMap.name, metav1.GetOptions{})
+		found, err := i.Core.CoreV1().ConfigMaps(i.namespace).Get(ctx, configMap.name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			i.add(configMap.check, Problem, installAgain, "ConfigMap %s/%s is missing: without it, %s", installation.Namespace, configMap.name, configMap.without)
+			i.add(configMap.check, Problem, installAgain, "ConfigMap %s/%s is missing: without it, %s", i.namespace, configMap.name, configMap.without)
 		case err != nil:
 			i.unknown(configMap.check, err)
 		case configMap.name == installation.Exemptions:
@@ -197,7 +199,7 @@ func (i *inspection) stamp(ctx context.Context) {
 	case !i.accepted(check, err, "fix the cause in the message", "namespace"):
 	case !helper.IsClosed(namespace):
 		// The server has generated the name.
-		if exempt := exemptSelf(ctx, i.Core, namespace.Name, namespace.GenerateName); exempt != "" {
+		if exempt := exemptSelf(ctx, i.Clients, namespace.Name, namespace.GenerateName); exempt != "" {
 			i.add(check, OK, "", "a namespace that you create is not closed, because %s", exempt)
 			return
 		}
@@ -221,13 +223,13 @@ func (i *inspection) accepted(check string, err error, remedy, what string) bool
 // servingCertificate checks the certificate in the Secret of the manifests, if it is used.
 func (i *inspection) servingCertificate(ctx context.Context) {
 	const check = "Certificate"
-	secret, err := i.Core.CoreV1().Secrets(installation.Namespace).Get(ctx, installation.ServingSecret, metav1.GetOptions{})
+	secret, err := i.Core.CoreV1().Secrets(i.namespace).Get(ctx, installation.ServingSecret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		i.add(check, Warning, "check the certificate that nsinit-apiserver serves", "Secret %s/%s does not exist: the certificate is stored elsewhere", installation.Namespace, installation.ServingSecret)
+		i.add(check, Warning, "check the certificate that nsinit-apiserver serves", "Secret %s/%s does not exist: the certificate is stored elsewhere", i.namespace, installation.ServingSecret)
 	case err != nil:
 		i.unknown(check, err)
 	default:
-		i.certificate(check, "Secret "+installation.Namespace+"/"+installation.ServingSecret, secret.Data[corev1.TLSCertKey])
+		i.certificate(check, "Secret "+i.namespace+"/"+installation.ServingSecret, secret.Data[corev1.TLSCertKey])
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // certificate returns one in PEM that expires after some time.
@@ -114,7 +115,7 @@ func TestInstallation(t *testing.T) {
 // where Kubernetes can have it.
 func TestDelivered(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
-		objects, err := delivery{manifests: func() ([]string, error) { return policies.Manifests(stamp) }}.objects()
+		objects, err := delivery{manifests: func() ([]string, error) { return policies.Manifests(stamp) }}.objects(installation.DefaultNamespace)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -102,7 +102,7 @@ func (o *Options) Run(ctx context.Context) error {
 		return fmt.Errorf("the cluster cannot be reached: %w", err)
 	}
 	if len(o.Args) > 0 {
-		result, err := creation(ctx, o.Clients.Core, o.Args[0], o.Creator, o.Groups)
+		result, err := creation(ctx, o.Clients, o.Args[0], o.Creator, o.Groups)
 		if err != nil {
 			return err
 		}

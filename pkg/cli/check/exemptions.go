@@ -26,17 +26,17 @@ import (
 func (i *inspection) malformed(check string, configMap *corev1.ConfigMap) {
 	list := installation.ParseExemptions(configMap)
 	for _, line := range list.Malformed {
-		i.add(check, Warning, "kubectl --namespace "+installation.Namespace+" edit configmap "+installation.Exemptions, "%s: %s", cmdutil.ExemptionsSource, line)
+		i.add(check, Warning, "kubectl --namespace "+configMap.Namespace+" edit configmap "+configMap.Name, "%s: %s", list.Source, line)
 	}
 	if len(list.Malformed) == 0 {
-		i.add(check, OK, "", "%s exists; entries: %d", cmdutil.ExemptionsSource, list.Len())
+		i.add(check, OK, "", "%s exists; entries: %d", list.Source, list.Len())
 	}
 }
 
 // exemptSelf returns why the user who runs the command is exempt, or "".
-func exemptSelf(ctx context.Context, core kubernetes.Interface, name, generateName string) string {
-	list, listErr := cmdutil.Exemptions(ctx, core)
-	user, err := self(ctx, core)
+func exemptSelf(ctx context.Context, clients *cmdutil.Clients, name, generateName string) string {
+	list, listErr := clients.Exemptions(ctx)
+	user, err := self(ctx, clients.Core)
 	if listErr != nil || err != nil {
 		return ""
 	}
@@ -44,7 +44,7 @@ func exemptSelf(ctx context.Context, core kubernetes.Interface, name, generateNa
 	if exemption == nil {
 		return ""
 	}
-	return fmt.Sprintf("user %q is exempt by %s: %s", user.Username, cmdutil.ExemptionsSource, exemption)
+	return fmt.Sprintf("user %q is exempt by %s: %s", user.Username, list.Source, exemption)
 }
 
 // self returns the user who runs the command.
@@ -72,9 +72,9 @@ type Creation struct {
 }
 
 // creation reports whether a namespace of a name would be closed. Without a creator, it is the user who runs the command.
-func creation(ctx context.Context, core kubernetes.Interface, name, creator string, groups []string) (*Creation, error) {
+func creation(ctx context.Context, clients *cmdutil.Clients, name, creator string, groups []string) (*Creation, error) {
 	if creator == "" {
-		user, err := self(ctx, core)
+		user, err := self(ctx, clients.Core)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func creation(ctx context.Context, core kubernetes.Interface, name, creator stri
 			groups = user.Groups
 		}
 	}
-	list, err := cmdutil.Exemptions(ctx, core)
+	list, err := clients.Exemptions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +96,9 @@ func creation(ctx context.Context, core kubernetes.Interface, name, creator stri
 		result.Message += " of groups " + quoted(groups)
 	}
 	if result.Closed {
-		result.Message += ", is closed until it is initialized: no line of " + cmdutil.ExemptionsSource + " exempts it"
+		result.Message += ", is closed until it is initialized: no line of " + list.Source + " exempts it"
 	} else {
-		result.Message += fmt.Sprintf(", is exempt by %s: %s", cmdutil.ExemptionsSource, result.ExemptBy)
+		result.Message += fmt.Sprintf(", is exempt by %s: %s", list.Source, result.ExemptBy)
 	}
 	return result, nil
 }

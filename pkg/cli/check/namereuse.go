@@ -26,12 +26,12 @@ func (i *inspection) nameReuse(ctx context.Context) {
 		remedy = installAgain + ", with components/strict-name-reuse"
 	)
 	_, policyErr := i.Core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "nsinit-strict-name-reuse", metav1.GetOptions{})
-	list, err := i.Core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.RemovedNamespaces, metav1.GetOptions{})
+	list, err := i.Core.CoreV1().ConfigMaps(i.namespace).Get(ctx, installation.RemovedNamespaces, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && apierrors.IsNotFound(policyErr):
 		return
 	case apierrors.IsNotFound(err):
-		i.add(check, Problem, remedy, "ConfigMap %s/%s is missing: without it, no namespace can be created", installation.Namespace, installation.RemovedNamespaces)
+		i.add(check, Problem, remedy, "ConfigMap %s/%s is missing: without it, no namespace can be created", i.namespace, installation.RemovedNamespaces)
 		return
 	case err != nil:
 		i.unknown(check, err)

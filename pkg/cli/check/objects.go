@@ -46,7 +46,7 @@ func (i *inspection) objects(ctx context.Context) {
 		case apierrors.IsForbidden(err):
 			i.unknown(check, err)
 		case len(keys) == 0:
-			i.add(check, Problem, "kubectl --namespace "+installation.Namespace+" logs --selector app.kubernetes.io/name="+installation.APIServer, "%s cannot be listed: %v", resource, err)
+			i.add(check, Problem, "kubectl --namespace "+i.namespace+" logs --selector app.kubernetes.io/name="+installation.APIServer, "%s cannot be listed: %v", resource, err)
 		}
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			i.add(check, Problem, "if its encryption key was removed, restore the key; otherwise, delete the object: "+deleteCommand(resource, path.Base(key)),

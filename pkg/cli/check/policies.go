@@ -46,17 +46,17 @@ func (i *inspection) delivered(ctx context.Context) {
 		manifests: func() ([]string, error) { return []string{earlywrites.Webhook()}, nil }})
 }
 
-// objects returns the delivered objects.
-func (d delivery) objects() ([]*unstructured.Unstructured, error) {
+// objects returns the delivered objects, for an installation in a namespace.
+func (d delivery) objects(namespace string) ([]*unstructured.Unstructured, error) {
 	manifests, err := d.manifests()
 	if err != nil {
 		return nil, err
 	}
-	return cmdutil.ReadManifests(manifests...)
+	return cmdutil.ReadManifests(namespace, manifests...)
 }
 
 func (i *inspection) compareAll(ctx context.Context, d delivery) {
-	wanted, err := d.objects()
+	wanted, err := d.objects(i.namespace)
 	if err != nil {
 		i.add(d.check, Problem, "install the plugin again", "the plugin is damaged: %v", err)
 		return

@@ -43,7 +43,7 @@ func (i *inspection) programs(ctx context.Context) {
 	var complete []string
 	for _, r := range rollouts {
 		found := fmt.Sprintf("%s has %d of %d pods available", r.name, min(r.available, r.want), r.want)
-		remedy := "kubectl --namespace " + installation.Namespace + " rollout status " + r.name
+		remedy := "kubectl --namespace " + i.namespace + " rollout status " + r.name
 		switch {
 		case r.complete():
 			complete = append(complete, found)
@@ -57,7 +57,7 @@ func (i *inspection) programs(ctx context.Context) {
 	}
 	switch {
 	case len(rollouts) == 0:
-		i.add(check, OK, "", "namespace %s has no Deployment or StatefulSet of nsinit: the programs run elsewhere", installation.Namespace)
+		i.add(check, OK, "", "namespace %s has no Deployment or StatefulSet of nsinit: the programs run elsewhere", i.namespace)
 	case len(complete) == len(rollouts):
 		i.add(check, OK, "", "%s", strings.Join(complete, ", "))
 	}
@@ -66,11 +66,11 @@ func (i *inspection) programs(ctx context.Context) {
 // rollouts lists the workloads of nsinit.
 func (i *inspection) rollouts(ctx context.Context) ([]rollout, error) {
 	options := metav1.ListOptions{LabelSelector: installation.PartOf}
-	deployments, err := i.Core.AppsV1().Deployments(installation.Namespace).List(ctx, options)
+	deployments, err := i.Core.AppsV1().Deployments(i.namespace).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	statefulSets, err := i.Core.AppsV1().StatefulSets(installation.Namespace).List(ctx, options)
+	statefulSets, err := i.Core.AppsV1().StatefulSets(i.namespace).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func TestPrograms(t *testing.T) {
 		"changed a moment ago": {[]runtime.Object{changed(func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 1 })}, warning("deployment/cm has 2 of 2 pods available, 2 of the newest version")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := &inspection{Clients: &cmdutil.Clients{Clients: diagnosis.NewClients(fake.NewClientset(test.objects...), nil, nil, nil)}}
+			i := &inspection{namespace: "nsinit-system", Clients: &cmdutil.Clients{Clients: diagnosis.NewClients(fake.NewClientset(test.objects...), nil, nil, nil)}}
 			i.programs(t.Context())
 			if diff := cmp.Diff(test.want, i.results); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -73,7 +73,7 @@ func TestProgramsUnknown(t *testing.T) {
 	client.PrependReactor("list", "statefulsets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(appsv1.Resource("statefulsets"), "", nil)
 	})
-	i := &inspection{Clients: &cmdutil.Clients{Clients: diagnosis.NewClients(client, nil, nil, nil)}}
+	i := &inspection{namespace: "nsinit-system", Clients: &cmdutil.Clients{Clients: diagnosis.NewClients(client, nil, nil, nil)}}
 	i.programs(t.Context())
 	if len(i.results) != 1 || i.results[0].State != Warning || len(incomplete(i.results)) != 0 || !strings.Contains(i.results[0].Message, "not checked") {
 		t.Errorf("found %+v", i.results)

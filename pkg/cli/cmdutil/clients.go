@@ -7,11 +7,13 @@ SPDX-License-Identifier: Apache-2.0
 package cmdutil
 
 import (
+	"context"
 	"errors"
 	"io"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -24,6 +26,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 const (
@@ -40,6 +43,15 @@ type Clients struct {
 	Dynamic dynamic.Interface
 	Mapper  meta.ResettableRESTMapper
 	Clock   clock.Clock
+}
+
+// InstalledIn returns the namespace into which nsinit is installed.
+func (c *Clients) InstalledIn(ctx context.Context) string {
+	service, err := c.APIs.ApiregistrationV1().APIServices().Get(ctx, installation.APIService, metav1.GetOptions{})
+	if err != nil {
+		return installation.DefaultNamespace // what needs the namespace reports that it finds nothing there
+	}
+	return diagnosis.NamespaceOf(service)
 }
 
 // Factory returns the clients of the cluster that the flags name. The options change their configuration.

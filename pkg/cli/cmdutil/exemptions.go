@@ -12,17 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
-// ExemptionsSource is the list of exemptions, for people.
-const ExemptionsSource = "ConfigMap " + installation.Namespace + "/" + installation.Exemptions
-
 // Exemptions reads the list of exemptions.
-func Exemptions(ctx context.Context, core kubernetes.Interface) (*installation.ExemptionList, error) {
-	configMap, err := ExemptionsConfigMap(ctx, core)
+func (c *Clients) Exemptions(ctx context.Context) (*installation.ExemptionList, error) {
+	configMap, err := c.ExemptionsConfigMap(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -30,10 +26,11 @@ func Exemptions(ctx context.Context, core kubernetes.Interface) (*installation.E
 }
 
 // ExemptionsConfigMap reads the ConfigMap with the list of exemptions.
-func ExemptionsConfigMap(ctx context.Context, core kubernetes.Interface) (*corev1.ConfigMap, error) {
-	configMap, err := core.CoreV1().ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
+func (c *Clients) ExemptionsConfigMap(ctx context.Context) (*corev1.ConfigMap, error) {
+	namespace := c.InstalledIn(ctx)
+	configMap, err := c.Core.CoreV1().ConfigMaps(namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the list of exemptions, %s: %w", ExemptionsSource, err)
+		return nil, fmt.Errorf("cannot read the list of exemptions, ConfigMap %s/%s: %w", namespace, installation.Exemptions, err)
 	}
 	return configMap, nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // ReadObjects returns the objects of the files or streams of a builder of unstructured objects.
@@ -31,9 +33,10 @@ func ReadObjects(from *resource.Builder) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// ReadManifests returns the objects of manifests.
-func ReadManifests(manifests ...string) ([]*unstructured.Unstructured, error) {
-	return ReadObjects(resource.NewLocalBuilder().Unstructured().Stream(strings.NewReader(strings.Join(manifests, "\n---\n")), "manifests"))
+// ReadManifests returns the objects of delivered manifests, for an installation in a namespace.
+func ReadManifests(namespace string, manifests ...string) ([]*unstructured.Unstructured, error) {
+	text := installation.InNamespace(strings.Join(manifests, "\n---\n"), namespace)
+	return ReadObjects(resource.NewLocalBuilder().Unstructured().Stream(strings.NewReader(text), "manifests"))
 }
 
 // MapTexts returns a copy of a value of an unstructured object in which a function has changed each text.

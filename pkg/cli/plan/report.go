@@ -21,7 +21,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -35,7 +34,7 @@ func former(namespace string) error {
 
 // exempt returns why nsinit ignores a namespace, or "". If the user cannot read the list, it prints a note.
 func (o *Options) exempt(ctx context.Context, namespace *corev1.Namespace, exists bool) string {
-	list, err := cmdutil.Exemptions(ctx, o.Clients.Core)
+	list, err := o.Clients.Exemptions(ctx)
 	if err != nil {
 		_, _ = fmt.Fprintf(o.ErrOut, "Exemptions are not considered: %v\n", err)
 		return ""
@@ -48,7 +47,7 @@ func (o *Options) exempt(ctx context.Context, namespace *corev1.Namespace, exist
 	if exemption == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s exempts it: %s", cmdutil.ExemptionsSource, exemption)
+	return fmt.Sprintf("%s exempts it: %s", list.Source, exemption)
 }
 
 // stored fills in the plan of a lifecycle.

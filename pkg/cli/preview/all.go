@@ -114,7 +114,7 @@ func (o *Options) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	exemptions, err := cmdutil.Exemptions(ctx, o.Clients.Core)
+	exemptions, err := o.Clients.Exemptions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (o *Options) reached(ctx context.Context, namespace *corev1.Namespace, obje
 	}
 	reason := "frozen, being deleted, or one of Kubernetes"
 	if population.IsOpen(namespace) {
-		exemptions, err := cmdutil.Exemptions(ctx, o.Clients.Core)
+		exemptions, err := o.Clients.Exemptions(ctx)
 		if err != nil {
 			return nil, err
 		}

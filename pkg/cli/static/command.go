@@ -32,7 +32,7 @@ KIND is "validating" or "mutating". kube-apiserver reads each kind from another 
 Static policies cannot read a ConfigMap, so the manifests contain the exemptions. Run the command again when the exemptions change, and
 replace the files on each control plane node. kube-apiserver reads them again within a minute.
 
-Without --filename, the command reads the exemptions from ConfigMap nsinit-system/nsinit-exemptions.`
+Without --filename, the command reads the exemptions from ConfigMap nsinit-exemptions, in the namespace of nsinit.`
 
 const example = `  # The exemptions of the installed nsinit
   kubectl nsinit static validating > validating/nsinit.yaml
@@ -82,7 +82,7 @@ func (o *Options) Run(ctx context.Context) error {
 	for _, malformed := range installation.ParseExemptions(exemptions).Malformed {
 		_, _ = fmt.Fprintf(o.ErrOut, "Warning: ConfigMap %s: %s\n", installation.Exemptions, malformed)
 	}
-	objects, err := render(o.Args[0], exemptions.Data)
+	objects, err := render(o.Args[0], exemptions)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (o *Options) Run(ctx context.Context) error {
 // exemptions reads the ConfigMap from the file or from the cluster.
 func (o *Options) exemptions(ctx context.Context) (*corev1.ConfigMap, error) {
 	if o.Filename == "" {
-		configMap, err := cmdutil.ExemptionsConfigMap(ctx, o.Clients.Core)
+		configMap, err := o.Clients.ExemptionsConfigMap(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%w: give their file with --filename", err)
 		}

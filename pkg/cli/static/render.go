@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nsinit/nsinit/artifacts/policies"
@@ -29,13 +30,14 @@ const (
 // kinds are the kinds of policies, each of which kube-apiserver reads from another folder.
 func kinds() []string { return []string{"validating", "mutating"} }
 
-// render returns the policies and bindings of a kind as static ones, with these exemptions.
-func render(kind string, exemptions map[string]string) ([]*unstructured.Unstructured, error) {
+// render returns the policies and bindings of a kind as static ones, with these exemptions. The namespace of the ConfigMap is
+// that of nsinit.
+func render(kind string, exemptions *corev1.ConfigMap) ([]*unstructured.Unstructured, error) {
 	manifests, err := policies.Manifests(true)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := cmdutil.ReadManifests(manifests...)
+	objects, err := cmdutil.ReadManifests(exemptions.Namespace, manifests...)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +46,7 @@ func render(kind string, exemptions map[string]string) ([]*unstructured.Unstruct
 		if !strings.HasPrefix(strings.ToLower(object.GetKind()), kind) {
 			continue
 		}
-		if err := renderObject(object, literal(exemptions)); err != nil {
+		if err := renderObject(object, literal(exemptions.Data)); err != nil {
 			return nil, err
 		}
 		all = append(all, object)

@@ -42,7 +42,7 @@ func waiting(t *testing.T) *cmdtesting.Cluster {
 			Status: v1alpha1.NamespaceLifecycleStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionInitializing, Status: metav1.ConditionTrue, Message: "waiting for a.example.com"}}}},
 	)
 	if err := cluster.APIs.Tracker().Add(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "v1alpha1.nsinit.dev"},
-		Spec:   apiregistrationv1.APIServiceSpec{Group: "nsinit.dev", Version: "v1alpha1", Service: &apiregistrationv1.ServiceReference{}},
+		Spec:   apiregistrationv1.APIServiceSpec{Group: "nsinit.dev", Version: "v1alpha1", Service: &apiregistrationv1.ServiceReference{Namespace: "nsinit-system"}},
 		Status: apiregistrationv1.APIServiceStatus{Conditions: []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue}}}}); err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,8 @@ const listKey = "_list"
 type Controller struct {
 	core  kubernetes.Interface
 	clock clock.WithTicker
+	// namespace is that of the list.
+	namespace string
 
 	list, namespaces cache.SharedIndexInformer
 	// installed is closed when the ConfigMap exists. Before, namespaces are not watched.
@@ -60,11 +62,11 @@ type Controller struct {
 	removed sets.Set[string]
 }
 
-// New returns a controller that is not running yet.
-func New(core kubernetes.Interface, clock clock.WithTicker) (*Controller, error) {
+// New returns a controller that is not running yet. namespace is that of nsinit, in which the list is.
+func New(core kubernetes.Interface, namespace string, clock clock.WithTicker) (*Controller, error) {
 	c := &Controller{
-		core: core, clock: clock,
-		list: coreinformers.NewFilteredConfigMapInformer(core, installation.Namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
+		core: core, clock: clock, namespace: namespace,
+		list: coreinformers.NewFilteredConfigMapInformer(core, namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", installation.RemovedNamespaces).String()
 		}),
 		namespaces: coreinformers.NewNamespaceInformer(core, 0, cache.Indexers{}),
@@ -159,7 +161,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.namespaces.HasSynced) {
 		return nil
 	}
-	klog.FromContext(ctx).Info("Maintaining the list of removed namespaces", "configMap", klog.KRef(installation.Namespace, installation.RemovedNamespaces))
+	klog.FromContext(ctx).Info("Maintaining the list of removed namespaces", "configMap", klog.KRef(c.namespace, installation.RemovedNamespaces))
 	workers.Run(ctx, c.queue, 2, func(ctx context.Context, key string) error {
 		if key == listKey {
 			return c.reconcileList(ctx)
@@ -171,7 +173,7 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // current returns the ConfigMap, or nil if the component is not installed.
 func (c *Controller) current() (*corev1.ConfigMap, error) {
-	object, _, err := c.list.GetStore().GetByKey(installation.Namespace + "/" + installation.RemovedNamespaces)
+	object, _, err := c.list.GetStore().GetByKey(c.namespace + "/" + installation.RemovedNamespaces)
 	configMap, _ := object.(*corev1.ConfigMap)
 	return configMap, err
 }

@@ -31,7 +31,7 @@ import (
 func TestController(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	client := fake.NewClientset(namespace("shop", "1"))
-	c, err := New(client, clock.RealClock{})
+	c, err := New(client, installation.DefaultNamespace, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestController(t *testing.T) {
 		}
 	})
 
-	namespaces, lists := client.CoreV1().Namespaces(), client.CoreV1().ConfigMaps(installation.Namespace)
+	namespaces, lists := client.CoreV1().Namespaces(), client.CoreV1().ConfigMaps(installation.DefaultNamespace)
 	list := func() map[string]string {
 		found, err := lists.Get(ctx, installation.RemovedNamespaces, metav1.GetOptions{})
 		if err != nil {

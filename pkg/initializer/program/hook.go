@@ -40,7 +40,7 @@ type Options struct {
 
 // New returns the defaults of a program.
 func New(name string, workers int) *Options {
-	return &Options{name: name, workers: workers, lease: installation.Namespace + "/" + name, logs: logs.NewOptions()}
+	return &Options{name: name, workers: workers, lease: installation.Namespace() + "/" + name, logs: logs.NewOptions()}
 }
 
 // Command returns a command that runs until its context ends.

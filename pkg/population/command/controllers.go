@@ -54,7 +54,7 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 	followed := driftcontroller.NewFollowed(applier.Mapper)
 	c := &controllers{
 		clients: clients, populate: populator.New(applier, clients.Nsinit.NsinitV1alpha1(), followed.Add),
-		exemptions: exemptions.New(clients.Core, installation.Namespace, installation.Exemptions), events: record.NewBroadcaster(),
+		exemptions: exemptions.New(clients.Core, installation.Namespace(), installation.Exemptions), events: record.NewBroadcaster(),
 	}
 	informers := driftcontroller.NewInformers(clients.Nsinit)
 	if c.drift, err = driftcontroller.New(driftcontroller.Config{

@@ -26,7 +26,7 @@ import (
 // answer admits the creation of a namespace with the stamp, or unchanged if it is exempt. It admits an
 // update that opens a namespace with the name of the user. It refuses a creation if the list of exemptions
 // cannot be read.
-func answer(request *admissionv1.AdmissionRequest, list func() (*corev1.ConfigMap, error)) *admissionv1.AdmissionResponse {
+func answer(request *admissionv1.AdmissionRequest, namespaceOfList string, list func() (*corev1.ConfigMap, error)) *admissionv1.AdmissionResponse {
 	var namespace corev1.Namespace
 	if request.Resource.Resource != "namespaces" || request.Resource.Group != "" ||
 		request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
@@ -41,7 +41,7 @@ func answer(request *admissionv1.AdmissionRequest, list func() (*corev1.ConfigMa
 	exemptions, err := list()
 	if err != nil {
 		return refuse(request, http.StatusForbidden, fmt.Sprintf("cannot read the list of exemptions, ConfigMap %s/%s, without which no namespace is created: %v",
-			installation.Namespace, installation.Exemptions, err))
+			namespaceOfList, installation.Exemptions, err))
 	}
 	if installation.ParseExemptions(exemptions).Exempt(installation.Creation{Name: namespace.Name, GenerateName: namespace.GenerateName,
 		Creator: request.UserInfo.Username, Groups: request.UserInfo.Groups}) != nil {

@@ -21,12 +21,12 @@ import (
 // Name is the name of the webhook.
 const Name = "stamp"
 
-// New returns the webhook. It reads the list of exemptions live, so that a change applies
-// immediately.
-func New(configMaps typedcorev1.ConfigMapsGetter) admissionreview.Answer {
+// New returns the webhook. namespace is that of nsinit. The webhook reads the list of exemptions there, live, so that a change
+// applies immediately.
+func New(configMaps typedcorev1.ConfigMapsGetter, namespace string) admissionreview.Answer {
 	return func(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		return answer(request, func() (*corev1.ConfigMap, error) {
-			return configMaps.ConfigMaps(installation.Namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
+		return answer(request, namespace, func() (*corev1.ConfigMap, error) {
+			return configMaps.ConfigMaps(namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
 		})
 	}
 }

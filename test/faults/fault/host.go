@@ -53,7 +53,7 @@ const renewBound = 2500 * time.Millisecond
 // is not renewed.
 func pauseLeader(ctx context.Context, e *Env) (healer, error) {
 	renewed := func() (string, error) {
-		lease, err := e.Core.CoordinationV1().Leases(installation.Namespace).Get(ctx, installation.ControllerManager, metav1.GetOptions{})
+		lease, err := e.Core.CoordinationV1().Leases(installation.DefaultNamespace).Get(ctx, installation.ControllerManager, metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}
@@ -148,7 +148,7 @@ func loseStorage(ctx context.Context, e *Env) (healer, error) {
 		}
 		e.mark(ctx, history.MarkReplaced)
 		return Retry(ctx, func(ctx context.Context) error {
-			return ignoreNotFound(e.Core.CoreV1().ConfigMaps(installation.Namespace).Delete(ctx, "nsinit-storage", metav1.DeleteOptions{}))
+			return ignoreNotFound(e.Core.CoreV1().ConfigMaps(installation.DefaultNamespace).Delete(ctx, "nsinit-storage", metav1.DeleteOptions{}))
 		})
 	}
 	return heal, err

@@ -127,7 +127,7 @@ func objectFaults() []Fault {
 // nothing else did.
 func deleteConfigMap(name string) func(context.Context, *Env) (healer, error) {
 	return func(ctx context.Context, e *Env) (healer, error) {
-		client := e.Core.CoreV1().ConfigMaps(installation.Namespace)
+		client := e.Core.CoreV1().ConfigMaps(installation.DefaultNamespace)
 		stored, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err

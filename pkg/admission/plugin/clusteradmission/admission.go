@@ -124,7 +124,7 @@ func withRemedy(err error) error {
 		return err
 	}
 	status.ErrStatus.Message += fmt.Sprintf("; if this lasts, allow the service account %s/%s to get, list and watch this kind",
-		installation.Namespace, installation.APIServer)
+		installation.Namespace(), installation.APIServer)
 	return status
 }
 

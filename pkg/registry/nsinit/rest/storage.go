@@ -43,6 +43,8 @@ type StorageProvider struct {
 	EarlyWrites earlywrite.Options
 	// ConfigMaps reads the list of exempt namespaces.
 	ConfigMaps typedcorev1.ConfigMapsGetter
+	// Namespace is that of nsinit.
+	Namespace string
 }
 
 // NewRESTStorage returns the group with the storage of each resource and subresource.
@@ -70,7 +72,7 @@ func (p *StorageProvider) NewRESTStorage(getter apiserverregistry.RESTOptionsGet
 		"namespaceinitializerconfigurations/finalize": &generic.PostableREST{SubresourceREST: configurations.Subresources["finalize"]},
 		v1alpha1.ResourceInitializers:                 &initializers.REST{},
 		v1alpha1.ResourceAdmissionReviews: admissionreview.New(map[string]admissionreview.Answer{
-			earlywrite.Name: earlywrite.New(p.EarlyWrites), stamp.Name: stamp.New(p.ConfigMaps),
+			earlywrite.Name: earlywrite.New(p.EarlyWrites), stamp.Name: stamp.New(p.ConfigMaps, p.Namespace),
 		}),
 		"namespacelifecycles":            lifecycles.Lifecycle,
 		"namespacelifecycles/status":     lifecycles.Status,
