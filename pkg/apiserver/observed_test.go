@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -153,14 +154,14 @@ func TestTracing(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := time.After(30 * time.Second)
-	// That of a request, and those of what is inside.
-	for _, want := range []string{"GET /apis/nsinit.dev/v1alpha1/namespaceinitializerconfigurations", "authorization", "SerializeObject"} {
-		for name := ""; name != want; {
-			select {
-			case name = <-spans.names:
-			case <-late:
-				t.Fatalf("there is no span %q", want)
-			}
+	// That of a request, and those of what is inside. They arrive in any order.
+	missing := sets.New("GET /apis/nsinit.dev/v1alpha1/namespaceinitializerconfigurations", "authorization", "SerializeObject")
+	for missing.Len() > 0 {
+		select {
+		case name := <-spans.names:
+			missing.Delete(name)
+		case <-late:
+			t.Fatalf("there are no spans %q", sets.List(missing))
 		}
 	}
 }
