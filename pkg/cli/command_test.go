@@ -40,7 +40,7 @@ func TestMistakes(t *testing.T) {
 		"no initializer":    {[]string{"skip", "ns"}, "the argument INITIALIZER is missing; for example:"},
 		"two namespaces":    {[]string{"why", "a", "b"}, `unexpected argument "b"; for example:`},
 		"no such format":    {[]string{"why", "ns", "--output=xml"}, `unable to match a printer suitable for the output format "xml", allowed formats are: go-template`},
-		"negative patience": {[]string{"why", "ns", "--patience=-1s"}, "invalid argument \"-1s\" for \"--patience\" flag: give a duration that is not negative; see 'kubectl nsinit why --help'"},
+		"negative patience": {[]string{"why", "ns", "--patience=-1s"}, "invalid argument \"-1s\" for \"--patience\" flag: must not be negative; see 'kubectl nsinit why --help'"},
 		"no cluster":        {[]string{"why", "ns", "--kubeconfig=" + kubeconfig}, `context was not found`},
 		"no server":         {[]string{"status", "--server=http://127.0.0.1:1"}, "error: the connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?"},
 		"no name of a role": {[]string{"rbac", "--user=jane"}, "the argument INITIALIZER is missing; for example:"},

@@ -150,8 +150,8 @@ const (
 
 	startController = "start or fix the controller that removes it"
 	readItsLog      = "read the log of the controller: it runs, so it waits for something or fails"
-	startItAgain    = "start the controller again: it wants no pods, and nothing else removes the finalizer"
-	installItAgain  = "install the controller again until the namespace is removed: it does not run any more, and nothing else removes the finalizer"
+	startItAgain    = "scale the controller up: its workload has no replicas, and nothing else removes the finalizer"
+	installItAgain  = "reinstall the controller, and keep it until the namespace is removed: nothing else removes the finalizer"
 	logsOfWorkload  = "kubectl --namespace $RUNSIN logs $WORKLOAD --all-containers --tail=50"
 	scaleWorkload   = "kubectl --namespace $RUNSIN scale $WORKLOAD --replicas=1"
 	doAsRefusalAsks = "do what the refusal asks for"
@@ -162,7 +162,7 @@ const (
 )
 
 func lifecycleCauses() []entry {
-	const startProgram = "start its program again: it wants no pods"
+	const startProgram = "scale its program up: its workload has no replicas"
 	const actInItsPlace, release = "if the participant does not exist any more, act in its place", "kubectl nsinit finalize $NAMESPACE $PARTICIPANT"
 	participant := []remedy{
 		{description: startProgram, command: scaleWorkload, when: "STOPPED"},
@@ -288,7 +288,7 @@ func contentCauses() []entry {
 			{description: "if you have just fixed the cause, wait a minute: it retries"},
 			{description: "see what refuses the deletion, by trying as the namespace controller does", command: "kubectl nsinit why $NAMESPACE --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated"},
 		}},
-		{ContentFinalizer, "objects in the namespace are deleted, and wait for a finalizer", []remedy{
+		{ContentFinalizer, "objects in the namespace are terminating, and wait for a finalizer", []remedy{
 			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
 			{description: installItAgain, when: "UNINSTALLED"},
 			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
@@ -298,7 +298,7 @@ func contentCauses() []entry {
 			{description: startController + "; if it was uninstalled, install it again until the namespace is removed", when: "UNKNOWN"},
 			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: remains, when: "!ALIVE"},
 		}},
-		{GracePeriod, "objects in the namespace are deleted, and are in their grace period or have not ended after it", []remedy{
+		{GracePeriod, "objects in the namespace are terminating, and are in their grace period or still exist after it", []remedy{
 			{description: "read the state of the object", command: "kubectl --namespace $NAMESPACE describe $OBJECT"},
 			{description: "check whether the node exists and is Ready, and repair it", command: "kubectl get node $NODE"},
 			{description: "if the machine is off and does not return, remove the node and with it the pods", command: "kubectl delete node $NODE", risk: "if the machine is on, its containers continue, and Kubernetes does not know it"},

@@ -194,7 +194,7 @@ func (o Observation) workloads(a actor) (*workload, []Evidence) {
 		case its && w.ready > 0:
 			e.Shows = Alive
 		case its && w.desired == 0 && w.existing == 0:
-			e.Message, e.Shows, e.Conclusive = "wants no pods, and has none", Dead, true
+			e.Message, e.Shows, e.Conclusive = "has no replicas and no pods", Dead, true
 		case its:
 		case w.ready > 0 && slices.ContainsFunc(w.names, a.resembles):
 			e.Message += ", which could be the controller"

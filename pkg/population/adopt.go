@@ -81,7 +81,7 @@ func (a *Applier) adopt(ctx context.Context, client *resource, namespace *corev1
 	}
 	if live != nil {
 		if live.GetDeletionTimestamp() != nil {
-			return nil, Refused, errors.New("it is being deleted: it is applied again when it is gone, see its finalizers if it stays")
+			return nil, Refused, errors.New("it is being deleted, and is applied again after it is removed; if it stays, check its finalizers")
 		}
 		switch owner := a.populationOf(live); {
 		case owner == "":

@@ -76,7 +76,7 @@ func TestContentIsKept(t *testing.T) {
 				}
 				return errors.Join(err, errors.New("it exists"))
 			})
-			c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "the content of the namespace is deleted, these participants have not cleaned up: "+fmt.Sprintf("%q", other))
+			c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "the content of the namespace is deleted; waiting for participants to clean up: "+fmt.Sprintf("%q", other))
 			c.ReleaseParticipant(t, namespace, other)
 			c.WaitNoNamespace(t, namespace)
 			c.WaitNoLifecycle(t, namespace)

@@ -64,7 +64,7 @@ func (r *replicas) inForce(t *testing.T) {
 	var direct []typednsinit.NamespaceInitializerConfigurationInterface
 	for _, address := range r.node.Addresses("nsinit-apiserver") {
 		config := rest.CopyConfig(r.Direct(t))
-		config.Host, config.ServerName = "https://"+address, names.ServingNames()[0]
+		config.Host, config.ServerName = "https://"+address, names.ServingNames(names.DefaultNamespace)[0]
 		config.CAFile, config.CAData = "", service.Spec.CABundle
 		direct = append(direct, versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceInitializerConfigurations())
 	}

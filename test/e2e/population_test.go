@@ -408,7 +408,7 @@ func TestPreview(t *testing.T) {
 	}
 	c.RefusedPlugin(t, "exists: --creator", "preview", namespace, "--creator=alice")
 
-	out := c.MustPlugin(t, "preview", "a-new-one", "--creator=alice", "--group=team-a", "--labels=team=a", "--output=yaml")
+	out := c.MustPlugin(t, "preview", "a-new-one", "--creator=alice", "--groups=team-a", "--labels=team=a", "--output=yaml")
 	for _, want := range []string{"value: alice of team-a", "value: a\n", "result: rendered", "nsinit.dev/population: 10-preview"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in:\n%s", want, out)

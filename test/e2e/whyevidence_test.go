@@ -65,9 +65,9 @@ func TestWhyEvidence(t *testing.T) {
 	}
 	waitFor(diagnosis.Unknown, "set the finalizer")
 
-	// Its Deployment wants no pods.
+	// Its Deployment has no replicas.
 	c.ApplyInput(t, stopped(controller))
-	finding := waitFor(diagnosis.Dead, "wants no pods, and has none")
+	finding := waitFor(diagnosis.Dead, "has no replicas and no pods")
 	if first := finding.Remedies[0]; first.Command != "kubectl --namespace default scale deployment/"+controller+" --replicas=1" {
 		t.Errorf("the first remedy is %+v", first)
 	}

@@ -26,7 +26,7 @@ func NewCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   installation.APIServer,
 		Short: "Serve the API group nsinit.dev",
-		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations and NamespaceLifecycles behind the Kubernetes API aggregator. " +
+		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations, NamespaceLifecycles, NamespacePopulations and PopulatedNamespaces through the aggregation layer. " +
 			"It stores them in an embedded etcd, which it starts, or in an etcd cluster.",
 		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,

@@ -66,7 +66,7 @@ func newStorageCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error {
 			before, after, err := embeddedetcd.Recover(command.Context(), dir)
 			if err == nil {
-				_, err = fmt.Fprintf(command.ErrOrStderr(), "%d bytes became %d\n", before, after)
+				_, err = fmt.Fprintf(command.ErrOrStderr(), "the database shrank from %d to %d bytes\n", before, after)
 			}
 			return err
 		},

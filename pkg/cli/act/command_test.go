@@ -150,7 +150,7 @@ func TestAct(t *testing.T) {
 		"no participant":       {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"ending", "a.example.com"}, Err: `does not wait for participant "a.example.com", but for p.example.com, q.example.com`}},
 		"no namespace":         {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"none", "a.example.com"}, Err: `namespace "none" does not exist`}},
 		"no lifecycle":         {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"exempt", "a.example.com"}, Err: `namespace "exempt" has no NamespaceLifecycle; run kubectl nsinit why exempt`}},
-		"a dry run of clients": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--dry-run=client"}, Err: `invalid argument "client" for "--dry-run" flag: give "none" or "server"`}},
+		"a dry run of clients": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--dry-run=client"}, Err: `invalid argument "client" for "--dry-run" flag: must be "none" or "server"`}},
 		"no such format":       {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "-o", "xml"}, Err: `output format "xml", allowed formats are: go-template`}},
 		"may not read": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: failing("get", forbidden), Args: []string{"shop", "a.example.com"},
 			Err: `User "jane" cannot get; ` + grant + " --user=USER | kubectl apply -f -"}},

@@ -21,7 +21,7 @@ type DryRun bool
 
 // AddFlag adds the flag to a command.
 func (d *DryRun) AddFlag(command *cobra.Command) {
-	command.Flags().Var(d, "dry-run", `"none", or "server" to have the request checked and nothing stored.`)
+	command.Flags().Var(d, "dry-run", `Must be "none" or "server". With "server", the server checks the request and stores nothing.`)
 	CompleteFlag(command, "dry-run", "none", "server")
 }
 
@@ -36,7 +36,7 @@ func (d *DryRun) String() string {
 // Set implements pflag.Value.
 func (d *DryRun) Set(value string) error {
 	if value != "none" && value != "server" {
-		return errors.New(`give "none" or "server"`)
+		return errors.New(`must be "none" or "server"`)
 	}
 	*d = value == "server"
 	return nil
@@ -73,7 +73,7 @@ func DurationVar(flags *pflag.FlagSet, value *time.Duration, name string, initia
 // Set implements pflag.Value.
 func (d duration) Set(text string) (err error) {
 	if *d.Duration, err = time.ParseDuration(text); err == nil && *d.Duration < 0 {
-		err = errors.New("give a duration that is not negative")
+		err = errors.New("must not be negative")
 	}
 	return err
 }

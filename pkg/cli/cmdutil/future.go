@@ -27,17 +27,15 @@ import (
 
 // Future are the flags that describe a namespace that does not exist.
 type Future struct {
-	Creator    string
-	Groups     []string
-	Labels     string
-	groupsFlag string
+	Creator string
+	Groups  []string
+	Labels  string
 }
 
-// AddFlags adds the flags. groupsFlag is the name of the one for the groups.
-func (f *Future) AddFlags(flags *pflag.FlagSet, groupsFlag string) {
-	f.groupsFlag = groupsFlag
+// AddFlags adds the flags.
+func (f *Future) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Creator, "creator", f.Creator, "The user who creates the namespace, if it does not exist.")
-	flags.StringSliceVar(&f.Groups, groupsFlag, f.Groups, "The groups of that user. As with --as, those that every such user has are added.")
+	flags.StringSliceVar(&f.Groups, "groups", f.Groups, "The groups of that user. As with --as, those that every such user has are added.")
 	flags.StringVar(&f.Labels, "labels", f.Labels, "Labels of the namespace, if it does not exist, such as team=a,tier=b.")
 }
 
@@ -50,7 +48,7 @@ func (f *Future) Namespace(ctx context.Context, core kubernetes.Interface, name 
 	namespace, err := core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
 		if f.IsSet() {
-			return nil, false, fmt.Errorf("namespace %q exists: --creator, --%s and --labels are for namespaces that do not", name, f.groupsFlag)
+			return nil, false, fmt.Errorf("namespace %q exists: --creator, --groups and --labels are for namespaces that do not", name)
 		}
 		return namespace, true, nil
 	}

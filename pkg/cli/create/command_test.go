@@ -143,8 +143,8 @@ func TestCreate(t *testing.T) {
 		"it cannot be":       {world{create: errors.New("no rights")}, cmdtesting.Test{Args: []string{"shop"}, Err: "no rights"}},
 		"it exists, open":    {world{create: exists(), reads: []*corev1.Namespace{namespace(open)}}, cmdtesting.Test{Args: []string{"shop"}, Err: `namespaces "shop" already exists`}},
 		"it exists, closed":  {world{create: exists(), reads: []*corev1.Namespace{namespace()}}, cmdtesting.Test{Args: []string{"shop"}, Err: "already exists, and is not open yet: run kubectl nsinit wait shop"}},
-		"a negative timeout": {world{}, cmdtesting.Test{Args: []string{"shop", "--timeout=-1s"}, Err: `invalid argument "-1s" for "--timeout" flag: give a duration that is not negative`}},
-		"no such dry run":    {world{}, cmdtesting.Test{Args: []string{"shop", "--dry-run=client"}, Err: `invalid argument "client" for "--dry-run" flag: give "none" or "server"`}},
+		"a negative timeout": {world{}, cmdtesting.Test{Args: []string{"shop", "--timeout=-1s"}, Err: `invalid argument "-1s" for "--timeout" flag: must not be negative`}},
+		"no such dry run":    {world{}, cmdtesting.Test{Args: []string{"shop", "--dry-run=client"}, Err: `invalid argument "client" for "--dry-run" flag: must be "none" or "server"`}},
 		"no such format":     {world{}, cmdtesting.Test{Args: []string{"shop", "-o", "xml"}, Err: `output format "xml", allowed formats are:`}},
 		"no name":            {world{}, cmdtesting.Test{Err: "the argument NAME is missing; for example:"}},
 	} {

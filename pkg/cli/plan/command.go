@@ -53,7 +53,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		Example:           example,
 		ValidArgsFunction: cmdutil.CompleteNamespace(f),
 	})
-	o.Future.AddFlags(command.Flags(), "groups")
+	o.Future.AddFlags(command.Flags())
 	return command
 }
 

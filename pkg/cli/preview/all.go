@@ -130,8 +130,15 @@ func (o *Options) reached(ctx context.Context, namespace *corev1.Namespace, obje
 	if helper.IsClosed(namespace) || !slices.ContainsFunc(objects, isOfAll) {
 		return objects, nil
 	}
-	reason := "frozen, being deleted, or one of Kubernetes"
-	if population.IsOpen(namespace) {
+	reason := ""
+	switch {
+	case namespace.DeletionTimestamp != nil:
+		reason = "is being deleted"
+	case metav1.HasLabel(namespace.ObjectMeta, v1alpha1.LabelFrozen):
+		reason = "is frozen"
+	case !population.IsOpen(namespace):
+		reason = "belongs to Kubernetes"
+	default:
 		exemptions, err := o.Clients.Exemptions(ctx)
 		if err != nil {
 			return nil, err
@@ -139,9 +146,9 @@ func (o *Options) reached(ctx context.Context, namespace *corev1.Namespace, obje
 		if exemptions.ExemptName(namespace.Name, "") == nil {
 			return objects, nil
 		}
-		reason = "exempt"
+		reason = "is exempt"
 	}
-	_, _ = fmt.Fprintf(o.ErrOut, "Namespace %q is %s: populations with scope All put nothing into it.\n", namespace.Name, reason)
+	_, _ = fmt.Fprintf(o.ErrOut, "Namespace %q %s: populations with scope All put nothing into it.\n", namespace.Name, reason)
 	return slices.DeleteFunc(objects, isOfAll), nil
 }
 
@@ -185,7 +192,7 @@ func table(out io.Writer, report *Report, populations int) error {
 		return err
 	}
 	w := printers.GetNewTabWriter(out)
-	_, _ = fmt.Fprintln(w, "NAMESPACE\tCREATED\tCONFIGURED\tUNCHANGED\tCONFLICTS\tREFUSED")
+	_, _ = fmt.Fprintln(w, "NAMESPACE\tTO CREATE\tTO CHANGE\tUNCHANGED\tCONFLICTS\tREFUSED")
 	for _, n := range report.Items {
 		row(w, n.Namespace, n.Counts)
 	}

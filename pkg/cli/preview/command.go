@@ -35,13 +35,13 @@ const exitRefused cmdutil.ExitCode = 2
 const long = `Show what NamespacePopulations put into a namespace, without storing anything.
 
 If the namespace exists, the command applies each object with dry-run, and shows what the API server refuses. For populations with scope
-All, objects of other clients are conflicts. The command uses your permissions: to test those of policy-population, name its service account with --as. If the namespace does not exist, the command
-renders the objects for a namespace that --creator, --group and --labels describe; you are the creator by default. It reports unknown
-kinds and missing permissions, but no other refusals.
+All, objects of other clients are conflicts. The command uses your permissions: to test those of policy-population, name its service
+account with --as. If the namespace does not exist, the command renders the objects for a namespace that --creator, --groups and --labels
+describe; you are the creator by default. It reports unknown kinds and missing permissions, but no other refusals.
 
 With --all, the command reports what the populations with scope All would do in the namespaces that exist, for each namespace and in
 total. With --filename, it does so for every population of the file. Objects of other clients are conflicts and would stay as they are.
-Namespaces that are not open, frozen or exempt, and those of Kubernetes, get nothing.
+Namespaces that are closed, frozen, terminating or exempt, and those whose name starts with "kube-", get nothing.
 
 The exit code is 0 if every object can be applied, 2 if one cannot, and 1 after another error.`
 
@@ -49,7 +49,7 @@ const example = `  # The objects of the namespace shop, applied with the permiss
   kubectl nsinit preview shop --as=system:serviceaccount:nsinit-system:policy-population
 
   # The objects that alice's next namespace would get from a population that is not in the cluster yet
-  kubectl nsinit preview new --filename=population.yaml --creator=alice --group=team-a --labels=tier=self-service --output=yaml
+  kubectl nsinit preview new --filename=population.yaml --creator=alice --groups=team-a --labels=tier=self-service --output=yaml
 
   # What a population would do in the namespaces that exist, if it had scope All
   kubectl nsinit preview --all --filename=population.yaml --as=system:serviceaccount:nsinit-system:policy-population`
@@ -78,7 +78,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	flags := command.Flags()
 	flags.BoolVarP(&o.All, "all", "A", o.All, "Report what populations with scope All would do in the namespaces that exist.")
 	flags.StringVarP(&o.Filename, "filename", "f", o.Filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
-	o.Future.AddFlags(flags, "group")
+	o.Future.AddFlags(flags)
 	flags.StringVar(&o.Initializer, "initializer-name", "policy-population.nsinit.dev", "Name under which policy-population is registered, and field manager of what it applies.")
 	flags.StringSliceVar(&o.ClusterScoped, "cluster-scoped-resources", o.ClusterScoped, "Resources outside of namespaces that policy-population may apply: the same as its flag of this name.")
 	return command
@@ -100,7 +100,7 @@ type Result struct {
 // Validate implements cmdutil.Options.
 func (o *Options) Validate() error {
 	if o.All && o.Future.IsSet() {
-		return errors.New("--creator, --group and --labels are for a namespace that does not exist, and --all for those that do")
+		return errors.New("--creator, --groups and --labels are for a namespace that does not exist, and --all for those that do")
 	}
 	return o.Base.Validate()
 }

@@ -109,7 +109,7 @@ func TestPreview(t *testing.T) {
 		"with scope All, exempt": {world{populations: []runtime.Object{reaching, exemptions("shop")}}, "", cmdtesting.Test{Args: []string{"shop"},
 			Out: "No population puts anything into namespace \"shop\".\n", ErrOut: "Namespace \"shop\" is exempt: populations with scope All put nothing into it.\n"}},
 		"with scope All, of Kubernetes": {world{populations: []runtime.Object{reaching, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}}}, "", cmdtesting.Test{Args: []string{"kube-system"},
-			Out: "No population puts anything into namespace \"kube-system\".\n", ErrOut: "Namespace \"kube-system\" is frozen, being deleted, or one of Kubernetes: populations with scope All put nothing into it.\n"}},
+			Out: "No population puts anything into namespace \"kube-system\".\n", ErrOut: "Namespace \"kube-system\" belongs to Kubernetes: populations with scope All put nothing into it.\n"}},
 		"with scope All, no exemptions": {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: "}},
 		"with scope All, closed": {world{populations: []runtime.Object{reaching, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", Labels: map[string]string{v1alpha1.LabelInitializing: "true"},
 			Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "alice"}}}}, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"closed", "--output=jsonpath={.items[*].result}"}, Out: "created"}},
@@ -127,7 +127,7 @@ func TestPreview(t *testing.T) {
 		"no file":        {world{}, "", cmdtesting.Test{Args: []string{"shop", "-f", "/nowhere"}, Err: "--filename=/nowhere: the path \"/nowhere\" does not exist"}},
 		"an empty input": {world{}, "", cmdtesting.Test{Args: []string{"shop", "-f", "-"}, Err: "there is no NamespacePopulation in it"}},
 		"not valid":      {world{populations: []runtime.Object{population("p", "{}")}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: `NamespacePopulation "p" is not valid: `}},
-		"its creator":    {world{}, "", cmdtesting.Test{Args: []string{"shop", "--creator=carol"}, Err: `namespace "shop" exists: --creator, --group and --labels are for namespaces that do not`}},
+		"its creator":    {world{}, "", cmdtesting.Test{Args: []string{"shop", "--creator=carol"}, Err: `namespace "shop" exists: --creator, --groups and --labels are for namespaces that do not`}},
 		"bad labels":     {world{}, "", cmdtesting.Test{Args: []string{"new", "--labels=a"}, Err: "--labels=a: "}},
 		"no such format": {world{}, "", cmdtesting.Test{Args: []string{"shop", "-o", "name"}, Err: `output format "name", allowed formats are:`}},
 		"no arguments":   {world{}, "", cmdtesting.Test{Err: "the argument NAMESPACE is missing; for example:"}},
@@ -163,7 +163,7 @@ func TestAll(t *testing.T) {
 	if err := os.WriteFile(file, []byte("kind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: m, template: "+template+"}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const header = "NAMESPACE   CREATED   CONFIGURED   UNCHANGED   CONFLICTS   REFUSED\n"
+	const header = "NAMESPACE   TO CREATE   TO CHANGE   UNCHANGED   CONFLICTS   REFUSED\n"
 	live := configMap("1")
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate}})
 	for name, test := range map[string]struct {
@@ -171,11 +171,11 @@ func TestAll(t *testing.T) {
 		test  cmdtesting.Test
 	}{
 		"created": {world{populations: cluster(ofAll("p"), ofNew), applied: configMap("1")}, cmdtesting.Test{Args: []string{"--all"}, Out: header +
-			"depot       1         0            0           0           0\nshop        1         0            0           0           0\nTOTAL       2         0            0           0           0\n"}},
+			"depot       1           0           0           0           0\nshop        1           0           0           0           0\nTOTAL       2           0           0           0           0\n"}},
 		"applied before": {world{populations: cluster(ofAll("p"), inventory), applied: configMap("1")}, cmdtesting.Test{Args: []string{"-A", "--output=jsonpath={.kind} {.totals} {.items[0].manifests[0].result}"},
 			Out: `PopulationReport {"configured":0,"conflicts":0,"created":1,"refused":0,"unchanged":1} unchanged`}},
 		"of another client": {world{populations: cluster(ofAll("p")), live: live}, cmdtesting.Test{Args: []string{"--all"}, Err: "exit code 2", Out: header +
-			"depot       0         0            0           1           0\nshop        0         0            0           1           0\nTOTAL       0         0            0           2           0\n" +
+			"depot       0           0           0           1           0\nshop        0           0           0           1           0\nTOTAL       0           0           0           2           0\n" +
 			"\ndepot: p/m: conflict: cannot apply ConfigMap \"m\": it exists, and \"helm\" created or changed it: change the name in the manifest, or delete the object\n" +
 			"\nshop: p/m: conflict: cannot apply ConfigMap \"m\": it exists, and \"helm\" created or changed it: change the name in the manifest, or delete the object\n"}},
 		"refused": {world{populations: cluster(ofAll("p")), refusal: errors.New("no rights")}, cmdtesting.Test{Args: []string{"--all", "--output=jsonpath={.totals.refused} {.items[*].manifests[*].message}"}, Err: "exit code 2",
@@ -186,7 +186,7 @@ func TestAll(t *testing.T) {
 		"only for new":    {world{populations: cluster(ofNew)}, cmdtesting.Test{Args: []string{"--all"}, Out: "No population has scope All. To see what one would do in the namespaces that exist, give its file with --filename.\n"}},
 		"no exemptions":   {world{populations: []runtime.Object{ofAll("p")}}, cmdtesting.Test{Args: []string{"--all"}, Err: "cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: "}},
 		"and a name":      {world{}, cmdtesting.Test{Args: []string{"shop", "--all"}, Err: `unexpected argument "shop": --all is for every namespace`}},
-		"and its creator": {world{}, cmdtesting.Test{Args: []string{"--all", "--creator=carol"}, Err: "--creator, --group and --labels are for a namespace that does not exist, and --all for those that do"}},
+		"and its creator": {world{}, cmdtesting.Test{Args: []string{"--all", "--creator=carol"}, Err: "--creator, --groups and --labels are for a namespace that does not exist, and --all for those that do"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.test.Cluster = test.world.cluster()

@@ -64,7 +64,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 // Validate implements cmdutil.Options.
 func (o *Options) Validate() error {
 	if !slices.Contains(kinds(), o.Args[0]) {
-		return fmt.Errorf(`kind %q: give "validating" or "mutating"`, o.Args[0])
+		return fmt.Errorf(`kind %q: must be "validating" or "mutating"`, o.Args[0])
 	}
 	return o.Base.Validate()
 }

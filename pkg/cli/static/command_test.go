@@ -74,7 +74,7 @@ func TestStaticErrors(t *testing.T) {
 		err  string
 	}{
 		"no kind":      {nil, "the argument KIND is missing"},
-		"another kind": {[]string{"gate"}, `kind "gate": give "validating" or "mutating"`},
+		"another kind": {[]string{"gate"}, `kind "gate": must be "validating" or "mutating"`},
 		"no ConfigMap": {[]string{"mutating"}, "cannot read the list of exemptions"},
 		"no file":      {[]string{"mutating", "--filename=none.yaml"}, "--filename: open none.yaml"},
 		"another":      {[]string{"mutating", "--filename=" + other}, `it has ConfigMap "other", want ConfigMap "nsinit-exemptions"`},

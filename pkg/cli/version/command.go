@@ -103,7 +103,7 @@ func (o *Options) Run(ctx context.Context) error {
 func (o *Options) server(ctx context.Context) (*ServerVersion, error) {
 	result := o.Clients.REST.Get().AbsPath("/openapi/v3/apis/"+v1alpha1.SchemeGroupVersion.String()).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
 	if err := result.Error(); apierrors.IsNotFound(err) {
-		return nil, errors.New("kube-apiserver does not know it: nsinit is not installed, or does not run; run kubectl nsinit check")
+		return nil, errors.New("the API group nsinit.dev does not exist: nsinit is not installed, or does not run; run kubectl nsinit check")
 	} else if err != nil {
 		return nil, err
 	}

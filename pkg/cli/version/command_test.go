@@ -35,7 +35,7 @@ func TestVersion(t *testing.T) {
 		"the plugin only":  {Args: []string{"--client"}, Out: client},
 		"the plugin, JSON": {Args: []string{"--client", "-o", "jsonpath={.kind}{.serverVersion}"}, Out: "Version"},
 
-		"not installed": {Cluster: answering(http.StatusNotFound, ""), Out: client, Err: "cannot read the version of nsinit-apiserver: kube-apiserver does not know it: nsinit is not installed, or does not run"},
+		"not installed": {Cluster: answering(http.StatusNotFound, ""), Out: client, Err: "cannot read the version of nsinit-apiserver: the API group nsinit.dev does not exist: nsinit is not installed, or does not run"},
 		"forbidden": {Cluster: answering(http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden: User \"jane\" cannot get path"}`), Out: client,
 			Err: `cannot read the version of nsinit-apiserver: forbidden: User "jane" cannot get path`},
 		"does not answer": {Cluster: answering(http.StatusServiceUnavailable, ""), Out: client, Err: "cannot read the version of nsinit-apiserver: the server is currently unable to handle the request"},

@@ -71,7 +71,7 @@ func (o *Options) Complete(f cmdutil.Factory, args []string) error {
 // Validate implements cmdutil.Options.
 func (o *Options) Validate() error {
 	if o.For != "open" && o.For != "gone" {
-		return fmt.Errorf(`--for=%s: give "open" or "gone"`, o.For)
+		return fmt.Errorf(`--for=%s: must be "open" or "gone"`, o.For)
 	}
 	return o.Base.Validate()
 }

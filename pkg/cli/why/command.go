@@ -33,7 +33,8 @@ waits for something, content of namespaces that do not exist any more, and what 
 --if-deleted, show what would block or delay a deletion of the namespace.
 
 It works for every namespace that is being initialized or deleted, on any cluster, with or without nsinit. Of other namespaces, it
-shows objects whose deletion takes too long. It tries deletions with dry-run, and changes nothing without --fix and --confirm. It lists what you have no permission to read as not examined.
+shows objects whose deletion takes too long. It tries deletions with dry-run, and changes nothing without --fix and --confirm. It lists
+what you have no permission to read as not examined.
 
 For each cause it shows commands, the safest first, with the risk of the others. Commands that change fields which kubectl cannot
 write need jq.

@@ -112,7 +112,7 @@ func TestWhy(t *testing.T) {
 		"fields":         {[]string{"closed", fields}, "NamespaceDiagnosis closed Initializing Waiting", "exit code 2"},
 		"no namespace":   {[]string{"none"}, "", `namespace "none" does not exist`},
 		"no such format": {[]string{"open", "-o", "name"}, "", `output format "name", allowed formats are:`},
-		"patience":       {[]string{"open", "--patience=-1s"}, "", `invalid argument "-1s" for "--patience" flag: give a duration that is not negative`},
+		"patience":       {[]string{"open", "--patience=-1s"}, "", `invalid argument "-1s" for "--patience" flag: must not be negative`},
 		"all":            {[]string{"--all"}, "NAMESPACE   PHASE", "exit code 2"},
 		"all, fields":    {[]string{"--all", "--output=jsonpath={.kind} {.namespaces} {.items[*].namespace}"}, "NamespaceDiagnosisList 2 closed", "exit code 2"},
 		"all, and one":   {[]string{"--all", "open"}, "", `unexpected argument "open": --all is for every namespace`},

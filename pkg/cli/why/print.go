@@ -153,7 +153,7 @@ func writeFinding(out *strings.Builder, now time.Time, number int, label string,
 	if len(f.Remedies) == 0 {
 		return
 	}
-	out.WriteString("   What helps, the safest first:\n")
+	out.WriteString("   Remedies, the safest first:\n")
 	for _, remedy := range f.Remedies {
 		fmt.Fprintf(out, "   - %s\n", remedy.Description)
 		if remedy.Command != "" {

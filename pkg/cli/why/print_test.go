@@ -56,7 +56,7 @@ func TestText(t *testing.T) {
    - managedFields: it set the finalizer
    - dead: Lease a/b: has no holder
    - dead, conclusive: Deployment a/b: wants no pods
-   What helps, the safest first:
+   Remedies, the safest first:
    - start its controller
    - take it off
          kubectl get a | jq '.b -= ["c"]'

@@ -59,7 +59,7 @@ func withStatus(configuration *v1alpha1.NamespaceInitializerConfiguration, all [
 		condition := metav1.Condition{
 			Type: v1alpha1.ConditionDrained, Status: metav1.ConditionFalse, ObservedGeneration: configuration.Generation,
 			Reason:             "Draining",
-			Message:            fmt.Sprintf("NamespaceLifecycles whose creation began before the deletion can have this configuration: wait until %s after nsinit-controller-manager saw the deletion", timing.DrainPeriod),
+			Message:            fmt.Sprintf("draining: a NamespaceLifecycle whose creation began before the deletion can still get this configuration; nsinit releases it %s after it saw the deletion", timing.DrainPeriod),
 			LastTransitionTime: metav1.NewTime(now),
 		}
 		if pending > 0 {

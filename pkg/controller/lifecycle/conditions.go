@@ -90,7 +90,7 @@ func describeTerminating(s state) *report {
 	}
 	if current && holders(s.lifecycle) != "" && isSecured(s.namespace) && !keepsContent(s.namespace) &&
 		!slices.Contains(s.namespace.Spec.Finalizers, corev1.FinalizerKubernetes) {
-		terminating.message = "the content of the namespace is deleted, these participants have not cleaned up: " + holders(s.lifecycle)
+		terminating.message = "the content of the namespace is deleted; waiting for participants to clean up: " + holders(s.lifecycle)
 		return terminating
 	}
 	ready := slices.IndexFunc(s.namespace.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == v1alpha1.ConditionReady })

@@ -290,7 +290,7 @@ func TestDescribe(t *testing.T) {
 		"it is deleted, a former lifecycle is held": {namespace(deleting, emptied), aLifecycle(former, leaving, held("p.example.com")), nil},
 		"it is deleted, no participant is left":     {namespace(deleting, emptied), aLifecycle(leaving), nil},
 		"it is deleted, a participant cleans up": {namespace(deleting, emptied), aLifecycle(leaving, held("p.example.com")),
-			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is deleted, these participants have not cleaned up: "p.example.com"`}},
+			&report{reason: v1alpha1.ReasonTerminating, message: `the content of the namespace is deleted; waiting for participants to clean up: "p.example.com"`}},
 		"it is deleted, a participant holds the content": {namespace(deleting, kept, withFinalizers()), aLifecycle(holder, leaving, held("p.example.com", "q.example.com", "kubernetes")),
 			&report{reason: v1alpha1.ReasonTerminating, message: `the namespace is being deleted, and its content is kept until these participants have cleaned up: "p.example.com"`}},
 		"it is deleted, and the content is about to be released": {namespace(deleting, kept, withFinalizers()), aLifecycle(holder, leaving, held("q.example.com")), nil},

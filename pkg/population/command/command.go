@@ -33,7 +33,7 @@ type options struct {
 // New returns the command, which runs until its context ends.
 func New() *cobra.Command {
 	o := options{Options: program.New(name, initializer.DefaultWorkers), initializer: name + ".nsinit.dev"}
-	command := o.Command("Create the objects of NamespacePopulations in every new namespace before it opens", o.run)
+	command := o.Command("Apply NamespacePopulations to new namespaces before they open, and to existing ones with scope All", o.run)
 	flags := command.Flags()
 	flags.StringVar(&o.initializer, "initializer-name", o.initializer, "Name of the initializer in a NamespaceInitializerConfiguration, and field manager of the objects that it applies.")
 	flags.StringSliceVar(&o.clusterScoped, "cluster-scoped-resources", o.clusterScoped,

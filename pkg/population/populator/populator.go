@@ -71,7 +71,7 @@ func New(applier *population.Applier, client typed.NsinitV1alpha1Interface, foll
 // an administrator can fix a population while the namespace waits.
 func (p *Populator) Initialize(ctx context.Context, namespace *corev1.Namespace) error {
 	if namespace.Annotations[v1alpha1.AnnotationCreatedBy] == "" {
-		return fmt.Errorf("the namespace has no annotation %s, which a policy of nsinit sets at creation: its creator is unknown", v1alpha1.AnnotationCreatedBy)
+		return fmt.Errorf("the namespace has no annotation %s, so its creator is unknown: run kubectl nsinit check to see whether the policy nsinit-stamp is in force", v1alpha1.AnnotationCreatedBy)
 	}
 	return p.Populate(ctx, namespace, true)
 }

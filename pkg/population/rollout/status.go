@@ -93,8 +93,8 @@ func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRol
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonRolloutComplete, progress
 	case refusing >= tooMany && status.Checked < status.Namespaces:
 		condition.Reason = v1alpha1.ReasonRolloutPaused
-		condition.Message = fmt.Sprintf("%s. The rollout waits because %d namespaces refused objects%s; fix the population or the permissions. "+
-			"It tries these namespaces again every minute, and when the population or its condition Ready changes, and continues when fewer than %d refuse objects", progress, refusing, first(status), tooMany)
+		condition.Message = fmt.Sprintf("%s; paused because %d namespaces refused objects%s: fix the population or the permissions; "+
+			"nsinit tries these namespaces again every minute, and continues when fewer than %d refuse objects", progress, refusing, first(status), tooMany)
 	case status.Checked < status.Namespaces:
 		condition.Reason, condition.Message = v1alpha1.ReasonRolloutProgressing, progress
 	default:

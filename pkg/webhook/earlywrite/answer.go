@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package earlywrite
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -40,20 +41,15 @@ func answer(request *admissionv1.AdmissionRequest, namespace *corev1.Namespace, 
 	if request.Resource.Resource == "namespaces" && open(namespace) {
 		return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 	}
-	waiting, lost := condition(namespace, v1alpha1.ConditionInitializing), hopeless(namespace, now)
-	if waiting == "" {
-		waiting = "nsinit has not recorded yet what it waits for"
-	}
 	status := &metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusTooManyRequests,
 		Reason:  metav1.StatusReasonTooManyRequests,
-		Message: fmt.Sprintf("namespace %q is being initialized and cannot be written to yet: %s", request.Namespace, waiting),
+		Message: hopeless(namespace, now),
 		Details: &metav1.StatusDetails{Group: request.Resource.Group, Kind: request.Resource.Resource, Name: request.Name},
 	}
-	if lost != "" {
-		status.Message += "; " + lost
-	} else {
+	if status.Message == "" {
+		status.Message = notYet(request.Namespace, namespace)
 		status.Details.RetryAfterSeconds = int32(retryAfter(namespace, now) / time.Second)
 	}
 	return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: false, Result: status}
@@ -73,7 +69,13 @@ func retryAfter(namespace *corev1.Namespace, now time.Time) time.Duration {
 	return max(shortest, min(longest, time.Duration(seconds)*time.Second))
 }
 
-// hopeless returns why a retry is useless, or "".
+// notYet returns the message of a refusal after which a retry helps. The cache may not have the namespace.
+func notYet(name string, namespace *corev1.Namespace) string {
+	waiting := cmp.Or(condition(namespace, v1alpha1.ConditionInitializing), "nsinit has not recorded yet what it waits for")
+	return fmt.Sprintf("namespace %q is being initialized and cannot be written to yet: %s; to wait for it, run kubectl nsinit wait %s", name, waiting, name)
+}
+
+// hopeless returns the message of a refusal after which a retry is useless, or "".
 func hopeless(namespace *corev1.Namespace, now time.Time) string {
 	if namespace == nil {
 		return ""
@@ -81,11 +83,11 @@ func hopeless(namespace *corev1.Namespace, now time.Time) string {
 	initializing := utilnamespaces.TrueCondition(namespace.Status.Conditions, v1alpha1.ConditionInitializing)
 	switch {
 	case namespace.DeletionTimestamp != nil:
-		return "it is being deleted"
+		return fmt.Sprintf("namespace %q is being deleted, and cannot be written to: create it again after it is removed", namespace.Name)
 	case initializing != nil && initializing.Reason == v1alpha1.ReasonFailed:
-		return "the initialization failed"
+		return fmt.Sprintf("namespace %q cannot be written to: %s; create it again after the cause is fixed", namespace.Name, initializing.Message)
 	case condition(namespace, v1alpha1.ConditionStalled) != "" && now.Sub(namespace.CreationTimestamp.Time) > patience:
-		return "the initialization is stalled; to wait for it, run kubectl nsinit wait " + namespace.Name
+		return notYet(namespace.Name, namespace) + "; its initialization is stalled"
 	}
 	return ""
 }

@@ -49,9 +49,9 @@ func TestAnswer(t *testing.T) {
 		"stalled, and young":     {closedFor(20*time.Second, now, pending, stalled), 10, `waiting for initializer "x"`},
 		"stalled":                {closedFor(3*time.Minute, now, pending, stalled), 0, "kubectl nsinit wait shop"},
 		"no longer stalled":      {closedFor(20*time.Second, now, pending, recovered), 10, `waiting for initializer "x"`},
-		"failed":                 {closedFor(time.Second, now, failed), 0, "no such cost centre; the initialization failed"},
-		"failed, and old":        {closedFor(3*time.Minute, now, failed, stalled), 0, "no such cost centre; the initialization failed"},
-		"being deleted":          {terminating, 0, "it is being deleted"},
+		"failed":                 {closedFor(time.Second, now, failed), 0, `namespace "shop" cannot be written to: no such cost centre; create it again after the cause is fixed`},
+		"failed, and old":        {closedFor(3*time.Minute, now, failed, stalled), 0, `namespace "shop" cannot be written to: no such cost centre; create it again after the cause is fixed`},
+		"being deleted":          {terminating, 0, `namespace "shop" is being deleted, and cannot be written to`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := answer(&admissionv1.AdmissionRequest{UID: "u", Namespace: "shop"}, test.namespace, now)

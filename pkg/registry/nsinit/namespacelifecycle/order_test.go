@@ -115,7 +115,7 @@ func TestParallelFailure(t *testing.T) {
 	if diff := cmp.Diff(want, record.Status.Initializers); diff != "" || currentOf(record) != "" {
 		t.Errorf("it is the turn of %q, initializers (-want +got):\n%s", currentOf(record), diff)
 	}
-	if got := messageOf(record, v1alpha1.ConditionReady); got != `initializer "b" failed: no; the namespace is deleted` {
+	if got := messageOf(record, v1alpha1.ConditionReady); got != `initializer "b" failed: no; nsinit deletes the namespace` {
 		t.Error(got)
 	}
 	record.DeletionTimestamp = &metav1.Time{Time: at(2)}

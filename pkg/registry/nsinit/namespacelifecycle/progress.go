@@ -122,7 +122,7 @@ func settlePhase(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 	case failed != nil:
 		lifecycle.Status.Phase = nsinit.LifecycleInitializing
 		setConditions(lifecycle, now, metav1.ConditionTrue, v1alpha1.ReasonFailed,
-			fmt.Sprintf("initializer %q failed: %s; the namespace is deleted", helper.FailedInitializer(lifecycle), failed.Message))
+			fmt.Sprintf("initializer %q failed: %s; nsinit deletes the namespace", helper.FailedInitializer(lifecycle), failed.Message))
 	case len(pending) > 0:
 		lifecycle.Status.Phase = nsinit.LifecycleInitializing
 		lifecycle.Status.CurrentInitializers = helper.CurrentInitializers(lifecycle)
