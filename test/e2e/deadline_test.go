@@ -75,7 +75,7 @@ func TestFailAtDeadline(t *testing.T) {
 	// A finalizer of another program keeps the namespace, so that the test can read it at the end.
 	c.Hold(t, namespace)
 	const message = `initializer "absent.example.com" failed: it was not done within 2 seconds, and its failurePolicy is Fail`
-	c.WaitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "True/InitializationFailed "+message+"; the namespace is deleted")
+	c.WaitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "True/InitializationFailed "+message+"; nsinit deletes the namespace")
 	framework.Eventually(t, "the namespace is being deleted", func(ctx context.Context) error {
 		n, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
 		if err == nil && n.DeletionTimestamp == nil {

@@ -130,7 +130,7 @@ func (o objects) waiting() *report {
 		return nil
 	}
 	return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonObjectsMissing,
-		message: fmt.Sprintf("waiting for %s since %s; without it, the namespace opens after %s in which no such object appears in any namespace, and after %s at the latest",
+		message: fmt.Sprintf("waiting for %s, since %s; without it, the namespace opens after %s in which no such object appears in any namespace, and after %s at the latest",
 			requiredobjects.Describe(o.missing), o.since.UTC().Format(time.RFC3339), o.timeout, o.longest)}
 }
 

@@ -127,8 +127,8 @@ func (f *requiring) closed() bool {
 	return err == nil && helper.IsClosed(current)
 }
 
-const waitingForAccount = `Initializing=True ObjectsMissing waiting for serviceaccounts "default", which kube-controller-manager creates, since 2026-01-01T00:00:00Z: ` +
-	"the namespace opens in any case if no such object appears in any namespace for 5s, and after 1m0s at the latest"
+const waitingForAccount = `Initializing=True ObjectsMissing waiting for serviceaccounts "default", which kube-controller-manager creates, since 2026-01-01T00:00:00Z; ` +
+	"without it, the namespace opens after 5s in which no such object appears in any namespace, and after 1m0s at the latest"
 
 // TestWaitsForObjects: an initialized namespace opens when its objects exist. It reports a wait that lasts, once.
 func TestWaitsForObjects(t *testing.T) {

@@ -313,7 +313,7 @@ func TestPauses(t *testing.T) {
 				stop := w.start(t)
 				time.Sleep(2 * time.Second)
 				w.check(t, v1alpha1.ReasonRolloutPaused, "0/5", "a b c")
-				if event := <-w.events.Events; !strings.HasPrefix(event, "Warning RolloutPaused 0 of 5 namespaces have every object. The rollout waits because 3 namespaces refused objects, such as manifest m in namespace a: no rights") {
+				if event := <-w.events.Events; !strings.HasPrefix(event, "Warning RolloutPaused 0 of 5 namespaces have every object; paused because 3 namespaces refused objects, such as manifest m in namespace a: no rights") {
 					t.Errorf("the event is %s", event)
 				}
 				time.Sleep(retryRefused)

@@ -68,8 +68,8 @@ func TestConditionOf(t *testing.T) {
 		"a complete report": {v1alpha1.RolloutReport, done(2), metav1.ConditionFalse, "Reported", "2 of 2 namespaces have every object"},
 		"progressing":       {v1alpha1.RolloutApply, append(done(2), tallyOf("a", 0, refused), tallyOf("b", 0, refused), tallyOf("c", 0, "")), metav1.ConditionFalse, "Progressing", "2 of 5 namespaces have every object"},
 		"paused": {v1alpha1.RolloutApply, append(done(2), tallyOf("a", 0, refused), tallyOf("b", 0, refused), tallyOf("c", 0, conflict, refused), tallyOf("d", 0, "")), metav1.ConditionFalse, "Paused",
-			"2 of 6 namespaces have every object. The rollout waits because 3 namespaces refused objects, such as manifest m0 in namespace a: refused in a; fix the population or the permissions. " +
-				"It tries these namespaces again every minute, and when the population or its condition Ready changes, and continues when fewer than 3 refuse objects"},
+			"2 of 6 namespaces have every object; paused because 3 namespaces refused objects, such as manifest m0 in namespace a: refused in a: fix the population or the permissions; " +
+				"nsinit tries these namespaces again every minute, and continues when fewer than 3 refuse objects"},
 		"incomplete": {v1alpha1.RolloutApply, append(done(1), tallyOf("a", 0, conflict), tallyOf("b", 0, refused), tallyOf("c", 0, refused), tallyOf("d", 0, refused)), metav1.ConditionFalse, "Incomplete",
 			"1 of 5 namespaces have every object. In the others, objects in conflict: 1, refused: 3, such as manifest m0 in namespace b: refused in b; " +
 				"refused objects are tried again every minute, and conflicts every ten minutes"},
