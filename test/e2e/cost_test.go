@@ -50,9 +50,9 @@ type limits struct {
 }
 
 // TestCosts counts the requests and the writes to etcd for a namespace with one initializer of the SDK, which writes one
-// object, and measures the size of its NamespaceLifecycle.
+// object, and measures the size of its NamespaceLifecycle. On a busy machine, turns last long enough to be reported, which
+// costs more. So the least of three measurements counts: a change that makes each namespace cost more fails all of them.
 func TestCosts(t *testing.T) {
-	const count = 60
 	data, err := os.ReadFile(filepath.Join("..", "perf", "limits.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -72,10 +72,41 @@ func TestCosts(t *testing.T) {
 	}, "cost.example.com")
 	c.Configure(t, framework.Initializers("cost.example.com")...)
 	openAll(t, c, 5) // connections and caches are filled
-	before := counted.settled(t)
-	prefix := openAll(t, c, count)
+	for tries := 3; ; tries-- {
+		problems := wrongCosts(counted.measure(t), most)
+		if len(problems) == 0 {
+			return
+		}
+		t.Log(strings.Join(problems, "\n"))
+		if tries == 1 {
+			t.Fatal("each measurement is outside of the limits in test/perf/limits.yaml")
+		}
+	}
+}
+
+// wrongCosts compares what a namespace costs with the limits, and with what it must cost at least.
+func wrongCosts(got, most limits) (problems []string) {
+	for what, test := range map[string]struct{ got, least, most float64 }{
+		"requests to kube-apiserver":   {got.KubeAPIServerRequests, 3, most.KubeAPIServerRequests},
+		"requests to nsinit-apiserver": {got.NsinitAPIServerRequests, 1, most.NsinitAPIServerRequests},
+		"commits":                      {got.Commits, 8, most.Commits},
+		"stored bytes":                 {got.StoredBytes, 100, most.StoredBytes},
+	} {
+		if test.got < test.least || test.got > test.most {
+			problems = append(problems, fmt.Sprintf("%s: %.2f, not between %.2f and %.2f", what, test.got, test.least, test.most))
+		}
+	}
+	return problems
+}
+
+// measure opens namespaces, and returns what each of them costs.
+func (r *requestCounter) measure(t *testing.T) limits {
+	t.Helper()
+	const count = 60
+	before := r.settled(t)
+	prefix := openAll(t, r.Cluster, count)
 	totals := map[string]float64{}
-	after := counted.settled(t)
+	after := r.settled(t)
 	for _, what := range slices.Sorted(maps.Keys(after)) {
 		each := (after[what] - before[what]) / count
 		where, _, _ := strings.Cut(what, ": ")
@@ -84,18 +115,10 @@ func TestCosts(t *testing.T) {
 			t.Logf("%-80s %5.2f", what, each)
 		}
 	}
-	stored := storedBytes(t, c, prefix+"-0")
-	t.Logf("for each of %d namespaces: %.1f requests to kube-apiserver, %.1f to nsinit-apiserver, %.1f commits, %.0f bytes", count, totals[toKube], totals[toOurs], totals[toEtcd], stored)
-	for what, test := range map[string]struct{ got, least, most float64 }{
-		"requests to kube-apiserver":   {totals[toKube], 3, most.KubeAPIServerRequests},
-		"requests to nsinit-apiserver": {totals[toOurs], 1, most.NsinitAPIServerRequests},
-		"commits":                      {totals[toEtcd], 8, most.Commits},
-		"stored bytes":                 {stored, 100, most.StoredBytes},
-	} {
-		if test.got < test.least || test.got > test.most {
-			t.Errorf("%s: %.2f, at most %.2f in test/perf/limits.yaml (less than %.2f cannot be)", what, test.got, test.most, test.least)
-		}
-	}
+	costs := limits{totals[toKube], totals[toOurs], totals[toEtcd], storedBytes(t, r.Cluster, prefix+"-0")}
+	t.Logf("for each of %d namespaces: %.1f requests to kube-apiserver, %.1f to nsinit-apiserver, %.1f commits, %.0f bytes", count,
+		costs.KubeAPIServerRequests, costs.NsinitAPIServerRequests, costs.Commits, costs.StoredBytes)
+	return costs
 }
 
 // storedBytes returns the size of a NamespaceLifecycle as it is stored: with the type, in protobuf.
@@ -109,11 +132,18 @@ func storedBytes(t *testing.T, c *framework.Cluster, name string) float64 {
 	return float64(len(data))
 }
 
-const toKube, toOurs, toEtcd = "kube-apiserver", "nsinit-apiserver", "etcd"
+const (
+	toKube, toOurs, toEtcd = "kube-apiserver", "nsinit-apiserver", "etcd"
+	namespaceController    = "system:serviceaccount:kube-system:namespace-controller"
+)
+
+// unrelated are resources whose requests do not depend on the number of namespaces.
+var unrelated = []string{"", "leases", "subjectaccessreviews", "namespaceinitializerconfigurations"}
 
 // requestCounter counts requests by server, user, verb and resource: reads of the SDK by its client, other requests to
-// kube-apiserver by the audit log, and those to nsinit-apiserver by its metrics. Lists, watches, and requests about leases
-// and permissions are not counted: their number does not depend on the number of namespaces.
+// kube-apiserver by the audit log, and those to nsinit-apiserver by its metrics. Lists, watches, and requests about leases,
+// permissions and configurations are not counted: their number does not depend on the number of namespaces. The deletions of
+// the namespaces of other tests are not counted either.
 type requestCounter struct {
 	*framework.Cluster
 	from int64 // position in the audit log
@@ -160,7 +190,7 @@ func (r *requestCounter) settled(t *testing.T) map[string]float64 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, event := range events {
-			if event.Verb != "list" && event.Verb != "watch" && event.ObjectRef.Resource != "leases" && event.ObjectRef.Resource != "" {
+			if event.Verb != "list" && event.Verb != "watch" && !slices.Contains(unrelated, event.ObjectRef.Resource) && event.User.Username != namespaceController {
 				r.counts[fmt.Sprintf("%s: %s %s by %s", toKube, event.Verb, path.Join(event.ObjectRef.Resource, event.ObjectRef.Subresource), event.User.Username)]++
 			}
 		}
@@ -181,6 +211,9 @@ func (r *requestCounter) add(kube, ours counts.Counts) {
 	})
 	add := func(server string, all map[counts.Operation]float64) {
 		for operation, count := range all {
+			if resource, _, _ := strings.Cut(operation.Resource, "/"); slices.Contains(unrelated, resource) {
+				continue
+			}
 			r.counts[fmt.Sprintf("%s: %s %s", server, operation.Verb, operation.Resource)] += count
 		}
 	}
