@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,6 +104,8 @@ func New(options Options) (*Runner, error) {
 	}
 	if options.Metrics != nil {
 		r.registry = options.Metrics
+	} else {
+		r.registry.RawMustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	}
 	if err := r.metrics.register(r.registry); err != nil {
 		return nil, fmt.Errorf("cannot register the metrics: %w", err)

@@ -266,6 +266,7 @@ func TestHandler(t *testing.T) {
 	waitFor(t, "the call is counted", func() bool {
 		_, body := get(runner, "/metrics")
 		return strings.Contains(body, `nsinit_initializer_calls_total{initializer="a.example.com",operation="initialize",result="done"} 1`) &&
+			strings.Contains(body, "\nprocess_resident_memory_bytes ") &&
 			strings.Contains(body, `nsinit_initializer_call_duration_seconds_count{initializer="a.example.com",operation="initialize"} 1`) &&
 			strings.Contains(body, `nsinit_initializer_calls_in_progress{initializer="a.example.com",operation="initialize"} 0`)
 	})

@@ -198,13 +198,13 @@ func TestMonitoring(t *testing.T) {
 	c.Dev(t, "stop", "nsinit-apiserver")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-apiserver"); c.WaitServing(t) })
 	s.waitActive(t, "NsinitUnavailable")
-	s.waitActive(t, "NsinitCannotBringForward")
+	s.waitActive(t, "NsinitControllerFailing")
 	c.Dev(t, "start", "nsinit-apiserver")
 	c.WaitServing(t)
 
 	c.Dev(t, "stop", "nsinit-controller-manager")
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
-	s.waitActive(t, "NsinitNobodyLeads")
+	s.waitActive(t, "NsinitNoLeader")
 	c.Dev(t, "start", "nsinit-controller-manager")
 
 	s.scrape(t)

@@ -27,8 +27,8 @@ type mark struct {
 	number int
 	// panel is the title of the marked panel.
 	panel string
-	// alert is the alert that the row names, "" if none.
-	alert string
+	// alerts are the alerts that the row names.
+	alerts []string
 }
 
 // event is what was done to the programs, and when, in milliseconds since 1970.
@@ -63,7 +63,7 @@ func readMarks(document, picture string) (marks []mark, err error) {
 		if err != nil {
 			return nil, err
 		}
-		marks = append(marks, mark{number: number, panel: row[2], alert: alertName.FindString(line)})
+		marks = append(marks, mark{number: number, panel: row[2], alerts: alertName.FindAllString(line, -1)})
 	}
 	if len(marks) == 0 {
 		return nil, fmt.Errorf("%s has no table below %s with rows such as | 1 | Title of a panel |", document, filepath.Base(picture))
@@ -81,8 +81,10 @@ func checkMarks(marks []mark, panels []panel, rules []rulefmt.Rule) error {
 		if !slices.ContainsFunc(panels, func(p panel) bool { return p.Title == mark.panel }) {
 			errs = append(errs, fmt.Errorf("mark %d: the dashboard has no panel %q", mark.number, mark.panel))
 		}
-		if mark.alert != "" && !slices.ContainsFunc(rules, func(r rulefmt.Rule) bool { return r.Alert == mark.alert }) {
-			errs = append(errs, fmt.Errorf("mark %d: no rule has the alert %q", mark.number, mark.alert))
+		for _, alert := range mark.alerts {
+			if !slices.ContainsFunc(rules, func(r rulefmt.Rule) bool { return r.Alert == alert }) {
+				errs = append(errs, fmt.Errorf("mark %d: no rule has the alert %q", mark.number, alert))
+			}
 		}
 	}
 	return errors.Join(errs...)
