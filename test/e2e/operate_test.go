@@ -30,7 +30,7 @@ func TestOperate(t *testing.T) {
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, namespace, "broken.example.com")
 	words := map[string]string{"NAMESPACE": namespace, "INITIALIZER": "broken.example.com", "CONFIGURATION": stored.Name}
-	if out := c.RunDocumented(t, "Who is being waited for", words); !strings.Contains(out, "broken.example.com") {
+	if out := c.RunDocumented(t, "See what a namespace waits for", words); !strings.Contains(out, "broken.example.com") {
 		t.Errorf("it does not name the pending initializer:\n%s", out)
 	}
 
