@@ -75,7 +75,7 @@ type Registration struct {
 	// entries are not changed. Required.
 	Configuration string
 	// Initializer is the entry when it is created, for example with a FailurePolicy. An entry that exists keeps its
-	// settings, except Finalizer. The Runner sets Name and Finalizer.
+	// settings, except Finalizer, and Holds if the entry does not have it. The Runner sets Name and Finalizer.
 	Initializer v1alpha1.RegisteredInitializer
 }
 

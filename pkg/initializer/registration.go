@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
@@ -20,26 +19,20 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
-// register registers the initializer, and retries: nsinit may start later than the initializer. A refusal that a retry
-// cannot fix is an error.
-func (r *Runner) register(ctx context.Context) error {
-	logger, configuration := klog.FromContext(ctx), r.options.Registration.Configuration
+// register registers the initializer, and retries until it has or the context ends: nsinit may start later than the initializer,
+// and an administrator can fix what refuses the registration.
+func (r *Runner) register(ctx context.Context) {
+	logger := klog.FromContext(ctx)
 	backoff := wait.Backoff{Duration: minRetryDelay, Factor: 2, Steps: 20, Cap: maxRetryDelay}
-	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		err := r.tryToRegister(ctx)
-		switch {
-		case err == nil:
-			return true, nil
-		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-			return false, fmt.Errorf("cannot register the initializer in configuration %q: %w", configuration, err)
+	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := r.tryToRegister(ctx); err != nil {
+			logger.Error(err, "Cannot register the initializer yet, retrying: new namespaces do not wait for it unless a configuration has it",
+				"configuration", r.options.Registration.Configuration)
+			return false, nil
 		}
-		logger.Info("Cannot register yet, retrying", "configuration", configuration, "err", err)
-		return false, nil
+		r.registered.Store(true)
+		return true, nil
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // tryToRegister creates the configuration, or adds the initializer to the existing one.
@@ -64,11 +57,13 @@ func (r *Runner) tryToRegister(ctx context.Context) error {
 	switch {
 	case i < 0:
 		stored.Initializers = append(stored.Initializers, entry)
-	case stored.Initializers[i].Finalizer == entry.Finalizer:
-		return nil
-	default:
+	case stored.Initializers[i].Finalizer != entry.Finalizer:
 		// The code decides: without a function Finalize, no client would release the namespaces.
 		stored.Initializers[i].Finalizer, stored.Initializers[i].Holds = entry.Finalizer, entry.Holds
+	case stored.Initializers[i].Holds == nil && entry.Holds != nil:
+		stored.Initializers[i].Holds = entry.Holds // without it, Kubernetes deletes what Finalize needs
+	default:
+		return nil
 	}
 	_, err = client.Update(ctx, stored, metav1.UpdateOptions{})
 	return err

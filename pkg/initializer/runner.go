@@ -62,6 +62,8 @@ type Runner struct {
 	watches map[operation]cache.SharedIndexInformer
 	// waiting says that another replica acts.
 	waiting atomic.Bool
+	// registered says that the configuration has the initializer.
+	registered atomic.Bool
 
 	mu sync.Mutex
 	// turns are the calls in progress, by the name of the namespace.
@@ -160,19 +162,22 @@ func (r *Runner) Run(ctx context.Context) error {
 		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.options.Core.CoreV1().Events("")})
 		r.options.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: r.options.Name})
 	}
+	group, ctx := errgroup.WithContext(ctx)
 	if r.options.Registration != nil {
-		if err := r.register(ctx); err != nil {
-			return err
+		// Namespaces can wait for the initializer while its registration is refused.
+		group.Go(func() error { r.register(ctx); return nil })
+	}
+	group.Go(func() error {
+		if r.options.Election == nil {
+			return r.act(ctx)
 		}
-	}
-	if r.options.Election == nil {
-		return r.act(ctx)
-	}
-	r.waiting.Store(true)
-	return r.options.Election.Lead(ctx, r.options.Core, r.watchdog, func(ctx context.Context) error {
-		r.waiting.Store(false)
-		return r.act(ctx)
+		r.waiting.Store(true)
+		return r.options.Election.Lead(ctx, r.options.Core, r.watchdog, func(ctx context.Context) error {
+			r.waiting.Store(false)
+			return r.act(ctx)
+		})
 	})
+	return group.Wait()
 }
 
 // act takes turns until the context ends or Alongside returns an error.
@@ -181,7 +186,7 @@ func (r *Runner) act(ctx context.Context) error {
 	for _, informer := range r.watches {
 		group.Go(func() error { informer.RunWithContext(ctx); return nil })
 	}
-	if cache.WaitForCacheSync(ctx.Done(), r.HasSynced) {
+	if cache.WaitForCacheSync(ctx.Done(), r.listed) {
 		if r.options.Alongside != nil {
 			group.Go(func() error {
 				if err := r.options.Alongside(ctx, r); ctx.Err() == nil {
@@ -199,8 +204,13 @@ func (r *Runner) act(ctx context.Context) error {
 	return group.Wait()
 }
 
-// HasSynced reports whether the Runner has listed the namespaces in which the initializer has its turn.
+// HasSynced reports whether the Runner is registered, if it has to be, and has listed the namespaces in which the initializer
+// has its turn.
 func (r *Runner) HasSynced() bool {
+	return (r.options.Registration == nil || r.registered.Load()) && r.listed()
+}
+
+func (r *Runner) listed() bool {
 	for _, informer := range r.watches {
 		if !informer.HasSynced() {
 			return false

@@ -58,7 +58,7 @@ func TestRegistration(t *testing.T) {
 		"of another client":      {[]v1alpha1.RegisteredInitializer{other}, []v1alpha1.RegisteredInitializer{other, mine}},
 		"registered already":     {[]v1alpha1.RegisteredInitializer{mine, other}, []v1alpha1.RegisteredInitializer{mine, other}},
 		"it takes part now":      {[]v1alpha1.RegisteredInitializer{{Name: participant}, other}, []v1alpha1.RegisteredInitializer{{Name: participant, Finalizer: true, Holds: new(v1alpha1.HoldContent)}, other}},
-		"with another deadline,": {[]v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true}}, []v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true}}},
+		"with another deadline,": {[]v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true}}, []v1alpha1.RegisteredInitializer{{Name: participant, FailurePolicy: &ignore, TimeoutSeconds: new(int32(90)), Finalizer: true, Holds: new(v1alpha1.HoldContent)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,13 +83,13 @@ func TestRegistration(t *testing.T) {
 		t.Parallel()
 		server := testserver.Start(t)
 		server.Core.Allow(participant, testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespaceinitializerconfigurations", Name: "*"})
-		runner, err := initializer.New(initializer.Options{Name: participant, Initialize: nothing, Core: server.Core.Client(t), Nsinit: server.Client(t, participant),
+		server.MustConfigure(t, testserver.Configuration("earlier", participant))
+		server.MustRecord(t, "ns")
+		runner, _ := startWith(t, server, initializer.Options{Name: participant, Initialize: nothing,
 			Registration: &initializer.Registration{Configuration: "c", Initializer: v1alpha1.RegisteredInitializer{FailurePolicy: &fail}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := runner.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `cannot register the initializer in configuration "c"`) {
-			t.Errorf("the error is %v", err)
+		until(t, server, "ns", "a namespace that waits for it is initialized", isActive)
+		if got := registered(t, server, "c"); got != nil || runner.HasSynced() {
+			t.Errorf("registered: %v, and it is ready: %v", got, runner.HasSynced())
 		}
 	})
 	t.Run("when nsinit is available", func(t *testing.T) {

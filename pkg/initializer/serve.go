@@ -25,7 +25,7 @@ func (r *Runner) Handler() http.Handler {
 	paths := http.NewServeMux()
 	synced := healthz.NamedCheck("lifecycles", func(*http.Request) error {
 		if !r.waiting.Load() && !r.HasSynced() {
-			return errors.New("the NamespaceLifecycles have not been listed yet")
+			return errors.New("the initializer is not registered yet, or the NamespaceLifecycles have not been listed")
 		}
 		return nil
 	})
