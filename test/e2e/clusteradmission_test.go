@@ -105,7 +105,9 @@ func TestClusterAdmission(t *testing.T) {
 	a.Populate(t, "inside", framework.ConfigMapManifest("inside", "x"))
 	a.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.PopulationInitializer},
 		v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
+	a.ApplyInput(t, strings.Join(lockedObjects(), "---\n"))
 	t.Run("replicas", a.replicas)
+	t.Run("every write", a.everyWrite)
 	t.Run("parameters", a.parameters)
 	t.Run("mutating policy", a.mutatingPolicy)
 	t.Run("webhooks", a.webhooks)
@@ -181,6 +183,59 @@ func (a clusterAdmission) replicas(t *testing.T) {
 	for _, command := range [][]string{{"create"}, {"apply"}, {"apply", "--server-side"}, {"apply", "--server-side", "--dry-run=server"}} {
 		if out, err := a.KubectlInput(bad, command...); err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("kubectl %s: %s%v", strings.Join(command, " "), out, err)
+		}
+	}
+}
+
+// lockedObjects are a configuration and a population that select no namespace.
+func lockedObjects() []string {
+	return []string{`
+apiVersion: nsinit.dev/v1alpha1
+kind: NamespaceInitializerConfiguration
+metadata: {name: e2e-locked, labels: {e2e: locked}}
+initializers: [{name: locked.example.com, matchConditions: [{name: never, expression: "false"}]}]
+`, `
+apiVersion: nsinit.dev/v1alpha1
+kind: NamespacePopulation
+metadata: {name: e2e-locked, labels: {e2e: locked}}
+spec:
+  namespaceSelector: {matchLabels: {e2e: no-namespace}}
+  manifests: [{name: m, template: {apiVersion: v1, kind: ConfigMap, metadata: {name: locked}}}]
+`}
+}
+
+// everyWrite: a policy applies to each way to write a configuration or a population.
+func (a clusterAdmission) everyWrite(t *testing.T) {
+	a.ApplyInput(t, strings.NewReplacer("e2e-names", "e2e-locked", `["CREATE", "UPDATE"]`, `["*"]`, `["namespaceinitializerconfigurations"]`, `["namespaceinitializerconfigurations", "namespacepopulations"]`,
+		"!object.metadata.name.startsWith('bad-')", "(object == null ? oldObject : object).metadata.?labels['e2e'] != optional.of('locked')",
+		"names that start with bad- are reserved", "it is locked").Replace(refuseByName))
+	a.refusesWrites(t, "it is locked")
+}
+
+// refusesWrites waits until each way to write the lockedObjects is refused with a message.
+func (a clusterAdmission) refusesWrites(t *testing.T, message string) {
+	t.Helper()
+	for i, resource := range []string{"namespaceinitializerconfigurations", "namespacepopulations"} {
+		object := lockedObjects()[i]
+		another := strings.Replace(object, "e2e-locked", "e2e-locked-2", 1)
+		for name, write := range map[string]func() (string, error){
+			"create": func() (string, error) { return a.KubectlInput(another, "create", "--dry-run=server") },
+			"update": func() (string, error) { return a.KubectlInput(object, "replace", "--dry-run=server") },
+			"apply":  func() (string, error) { return a.KubectlInput(object, "apply", "--server-side", "--dry-run=server") },
+			"patch": func() (string, error) {
+				return a.Kubectl("patch", resource, "e2e-locked", "--type=merge", `--patch={"metadata":{"annotations":{"a":"b"}}}`, "--dry-run=server")
+			},
+			"delete": func() (string, error) { return a.Kubectl("delete", resource, "e2e-locked", "--dry-run=server") },
+			"deletecollection": func() (string, error) {
+				return a.Kubectl("delete", "--raw", "/apis/nsinit.dev/v1alpha1/"+resource+"?dryRun=All&labelSelector=e2e%3Dlocked")
+			},
+		} {
+			framework.Eventually(t, name+" of "+resource+" is refused", func(context.Context) error {
+				if out, err := write(); err == nil || !strings.Contains(err.Error(), message) {
+					return fmt.Errorf("it does not say %q: %s%w", message, out, errors.Join(err, errors.New("(no other error)")))
+				}
+				return nil
+			})
 		}
 	}
 }
@@ -347,15 +402,7 @@ func (a clusterAdmission) dead(t *testing.T) {
 	a.ApplyInput(t, webhookConfiguration("ValidatingWebhookConfiguration", "*/*", service))
 	a.ApplyInput(t, strings.NewReplacer("e2e-names", "e2e-nothing", `["CREATE", "UPDATE"]`, `["*"]`, `["namespaceinitializerconfigurations"]`, `["*/*"]`,
 		"!object.metadata.name.startsWith('bad-')", "false", "names that start with bad- are reserved", "nothing is allowed").Replace(refuseByName))
-	a.waitRefused(t, a.Admin, "any", `failed calling webhook "hook.e2e.example.com"`)
-	framework.Eventually(t, "a population is refused", func(ctx context.Context) error {
-		_, err := a.Nsinit.NsinitV1alpha1().NamespacePopulations().Create(ctx, &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "any"},
-			Spec: v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{framework.ConfigMapManifest("any", "x")}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil || !strings.Contains(err.Error(), `failed calling webhook`) {
-			return fmt.Errorf("it is not refused: %w", errors.Join(err, errors.New("(no other error)")))
-		}
-		return nil
-	})
+	a.refusesWrites(t, `failed calling webhook "hook.e2e.example.com"`)
 
 	a.StartPopulation(t)
 	a.namespaces(t)

@@ -70,14 +70,6 @@ func TestStaticPolicies(t *testing.T) {
 		t.Errorf("the API has the static policy: %v", err)
 	}
 
-	policies := filepath.Join(c.Root, "artifacts", "policies")
-	for _, command := range [][]string{{"apply", "-k", policies}, {"delete", "-k", policies}} {
-		if _, err := c.Kubectl(command...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	closed()
-
 	list, err := os.ReadFile(exemptions)
 	if err != nil {
 		t.Fatal(err)
@@ -86,9 +78,37 @@ func TestStaticPolicies(t *testing.T) {
 	if err := os.WriteFile(more, []byte(strings.Replace(string(list), "    kube-system\n", "    kube-system\n    e2e-static-exempt\n", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	dryCreate := func(ctx context.Context) (*corev1.Namespace, error) {
+		return tenant.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "e2e-static-exempt"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	kubectl := func(args ...string) {
+		t.Helper()
+		if _, err := c.Kubectl(args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Until the files are written again, the policies of the API have another list.
+	policies := filepath.Join(c.Root, "artifacts", "policies")
+	kubectl("apply", "-k", policies)
+	framework.Eventually(t, "the guard of the API is in force", func(ctx context.Context) error {
+		_, err := dryCreate(ctx)
+		return framework.RefusedBy("nsinit-guard-create", err)
+	})
+	kubectl("create", "namespace", "nsinit-system")
+	kubectl("apply", "-f", more)
+	framework.Eventually(t, "a namespace that only the API exempts is closed", func(ctx context.Context) error {
+		namespace, err := dryCreate(ctx)
+		if err == nil && !helper.IsClosed(namespace) {
+			err = errors.New("it is open")
+		}
+		return err
+	})
+	kubectl("delete", "-k", policies)
+	closed()
+
 	write(more)
 	framework.Eventually(t, "a namespace is exempt", func(ctx context.Context) error {
-		namespace, err := tenant.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "e2e-static-exempt"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		namespace, err := dryCreate(ctx)
 		if err == nil && helper.IsClosed(namespace) {
 			err = errors.New("it is closed")
 		}

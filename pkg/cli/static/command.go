@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package static
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -111,6 +112,7 @@ func (o *Options) exemptions(ctx context.Context) (*corev1.ConfigMap, error) {
 	if err := yaml.UnmarshalStrict(data, configMap); err != nil {
 		return nil, fmt.Errorf("--filename=%s: %w", o.Filename, err)
 	}
+	configMap.Namespace = cmp.Or(configMap.Namespace, installation.DefaultNamespace) // a kustomization can add it
 	if configMap.Kind != "ConfigMap" || configMap.Name != installation.Exemptions {
 		return nil, fmt.Errorf("--filename=%s: it has %s %q, want ConfigMap %q", o.Filename, configMap.Kind, configMap.Name, installation.Exemptions)
 	}

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package static_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,11 @@ func exemptions() *corev1.ConfigMap {
 // TestStatic: all policies of a kind are printed without parameters, with the exemptions in their expressions.
 func TestStatic(t *testing.T) {
 	file := filepath.Join("..", "..", "..", "artifacts", "deploy", "base", "exemptions.yaml")
+	without, elsewhere := filepath.Join(t.TempDir(), "exemptions.yaml"), filepath.Join(t.TempDir(), "exemptions.yaml")
+	const list = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: nsinit-exemptions"
+	if err := errors.Join(os.WriteFile(without, []byte(list+"}\n"), 0o600), os.WriteFile(elsewhere, []byte(list+", namespace: platform}\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		args       []string
 		has, lacks []string
@@ -37,8 +43,10 @@ func TestStatic(t *testing.T) {
 			[]string{"params.", "paramKind", "paramRef", "Mutating"}, "Warning: ConfigMap nsinit-exemptions: "},
 		"mutating": {[]string{"mutating"}, []string{"name: nsinit-stamp.static.k8s.io", "policyName: nsinit-stamp-opened-by.static.k8s.io", `{"namespaces": "`},
 			[]string{"params.", "paramKind", "paramRef", "Validating"}, "Warning: ConfigMap nsinit-exemptions: "},
-		"a file":    {[]string{"mutating", "--filename=" + file}, []string{`{"namespaces": "default\nkube-node-lease\n`}, []string{"joe"}, ""},
-		"the names": {[]string{"mutating", "-o", "name"}, []string{"mutatingadmissionpolicy.admissionregistration.k8s.io/nsinit-stamp.static.k8s.io"}, []string{"spec"}, "Warning"},
+		"a file":            {[]string{"mutating", "--filename=" + file}, []string{`{"namespaces": "default\nkube-node-lease\n`}, []string{"joe"}, ""},
+		"no namespace":      {[]string{"validating", "--filename=" + without}, []string{"kubernetes.io/metadata.name: nsinit-system"}, []string{"metadata.name: null"}, ""},
+		"another namespace": {[]string{"mutating", "--filename=" + elsewhere}, []string{"resourceNames: - platform", "system:serviceaccount:platform:nsinit-controller-manager"}, []string{"nsinit-system"}, ""},
+		"the names":         {[]string{"mutating", "-o", "name"}, []string{"mutatingadmissionpolicy.admissionregistration.k8s.io/nsinit-stamp.static.k8s.io"}, []string{"spec"}, "Warning"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, err := cmdtesting.New(exemptions()).Run(t, static.NewCommand, test.args...)
