@@ -25,7 +25,7 @@ const (
 )
 
 // TestMessagesArePrintable: what an initializer says cannot change what a terminal shows, by
-// whatever verb it comes. The longest message is taken, too.
+// whatever verb it comes. The longest message is taken, too, and a failure with a longer one.
 func TestMessagesArePrintable(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
@@ -58,11 +58,12 @@ func TestMessagesArePrintable(t *testing.T) {
 		t.Errorf("the longest: %q", message())
 	}
 
-	record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: hostile}
+	record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: hostile + strings.Repeat("x", 4096)}
 	if record, err = client.Initialize(t.Context(), "messages", record, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := record.Spec.Initializers.Result.Message; got != harmless || message() != harmless {
+	want := harmless + strings.Repeat("x", 4096-len(harmless)-len("...")) + "..."
+	if got := record.Spec.Initializers.Result.Message; got != want || message() != want {
 		t.Errorf("the result: %q, %q", got, message())
 	}
 	for _, condition := range record.Status.Conditions {

@@ -14,9 +14,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +28,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // errOver means that a namespace needs nothing from this initializer now.
@@ -305,19 +304,8 @@ func (r *Runner) rehearsedBefore(uid types.UID) bool {
 	return before
 }
 
-// shorten cuts a message to the length that the server accepts, between two characters.
-func shorten(message string) string {
-	message = strings.ToValidUTF8(message, "?")
-	if len(message) <= validation.MaxMessageLength {
-		return message
-	}
-	const mark = "..."
-	cut := validation.MaxMessageLength - len(mark)
-	for !utf8.RuneStart(message[cut]) {
-		cut--
-	}
-	return message[:cut] + mark
-}
+// shorten cuts a message to the length that the server accepts.
+func shorten(message string) string { return printable.Shorten(message, validation.MaxMessageLength) }
 
 // notFoundIsOver adds errOver to the error for an object that does not exist.
 func notFoundIsOver(err error) error {

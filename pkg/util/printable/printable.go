@@ -12,6 +12,7 @@ package printable
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // replacement replaces removed characters. It is one byte, so no text gets longer.
@@ -35,3 +36,17 @@ func Lines(text string) string {
 
 // Line is Lines on one line: line breaks become spaces.
 func Line(text string) string { return strings.ReplaceAll(Lines(text), "\n", " ") }
+
+// Shorten cuts a text to a length in bytes, between two characters. The length is at least three.
+func Shorten(text string, length int) string {
+	text = strings.ToValidUTF8(text, string(replacement))
+	if len(text) <= length {
+		return text
+	}
+	const mark = "..."
+	cut := length - len(mark)
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + mark
+}

@@ -35,3 +35,18 @@ func TestPrintable(t *testing.T) {
 		})
 	}
 }
+
+func TestShorten(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"short enough":            {"größer", "größer"},
+		"too long":                {"creating the index", "creat..."},
+		"the cut is in a letter":  {"grösßer Index", "grös..."},
+		"not UTF-8, short enough": {"a\xffb", "a?b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Shorten(test.text, 8); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -209,13 +209,14 @@ func skippedMessage(entry *nsinit.InitializerStatus, now time.Time) string {
 	return why + "; last report: " + entry.Message
 }
 
-// normalize replaces an empty list with nil, and removes control characters from the result.
+// normalize replaces an empty list with nil, removes control characters from the result, and shortens its message to what
+// the status of the initializer can have: a failure is never refused for the length of its message.
 func normalize(lifecycle *nsinit.NamespaceLifecycle) {
 	initializers := lifecycle.Spec.Initializers
 	switch {
 	case initializers == nil:
 	case initializers.Result != nil:
-		initializers.Result.Message = printable.Lines(initializers.Result.Message)
+		initializers.Result.Message = printable.Shorten(printable.Lines(initializers.Result.Message), validation.MaxMessageLength)
 	case len(initializers.Pending) == 0:
 		lifecycle.Spec.Initializers = nil
 	}
