@@ -52,7 +52,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmdutil.NewFactory(command.PersistentFlags(), streams.ErrOut)
 	for _, newCommand := range []func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command{
 		create.NewCommand, wait.NewCommand, status.NewCommand, why.NewCommand, plan.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
-		version.NewCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFinalizeCommand, freeze.NewFreezeCommand, freeze.NewUnfreezeCommand, static.NewCommand,
+		version.NewCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFailCommand, act.NewFinalizeCommand, freeze.NewFreezeCommand, freeze.NewUnfreezeCommand,
+		static.NewCommand,
 	} {
 		command.AddCommand(newCommand(f, streams))
 	}

@@ -4,8 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package act holds the commands that act in the place of an initializer or a participant: kubectl nsinit done, skip
-// and finalize. kubectl patch and edit do not support the subresources that this takes.
+// Package act holds the commands that act in the place of an initializer or a participant: kubectl nsinit done, skip,
+// fail and finalize. kubectl patch and edit do not support the subresources that this takes.
 package act
 
 import (
@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/util/retry"
 
@@ -90,6 +91,36 @@ without the contents that the initializer provides.`,
 	})
 }
 
+// NewFailCommand returns the command kubectl nsinit fail.
+func NewFailCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	message := ""
+	command := newCommand(f, streams, &cobra.Command{
+		Use:   "fail NAMESPACE INITIALIZER",
+		Short: "Report that an initializer cannot do its work in a namespace, which nsinit then deletes",
+		Long: `Make the initialization of a namespace fail, as the initializer itself does if no retry can succeed. nsinit deletes the namespace, and shows
+the message in its conditions and events.
+
+The initializer must have its turn. If it failed before, the command succeeds and changes nothing. You need the permission of the
+initializer, or the verb open on namespaces.`,
+		Example: `  # Refuse the namespace shop, where the approval is an initializer without a program
+  kubectl nsinit fail shop approval.example.com --message="no cost centre"`,
+	}, verb{
+		past: "failed", before: isIn(v1alpha1.InitializerFailed),
+		change: func(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
+			if err := mayEnd(lifecycle, name); err != nil {
+				return err
+			}
+			lifecycle.Spec.Initializers.FailedInitializer = name
+			lifecycle.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: message}
+			return nil
+		},
+		update: client.NamespaceLifecycleInterface.Initialize, names: helper.Acting,
+	})
+	command.Flags().StringVar(&message, "message", message, "Why the initializer cannot do its work. Required.")
+	_ = command.MarkFlagRequired("message") // it exists
+	return command
+}
+
 // NewFinalizeCommand returns the command kubectl nsinit finalize.
 func NewFinalizeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return newCommand(f, streams, &cobra.Command{
@@ -139,6 +170,15 @@ func isIn(state v1alpha1.InitializerState) func(lifecycle *v1alpha1.NamespaceLif
 
 // remove removes the named initializer, if it has its turn.
 func remove(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
+	err := mayEnd(lifecycle, name)
+	if err == nil {
+		helper.RemovePending(lifecycle, name)
+	}
+	return err
+}
+
+// mayEnd returns why the named initializer cannot end its turn.
+func mayEnd(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 	names, failure := helper.Pending(lifecycle), helper.Failure(lifecycle)
 	switch {
 	case lifecycle.DeletionTimestamp != nil:
@@ -154,7 +194,6 @@ func remove(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 		return fmt.Errorf("it is not the turn of initializer %q in namespace %q: it waits for %s, and it is the turn of %s",
 			name, lifecycle.Name, strings.Join(helper.WaitsFor(lifecycle, name), ", "), strings.Join(helper.Acting(lifecycle), ", "))
 	}
-	helper.RemovePending(lifecycle, name)
 	return nil
 }
 
@@ -165,6 +204,8 @@ type Options struct {
 
 	verb
 	manager string
+	// uid is that of the namespace, or empty.
+	uid string
 }
 
 func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, command *cobra.Command, v verb) *cobra.Command {
@@ -173,20 +214,24 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, command *
 		return v.complete(command.Context(), f, args), cobra.ShellCompDirectiveNoFileComp
 	}
 	o.DryRun.AddFlag(command)
+	command.Flags().StringVar(&o.uid, "uid", o.uid, "UID of the namespace. If another namespace has the name now, the command changes nothing.")
 	return cmdutil.NewCommand(f, o, command)
 }
 
-// Run implements cmdutil.Options. After a conflict, it reads the NamespaceLifecycle again.
+// Run implements cmdutil.Options. After a conflict, it reads the NamespaceLifecycle of the same namespace again.
 func (o *Options) Run(ctx context.Context) error {
 	namespace, name := o.Args[0], o.Args[1]
 	rbac := name + o.rbac
 	options := metav1.UpdateOptions{FieldManager: o.manager, DryRun: o.DryRun.Options()}
 	var updated *v1alpha1.NamespaceLifecycle
-	already := ""
+	uid, already := types.UID(o.uid), ""
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		lifecycle, err := o.Clients.Lifecycle(ctx, namespace, rbac)
 		if err != nil {
 			return err
+		}
+		if uid = cmp.Or(uid, lifecycle.Spec.NamespaceUID); uid != lifecycle.Spec.NamespaceUID {
+			return cmdutil.NoLifecycle(fmt.Sprintf("namespace %q with the UID %s does not exist: the one with this name has the UID %s", namespace, uid, lifecycle.Spec.NamespaceUID))
 		}
 		if o.before(lifecycle, name) {
 			updated, already = lifecycle, "already "

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -28,7 +29,7 @@ const lifecycles = "namespacelifecycles"
 // lifecycle waits for some initializers.
 func lifecycle(name string, pending ...string) *v1alpha1.NamespaceLifecycle {
 	l := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NamespaceLifecycleSpec{
-		Initializers: &v1alpha1.NamespaceInitializers{}, Finalizers: []v1alpha1.FinalizerName{"kubernetes"}}}
+		NamespaceUID: types.UID(name + "-1"), Initializers: &v1alpha1.NamespaceInitializers{}, Finalizers: []v1alpha1.FinalizerName{"kubernetes"}}}
 	for _, initializer := range pending {
 		l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: initializer})
 		l.Spec.Plan = append(l.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: initializer}})
@@ -89,10 +90,23 @@ func failing(verb string, errs ...error) *cmdtesting.Cluster {
 	return cluster
 }
 
+// recreated conflicts with the first write to a namespace, which then is deleted and created again.
+func recreated(first *v1alpha1.NamespaceLifecycle) *cmdtesting.Cluster {
+	cluster := cmdtesting.New(first)
+	cluster.Nsinit.PrependReactor("update", lifecycles, func(clienttesting.Action) (bool, runtime.Object, error) {
+		next := first.DeepCopy()
+		next.Spec.NamespaceUID = "shop-2"
+		return true, nil, errors.Join(cluster.Nsinit.Tracker().Update(v1alpha1.SchemeGroupVersion.WithResource(lifecycles), next, ""),
+			apierrors.NewConflict(v1alpha1.Resource(lifecycles), first.Name, errors.New("changed")))
+	})
+	return cluster
+}
+
 func TestAct(t *testing.T) {
 	resource := v1alpha1.SchemeGroupVersion.WithResource(lifecycles).GroupResource()
 	forbidden := apierrors.NewForbidden(resource, "shop", errors.New(`User "jane" cannot get`))
 	conflict := apierrors.NewConflict(resource, "shop", errors.New("changed"))
+	another := `namespace "shop" with the UID shop-1 does not exist: the one with this name has the UID shop-2`
 	grant := "an administrator can grant this: kubectl nsinit rbac a.example.com"
 	for name, test := range map[string]struct {
 		command cmdtesting.Command
@@ -117,13 +131,31 @@ func TestAct(t *testing.T) {
 				spec.Skipped = []string{"a.example.com"}
 				return spec
 			}()},
+		"fail": {command: act.NewFailCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--message=no cost centre"}, Out: "initializer.nsinit.dev/a.example.com failed in namespace shop\n"},
+			subresource: "initialize", want: func() v1alpha1.NamespaceLifecycleSpec {
+				spec := lifecycle("shop", "a.example.com", "b.example.com").Spec
+				spec.Initializers.FailedInitializer, spec.Initializers.Result = "a.example.com", &metav1.Status{Status: metav1.StatusFailure, Message: "no cost centre"}
+				return spec
+			}()},
+		"done, with the UID": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--uid=shop-1"},
+			Out: "initializer.nsinit.dev/a.example.com done in namespace shop\n"}, subresource: "initialize", want: rest().Spec},
 		"done, the second of two that act": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: cmdtesting.New(parallel()), Args: []string{"parallel", "b.example.com"},
 			Out: "initializer.nsinit.dev/b.example.com done in namespace parallel\n"}, subresource: "initialize",
 			want: parallel(func(l *v1alpha1.NamespaceLifecycle) {
 				l.Spec.Initializers.Pending = []v1alpha1.NamespaceInitializer{{Name: "a.example.com"}, {Name: "c.example.com"}}
 			}).Spec},
 		"finalize": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"ending", "p.example.com"}, Out: "initializer.nsinit.dev/p.example.com released in namespace ending\n"},
-			subresource: "finalize", want: terminating("", "q.example.com").Spec},
+			subresource: "finalize", want: terminating("ending", "q.example.com").Spec},
+
+		"finalize, another UID": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--uid=shop-0"},
+			Out: `nothing waits for a.example.com: namespace "shop" with the UID shop-0 does not exist: the one with this name has the UID shop-1` + "\n"}},
+		"finalize, created again meanwhile": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Cluster: recreated(terminating("shop", "p.example.com")),
+			Args: []string{"shop", "p.example.com"}, Out: "nothing waits for p.example.com: " + another + "\n"},
+			subresource: "finalize", want: terminating("shop").Spec},
+		"done, another UID": {command: act.NewDoneCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com", "--uid=shop-0"},
+			Err: `namespace "shop" with the UID shop-0 does not exist`}},
+		"done, created again meanwhile": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: recreated(lifecycle("shop", "a.example.com")),
+			Args: []string{"shop", "a.example.com"}, Err: another}},
 
 		"done before": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: over("Done"), Args: []string{"shop", "a.example.com"},
 			Out: "initializer.nsinit.dev/a.example.com already done in namespace shop\n"}},
@@ -131,6 +163,10 @@ func TestAct(t *testing.T) {
 			Out: "namespacelifecycle.nsinit.dev/shop\n"}},
 		"skipped before": {command: act.NewSkipCommand, test: cmdtesting.Test{Cluster: over("Skipped"), Args: []string{"shop", "a.example.com"},
 			Out: "initializer.nsinit.dev/a.example.com already skipped in namespace shop\n"}},
+		"failed before": {command: act.NewFailCommand, test: cmdtesting.Test{Cluster: over("Failed"), Args: []string{"shop", "a.example.com", "--message=no"},
+			Out: "initializer.nsinit.dev/a.example.com already failed in namespace shop\n"}},
+		"fail, not its turn":    {command: act.NewFailCommand, test: cmdtesting.Test{Args: []string{"shop", "b.example.com", "--message=no"}, Err: `it is not the turn of initializer "b.example.com"`}},
+		"fail, without a cause": {command: act.NewFailCommand, test: cmdtesting.Test{Args: []string{"shop", "a.example.com"}, Err: `required flag(s) "message"`}},
 		"done, but it was skipped": {command: act.NewDoneCommand, test: cmdtesting.Test{Cluster: over("Skipped"), Args: []string{"shop", "a.example.com"},
 			Err: `namespace "shop" does not wait for initializer "a.example.com", but for b.example.com`}},
 		"released before": {command: act.NewFinalizeCommand, test: cmdtesting.Test{Args: []string{"ending", "o.example.com"},
