@@ -162,15 +162,26 @@ func (o *Options) objects() []runtime.Object {
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{configurations}, Verbs: []string{"create"}},
 			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{configurations}, ResourceNames: []string{o.Configuration}, Verbs: []string{"get", "update"}})
 	}
+	name := objectName(o.initializer)
 	objects := []runtime.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: o.initializer}, Rules: rules},
-		bind(o.initializer, o.initializer, o.subject),
-		bind(o.initializer+"-initializer", "nsinit:initializer", o.subject),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
+		bind(name, name, o.subject),
+		bind(name+"-initializer", "nsinit:initializer", o.subject),
 	}
 	if len(o.resources) > 0 {
 		objects = append(objects, o.confinement()...)
 	}
 	return objects
+}
+
+// objectName returns a name for the objects of an initializer. The part after a slash can have characters that a domain name
+// cannot.
+func objectName(initializer string) string {
+	domain, name, ok := strings.Cut(initializer, "/")
+	if !ok {
+		return initializer
+	}
+	return domain + "-" + strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
 }
 
 func bind(name, role string, subject rbacv1.Subject) *rbacv1.ClusterRoleBinding {

@@ -74,6 +74,13 @@ subjects:
 			Out: "clusterrolebinding.rbac.authorization.k8s.io/nsinit:view:hooks:hook\n"},
 		"names": {Args: []string{"a.example.com", "--user=jane", "-o", "name"}, Out: "clusterrole.rbac.authorization.k8s.io/a.example.com\n" +
 			"clusterrolebinding.rbac.authorization.k8s.io/a.example.com\nclusterrolebinding.rbac.authorization.k8s.io/a.example.com-initializer\n"},
+		"an initializer with a slash": {Args: []string{"openshift.com/My_.Origin", "--user=jane", "--confine-to=configmaps", "--output=jsonpath={.metadata.name} {.roleRef.name}{.rules[*].resourceNames}{.spec.policyName}{'\\n'}"},
+			Out: `openshift.com-my--origin ["openshift.com/My_.Origin"]
+openshift.com-my--origin openshift.com-my--origin
+openshift.com-my--origin-initializer nsinit:initializer
+nsinit-confine-openshift.com-my--origin ` + `
+nsinit-confine-openshift.com-my--origin nsinit-confine-openshift.com-my--origin
+`},
 		"a finalizer": {Args: []string{"a.example.com", "--user=jane", "--finalizer", "--output=jsonpath={.rules[*].verbs}{.subjects[*].kind}{'\\n'}"},
 			Out: "[\"initialize\",\"finalize\"]\nUser\nUser\n"},
 		"one that is confined": {Args: []string{"a.example.com", "--service-account=hooks:hook", "--confine-to=configmaps,roles.rbac.authorization.k8s.io", "-o", "jsonpath={.spec.matchConditions[*].expression}{.spec.validations[*].expression}{.spec.policyName}"},

@@ -51,9 +51,8 @@ func (o *Options) confinement() []runtime.Object {
 	for _, resource := range o.resources {
 		allowed, names = append(allowed, strconv.Quote(resource.String())), append(names, resource.String())
 	}
-	const name = "nsinit-confine-"
 	all := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect}
-	meta := metav1.ObjectMeta{Name: name + o.initializer}
+	meta := metav1.ObjectMeta{Name: "nsinit-confine-" + objectName(o.initializer)}
 	return []runtime.Object{
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionregistrationv1.Fail),
