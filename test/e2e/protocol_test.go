@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,12 +22,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/initializer/conformance"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -91,40 +94,82 @@ func (e *protocolExample) check(t *testing.T, greeting string) string {
 	return namespace
 }
 
-// TestProtocol: the examples of docs/protocol.md act, report, fail and finalize.
+// checkRefused checks that the example fails a namespace with a message, which users see, and that the namespace is removed.
+func (e *protocolExample) checkRefused(t *testing.T) {
+	t.Helper()
+	// A finalizer of another program keeps the namespace, so that the test can read it.
+	refused, err := e.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: e.Name("refused"), Labels: map[string]string{"greeting": "refused"}, Finalizers: []string{framework.Holder}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Release(t, refused.Name) })
+	e.WaitCondition(t, refused.Name, v1alpha1.ConditionInitializing, fmt.Sprintf("initializer %q failed: the label greeting is refused", e.initializer))
+	e.WaitNoLifecycle(t, refused.Name) // a participant has released it
+	e.Release(t, refused.Name)
+	e.WaitNoNamespace(t, refused.Name)
+}
+
+// TestProtocol: the example in Python acts, fails and finalizes, and recovers as authors of initializers are asked to.
 func TestProtocol(t *testing.T) {
 	c := framework.Connect(t)
-	t.Run("Python", func(t *testing.T) {
-		c.Build(t, filepath.Join("hack", "python"), "python", ".")
-		registered := v1alpha1.RegisteredInitializer{Name: "python.example.com", Finalizer: true}
-		e := newProtocolExample(t, c, registered, "--finalizer", "--confine-to=configmaps")
-		c.Run(t, "python", filepath.Join(c.Root, "pkg", "initializer", "examples", "python", "initializer.py"),
+	c.Build(t, filepath.Join("hack", "python"), "python", ".")
+	registered := v1alpha1.RegisteredInitializer{Name: "python.example.com", Finalizer: true}
+	e := newProtocolExample(t, c, registered, "--finalizer", "--confine-to=configmaps")
+	start := func(t *testing.T) *os.Process {
+		t.Helper()
+		return c.Run(t, "python", filepath.Join(c.Root, "pkg", "initializer", "examples", "python", "initializer.py"),
 			"--name="+e.initializer, "--configuration="+e.configuration, "--server="+c.Admin.Host, "--ca="+e.ca, "--token="+e.token)
-		namespace := e.check(t, "Python")
-
-		refused, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: c.Name("refused"), Labels: map[string]string{"greeting": "refused"}}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.WaitNoNamespace(t, refused.Name) // it failed, so nsinit deleted it, and Python released it
-		c.DeleteNamespace(t, namespace)
-		c.WaitNoNamespace(t, namespace)
+	}
+	process := start(t)
+	namespace := e.check(t, "Python")
+	e.checkRefused(t)
+	c.DeleteNamespace(t, namespace)
+	c.WaitNoNamespace(t, namespace)
+	if err := process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	conformance.Run(t, conformance.Suite{
+		Config: c.Admin, Name: e.initializer, Namespaces: 4,
+		Start: func(t *testing.T) func() {
+			process := start(t)
+			return func() { _ = process.Kill() }
+		},
+		Check: func(ctx context.Context, namespace *corev1.Namespace) error {
+			_, err := c.Core.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "greeting", metav1.GetOptions{})
+			return err
+		},
 	})
-	t.Run("shell", func(t *testing.T) {
-		e := newProtocolExample(t, c, v1alpha1.RegisteredInitializer{Name: "shell.example.com"})
-		var log bytes.Buffer
-		command := exec.Command(filepath.Join(c.Root, "pkg", "initializer", "examples", "shell", "initializer.sh"), e.initializer, e.configuration)
-		command.Env, command.Stdout, command.Stderr = append(c.Environ(), "KUBECONFIG="+e.kubeconfig), &log, &log
-		command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to kill what it starts, too
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
+}
+
+// TestProtocolInShell: the example in shell acts and fails. If it is killed, it is not served any more.
+func TestProtocolInShell(t *testing.T) {
+	e := newProtocolExample(t, framework.Share(t), v1alpha1.RegisteredInitializer{Name: "shell.example.com"})
+	var log bytes.Buffer
+	command := exec.Command(filepath.Join(e.Root, "pkg", "initializer", "examples", "shell", "initializer.sh"), e.initializer, e.configuration)
+	command.Env, command.Stdout, command.Stderr = append(e.Environ(), "KUBECONFIG="+e.kubeconfig), &log, &log
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to kill what it starts, too
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
+		_ = command.Wait() // until all of them have closed the log
+		t.Logf("initializer.sh:\n%s", log.String())
+	})
+	e.check(t, "shell")
+	e.checkRefused(t)
+	_ = command.Process.Kill() // not what it started
+	_, _ = command.Process.Wait()
+	framework.Eventually(t, "the reports end", func(ctx context.Context) error {
+		configuration, err := e.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Get(ctx, e.configuration, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		t.Cleanup(func() {
-			_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
-			_ = command.Wait()
-			t.Logf("initializer.sh:\n%s", log.String())
-		})
-		e.check(t, "shell")
+		status := helper.RegistrationStatus(configuration, e.initializer)
+		if served := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionServed); served == nil || served.Status != metav1.ConditionFalse {
+			return fmt.Errorf("its status is %+v", status)
+		}
+		return nil
 	})
 }
