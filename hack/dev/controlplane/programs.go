@@ -102,6 +102,7 @@ func (c *Cluster) kubeAPIServerArgs() []string {
 		"requestheader-extra-headers-prefix", "X-Remote-Extra-",
 		"proxy-client-cert-file", pki.Cert("front-proxy-client"),
 		"proxy-client-key-file", pki.Key("front-proxy-client"),
+		"admission-control-config-file", filepath.Join(c.Root, "hack", "dev", "manifests", "admission.yaml"),
 		"audit-policy-file", filepath.Join(c.Root, "hack", "dev", "manifests", "audit-policy.yaml"),
 		"audit-log-path", c.path("audit.log"),
 	)
