@@ -109,6 +109,9 @@ func generate(root string) (map[string]string, error) {
 	templates := map[string]string{"check.yaml": header + `{{- if and (eq .Values.storage "embedded") (gt (int .Values.apiserver.replicas) 1) }}
 {{- fail (printf "apiserver.replicas is %d, and storage is embedded: the embedded etcd has one replica; set storage to etcd" (int .Values.apiserver.replicas)) }}
 {{- end }}
+{{- if and .Values.image.tag .Values.image.digest }}
+{{- fail (printf "image.tag is %s, and image.digest is %s: the digest selects the image; to use the tag, set image.digest to an empty text" .Values.image.tag .Values.image.digest) }}
+{{- end }}
 `}
 	for name := range names {
 		text, err := template(name, builds)
@@ -151,7 +154,7 @@ func parameters(text string) string {
 		"image: nsinit:dev\n", `image: "{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}"`+"\n",
 		"imagePullPolicy: IfNotPresent\n", "imagePullPolicy: {{ .Values.image.pullPolicy }}\n",
 		"storage: 5Gi\n", "storage: {{ .Values.volume.size }}\n",
-		etcdServers, "servers: {{ .Values.etcd.servers | quote }}\n",
+		etcdServers, "value: {{ .Values.etcd.servers | quote }}\n",
 		exemptNamespaces, exemptNamespaces+moreExemptions,
 	).Replace(text)
 }
@@ -164,7 +167,7 @@ func inNamespace(text string) string {
 	return strings.ReplaceAll(text, delivered, ofRelease)
 }
 
-const etcdServers = "servers: https://etcd-0.etcd.nsinit-system.svc:2379,https://etcd-1.etcd.nsinit-system.svc:2379,https://etcd-2.etcd.nsinit-system.svc:2379\n"
+const etcdServers = "value: https://etcd-0.etcd.nsinit-system.svc:2379,https://etcd-1.etcd.nsinit-system.svc:2379,https://etcd-2.etcd.nsinit-system.svc:2379\n"
 
 // exemptNamespaces is the end of the list of exempt namespaces, and moreExemptions what values add to the list.
 const (

@@ -36,8 +36,12 @@ func marker(name string) string { return "@" + name + "@" }
 // withValues returns the template of an object: values replace or extend parts of it.
 func withValues(object map[string]any) (string, error) {
 	lines := map[string]string{} // the text of each marker: %s is the indentation
-	label(object, "labels", "{{- with $.Values.commonLabels }}", lines)
 	kind, _ := object["kind"].(string)
+	labels := "{{- with $.Values.commonLabels }}"
+	if slices.Contains([]string{"PodMonitor", "PrometheusRule", "ServiceMonitor"}, kind) {
+		labels = "{{- with merge (dict) $.Values.serviceMonitorLabels $.Values.commonLabels }}"
+	}
+	label(object, "labels", labels, lines)
 	if kind == "Deployment" || kind == "StatefulSet" {
 		name := object["metadata"].(map[string]any)["name"].(string)
 		section := components()[name]
@@ -85,6 +89,10 @@ func workload(spec map[string]any, values, kind string, lines map[string]string)
 	if kind == "Deployment" { // a StatefulSet has the embedded etcd, and one replica
 		lines["replicas"] = fmt.Sprintf("%%sreplicas: {{ %s.replicas | default %v }}\n", values, spec["replicas"])
 		spec["replicas"] = marker("replicas")
+	}
+	if volumes, has := spec["volumeClaimTemplates"].([]any); has {
+		volumes[0].(map[string]any)["spec"].(map[string]any)["storageClassName"] = marker("storageClassName")
+		lines["storageClassName"] = "%s{{- with $.Values.volume.storageClassName }}\n%sstorageClassName: {{ . | quote }}\n%s{{- end }}\n"
 	}
 	template := spec["template"].(map[string]any)
 	label(template, "podLabels", "{{- with merge (dict) $.Values.podLabels $.Values.commonLabels }}", lines)

@@ -62,7 +62,8 @@ func TestWorkloadValues(t *testing.T) {
 		want             string
 	}{
 		"tag":                    {"image: {repository: registry.example.com/nsinit, tag: v9}", "deployment-policy-population", pod("containers", "image"), "registry.example.com/nsinit:v9"},
-		"digest":                 {"image: {tag: v9, digest: '" + digest + "'}", "statefulset-nsinit-apiserver", pod("containers", "image"), "nsinit@" + digest},
+		"digest":                 {"image: {digest: '" + digest + "'}", "statefulset-nsinit-apiserver", pod("containers", "image"), "nsinit@" + digest},
+		"storage class":          {"volume: {storageClassName: fast}", "statefulset-nsinit-apiserver", []string{"spec", "volumeClaimTemplates", "spec", "storageClassName"}, "fast"},
 		"version":                {"{}", "deployment-nsinit-controller-manager", pod("containers", "image"), "nsinit:v0.1.0"},
 		"pull policy":            {"image: {pullPolicy: Never}", "deployment-nsinit-controller-manager", pod("containers", "imagePullPolicy"), "Never"},
 		"pull secrets":           {"imagePullSecrets: [{name: registry}]", "deployment-policy-population", pod("imagePullSecrets"), "- name: registry"},
@@ -112,6 +113,24 @@ func TestCommonLabels(t *testing.T) {
 	}
 }
 
+// TestMonitorLabels: the objects of the Prometheus operator have them, and no other object.
+func TestMonitorLabels(t *testing.T) {
+	all, _ := objects(t, "commonLabels: {team: platform}\nserviceMonitor: true\nserviceMonitorLabels: {release: prometheus}")
+	labelled := 0
+	for name, object := range all {
+		is := strings.HasPrefix(at(object, "apiVersion").(string), "monitoring.coreos.com/")
+		if (at(object, "metadata", "labels", "release") == "prometheus") != is || at(object, "metadata", "labels", "team") != "platform" {
+			t.Errorf("%s has the labels %v", name, at(object, "metadata", "labels"))
+		}
+		if is {
+			labelled++
+		}
+	}
+	if labelled != 4 {
+		t.Errorf("%d objects have the labels, want two ServiceMonitors, a PodMonitor and a PrometheusRule", labelled)
+	}
+}
+
 // TestSchema: the error about a wrong value names it, and what it may be.
 func TestSchema(t *testing.T) {
 	for values, want := range map[string]string{
@@ -123,6 +142,7 @@ func TestSchema(t *testing.T) {
 		"image: {pullPolicy: Sometimes}":                 "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
 		"imagePullSecrets: [registry]":                   "at '/imagePullSecrets/0': got string, want object",
 		"certManager: 'yes'":                             "at '/certManager': got string, want boolean",
+		"volume: {storageClassName: A}":                  "at '/volume/storageClassName': 'A' does not match pattern",
 		"volume: {size: 5 GB}":                           "at '/volume/size': '5 GB' does not match pattern",
 		"etcd: {servers: 'etcd-0:2379'}":                 "at '/etcd/servers': 'etcd-0:2379' does not match pattern",
 		"exemptions: {namespace: [shop]}":                "at '/exemptions': additional properties 'namespace' not allowed",
@@ -142,7 +162,11 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s: %v\nwant %s", values, err, want)
 		}
 	}
-	if _, err := render(t, "v1.37.1", "nsinit-system", "global: {parent: shared}"); err != nil {
+	both := "image: {tag: v9, digest: 'sha256:" + strings.Repeat("0", 64) + "'}"
+	if _, err := render(t, "v1.37.1", "nsinit-system", both); err == nil || !strings.Contains(err.Error(), "to use the tag, set image.digest to an empty text") {
+		t.Errorf("%s: %v", both, err)
+	}
+	if _, err := render(t, "v1.37.1", "nsinit-system", "global: {parent: shared}\nenabled: true"); err != nil {
 		t.Errorf("as the dependency of another chart: %v", err)
 	}
 }
@@ -158,7 +182,7 @@ func TestSchemaIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	described := slices.Sorted(maps.Keys(schema["properties"].(map[string]any)))
-	got := slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(chart.Values)), "global")))
+	got := slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(chart.Values)), "enabled", "global")))
 	if !slices.Equal(got, described) {
 		t.Errorf("values.yaml has %q, and the schema %q", got, described)
 	}

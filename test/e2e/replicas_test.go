@@ -104,10 +104,10 @@ func installHA(t *testing.T) *replicas {
 	slices.Sort(servers)
 	overlay := r.Overlay(t, "ha", fmt.Sprintf(`
 - patch: |-
-    apiVersion: v1
-    kind: ConfigMap
-    metadata: {name: nsinit-etcd, namespace: nsinit-system}
-    data: {servers: %q}
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: nsinit-apiserver, namespace: nsinit-system}
+    spec: {template: {spec: {containers: [{name: nsinit-apiserver, env: [{name: ETCD_SERVERS, value: %q}]}]}}}
 `, strings.Join(servers, ",")))
 	r.node = r.StartNode(t, map[string]string{"nsinit:dev": framework.BinDir()})
 	r.Balance(t, func() []string { return r.node.Addresses("nsinit-apiserver") })
