@@ -225,7 +225,7 @@ func nsinitCauses() []entry {
 			{description: "if you do not need nsinit any more, uninstall it in the order that docs/operate.md gives", risk: "without the gate, every user can write to namespaces that are not initialized; participants in deletions do not act any more"},
 		}},
 		{NsinitUninstalled, "the namespace waits for nsinit, which is not installed any more", []remedy{
-			{description: "install nsinit again from the overlay that you use, with its configurations", command: "kubectl apply --server-side -k artifacts/deploy/overlays/embedded"},
+			{description: "install nsinit again as docs/install.md says, with its configurations"},
 			{description: "if you uninstalled it, open the namespace as it is", command: "kubectl label namespace $NAMESPACE $LABEL-", risk: "the namespace opens without what its initializers provide"},
 			{description: "if you uninstalled it, remove nsinit's finalizer, so that the namespace is removed", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: "participants that have to clean up after the namespace do not act any more"},
 			{description: "if you uninstalled it, remove nsinit's finalizers, and let Kubernetes delete the content of the namespace", when: "CONTENT",

@@ -268,9 +268,9 @@ func TestPluginCheck(t *testing.T) {
 	// Its certificate is not in a Secret here, which is a warning.
 	waits("Certificate", "Warning", "stored elsewhere", 2)
 	results, _ := check()
-	delivered := "as delivered (22)"
+	delivered := "22 objects match"
 	if !c.StampsByPolicy(t) {
-		delivered = "as delivered (18)"
+		delivered = "18 objects match"
 	}
 	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Lifecycles": "are served", "Objects": "can be listed", "Controllers": "holds Lease",
 		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "accepts new objects", "Policies": delivered, "Gate": "a new namespace is closed"} {
@@ -282,7 +282,7 @@ func TestPluginCheck(t *testing.T) {
 	if err := finds("EarlyWrites", results, "Warning", "MutatingWebhookConfiguration nsinit-early-writes is missing"); err != nil {
 		t.Error(err)
 	}
-	if text, _, _ := c.Plugin(t, "check"); !strings.Contains(text, "CHECK") || !strings.Contains(text, "helps: check the certificate") {
+	if text, _, _ := c.Plugin(t, "check"); !strings.Contains(text, "CHECK") || !strings.Contains(text, "remedy: check the certificate") {
 		t.Errorf("printed:\n%s", text)
 	}
 
@@ -297,7 +297,7 @@ func TestPluginCheck(t *testing.T) {
 	if out, err := c.Kubectl("patch", "validatingadmissionpolicy", "nsinit-gate", "--type=merge", "--patch", `{"spec":{"failurePolicy":"Ignore"}}`); err != nil {
 		t.Fatal(err, out)
 	}
-	waits("Policies", "Problem", "ValidatingAdmissionPolicy nsinit-gate was changed", 3)
+	waits("Policies", "Problem", "ValidatingAdmissionPolicy nsinit-gate differs from that of the plugin", 3)
 	again()
 	waits("Policies", "OK", delivered, 2)
 	if out, err := c.Kubectl("delete", "validatingadmissionpolicy", gateOfNamesakes); err != nil {

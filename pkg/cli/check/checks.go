@@ -91,8 +91,8 @@ func (i *inspection) unknown(check string, err error) {
 	i.add(check, Warning, "run kubectl nsinit check as a cluster administrator", "not checked: %v", err)
 }
 
-// installAgain restores what is missing.
-const installAgain = "kubectl apply --server-side -k artifacts/deploy/overlays/embedded, or the overlay that was installed"
+// installAgain restores what is missing or was changed.
+const installAgain = "apply the overlay, the file of a release or the chart that you installed again (docs/install.md)"
 
 // kubernetes checks the version of the cluster.
 func (i *inspection) kubernetes() {
@@ -203,7 +203,7 @@ func (i *inspection) stamp(ctx context.Context) {
 			i.add(check, OK, "", "a namespace that you create is not closed, because %s", exempt)
 			return
 		}
-		i.add(check, Problem, "kubectl apply --server-side -k artifacts/policies", "a new namespace is not closed")
+		i.add(check, Problem, installAgain, "a new namespace is not closed")
 	default:
 		i.add(check, OK, "", "a new namespace is closed until it is initialized")
 	}

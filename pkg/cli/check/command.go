@@ -143,18 +143,18 @@ func (o *Options) notComplete(ctx context.Context, results []Result) error {
 			checks = append(checks, result.Check)
 		}
 	}
-	_, _ = fmt.Fprintf(o.ErrOut, "error: the installation is not complete after %s, because of %s: see what helps above\n", o.Timeout, strings.Join(checks, ", "))
+	_, _ = fmt.Fprintf(o.ErrOut, "error: the installation is not complete after %s, because of %s: see the remedies above\n", o.Timeout, strings.Join(checks, ", "))
 	return exitProblem
 }
 
-// printText prints a line for each finding, and below it what helps.
+// printText prints a line for each finding, and below it the remedy.
 func printText(out io.Writer, results []Result) error {
 	table := printers.GetNewTabWriter(out)
 	_, _ = fmt.Fprintln(table, "CHECK\tSTATE\tFOUND")
 	for _, result := range results {
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", result.Check, result.State, printable.Line(result.Message))
 		if result.Remedy != "" {
-			_, _ = fmt.Fprintf(table, "\t\t  helps: %s\n", result.Remedy)
+			_, _ = fmt.Fprintf(table, "\t\t  remedy: %s\n", result.Remedy)
 		}
 	}
 	return table.Flush()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
+	baseversion "k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/check"
@@ -95,6 +96,13 @@ func TestCheckNamespace(t *testing.T) {
 	}
 }
 
+// ofVersion returns an installation whose nsinit-apiserver has another version than the plugin.
+func ofVersion(version string) *cmdtesting.Cluster {
+	cluster := installed()
+	cluster.Respond(http.StatusOK, `{"info":{"version":"`+version+`"}}`)
+	return cluster
+}
+
 // TestCheck: each finding is a line, an item, and part of the exit code.
 func TestCheck(t *testing.T) {
 	const items = "--output=jsonpath={.kind}{range .items[*]} {.check}={.state}{end}"
@@ -105,18 +113,21 @@ func TestCheck(t *testing.T) {
 		lines []string
 		err   string
 	}{
-		"text": {installed(), nil, []string{"CHECK ", "Kubernetes     OK        v1.36.0", "Controllers    OK        one holds Lease", "helps: ",
+		"text": {installed(), nil, []string{"CHECK ", "Kubernetes     OK        v1.36.0", "Controllers    OK        one holds Lease", "remedy: ",
 			"APIService     Problem   nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)", "Gate           OK        a new namespace is closed"}, "exit code 3"},
-		"items":           {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK Programs=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
-		"too old":         {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
-		"no leader":       {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
-		"format":          {installed(), []string{"-o", "name"}, nil, `output format "name", allowed formats are:`},
-		"argument":        {installed(), []string{"x", "y"}, nil, `unexpected argument "y"; for example:`},
-		"no wait":         {installed(), []string{"--timeout=1m"}, nil, "--timeout needs --wait; for example:"},
-		"wait for a name": {installed(), []string{"shop", "--wait"}, nil, `--wait waits for the installation: omit the name "shop", or omit --wait; for example:`},
-		"no name":         {installed(), []string{"--creator=eve"}, nil, `--creator and --groups need the name of a namespace; for example:`},
+		"items":            {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK Programs=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
+		"too old":          {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
+		"no leader":        {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
+		"the same version": {ofVersion(baseversion.Get().GitVersion), []string{items}, []string{" Policies=Problem "}, "exit code 3"},
+		"another version":  {ofVersion("v9.9.9"), []string{items}, []string{" Policies=Warning "}, "exit code 3"},
+		"its remedy":       {ofVersion("v9.9.9"), nil, []string{"remedy: install the plugin of version v9.9.9, which is that of nsinit-apiserver"}, "exit code 3"},
+		"format":           {installed(), []string{"-o", "name"}, nil, `output format "name", allowed formats are:`},
+		"argument":         {installed(), []string{"x", "y"}, nil, `unexpected argument "y"; for example:`},
+		"no wait":          {installed(), []string{"--timeout=1m"}, nil, "--timeout needs --wait; for example:"},
+		"wait for a name":  {installed(), []string{"shop", "--wait"}, nil, `--wait waits for the installation: omit the name "shop", or omit --wait; for example:`},
+		"no name":          {installed(), []string{"--creator=eve"}, nil, `--creator and --groups need the name of a namespace; for example:`},
 		"malformed": {exempting(map[string]string{"users": "# us\n- eve", "user": ""}), nil, []string{`Exemptions     Warning   ConfigMap nsinit-system/nsinit-exemptions: line 2 of users, "- eve": `,
-			`nsinit-exemptions: key "user" is unknown`, "helps: kubectl --namespace nsinit-system edit configmap nsinit-exemptions"}, "exit code 3"},
+			`nsinit-exemptions: key "user" is unknown`, "remedy: kubectl --namespace nsinit-system edit configmap nsinit-exemptions"}, "exit code 3"},
 		"the caller is exempt": {exempting(map[string]string{"users": "me"}), nil, []string{`Exemptions     OK        ConfigMap nsinit-system/nsinit-exemptions exists; entries: 1`,
 			`Gate           OK        a namespace that you create is not closed, because user "me" is exempt by ConfigMap nsinit-system/nsinit-exemptions: line 1 of users, "me"`}, "exit code 3"},
 		"it is not": {exempting(map[string]string{"users": "eve"}), nil, []string{"Gate           Problem   a new namespace is not closed"}, "exit code 3"},

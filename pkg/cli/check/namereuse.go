@@ -23,7 +23,7 @@ import (
 func (i *inspection) nameReuse(ctx context.Context) {
 	const (
 		check  = "NameReuse"
-		remedy = installAgain + ", with components/strict-name-reuse"
+		remedy = installAgain + ", with strict-name-reuse"
 	)
 	_, policyErr := i.Core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "nsinit-strict-name-reuse", metav1.GetOptions{})
 	list, err := i.Core.CoreV1().ConfigMaps(i.namespace).Get(ctx, installation.RemovedNamespaces, metav1.GetOptions{})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/component-base/version"
 
 	stampwebhook "github.com/nsinit/nsinit/artifacts/deploy/components/stamp-webhook"
 	earlywrites "github.com/nsinit/nsinit/artifacts/early-writes"
@@ -34,15 +35,20 @@ type delivery struct {
 	field string
 }
 
-// delivered checks whether the objects that nsinit delivers exist, and were not changed.
+// delivered checks whether the objects that nsinit delivers exist, and were not changed. Another version of nsinit can deliver
+// other objects than those in the plugin.
 func (i *inspection) delivered(ctx context.Context) {
-	i.compareAll(ctx, delivery{check: "Policies", bad: Problem, remedy: "kubectl apply --server-side --force-conflicts -k artifacts/policies", field: "spec",
+	bad, remedy := Problem, installAgain
+	if server, err := i.ServerVersion(ctx); err == nil && server != version.Get().GitVersion {
+		bad, remedy = Warning, fmt.Sprintf("install the plugin of version %s, which is that of nsinit-apiserver: this one is %s", server, version.Get().GitVersion)
+	}
+	i.compareAll(ctx, delivery{check: "Policies", bad: bad, remedy: remedy, field: "spec",
 		manifests: func() ([]string, error) { return policies.Manifests(!i.webhookStamps) }})
 	if i.webhookStamps {
-		i.compareAll(ctx, delivery{check: "StampWebhook", bad: Problem, remedy: installAgain + ", with components/stamp-webhook", field: "webhooks",
+		i.compareAll(ctx, delivery{check: "StampWebhook", bad: bad, remedy: remedy + ", with stamp-webhook", field: "webhooks",
 			manifests: func() ([]string, error) { return []string{stampwebhook.Webhook()}, nil }})
 	}
-	i.compareAll(ctx, delivery{check: "EarlyWrites", bad: Warning, remedy: "kubectl apply --server-side --force-conflicts -k artifacts/early-writes", field: "webhooks",
+	i.compareAll(ctx, delivery{check: "EarlyWrites", bad: Warning, remedy: remedy, field: "webhooks",
 		manifests: func() ([]string, error) { return []string{earlywrites.Webhook()}, nil }})
 }
 
@@ -74,7 +80,7 @@ func (i *inspection) compareAll(ctx context.Context, d delivery) {
 		case err != nil:
 			i.add(d.check, d.bad, d.remedy, "%s: %v", what, err)
 		case difference != "":
-			i.add(d.check, d.bad, d.remedy, "%s was changed: %s", what, difference)
+			i.add(d.check, d.bad, d.remedy, "%s differs from that of the plugin: %s", what, difference)
 		case warnings(live) != "":
 			i.add(d.check, d.bad, d.remedy, "%s: %s", what, warnings(live))
 		default:
@@ -82,7 +88,7 @@ func (i *inspection) compareAll(ctx context.Context, d delivery) {
 		}
 	}
 	if good == len(wanted) {
-		i.add(d.check, OK, "", "as delivered (%d)", good)
+		i.add(d.check, OK, "", "%d objects match this version of the plugin", good)
 	}
 }
 

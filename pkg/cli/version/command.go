@@ -9,21 +9,16 @@ package version
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
 
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 )
 
@@ -83,7 +78,10 @@ func (o *Options) Run(ctx context.Context) error {
 	versions := &Versions{TypeMeta: metav1.TypeMeta{Kind: "Version", APIVersion: cmdutil.APIVersion}, ClientVersion: version.Get()}
 	var serverErr error
 	if !o.Client {
-		versions.ServerVersion, serverErr = o.server(ctx)
+		var server string
+		if server, serverErr = o.Clients.ServerVersion(ctx); serverErr == nil {
+			versions.ServerVersion = &ServerVersion{GitVersion: server}
+		}
 	}
 	if err := o.PrintFlags.Print(o.Out, versions, versions.text); err != nil {
 		return err
@@ -96,26 +94,6 @@ func (o *Options) Run(ctx context.Context) error {
 			versions.ClientVersion.GitVersion, versions.ServerVersion.GitVersion)
 	}
 	return nil
-}
-
-// server reads the version of nsinit-apiserver from its OpenAPI document. kube-apiserver forwards requests for this
-// document, but not for /version.
-func (o *Options) server(ctx context.Context) (*ServerVersion, error) {
-	result := o.Clients.REST.Get().AbsPath("/openapi/v3/apis/"+v1alpha1.SchemeGroupVersion.String()).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
-	if err := result.Error(); apierrors.IsNotFound(err) {
-		return nil, errors.New("the API group nsinit.dev does not exist: nsinit is not installed, or does not run; run kubectl nsinit check")
-	} else if err != nil {
-		return nil, err
-	}
-	data, err := result.Raw()
-	if err != nil {
-		return nil, err
-	}
-	var document struct{ Info struct{ Version string } }
-	if err := json.Unmarshal(data, &document); err != nil {
-		return nil, err
-	}
-	return &ServerVersion{GitVersion: document.Info.Version}, nil
 }
 
 func (v *Versions) text(out io.Writer) error {
