@@ -154,7 +154,6 @@ lint: ## Lint the code and the prose.
 
 .PHONY: release
 release: ## Build a release, such as VERSION=v0.1.0, for each platform into _output/release.
-	@hack/install-system-packages.sh
 	@hack/release.sh
 
 .PHONY: image

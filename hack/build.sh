@@ -7,7 +7,8 @@
 #     hack/build.sh DIRECTORY [PACKAGE...]
 #
 # GOOS and GOARCH choose the platform. VERSION is the version, such as v0.1.0. The default is a
-# development version.
+# development version. COMMIT, DATE and TREE_STATE are the commit, its time, and whether the source is it
+# (clean, the default) or has changes (dirty).
 
 set -o errexit -o nounset -o pipefail
 
@@ -32,6 +33,6 @@ fi
 package=k8s.io/component-base/version
 stamps="-X ${package}.gitVersion=${version} -X ${package}.gitMajor=${binary%.*} -X ${package}.gitMinor=${binary#*.}"
 if [[ -n ${COMMIT:-} ]]; then
-  stamps+=" -X ${package}.gitCommit=${COMMIT} -X ${package}.gitTreeState=clean -X ${package}.buildDate=${DATE:?the time of the commit}"
+  stamps+=" -X ${package}.gitCommit=${COMMIT} -X ${package}.gitTreeState=${TREE_STATE:-clean} -X ${package}.buildDate=${DATE:?the time of the commit}"
 fi
 CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w ${stamps}" -o "${output}/" "$@"

@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Installs the Debian packages that make generate, make verify, make release, the demo and the end-to-end tests need.
+# Installs the Debian packages that make generate, make verify, the demo and the end-to-end tests need.
 
 set -o errexit -o nounset -o pipefail
 

@@ -25,6 +25,8 @@ type release struct {
 	time            time.Time
 	// snapshot is set if the programs contain changes that are in no commit.
 	snapshot bool
+	// built are the platforms of all programs, such as windows/amd64.
+	built []string
 	// repository is the name of the image without its tag.
 	repository string
 	// programs has a folder PLATFORM/programs for each platform of the image, such as linux-amd64/programs.
@@ -96,6 +98,7 @@ func parse(args []string) (*release, error) {
 	flags.StringVar(&r.commit, "commit", "", "The commit.")
 	epoch := flags.Int64("epoch", 0, "The time of the commit, in seconds since 1970.")
 	flags.BoolVar(&r.snapshot, "snapshot", false, "The source has changes that are in no commit.")
+	built := flags.String("platforms", "", "The platforms of the programs, separated by spaces, such as linux/amd64.")
 	flags.StringVar(&r.repository, "repository", "ghcr.io/nsinit/nsinit", "The name of the image, without a tag.")
 	flags.StringVar(&r.programs, "programs", "", "The folder with PLATFORM/programs.")
 	flags.StringVar(&r.source, "source", "", "The folder with the files of nsinit-manifests.tar.gz.")
@@ -104,8 +107,9 @@ func parse(args []string) (*release, error) {
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	if !strings.HasPrefix(r.version, "v") || r.commit == "" || *epoch == 0 || r.programs == "" || r.source == "" || r.output == "" {
-		return nil, errors.New("give --version, --commit, --epoch, --programs, --source and --output")
+	r.built = strings.Fields(*built)
+	if !strings.HasPrefix(r.version, "v") || r.commit == "" || *epoch == 0 || len(r.built) == 0 || r.programs == "" || r.source == "" || r.output == "" {
+		return nil, errors.New("give --version, --commit, --epoch, --platforms, --programs, --source and --output")
 	}
 	r.time = time.Unix(*epoch, 0).UTC()
 	if *unsigned {

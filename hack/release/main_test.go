@@ -64,7 +64,7 @@ func input(t *testing.T, at time.Time, mode os.FileMode) (output string, args []
 	output = filepath.Join(dir, "output")
 	return output, []string{
 		"--version=" + version, "--commit=0123456789abcdef0123456789abcdef01234567", "--epoch=1790000000", "--repository=registry.example.com/team/nsinit",
-		"--programs=" + filepath.Join(dir, "programs"), "--source=" + filepath.Join(dir, "source"), "--output=" + output,
+		"--platforms=linux/amd64 linux/arm64 windows/amd64", "--programs=" + filepath.Join(dir, "programs"), "--source=" + filepath.Join(dir, "source"), "--output=" + output,
 	}
 }
 
@@ -336,6 +336,10 @@ func subjects(t *testing.T, verifier signature.Verifier, envelope []byte) []stri
 		Subject       []struct{ Digest map[string]string }
 		Predicate     struct {
 			BuildDefinition struct {
+				ExternalParameters struct {
+					Platforms []string
+					Snapshot  *bool
+				}
 				ResolvedDependencies []struct{ Digest map[string]string }
 			}
 			RunDetails struct{ Builder struct{ ID string } }
@@ -347,6 +351,9 @@ func subjects(t *testing.T, verifier signature.Verifier, envelope []byte) []stri
 	if statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != predicateType || statement.Predicate.RunDetails.Builder.ID == "" ||
 		statement.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"] != "0123456789abcdef0123456789abcdef01234567" {
 		t.Errorf("the statement is %s", wrapped.Payload)
+	}
+	if external := statement.Predicate.BuildDefinition.ExternalParameters; len(external.Platforms) != 3 || external.Snapshot == nil || *external.Snapshot {
+		t.Errorf("the parameters in %s are not all platforms and no snapshot", wrapped.Payload)
 	}
 	var digests []string
 	for _, subject := range statement.Subject {
@@ -384,13 +391,20 @@ func TestManifests(t *testing.T) {
 	_, found := open(t, filepath.Join(output, imageFile))
 	image := "registry.example.com/team/nsinit@" + found[kindIndex].Digest.String()
 	for _, overlay := range []string{"embedded", "ha", "embedded-cert-manager", "ha-cert-manager"} {
+		webhook := string(read(t, output, "install-"+overlay+"-stamp-webhook.yaml"))
+		if strings.Contains(webhook, "kind: MutatingAdmissionPolicy") || !strings.Contains(webhook, "  name: nsinit-stamp\n") || strings.Count(webhook, "image: "+image) != 3 {
+			t.Errorf("install-%s-stamp-webhook.yaml has the policy in place of the webhook, or another image:\n%s", overlay, webhook)
+		}
 		text := string(read(t, output, "install-"+overlay+".yaml"))
 		if strings.Count(text, "image: "+image) != 3 || strings.Count(text, "image: ") != 3 {
 			t.Errorf("install-%s.yaml has %d images %s of %d", overlay, strings.Count(text, image), image, strings.Count(text, "image: "))
 		}
 		// docs/install.md says to set the addresses of etcd there.
-		if strings.HasPrefix(overlay, "ha") != strings.Contains(text, "\nkind: ConfigMap\nmetadata:\n  name: nsinit-etcd\n") {
-			t.Errorf("install-%s.yaml: want the ConfigMap nsinit-etcd with ha only", overlay)
+		if strings.HasPrefix(overlay, "ha") != strings.Contains(text, "name: ETCD_SERVERS\n") {
+			t.Errorf("install-%s.yaml: want the variable ETCD_SERVERS with ha only", overlay)
+		}
+		if !strings.Contains(text, "\nkind: ResourceQuota\n") {
+			t.Errorf("install-%s.yaml has no quota for the priority class of its pods", overlay)
 		}
 		// The overlay's order: the policies refuse namespaces, and come after what they need.
 		if first, last := strings.Index(text, "kind: Namespace\n"), strings.Index(text, "kind: MutatingAdmissionPolicy\n"); first > last || strings.Index(text, "kind: ClusterRole\n") > last {
@@ -427,4 +441,40 @@ func TestManifests(t *testing.T) {
 			t.Errorf("%v: there is no\n%s in\n%s", err, want, krew)
 		}
 	}
+}
+
+// TestOwnKustomization: the kustomization in docs/install.md sets the image, and keeps the order, in which the gate and the guard come
+// before the stamp.
+func TestOwnKustomization(t *testing.T) {
+	_, args := input(t, time.Now(), 0)
+	if err := run(append(args, "--repository=ghcr.io/nsinit/nsinit", "--unsigned")); err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(read(t, "../../docs/install.md")), "\n### A kustomization of your own\n")
+	_, text, _ := strings.Cut(section, "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	own := filepath.Join(sourceOf(args), "artifacts", "deploy", "own")
+	if err := errors.Join(os.Mkdir(own, 0o700), os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	built, err := build(own)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if strings.Count(string(built), "image: registry.example.com/nsinit@sha256:") != 3 {
+		t.Errorf("the image is not set in\n%s", built)
+	}
+	if gate, stamp := bytes.Index(built, []byte("  name: nsinit-gate\n")), bytes.Index(built, []byte("kind: MutatingAdmissionPolicy\n")); gate < 0 || stamp < gate {
+		t.Errorf("the gate is at %d, and the stamp at %d", gate, stamp)
+	}
+}
+
+// sourceOf returns the folder in the flag --source.
+func sourceOf(args []string) string {
+	for _, arg := range args {
+		if dir, is := strings.CutPrefix(arg, "--source="); is {
+			return dir
+		}
+	}
+	return ""
 }

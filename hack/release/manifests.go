@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// header begins each rendered manifest. The command is the one that renders it.
+// header begins each rendered manifest. The command is the one that applies it.
 const header = `# Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# nsinit %s, from artifacts/deploy/overlays/%s: kubectl apply --server-side -f FILE
+# nsinit %s, from artifacts/deploy/overlays/%s, for Kubernetes %s: kubectl apply --server-side -f FILE
 `
 
 // manifests sets the digest of the image in each overlay, and writes the overlays rendered and as an archive.
@@ -37,18 +37,10 @@ func (r *release) manifests(image v1.Hash) error {
 		return err
 	}
 	for _, entry := range entries {
-		options := krusty.MakeDefaultOptions()
-		options.Reorder = krusty.ReorderOptionUnspecified // the overlays set the order
-		resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(overlays, entry.Name()))
-		if err != nil {
-			return err
-		}
-		text, err := resources.AsYaml()
-		if err != nil {
-			return err
-		}
-		if err := r.write("install-"+entry.Name()+".yaml", append(fmt.Appendf(nil, header, r.version, entry.Name()), text...)); err != nil {
-			return err
+		for _, webhook := range []bool{false, true} {
+			if err := r.render(overlays, entry.Name(), webhook); err != nil {
+				return err
+			}
 		}
 	}
 	all, err := files(r.source)
@@ -60,4 +52,37 @@ func (r *release) manifests(image v1.Hash) error {
 		return err
 	}
 	return r.write("nsinit-manifests.tar.gz", data)
+}
+
+// render writes an overlay as one file, for Kubernetes versions with MutatingAdmissionPolicy, or with the webhook in its place.
+func (r *release) render(overlays, overlay string, webhook bool) error {
+	dir, file, kubernetes := filepath.Join(overlays, overlay), "install-"+overlay+".yaml", "1.36 and later"
+	if webhook {
+		made, err := os.MkdirTemp(overlays, "stamp-webhook-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(made) }()
+		text := "sortOptions: {order: fifo}\nresources: [../" + overlay + "]\ncomponents: [../../components/stamp-webhook]\n"
+		if err := os.WriteFile(filepath.Join(made, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+			return err
+		}
+		dir, file, kubernetes = made, "install-"+overlay+"-stamp-webhook.yaml", "1.34 and 1.35"
+	}
+	text, err := build(dir)
+	if err != nil {
+		return err
+	}
+	return r.write(file, append(fmt.Appendf(nil, header, r.version, overlay, kubernetes), text...))
+}
+
+// build returns the objects of a kustomization, as kubectl kustomize prints them.
+func build(dir string) ([]byte, error) {
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // the kustomization sets the order
+	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
+	}
+	return resources.AsYaml()
 }

@@ -37,11 +37,17 @@ func subject(name, sha256 string) *attestation.ResourceDescriptor {
 
 // statement returns the in-toto statement that says how the subjects were built.
 func (r *release) statement(subjects ...*attestation.ResourceDescriptor) ([]byte, error) {
-	external, err := structpb.NewStruct(map[string]any{"source": "git+" + home, "version": r.version, "repository": r.repository})
+	var platforms []any
+	for _, platform := range r.built {
+		platforms = append(platforms, platform)
+	}
+	external, err := structpb.NewStruct(map[string]any{
+		"source": "git+" + home, "version": r.version, "repository": r.repository, "platforms": platforms, "snapshot": r.snapshot,
+	})
 	if err != nil {
 		return nil, err
 	}
-	internal, err := structpb.NewStruct(map[string]any{"snapshot": r.snapshot})
+	internal, err := structpb.NewStruct(map[string]any{"go": runtime.Version()})
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +56,6 @@ func (r *release) statement(subjects ...*attestation.ResourceDescriptor) ([]byte
 			BuildType: buildType, ExternalParameters: external, InternalParameters: internal,
 			ResolvedDependencies: []*attestation.ResourceDescriptor{
 				{Name: "source", Uri: "git+" + home + "@" + r.commit, Digest: map[string]string{"gitCommit": r.commit}},
-				{Name: "go", Uri: "https://go.dev/dl/" + runtime.Version() + "." + runtime.GOOS + "-" + runtime.GOARCH + ".tar.gz"},
 			},
 		},
 		RunDetails: &provenancev1.RunDetails{Builder: &provenancev1.Builder{Id: builder}},

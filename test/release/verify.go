@@ -184,6 +184,7 @@ func verifyProvenance(verifier signature.Verifier, envelope []byte) (subjects []
 		Subject       []struct{ Digest map[string]string }
 		Predicate     struct {
 			BuildDefinition struct {
+				ExternalParameters   struct{ Snapshot bool }
 				ResolvedDependencies []struct{ Digest map[string]string }
 			}
 		}
@@ -199,7 +200,9 @@ func verifyProvenance(verifier signature.Verifier, envelope []byte) (subjects []
 	}
 	for _, dependency := range statement.Predicate.BuildDefinition.ResolvedDependencies {
 		if found := dependency.Digest["gitCommit"]; found != "" {
-			commit = found
+			if commit = found; statement.Predicate.BuildDefinition.ExternalParameters.Snapshot {
+				commit += " with changes"
+			}
 		}
 	}
 	return subjects, commit, nil
