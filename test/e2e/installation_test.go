@@ -65,7 +65,7 @@ func newInstallation(t *testing.T, overlay, more string, images map[string]strin
 	i.Balance(t, func() []string { return i.node.Addresses("nsinit-apiserver") })
 	i.words = map[string]string{overlayEmbedded: i.Overlay(t, overlay, more)}
 	if !i.StampsByPolicy(t) {
-		i.words["artifacts/policies/stamp.yaml"] = "artifacts/deploy/components/stamp-webhook/webhook.yaml"
+		i.words["mutatingadmissionpolicy/nsinit-stamp mutatingadmissionpolicy/nsinit-stamp-opened-by"] = "mutatingwebhookconfiguration/nsinit-stamp"
 	}
 	return i
 }
@@ -196,6 +196,18 @@ func (i *installation) unregister(t *testing.T, configuration, initializer strin
 }
 
 func (i *installation) install(t *testing.T) {
+	// A wrong image is corrected by installing again.
+	wrong := i.Overlay(t, "embedded", "images: [{name: nsinit, newTag: wrong}]\n")
+	if out, err := i.Kubectl("apply", "--server-side", "-k", wrong); err != nil {
+		t.Fatal(err, out)
+	}
+	framework.Eventually(t, "nsinit-apiserver-0 has no image", func(ctx context.Context) error {
+		pod, err := i.Core.CoreV1().Pods("nsinit-system").Get(ctx, "nsinit-apiserver-0", metav1.GetOptions{})
+		if err == nil && pod.Status.Phase != corev1.PodPending || len(pod.Status.ContainerStatuses) == 0 {
+			err = fmt.Errorf("its status is %s", framework.JSON(t, pod.Status))
+		}
+		return err
+	})
 	i.documents(t, "Install")
 	if out, err := i.Shell(t, "kubectl nsinit check", nil); err != nil {
 		t.Errorf("kubectl nsinit check: %v\n%s", err, out)
@@ -462,8 +474,8 @@ func (i *installation) uninstall(t *testing.T) {
 	i.ReleaseParticipant(t, leaving, "one.example.com")
 
 	steps := i.Documented(t, framework.OperateGuide, "Uninstall")
-	if len(steps) != 4 {
-		t.Fatalf("docs/operate.md has %d steps", len(steps))
+	if len(steps) != 6 {
+		t.Fatalf("docs/operate.md has %d blocks of commands", len(steps))
 	}
 	run := func(step int) {
 		t.Helper()
@@ -485,13 +497,20 @@ func (i *installation) uninstall(t *testing.T) {
 	run(1)
 	run(2)
 	run(3)
+	run(4)
 
 	i.WaitNoNamespace(t, leaving)
 	for _, namespace := range []string{open, waiting} {
 		framework.Eventually(t, "a tenant writes into "+namespace, func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, namespace) })
 		i.DeleteNamespace(t, namespace)
 	}
-	for _, namespace := range []string{open, waiting, "nsinit-system"} {
+	i.gone(t, open, waiting, "nsinit-system")
+}
+
+// gone checks that the namespaces are removed, that no other one waits for nsinit, and that nothing of nsinit is left in the API.
+func (i *installation) gone(t *testing.T, removed ...string) {
+	t.Helper()
+	for _, namespace := range removed {
 		i.WaitNoNamespace(t, namespace)
 	}
 	all, err := i.Core.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})

@@ -9,6 +9,8 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +18,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -29,6 +34,8 @@ type release struct {
 	root string
 	// dir has the files of the release, tools the programs of its users, and work what is unpacked.
 	dir, tools, work string
+	// image is the name of the image with its digest.
+	image string
 }
 
 // newRelease builds a release with a new key.
@@ -60,62 +67,133 @@ func (r *release) run(t *testing.T, dir string, environ []string, args ...string
 	return string(out)
 }
 
-// TestRelease builds a release, and installs it from its files only: the programs of the image, the rendered manifests, and the
-// plugin that krew installs. It runs the commands of the documents.
+// TestRelease builds a release, and installs it from its files only: the programs of the image, the rendered manifests or the chart,
+// and the plugin that krew installs. It runs the commands of the documents.
 func TestRelease(t *testing.T) {
-	i := &installation{Cluster: framework.Another(t, "--only-kube")}
-	r := newRelease(t, i.Root)
-	t.Log("\n" + r.run(t, i.Root, nil, r.tool("release"), "verify", r.dir, filepath.Join(r.work, "cosign.pub")))
+	c := framework.Another(t, "--only-kube")
+	r := newRelease(t, c.Root)
+	if out := r.run(t, c.Root, nil, r.tool("release"), "verify", r.dir, filepath.Join(r.work, "cosign.pub")); !strings.Contains(out, " with changes\n") {
+		t.Errorf("the verification does not report a snapshot:\n%s", out)
+	}
 	r.refused(t)
-	digest := strings.TrimSpace(r.run(t, i.Root, nil, r.tool("release"), "unpack", r.dir, "linux/"+runtime.GOARCH, filepath.Join(r.work, "image")))
+	r.image = releaseImage + "@" + strings.TrimSpace(r.run(t, c.Root, nil, r.tool("release"), "unpack", r.dir, "linux/"+runtime.GOARCH, filepath.Join(r.work, "image")))
 	r.run(t, r.work, nil, "tar", "--extract", "--file="+filepath.Join(r.dir, "nsinit-manifests.tar.gz"))
+	if t.Run("manifests", func(t *testing.T) { r.installManifests(t, r.newInstallation(t, c)) }) {
+		c.Renew(t, "--only-kube")
+		t.Run("chart", func(t *testing.T) { r.installChart(t, r.newInstallation(t, c)) })
+	}
+}
 
-	i.node = i.StartNode(t, map[string]string{releaseImage + "@" + digest: filepath.Join(r.work, "image")})
+// newInstallation prepares an installation on a control plane: a node that has the image of the release.
+func (r *release) newInstallation(t *testing.T, c *framework.Cluster) *installation {
+	t.Helper()
+	i := &installation{Cluster: c}
+	i.node = i.StartNode(t, map[string]string{r.image: filepath.Join(r.work, "image")})
 	i.Balance(t, func() []string { return i.node.Addresses("nsinit-apiserver") })
 	krew := filepath.Join(r.work, "krew")
 	i.words = map[string]string{
-		"linux-amd64":              "linux-" + runtime.GOARCH,
-		"kubectl krew":             "KREW_NO_UPGRADE_CHECK=1 KREW_ROOT=" + krew + " " + r.tool("krew"),
-		"-f install-embedded.yaml": "-k " + i.Rendered(t, filepath.Join(r.dir, "install-embedded.yaml")),
-		"kubectl nsinit":           filepath.Join(krew, "bin", "kubectl-nsinit"),
-		"artifacts/examples":       filepath.Join(r.work, "artifacts", "examples"),
+		"linux-amd64":        "linux-" + runtime.GOARCH,
+		"kubectl krew":       "KREW_NO_UPGRADE_CHECK=1 KREW_ROOT=" + krew + " " + r.tool("krew"),
+		"kubectl nsinit":     filepath.Join(krew, "bin", "kubectl-nsinit"),
+		"artifacts/examples": filepath.Join(r.work, "artifacts", "examples"),
 	}
-	shell := func(commands string) string {
-		t.Helper()
-		out, err := i.Shell(t, "cd "+r.dir+"\n"+commands, i.words)
-		if err != nil {
-			t.Fatalf("%s\n%v\n%s", commands, err, out)
-		}
-		t.Logf("\n%s\n%s", commands, out)
-		return out
+	return i
+}
+
+// shell runs commands in the folder of the release, and returns their output.
+func (r *release) shell(t *testing.T, i *installation, commands string) string {
+	t.Helper()
+	out, err := i.Shell(t, "cd "+r.dir+"\n"+commands, i.words)
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s", commands, err, out)
 	}
-	shell(i.Documented(t, framework.ReleaseGuide, "Verify a release")[0])
+	t.Logf("\n%s\n%s", commands, out)
+	return out
+}
+
+func (r *release) installManifests(t *testing.T, i *installation) {
+	t.Helper()
+	i.words["-f install-embedded.yaml"] = "-k " + i.Rendered(t, filepath.Join(r.dir, "install-embedded.yaml"))
+	r.shell(t, i, i.Documented(t, framework.ReleaseGuide, "Verify a release")[0])
 	// The index of krew expects this name.
-	shell("cp krew-nsinit.yaml " + r.work + "/nsinit.yaml && " + r.tool("validate-krew-manifest") + " -skip-install -manifest=" + r.work + "/nsinit.yaml")
-	shell(i.Documented(t, framework.ReleaseGuide, "Install the plugin with krew")[0])
-	shell(i.Documented(t, framework.InstallGuide, "Install a release")[0])
-	if out := shell("kubectl nsinit version"); strings.Count(out, releaseVersion) != 2 {
+	r.shell(t, i, "cp krew-nsinit.yaml "+r.work+"/nsinit.yaml && "+r.tool("validate-krew-manifest")+" -skip-install -manifest="+r.work+"/nsinit.yaml")
+	r.shell(t, i, i.Documented(t, framework.ReleaseGuide, "Install the plugin with krew")[0])
+	r.shell(t, i, i.Documented(t, framework.InstallGuide, "Install a release")[0])
+	if out := r.shell(t, i, "kubectl nsinit version"); strings.Count(out, releaseVersion) != 2 {
 		t.Errorf("the versions are\n%s\nwant %s of the plugin and of nsinit-apiserver", out, releaseVersion)
 	}
 	i.work(t)
-	i.dryRunChart(t, r, releaseImage+"@"+digest)
 }
 
-// dryRunChart checks that Helm pulls the chart from a registry, and that kube-apiserver accepts what it renders.
-func (i *installation) dryRunChart(t *testing.T, r *release, image string) {
+// installChart installs the chart from a registry into another namespace with Helm, changes values, and uninstalls it.
+func (r *release) installChart(t *testing.T, i *installation) {
 	t.Helper()
-	version, err := i.Core.Discovery().ServerVersion()
+	const namespace = "platform"
+	i.PutOnLoopback(t)
+	i.Build(t, "test/gitops", "helm", "helm.sh/helm/v4/cmd/helm")
+	repository, version := r.serveChart(t)
+	if out := r.shell(t, i, "helm pull "+repository+" --version "+version+" --plain-http --destination="+r.work+" && cmp "+r.work+"/nsinit-"+version+".tgz nsinit-"+version+".tgz"); !strings.Contains(out, "Digest: sha256:") {
+		t.Errorf("helm pull: %s", out)
+	}
+	i.words["oci://ghcr.io/nsinit/charts/nsinit"], i.words["VERSION"], i.words["nsinit-system"] = repository+" --plain-http", version, namespace
+
+	r.shell(t, i, i.Documented(t, framework.InstallGuide, "Install with Helm")[0])
+	i.work(t)
+
+	if _, err := i.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Initializers: framework.Initializers("slow.example.com"),
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	tenant := i.Tenant(t)
+	waiting := i.planned(t, "slow.example.com")
+	i.WaitCurrent(t, waiting, "slow.example.com")
+	i.closedTo(t, tenant, waiting)
+
+	i.words["--reset-then-reuse-values"] = "--reset-then-reuse-values --set=podLabels.team=platform --set=policyPopulation.replicas=1"
+	r.shell(t, i, i.Documented(t, framework.InstallGuide, "Upgrade with Helm")[0])
+	for app, replicas := range map[string]int{"nsinit-apiserver": 1, "nsinit-controller-manager": 2, "policy-population": 1} {
+		pods, err := i.Core.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "team=platform,app.kubernetes.io/name=" + app})
+		if err != nil || len(pods.Items) != replicas {
+			t.Errorf("%d pods of %s have the new label, want %d: %v", len(pods.Items), app, replicas, err)
+		}
+	}
+	i.closedTo(t, tenant, waiting)
+	i.RemoveFirst(t, waiting)
+	i.WaitReady(t, waiting)
+	framework.Eventually(t, "a tenant writes into it", func(ctx context.Context) error { return framework.WriteConfigMap(ctx, tenant, waiting) })
+
+	// The step before the last one is for overlays.
+	for n, step := range i.Documented(t, framework.OperateGuide, "Uninstall") {
+		if n != 4 {
+			r.shell(t, i, step)
+		}
+	}
+	i.DeleteNamespace(t, waiting)
+	i.gone(t, waiting, namespace)
+}
+
+// serveChart serves the chart of the release in a registry until the test ends. It returns the address and the version of the chart.
+func (r *release) serveChart(t *testing.T) (repository, version string) {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), r.tool("release"), "serve", r.dir)
+	server.Stderr = os.Stderr
+	_, err := server.StdinPipe() // it serves until its input ends
 	if err != nil {
 		t.Fatal(err)
 	}
-	chart := filepath.Join(r.work, "chart.yaml")
-	t.Log(r.run(t, i.Root, nil, r.tool("release"), "chart", r.dir, version.GitVersion, chart))
-	if rendered, err := os.ReadFile(chart); err != nil || strings.Count(string(rendered), `image: "`+image+`"`) != 3 {
-		t.Errorf("%v: the chart does not have the image %s", err, image)
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if out, err := i.Kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", chart); err != nil {
-		t.Errorf("the chart: %v\n%s", err, out)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = server.Wait() }) // the context has ended it
+	if _, err := fmt.Fscanln(out, &repository, &version); err != nil {
+		t.Fatal(err)
+	}
+	return repository, version
 }
 
 // refused checks that a release is not verified with another key or with a changed file, and that krew does not install another

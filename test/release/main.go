@@ -4,12 +4,12 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Command release verifies and unpacks a release as its users do, with the code of sigstore and Helm. It needs no network.
+// Command release verifies and unpacks a release as its users do, with the code of sigstore. It needs no network.
 //
 //	release key FOLDER
 //	release verify RELEASE PUBLIC-KEY
 //	release unpack RELEASE PLATFORM FOLDER
-//	release chart RELEASE KUBERNETES-VERSION FILE
+//	release serve RELEASE
 package main
 
 import (
@@ -41,8 +41,8 @@ func run(args []string) error {
 		return verify(args[1], args[2])
 	case len(args) == 4 && args[0] == "unpack":
 		return unpack(args[1], args[2], args[3])
-	case len(args) == 4 && args[0] == "chart":
-		return chart(args[1], args[2], args[3])
+	case len(args) == 2 && args[0] == "serve":
+		return serve(args[1])
 	}
 	return fmt.Errorf("unknown arguments %q", args)
 }

@@ -24,11 +24,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 const nodeName = "loopback"
 
-// Node runs the pods of nsinit-system as processes on loopback. It is their scheduler and their kubelet: it binds pods,
+// Node runs the pods of nsinit, in any namespace, as processes on loopback. It is their scheduler and their kubelet: it binds pods,
 // mounts Secrets, ConfigMaps and volumes, requests tokens of their service accounts, probes, restarts processes that end, and
 // ends deleted pods within their grace period. The controllers of Kubernetes do everything else, such as rollouts.
 type Node struct {
@@ -110,7 +112,7 @@ func (n *Node) heartbeat(ctx context.Context) {
 
 // sync binds and starts new pods, and ends deleted ones.
 func (n *Node) sync(ctx context.Context, work *sync.WaitGroup) {
-	listed, err := n.c.Core.CoreV1().Pods("nsinit-system").List(ctx, metav1.ListOptions{})
+	listed, err := n.c.Core.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: installation.PartOf})
 	if err != nil {
 		return
 	}
@@ -189,7 +191,7 @@ func (n *Node) WaitReady(t *testing.T, app string, count int) {
 // WaitEnded waits until the deleted pods of an app have ended, each within its grace period.
 func (n *Node) WaitEnded(t *testing.T, app string) {
 	t.Helper()
-	pods, err := n.c.Core.CoreV1().Pods("nsinit-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + app})
+	pods, err := n.c.Core.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + app})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (c *Cluster) Overlay(t *testing.T, name, more string, components ...string)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c.onLoopback(t, dir, "../"+name, more, components)
+	c.kustomization(t, dir, "../"+name, more, components)
 	return dir
 }
 
@@ -86,12 +86,12 @@ func (c *Cluster) Rendered(t *testing.T, manifest string) string {
 	if err := os.WriteFile(filepath.Join(dir, "install.yaml"), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.onLoopback(t, dir, "install.yaml", "", nil)
+	c.kustomization(t, dir, "install.yaml", "", nil)
 	return dir
 }
 
-// onLoopback writes a kustomization of an installation whose service is on loopback.
-func (c *Cluster) onLoopback(t *testing.T, dir, resource, more string, components []string) {
+// kustomization writes a kustomization of an installation whose service is on loopback.
+func (c *Cluster) kustomization(t *testing.T, dir, resource, more string, components []string) {
 	t.Helper()
 	kustomization := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -112,6 +112,56 @@ patches:
 %s`, resource, strings.Join(components, ", "), c.Ports(t)["nsinit-apiserver"], more)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// onLoopback is a policy that puts the service of nsinit-apiserver on loopback.
+const onLoopback = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: e2e-on-loopback}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apiregistration.k8s.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [apiservices], resourceNames: [%[1]s]}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "replace", path: "/spec/service/port", value: %[2]d}]'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: e2e-on-loopback}
+spec: {policyName: e2e-on-loopback}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: e2e-service-on-loopback}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [services], resourceNames: [nsinit-apiserver]}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/spec", value: {"type": "ExternalName", "externalName": "localhost"}}]'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: e2e-service-on-loopback}
+spec: {policyName: e2e-service-on-loopback}
+`
+
+// PutOnLoopback puts the service of nsinit-apiserver on loopback, for an installation that is not a kustomization. It needs
+// Kubernetes 1.36 or later.
+func (c *Cluster) PutOnLoopback(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "loopback.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, onLoopback, APIService, c.Ports(t)["nsinit-apiserver"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.Kubectl("apply", "--server-side", "-f", file); err != nil {
+		t.Fatal(err, out)
 	}
 }
 

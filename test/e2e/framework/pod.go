@@ -242,11 +242,10 @@ func (p *Pod) command(ctx context.Context) (*exec.Cmd, error) {
 	environment := map[string]string{}
 	for _, variable := range container.Env {
 		if source := variable.ValueFrom; source != nil {
-			configMap, err := p.node.c.Core.CoreV1().ConfigMaps(p.Object.Namespace).Get(ctx, source.ConfigMapKeyRef.Name, metav1.GetOptions{})
-			if err != nil {
-				return nil, err
+			if source.FieldRef == nil || source.FieldRef.FieldPath != "metadata.namespace" {
+				return nil, fmt.Errorf("the variable %s has an unknown source", variable.Name)
 			}
-			variable.Value = configMap.Data[source.ConfigMapKeyRef.Key]
+			variable.Value = p.Object.Namespace
 		}
 		environment[variable.Name] = variable.Value
 	}
@@ -271,7 +270,12 @@ func (p *Pod) command(ctx context.Context) (*exec.Cmd, error) {
 			}
 		}
 	}
-	return exec.Command(filepath.Join(bin, filepath.Base(container.Command[0])), append(args, "--kubeconfig="+kubeconfig)...), nil
+	command := exec.Command(filepath.Join(bin, filepath.Base(container.Command[0])), append(args, "--kubeconfig="+kubeconfig)...)
+	command.Env = os.Environ()
+	for name, value := range environment {
+		command.Env = append(command.Env, name+"="+value)
+	}
+	return command, nil
 }
 
 // kubeconfig writes a kubeconfig with a token of the pod's service account, and returns its path.

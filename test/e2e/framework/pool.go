@@ -240,18 +240,33 @@ func (p *plane) start(t *testing.T, c *Cluster) {
 func Another(t *testing.T, up ...string) *Cluster {
 	t.Helper()
 	wait(t, starting) // each control plane needs memory and CPU time
-	dir, err := os.MkdirTemp("", "nsinit-e2e")
-	if err != nil {
+	c := &Cluster{Root: root()}
+	t.Cleanup(func() { c.remove(t) })
+	c.create(t, up)
+	return c
+}
+
+// Renew replaces a control plane that Another has started by a new one.
+func (c *Cluster) Renew(t *testing.T, up ...string) {
+	t.Helper()
+	c.remove(t)
+	c.create(t, up)
+}
+
+func (c *Cluster) create(t *testing.T, up []string) {
+	t.Helper()
+	var err error
+	if c.Dir, err = os.MkdirTemp("", "nsinit-e2e"); err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{Root: root(), Dir: dir}
-	t.Cleanup(func() {
-		c.Dev(t, "down")
-		_ = os.RemoveAll(dir)
-	})
 	c.Dev(t, append([]string{"up"}, up...)...)
 	c.load(t)
-	return c
+}
+
+func (c *Cluster) remove(t *testing.T) {
+	t.Helper()
+	c.Dev(t, "down")
+	_ = os.RemoveAll(c.Dir)
 }
 
 // root returns the folder of the project. Tests run in test/e2e.
