@@ -65,7 +65,7 @@ func TestSearch(t *testing.T) {
 		"storage full":        "docs/operate.html#when-the-storage-is-full",
 		"served initializers": "docs/concepts.html#served-initializers",
 		"failurePolicy":       "docs/operate.html#let-it-miss-its-deadline",
-		"NsinitNoLeader":   "docs/operate.html#when-an-alert-fires",
+		"NsinitNoLeader":      "docs/operate.html#when-an-alert-fires",
 		"turn too long":       "docs/operate.html#see-what-a-namespace-waits-for",
 		"freeze":              "docs/operate.html#freeze-a-namespace",
 		"freez":               "docs/operate.html#freeze-a-namespace",

@@ -79,11 +79,11 @@ func TestAlerts(t *testing.T) {
 		"NsinitCertificateNotRenewed":    {`nsinit-apiserver nsinit_serving_certificate_expiration_timestamp_seconds`, float64(time.Now().Add(6 * 24 * time.Hour).Unix())},
 		"NsinitStorageNearlyFull":        {`nsinit-apiserver nsinit_storage_size_bytes`, 1.7e9},
 		"NsinitStorageFull":              {`nsinit-apiserver nsinit_storage_full`, 1},
-		"NsinitNoLeader":              {`nsinit-controller-manager leader_election_master_status{name="nsinit-controller-manager"}`, 0},
+		"NsinitNoLeader":                 {`nsinit-controller-manager leader_election_master_status{name="nsinit-controller-manager"}`, 0},
 		"NsinitTurnTooLong":              {`nsinit-controller-manager nsinit_lifecycle_oldest_turn_seconds{initializer="a.example.com"}`, 301},
 		"NsinitInitializerNotServed":     {`nsinit-controller-manager nsinit_initializer_served{configuration="a",initializer="a.example.com"}`, 0},
 		"NsinitDeadlinesMissed":          {`nsinit-controller-manager nsinit_lifecycle_deadlines_missed_total{failure_policy="Ignore"}`, 8},
-		"NsinitControllerFailing":       {`nsinit-controller-manager nsinit_lifecycle_reconcile_failures_total`, 107},
+		"NsinitControllerFailing":        {`nsinit-controller-manager nsinit_lifecycle_reconcile_failures_total`, 107},
 		"NsinitInitializerFails":         {`policy-population nsinit_initializer_calls_total{initializer="a.example.com",operation="initialize",result="error"}`, 17},
 	}
 	rules, err := readRules(delivered + "alerts.yaml")

@@ -79,7 +79,7 @@ func TestReport(t *testing.T) {
 		"| CPU, ms | 10 (10–11) | 25 | 2.4 |",
 		"differ by 4.8 %",
 		"nsinit makes 1.2\ntimes that number,", // (8 - 2) / 5
-		"| 3 | 12 | 2 | 1 |",               // 12 / (6 * 2)
+		"| 3 | 12 | 2 | 1 |",                   // 12 / (6 * 2)
 		"takes 6 updates in all",
 		"| 10000 | 22 | 22 |",   // MB: 2 + 10000 * 2 / 1000
 		"need 0.25 cores while", // 10 * 25 ms
