@@ -161,9 +161,13 @@ func malformedEntry(key, value string) string {
 	return reason
 }
 
-// Exempt returns why a new namespace is exempt, or nil if it is closed.
+// Exempt returns why a new namespace is exempt, or nil if it is closed. The server generates a name after the namespace is
+// stamped, so the part that it generates must not decide: with generateName, KeyNamespaces exempts nothing.
 func (l *ExemptionList) Exempt(c Creation) *Exemption {
-	if exemption := l.ExemptName(c.Name, c.GenerateName); exemption != nil {
+	if exemption := l.find(KeyNamespaces, func(exempt string) bool { return c.GenerateName == "" && exempt == c.Name }); exemption != nil {
+		return exemption
+	}
+	if exemption := l.exemptPrefix(c.Name, c.GenerateName); exemption != nil {
 		return exemption
 	}
 	if exemption := l.find(KeyUsers, func(user string) bool { return user == c.Creator }); exemption != nil {
@@ -179,12 +183,17 @@ func (l *ExemptionList) Exempt(c Creation) *Exemption {
 	return nil
 }
 
-// ExemptName returns why a namespace is exempt by its name, or nil. The server generates a name after the namespace is stamped, so
-// the part that it generates must not decide: with generateName, only a prefix of both exempts.
+// ExemptName returns why a namespace that exists is exempt by its name, or nil. The name is final, so KeyNamespaces exempts it
+// even if the server generated the name.
 func (l *ExemptionList) ExemptName(name, generateName string) *Exemption {
-	if exemption := l.find(KeyNamespaces, func(exempt string) bool { return generateName == "" && exempt == name }); exemption != nil {
+	if exemption := l.find(KeyNamespaces, func(exempt string) bool { return exempt == name }); exemption != nil {
 		return exemption
 	}
+	return l.exemptPrefix(name, generateName)
+}
+
+// exemptPrefix returns the entry of KeyNamePrefixes that exempts a name, or nil. generateName must have the prefix, too.
+func (l *ExemptionList) exemptPrefix(name, generateName string) *Exemption {
 	return l.find(KeyNamePrefixes, func(prefix string) bool {
 		return strings.HasPrefix(name+generateName, prefix) &&
 			(name == "" || strings.HasPrefix(name, prefix)) && (generateName == "" || strings.HasPrefix(generateName, prefix))

@@ -73,6 +73,30 @@ func TestExempt(t *testing.T) {
 	}
 }
 
+// TestExemptName: the name of a namespace that exists is final. A prefix must still be that of generateName, too.
+func TestExemptName(t *testing.T) {
+	exemptions := list(map[string]string{KeyNamespaces: "shop-abcde", KeyNamePrefixes: "kube-", KeyUsers: "eve", KeyOnlyGroups: "platform"})
+	for name, test := range map[string]struct{ name, generateName, want string }{
+		"the name":             {"shop-abcde", "", `line 1 of namespaces, "shop-abcde"`},
+		"a generated name":     {"shop-abcde", "shop-", `line 1 of namespaces, "shop-abcde"`},
+		"another name":         {"shop-fghij", "shop-", ""},
+		"a prefix":             {"kube-x", "", `line 1 of namePrefixes, "kube-"`},
+		"a prefix of both":     {"kube-x", "kube-", `line 1 of namePrefixes, "kube-"`},
+		"only of the name":     {"kube-x", "ku", ""},
+		"only of generateName": {"shop", "kube-", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if exemption := exemptions.ExemptName(test.name, test.generateName); exemption != nil {
+				got = exemption.String()
+			}
+			if got != test.want {
+				t.Errorf("exempt by %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // TestMalformed: malformed lines and unknown keys are reported, and valid ones are not.
 func TestMalformed(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -60,7 +60,7 @@ func shop() []runtime.Object {
 
 func cluster(objects ...runtime.Object) *cmdtesting.Cluster {
 	c := cmdtesting.New(append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-exemptions"},
-		Data: map[string]string{"namespaces": "kube-system\n", "users": "operator\n"}})...)
+		Data: map[string]string{"namespaces": "kube-system\n", "namePrefixes": "tool-\n", "users": "operator\n"}})...)
 	c.Core.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "bob", Groups: []string{"team-a"}}}}, nil
 	})
@@ -107,6 +107,9 @@ func TestPlan(t *testing.T) {
 	all := append(configurations(), shop()...)
 	former := shop()
 	former[1].(*v1alpha1.NamespaceLifecycle).Spec.NamespaceUID = "former"
+	generated := shop()
+	generated[0].(*corev1.Namespace).Name, generated[0].(*corev1.Namespace).GenerateName = "tool-x", "to" // not the prefix
+	generated[1].(*v1alpha1.NamespaceLifecycle).Name = "tool-x"
 	const names, leftOut = "--output=jsonpath={.initializers[*].name}", "--output=jsonpath={.leftOut[*].reason}"
 	for name, test := range map[string]struct {
 		objects []runtime.Object
@@ -123,6 +126,7 @@ func TestPlan(t *testing.T) {
 		"an empty plan":          {[]runtime.Object{shop()[0], &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u"}}}, cmdtesting.Test{Args: []string{"shop"}, Out: "The plan of namespace \"shop\" is empty: no initializer acts on it.\n"}},
 		"exempt by name":         {all, cmdtesting.Test{Args: []string{"kube-system", "--creator=alice"}, Out: "nsinit ignores namespace \"kube-system\": ConfigMap nsinit-system/nsinit-exemptions exempts it: line 1 of namespaces, \"kube-system\".\n"}},
 		"exempt by user":         {all, cmdtesting.Test{Args: []string{"new", "--creator=operator"}, Out: "nsinit ignores namespace \"new\": ConfigMap nsinit-system/nsinit-exemptions exempts it: line 1 of users, \"operator\".\n"}},
+		"a generated name":       {append(configurations(), generated...), cmdtesting.Test{Args: []string{"tool-x", leftOut}, Out: "ChangedLater ChangedLater SelectorMismatch NameTaken"}},
 		"a former lifecycle":     {former, cmdtesting.Test{Args: []string{"shop"}, Err: `namespace "shop" has no plan yet: its NamespaceLifecycle is of a former namespace of this name; run kubectl nsinit why shop`}},
 		"no lifecycle":           {shop()[:1], cmdtesting.Test{Args: []string{"shop"}, Err: `namespace "shop" has no NamespaceLifecycle; run kubectl nsinit why shop`}},
 		"flags that do not help": {all, cmdtesting.Test{Args: []string{"shop", "--groups=x"}, Err: `namespace "shop" exists: --creator, --groups and --labels are for namespaces that do not`}},

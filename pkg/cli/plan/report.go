@@ -39,7 +39,7 @@ func (o *Options) exempt(ctx context.Context, namespace *corev1.Namespace, exist
 		_, _ = fmt.Fprintf(o.ErrOut, "Exemptions are not considered: %v\n", err)
 		return ""
 	}
-	exemption := list.ExemptName(namespace.Name, "")
+	exemption := list.ExemptName(namespace.Name, namespace.GenerateName)
 	if !exists {
 		exemption = list.Exempt(installation.Creation{Name: namespace.Name, Creator: namespace.Annotations[v1alpha1.AnnotationCreatedBy],
 			Groups: strings.Split(namespace.Annotations[v1alpha1.AnnotationCreatedByGroups], "\n")})

@@ -119,7 +119,7 @@ func (o *Options) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(list.Items, func(namespace corev1.Namespace) bool {
-		return !population.IsOpen(&namespace) || exemptions.ExemptName(namespace.Name, "") != nil
+		return !population.IsOpen(&namespace) || exemptions.ExemptName(namespace.Name, namespace.GenerateName) != nil
 	}), nil
 }
 
@@ -143,7 +143,7 @@ func (o *Options) reached(ctx context.Context, namespace *corev1.Namespace, obje
 		if err != nil {
 			return nil, err
 		}
-		if exemptions.ExemptName(namespace.Name, "") == nil {
+		if exemptions.ExemptName(namespace.Name, namespace.GenerateName) == nil {
 			return objects, nil
 		}
 		reason = "is exempt"

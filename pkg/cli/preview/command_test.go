@@ -86,6 +86,9 @@ func TestPreview(t *testing.T) {
 	reaching.Spec.Scope = v1alpha1.ScopeAll
 	inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
 		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "alice-x", UID: "u"}}}}
+	tooled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tool-x", GenerateName: "to", Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "alice"}}}
+	tools := exemptions("exempt")
+	tools.Data["namePrefixes"] = "tool-" // which is not a prefix of its generateName
 	file := filepath.Join(t.TempDir(), "population.yaml")
 	if err := os.WriteFile(file, []byte("kind: ConfigMap\napiVersion: v1\n---\nkind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: m, template: "+template+"}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -110,7 +113,8 @@ func TestPreview(t *testing.T) {
 			Out: "No population puts anything into namespace \"shop\".\n", ErrOut: "Namespace \"shop\" is exempt: populations with scope All put nothing into it.\n"}},
 		"with scope All, of Kubernetes": {world{populations: []runtime.Object{reaching, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}}}, "", cmdtesting.Test{Args: []string{"kube-system"},
 			Out: "No population puts anything into namespace \"kube-system\".\n", ErrOut: "Namespace \"kube-system\" belongs to Kubernetes: populations with scope All put nothing into it.\n"}},
-		"with scope All, no exemptions": {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: "}},
+		"with scope All, no exemptions":                  {world{populations: []runtime.Object{reaching}}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: "}},
+		"with scope All, a generated name is not exempt": {world{populations: []runtime.Object{reaching, tooled, tools}, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"tool-x", "--output=jsonpath={.items[*].result}"}, Out: "created"}},
 		"with scope All, closed": {world{populations: []runtime.Object{reaching, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", Labels: map[string]string{v1alpha1.LabelInitializing: "true"},
 			Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "alice"}}}}, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"closed", "--output=jsonpath={.items[*].result}"}, Out: "created"}},
 		"nothing": {world{}, "", cmdtesting.Test{Args: []string{"shop"}, Out: "No population puts anything into namespace \"shop\".\n"}},
@@ -150,14 +154,16 @@ func TestAll(t *testing.T) {
 	ofNew := population("new", template)
 	ofCreator := population("c", template)
 	ofCreator.Spec.Scope = v1alpha1.ScopeAll
-	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot", UID: "d"}}
+	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot", GenerateName: "dep", UID: "d"}}
 	closed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", UID: "c", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "k"}}
-	exempt := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "exempt", UID: "e"}}
+	exempt := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "exempt", GenerateName: "ex", UID: "e"}}
+	list := exemptions("exempt")
+	list.Data["namePrefixes"] = "depo" // which is not a prefix of the generateName of depot
 	inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "d"},
 		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "m", UID: "u"}}}}
 	cluster := func(more ...runtime.Object) []runtime.Object {
-		return append(more, depot, closed, system, exempt, exemptions("exempt"))
+		return append(more, depot, closed, system, exempt, list)
 	}
 	file := filepath.Join(t.TempDir(), "population.yaml")
 	if err := os.WriteFile(file, []byte("kind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: m, template: "+template+"}]}\n"), 0o600); err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/pkg/population/existing"
 )
@@ -58,7 +59,8 @@ type world struct {
 func (w *world) Has(name, generateName string) (exempt, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return name == "exempt" || strings.HasPrefix(name, "tool-") && (generateName == "" || strings.HasPrefix(generateName, "tool-")), w.known
+	list := installation.ParseExemptions(&corev1.ConfigMap{Data: map[string]string{installation.KeyNamespaces: "exempt", installation.KeyNamePrefixes: "tool-"}})
+	return list.ExemptName(name, generateName) != nil, w.known
 }
 
 func (w *world) OnChange(changed func()) { w.changed = append(w.changed, changed) }
@@ -237,7 +239,7 @@ func TestSelected(t *testing.T) {
 		now := metav1.Now()
 		w.namespace(t, "shop", nil)
 		w.namespace(t, "another", func(n *metav1.ObjectMeta) { n.Labels = nil })
-		w.namespace(t, "exempt", nil)
+		w.namespace(t, "exempt", func(n *metav1.ObjectMeta) { n.GenerateName = "ex" })
 		w.namespace(t, "tool-a", func(n *metav1.ObjectMeta) { n.GenerateName = "tool-" })
 		w.namespace(t, "tool-b", func(n *metav1.ObjectMeta) { n.GenerateName = "to" })
 		w.namespace(t, "kube-system", nil)
