@@ -8,7 +8,6 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -176,35 +175,25 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if !known {
 		return c.write(ctx, p, nil, exemptionsUnknown(p))
 	}
-	apply, ready := p.Spec.Rollout == v1alpha1.RolloutApply, readySince(p)
-	batch, _ := next(tallies, apply, ready, c.Clock.Now())
-	failure := c.check(ctx, r, batch, apply)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if len(batch) > 0 {
-		if tallies, known = c.tallies(r, p); !known { // since the batch began
-			return errors.Join(failure, c.write(ctx, p, nil, exemptionsUnknown(p)))
-		}
-	}
-	more, wait := next(tallies, apply, ready, c.Clock.Now())
-	if len(more) == 0 || failure != nil || c.Clock.Since(r.written) >= between {
+	apply := p.Spec.Rollout == v1alpha1.RolloutApply
+	batch, wait := next(tallies, apply, readySince(p), c.Clock.Now())
+	if len(batch) == 0 || c.Clock.Since(r.written) >= between {
 		status := statusOf(p.Generation, tallies)
 		condition := conditionOf(p, status, tallies)
 		condition.Message += failing(tallies, c.Clock.Now())
 		if err := c.write(ctx, p, status, condition); err != nil {
-			return errors.Join(failure, err)
+			return err
 		}
 		r.written = c.Clock.Now()
 	}
-	switch {
-	case failure != nil:
-		return failure
-	case len(more) > 0:
-		c.queue.Add(name)
-	default:
+	if len(batch) == 0 {
 		c.queue.AddAfter(name, wait)
+		return nil
 	}
+	if err := c.check(ctx, r, batch, apply); err != nil {
+		return err
+	}
+	c.queue.Add(name)
 	return nil
 }
 
