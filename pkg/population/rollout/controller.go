@@ -8,10 +8,8 @@ package rollout
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,9 +39,10 @@ const (
 	// settle is how long a rollout waits for more changes of namespaces.
 	settle = 500 * time.Millisecond
 	// between is the least time between two updates of the status, except for the last one.
-	between  = time.Second
+	between = time.Second
+	// minRetry and maxRetry bound the delay after an error, of a namespace and of a rollout.
 	minRetry = 200 * time.Millisecond
-	maxRetry = 5 * time.Minute
+	maxRetry = time.Minute
 	// patience is how long a list of exemptions can take to be read before the rollouts report that it cannot be.
 	patience = 10 * time.Second
 
@@ -211,93 +210,6 @@ func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) 
 	r = &rollout{uid: p.UID, generation: p.Generation, compiled: compiled, views: map[types.UID]*view{}}
 	c.rollouts[p.Name] = r
 	return r, nil
-}
-
-// tallies returns the outcomes in each namespace that a population selects, sorted by name, and whether the exemptions are
-// known.
-func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tally, bool) {
-	var tallies []tally
-	views := map[types.UID]*view{}
-	for _, source := range c.Namespaces.List() {
-		exempt, known := c.Exemptions.Has(source.Name, source.GenerateName)
-		if !known {
-			return nil, false
-		}
-		if exempt || !population.IsOpen(source) || !r.compiled.Selects(namespaceOf(source)) {
-			continue
-		}
-		v := r.views[source.UID]
-		if v == nil || v.source != source {
-			v = r.renew(v, source)
-		}
-		views[source.UID] = v
-		tallies = append(tallies, v.count(c.inventory(source), p.Spec.Rollout == v1alpha1.RolloutApply))
-	}
-	r.views = views
-	return tallies, true
-}
-
-// renew renders a population for a changed namespace. The outcomes stay if the objects do.
-func (r *rollout) renew(former *view, source *metav1.PartialObjectMetadata) *view {
-	v := newView(r.compiled, source)
-	if former != nil && former.digest == v.digest {
-		v.results, v.checked, v.err, v.failing = former.results, former.checked, former.err, former.failing
-	}
-	return v
-}
-
-// inventory returns the inventory of a namespace.
-func (c *Controller) inventory(source *metav1.PartialObjectMetadata) []v1alpha1.PopulatedObject {
-	inventory, err := c.inventories.Get(source.Name)
-	if err != nil || inventory.Spec.NamespaceUID != source.UID {
-		return nil
-	}
-	return inventory.Status.Objects
-}
-
-// check reports on namespaces, or gives them their objects.
-func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply bool) error {
-	if !apply {
-		for _, t := range batch {
-			namespace := namespaceOf(t.view.source)
-			results, err := c.Report(ctx, namespace, population.Render([]*population.Population{r.compiled}, namespace), c.inventory(t.view.source))
-			t.view.set(results, err, c.Clock.Now())
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	var group errgroup.Group
-	for _, t := range batch {
-		group.Go(func() error {
-			results, err := c.rollOut(ctx, r, t.view.source)
-			t.view.set(results, err, c.Clock.Now())
-			return err
-		})
-	}
-	return group.Wait()
-}
-
-// rollOut gives a namespace its objects if it still is as it was listed.
-func (c *Controller) rollOut(ctx context.Context, r *rollout, source *metav1.PartialObjectMetadata) ([]population.Result, error) {
-	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, source.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	if namespace.UID != source.UID || !population.IsOpen(namespace) || !r.compiled.Selects(namespace) {
-		return nil, fmt.Errorf("namespace %q has changed since it was listed", source.Name)
-	}
-	results, err := c.RollOut(ctx, namespace, r.compiled)
-	if population.IsTemporary(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
-		return nil, err // or the inventory was written or deleted meanwhile
-	}
-	if err != nil {
-		for _, object := range population.Render([]*population.Population{r.compiled}, namespace) {
-			results = append(results, population.Result{Key: object.Key, Outcome: population.Refused, Message: err.Error()})
-		}
-	}
-	return results, nil
 }
 
 // clear removes the state of a rollout from a population, if there is one.

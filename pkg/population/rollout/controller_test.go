@@ -8,6 +8,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,8 +52,10 @@ type world struct {
 	lost      bool // the list of exemptions is deleted when a namespace gets its objects
 	rolled    []string
 	reported  []string
-	// err is the error of each check.
-	err error
+	// err is the error of each check, or only of the namespaces failing. tries counts the checks that have it.
+	err     error
+	failing func(namespace string) bool
+	tries   int
 }
 
 // Has implements Exemptions: the namespace exempt is, and the prefix tool- is.
@@ -168,8 +171,8 @@ func (w *world) resultOf(object population.Key) population.Result {
 func (w *world) report(_ context.Context, namespace *corev1.Namespace, objects []population.Object, _ []v1alpha1.PopulatedObject) (results []population.Result, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
-		return nil, w.err
+	if err := w.fails(namespace.Name); err != nil {
+		return nil, err
 	}
 	w.reported = append(w.reported, namespace.Name)
 	for _, object := range objects {
@@ -182,8 +185,8 @@ func (w *world) report(_ context.Context, namespace *corev1.Namespace, objects [
 func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, _ *population.Population) ([]population.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
-		return nil, w.err
+	if err := w.fails(namespace.Name); err != nil {
+		return nil, err
 	}
 	w.rolled = append(w.rolled, namespace.Name)
 	w.known = w.known && !w.lost
@@ -197,6 +200,15 @@ func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, _ *pop
 	_, err := inventories.Create(ctx, &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: namespace.UID},
 		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{entry}}}, metav1.CreateOptions{})
 	return []population.Result{result}, err
+}
+
+// fails returns the error of a check. The lock must be held.
+func (w *world) fails(namespace string) error {
+	if w.err == nil || w.failing != nil && !w.failing(namespace) {
+		return nil
+	}
+	w.tries++
+	return w.err
 }
 
 // set changes the outcome of later attempts.
@@ -283,7 +295,8 @@ func TestReports(t *testing.T) {
 		defer w.start(t)()
 		time.Sleep(2 * time.Second)
 		w.check(t, v1alpha1.ReasonRolloutReported, "0/2", "")
-		if got := strings.Join(w.reported, " "); got != "a b a b" {
+		slices.Sort(w.reported) // some at the same time
+		if got := strings.Join(w.reported, " "); got != "a a b b" {
 			t.Errorf("reported %s", got)
 		}
 		w.update(t, func(p *v1alpha1.NamespacePopulation) { p.Generation, p.Spec.Rollout = 2, v1alpha1.RolloutApply })
@@ -376,6 +389,78 @@ func TestTemporary(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLasting: errors that last in some namespaces do not delay the others, and one is in the status. These namespaces are
+// checked again with a growing delay.
+func TestLasting(t *testing.T) {
+	const namespaces = 60
+	for name, test := range map[string]struct {
+		rollout v1alpha1.PopulationRolloutType
+		failing func(string) bool
+		count   int
+		done    string
+	}{
+		"the first":           {v1alpha1.RolloutApply, func(name string) bool { return name == "n00" }, 1, v1alpha1.ReasonRolloutComplete},
+		"the last":            {v1alpha1.RolloutApply, func(name string) bool { return name == "n59" }, 1, v1alpha1.ReasonRolloutComplete},
+		"one of each batch":   {v1alpha1.RolloutApply, func(name string) bool { return strings.ContainsAny(name[2:], "048") }, 18, v1alpha1.ReasonRolloutComplete},
+		"one report":          {v1alpha1.RolloutReport, func(name string) bool { return name == "n00" }, 1, v1alpha1.ReasonRolloutReported},
+		"one report of three": {v1alpha1.RolloutReport, func(name string) bool { return strings.ContainsAny(name[2:], "048") }, 18, v1alpha1.ReasonRolloutReported},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T, w *world) {
+				for i := range namespaces {
+					w.namespace(t, fmt.Sprintf("n%02d", i), nil)
+				}
+				w.err, w.failing = apierrors.NewInternalError(errors.New("no key to decrypt")), test.failing
+				w.populate(t, test.rollout)
+				defer w.start(t)()
+				check := func(checked int, reason, message string) {
+					t.Helper()
+					status := w.population(t).Status
+					condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionRolledOut)
+					if int(status.Rollout.Checked) != checked || condition.Reason != reason || !strings.Contains(condition.Message, message) {
+						t.Errorf("the status is %+v, and the condition %+v", status.Rollout, condition)
+					}
+				}
+				progress := map[string]string{v1alpha1.ReasonRolloutComplete: v1alpha1.ReasonRolloutProgressing, v1alpha1.ReasonRolloutReported: v1alpha1.ReasonRolloutReporting}[test.done]
+				time.Sleep(15 * time.Second)
+				check(namespaces-test.count, progress, " is tried again after an error: Internal error occurred: no key to decrypt")
+				time.Sleep(time.Hour)
+				w.mu.Lock()
+				if w.tries < 10*test.count || w.tries > 80*test.count {
+					t.Errorf("tried %d times in an hour", w.tries)
+				}
+				w.err = nil
+				w.mu.Unlock()
+				time.Sleep(2 * maxRetry)
+				check(namespaces, test.done, "")
+			})
+		})
+	}
+}
+
+// TestOutage: while every check has an error, only a few namespaces are tried, with a growing delay.
+func TestOutage(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		for i := range 100 {
+			w.namespace(t, fmt.Sprintf("n%02d", i), nil)
+		}
+		w.err = apierrors.NewServiceUnavailable("etcd is gone")
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		if w.tries < 5 || w.tries > 10 {
+			t.Errorf("tried %d times in a minute", w.tries)
+		}
+		w.err = nil
+		w.mu.Unlock()
+		time.Sleep(2 * maxRetry)
+		if status := w.population(t).Status.Rollout; status.Current != status.Namespaces {
+			t.Errorf("the status is %+v", status)
+		}
+	})
 }
 
 // TestExemptionsUnknown: without the list of exemptions, or the permission to read it, no namespace gets an object.

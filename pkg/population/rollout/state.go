@@ -26,7 +26,7 @@ const (
 	atOnce = 4
 	// tooMany is the number of namespaces that refuse objects at which a rollout pauses.
 	tooMany = 3
-	// reportAtOnce is for how many namespaces a report is made before the status is written.
+	// reportAtOnce is for how many namespaces a report is made at the same time.
 	reportAtOnce = 8
 	// retryRefused is how soon namespaces that refused objects are tried again: permissions and policies are not watched.
 	retryRefused = time.Minute
@@ -45,9 +45,9 @@ type view struct {
 	results map[population.Key]population.Result
 	// checked is when the last check ended.
 	checked time.Time
-	// err is why the check since then could not be made, and failing when this began.
-	err     error
-	failing time.Time
+	// err is why the check since then could not be made, failing when this began, and retry when it is made again.
+	err            error
+	failing, retry time.Time
 }
 
 // newView renders a population for a namespace.
@@ -73,7 +73,7 @@ func (v *view) set(results []population.Result, err error, now time.Time) {
 		if v.err == nil {
 			v.failing = now
 		}
-		v.err = err
+		v.err, v.retry = err, now.Add(min(max(now.Sub(v.failing), minRetry), maxRetry))
 		return
 	}
 	v.results, v.checked, v.err = map[population.Key]population.Result{}, now, nil
@@ -136,6 +136,9 @@ func (t tally) isCurrent() bool {
 	return t.unknown == 0 && t.counts[population.Unchanged] == int32(len(t.view.wanted))
 }
 
+// isRecorded reports whether the inventory has every object.
+func (t tally) isRecorded() bool { return t.recorded == len(t.view.wanted) }
+
 // refusing counts the namespaces that refuse objects.
 func refusing(tallies []tally) (count int) {
 	for _, t := range tallies {
@@ -157,10 +160,12 @@ func readySince(p *v1alpha1.NamespacePopulation) time.Time {
 // due returns when the namespace is checked again, and whether it ever is.
 func (t tally) due(apply bool, ready time.Time) (time.Time, bool) {
 	switch {
+	case t.isRecorded():
+		return time.Time{}, false
+	case t.view.err != nil:
+		return t.view.retry, true
 	case t.unknown > 0:
 		return time.Time{}, true
-	case t.recorded == len(t.view.wanted):
-		return time.Time{}, false
 	case t.counts[population.Refused] > 0 && t.view.checked.Before(ready):
 		return ready, true
 	case apply && t.counts[population.Refused] > 0:
@@ -169,34 +174,39 @@ func (t tally) due(apply bool, ready time.Time) (time.Time, bool) {
 	return t.view.checked.Add(recheck), true
 }
 
-// next returns the namespaces to check now, and when to look for others if there are none.
+// next returns the namespaces to check now, and when to look for others if there are none. Those whose last check had an error
+// are the last ones, so that others do not wait for them.
 func next(tallies []tally, apply bool, ready, now time.Time) (batch []tally, wait time.Duration) {
-	var again, waiting []tally
+	var again, waiting, failing []tally
 	wait = recheck
-	current := 0
+	current, paused := 0, apply && refusing(tallies) >= tooMany
 	for _, t := range tallies {
 		if t.isCurrent() {
 			current++
 		}
+		// The rollout has not reached it yet: it refuses nothing.
+		isNew := t.unknown > 0 && t.counts[population.Refused] == 0
 		due, ever := t.due(apply, ready)
 		switch {
-		case !ever:
+		case !ever, isNew && paused:
 		case due.After(now):
 			wait = min(wait, due.Sub(now))
-		case t.unknown > 0:
+		case t.view.err != nil:
+			failing = append(failing, t)
+		case isNew:
 			waiting = append(waiting, t)
 		default:
 			again = append(again, t)
 		}
 	}
+	slices.SortStableFunc(failing, func(a, b tally) int { return a.view.retry.Compare(b.view.retry) })
 	if !apply {
-		batch = append(waiting, again...)
+		batch = slices.Concat(waiting, again, failing)
 		return batch[:min(reportAtOnce, len(batch))], wait
 	}
-	size := min(atOnce, max(1, current))
 	// What was refused is tried first: while it still is, the rollout reaches no other namespace.
-	if batch = again; len(batch) == 0 && refusing(tallies) < tooMany {
-		batch = waiting
+	if batch = again; len(batch) == 0 {
+		batch = slices.Concat(waiting, failing)
 	}
-	return batch[:min(size, len(batch))], wait
+	return batch[:min(atOnce, max(1, current), len(batch))], wait
 }

@@ -7,12 +7,14 @@ SPDX-License-Identifier: Apache-2.0
 package rollout
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
@@ -105,6 +107,11 @@ func TestNext(t *testing.T) {
 	one := func(name string, checked time.Duration, outcomes ...population.Outcome) []tally {
 		return []tally{tallyOf(name, checked, outcomes...)}
 	}
+	failing := func(name string, retry time.Duration, outcomes ...population.Outcome) []tally {
+		t := tallyOf(name, 0, outcomes...)
+		t.view.err, t.view.retry = errors.New("no network"), start().Add(retry)
+		return []tally{t}
+	}
 	for name, test := range map[string]struct {
 		tallies []tally
 		now     time.Duration
@@ -113,21 +120,29 @@ func TestNext(t *testing.T) {
 		wait    time.Duration
 		report  string
 	}{
-		"nothing":            {apply: "", wait: recheck},
-		"the first":          {tallies: todo("a", "b", "c"), apply: "a", report: "a b c", wait: recheck},
-		"the second":         {tallies: all(one("a", 0, unchanged), todo("b", "c")), apply: "b", report: "b c", wait: recheck},
-		"after two":          {tallies: all(one("a", 0, unchanged), one("b", 0, created), todo("c", "d", "e")), apply: "c d", report: "c d e", wait: recheck},
-		"after many":         {tallies: all(one("a", 0, unchanged), one("b", 0, unchanged), one("c", 0, unchanged), one("d", 0, unchanged), one("e", 0, unchanged), todo("f", "g", "h", "i", "j")), apply: "f g h i", report: "f g h i j", wait: recheck},
-		"a report of many":   {tallies: todo("a", "b", "c", "d", "e", "f", "g", "h", "i"), apply: "a", report: "a b c d e f g h", wait: recheck},
-		"one refuses":        {tallies: all(one("a", 0, refused), todo("b")), apply: "b", report: "b", wait: retryRefused},
-		"a conflict":         {tallies: all(one("a", 0, conflict), one("b", 0, conflict), one("c", 0, conflict), todo("d")), apply: "d", report: "d", wait: recheck},
-		"three refuse":       {tallies: all(one("a", 0, refused), one("b", 0, unchanged, refused), one("c", 0, refused, conflict), todo("d")), apply: "", report: "d", wait: retryRefused},
-		"half a minute":      {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: retryRefused / 2, apply: "", report: "d", wait: retryRefused / 2},
-		"after a minute":     {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: retryRefused, apply: "a", report: "d", wait: recheck},
-		"it became ready":    {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: 2 * time.Second, ready: time.Second, apply: "a", report: "d a b c", wait: recheck},
-		"it was ready":       {tallies: all(one("a", time.Second, refused), todo("b")), now: 2 * time.Second, ready: time.Second, apply: "b", report: "b", wait: retryRefused - time.Second},
-		"after ten minutes":  {tallies: all(one("a", 0, conflict), one("b", 0, unchanged)), now: recheck, apply: "a", report: "a b", wait: recheck},
-		"partly not checked": {tallies: one("a", 0, refused, ""), apply: "a", report: "a", wait: recheck},
+		"nothing":                 {apply: "", wait: recheck},
+		"the first":               {tallies: todo("a", "b", "c"), apply: "a", report: "a b c", wait: recheck},
+		"the second":              {tallies: all(one("a", 0, unchanged), todo("b", "c")), apply: "b", report: "b c", wait: recheck},
+		"after two":               {tallies: all(one("a", 0, unchanged), one("b", 0, created), todo("c", "d", "e")), apply: "c d", report: "c d e", wait: recheck},
+		"after many":              {tallies: all(one("a", 0, unchanged), one("b", 0, unchanged), one("c", 0, unchanged), one("d", 0, unchanged), one("e", 0, unchanged), todo("f", "g", "h", "i", "j")), apply: "f g h i", report: "f g h i j", wait: recheck},
+		"a report of many":        {tallies: todo("a", "b", "c", "d", "e", "f", "g", "h", "i"), apply: "a", report: "a b c d e f g h", wait: recheck},
+		"one refuses":             {tallies: all(one("a", 0, refused), todo("b")), apply: "b", report: "b", wait: retryRefused},
+		"a conflict":              {tallies: all(one("a", 0, conflict), one("b", 0, conflict), one("c", 0, conflict), todo("d")), apply: "d", report: "d", wait: recheck},
+		"three refuse":            {tallies: all(one("a", 0, refused), one("b", 0, unchanged, refused), one("c", 0, refused, conflict), todo("d")), apply: "", report: "d", wait: retryRefused},
+		"half a minute":           {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: retryRefused / 2, apply: "", report: "d", wait: retryRefused / 2},
+		"after a minute":          {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: retryRefused, apply: "a", report: "d", wait: recheck},
+		"it became ready":         {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: 2 * time.Second, ready: time.Second, apply: "a", report: "d a b c", wait: recheck},
+		"it was ready":            {tallies: all(one("a", time.Second, refused), todo("b")), now: 2 * time.Second, ready: time.Second, apply: "b", report: "b", wait: retryRefused - time.Second},
+		"after ten minutes":       {tallies: all(one("a", 0, conflict), one("b", 0, unchanged)), now: recheck, apply: "a", report: "a b", wait: recheck},
+		"partly not checked":      {tallies: one("a", 0, refused, ""), apply: "a", report: "a", wait: recheck},
+		"a new manifest":          {tallies: all(one("a", 0, refused, ""), one("b", 0, refused, ""), one("c", 0, refused, ""), todo("d")), apply: "a", report: "d a b c", wait: recheck},
+		"one fails":               {tallies: all(failing("a", 0, ""), todo("b", "c")), apply: "b", report: "b c a", wait: recheck},
+		"the last one fails":      {tallies: all(failing("a", 0, ""), one("b", 0, unchanged)), apply: "a", report: "a", wait: recheck},
+		"two fail":                {tallies: all(failing("a", 2*time.Second, ""), failing("b", time.Second, "")), now: 2 * time.Second, apply: "b", report: "b a", wait: recheck},
+		"it fails for now":        {tallies: all(failing("a", time.Second, ""), one("b", 0, unchanged)), apply: "", report: "", wait: time.Second},
+		"refused, and fails":      {tallies: all(failing("a", 0, refused), todo("b")), apply: "b", report: "b a", wait: recheck},
+		"three refuse, fail":      {tallies: all(failing("a", 0, refused), failing("b", 0, refused), failing("c", 0, refused), todo("d")), apply: "a", report: "d a b c", wait: recheck},
+		"paused, a new one fails": {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), failing("d", 0, "")), apply: "", report: "d", wait: retryRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var ready time.Time
@@ -148,9 +163,33 @@ func TestNext(t *testing.T) {
 	}
 	// What is in the inventory is never checked again.
 	known := viewOf("a", 0, "")
+	known.err = errors.New("no network")
 	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "m0", UID: "u"}
 	if batch, _ := next([]tally{known.count([]v1alpha1.PopulatedObject{entry}, true)}, true, time.Time{}, start().Add(24*time.Hour)); len(batch) != 0 {
 		t.Errorf("checked again: %+v", batch)
+	}
+}
+
+// TestRenew: what is known about a namespace stays as long as a change of the namespace does not change its objects.
+func TestRenew(t *testing.T) {
+	compiled, errs := population.Compile("p", &v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{
+		{Name: "m", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"${namespaceObject.metadata.labels.team}"}}`)}},
+	}})
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	source := func(team, note string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": team}, Annotations: map[string]string{"note": note}}}
+	}
+	r := &rollout{compiled: compiled}
+	former := r.renew(nil, source("a", ""))
+	former.set([]population.Result{{Key: former.wanted[0].Key, Outcome: conflict}}, nil, start())
+	annotated := source("a", "x")
+	if v := r.renew(former, annotated); v.source != annotated || len(v.results) != 1 || v.checked != start() {
+		t.Errorf("with another annotation: %+v", v)
+	}
+	if v := r.renew(former, source("b", "")); len(v.results) != 0 || v.wanted[0].Identity.Name != "b" {
+		t.Errorf("with another label: %+v", v)
 	}
 }
 

@@ -68,7 +68,7 @@ func shortened(message string) string {
 // failing describes the first error that lasts, or nothing.
 func failing(tallies []tally, now time.Time) string {
 	for _, t := range tallies {
-		if v := t.view; v.err != nil && now.Sub(v.failing) >= lasting {
+		if v := t.view; v.err != nil && !t.isRecorded() && now.Sub(v.failing) >= lasting {
 			return fmt.Sprintf("; namespace %s is tried again after an error: %s", v.source.Name, shortened(v.err.Error()))
 		}
 	}

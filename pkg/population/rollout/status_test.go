@@ -107,4 +107,7 @@ func TestFailing(t *testing.T) {
 	check(2*lasting, "")
 	failed.view.set(nil, errors.New("again"), began.Add(3*lasting))
 	check(3*lasting, "")
+	check(4*lasting, "; namespace failed is tried again after an error: again")
+	failed.recorded = len(failed.view.wanted) // by another controller
+	check(4*lasting, "")
 }
