@@ -19,6 +19,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
+	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/initializer/program"
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -40,6 +41,8 @@ type controllers struct {
 	drift      *driftcontroller.Controller
 	rollout    *rollout.Controller
 	exemptions *exemptions.List
+	informers  externalversions.SharedInformerFactory
+	namespaces *existing.Namespaces
 	events     record.EventBroadcaster
 }
 
@@ -54,9 +57,10 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 	followed := driftcontroller.NewFollowed(applier.Mapper)
 	c := &controllers{
 		clients: clients, populate: populator.New(applier, clients.Nsinit.NsinitV1alpha1(), followed.Add),
+		informers: driftcontroller.NewInformers(clients.Nsinit), namespaces: namespaces,
 		exemptions: exemptions.New(clients.Core, installation.Namespace(), installation.Exemptions), events: record.NewBroadcaster(),
 	}
-	informers := driftcontroller.NewInformers(clients.Nsinit)
+	informers := c.informers.Nsinit().V1alpha1()
 	if c.drift, err = driftcontroller.New(driftcontroller.Config{
 		Core: clients.Core, Nsinit: clients.Nsinit, Metadata: metadataClient, Informers: informers, Followed: followed, Namespaces: namespaces,
 		Populate: c.populate.Populate, Forget: c.populate.Forget, Readiness: applier.Readiness,
@@ -64,7 +68,7 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 		return nil, err
 	}
 	c.rollout, err = rollout.New(rollout.Config{
-		Core: clients.Core, Nsinit: clients.Nsinit, Informers: informers.Nsinit().V1alpha1(), Namespaces: namespaces, Exemptions: c.exemptions,
+		Core: clients.Core, Nsinit: clients.Nsinit, Informers: informers, Namespaces: namespaces, Exemptions: c.exemptions,
 		Report: func(ctx context.Context, namespace *corev1.Namespace, objects []population.Object, inventory []v1alpha1.PopulatedObject) ([]population.Result, error) {
 			return c.populate.Report(ctx, &reporter, namespace, objects, inventory)
 		},
@@ -78,9 +82,13 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 func (c *controllers) run(ctx context.Context, runner *initializer.Runner) error {
 	c.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.clients.Core.CoreV1().Events("")})
 	defer c.events.Shutdown()
+	c.drift.Retry = runner.Retry
 	group, ctx := errgroup.WithContext(ctx)
+	c.informers.StartWithContext(ctx)
+	defer c.informers.Shutdown()
 	group.Go(func() error { return c.exemptions.Run(ctx) })
-	group.Go(func() error { c.rollout.Run(ctx); return nil })
-	group.Go(func() error { return c.drift.Run(ctx, runner.Retry) })
+	for _, run := range []func(context.Context){c.namespaces.Run, c.rollout.Run, c.drift.Run} {
+		group.Go(func() error { run(ctx); return nil })
+	}
 	return group.Wait()
 }

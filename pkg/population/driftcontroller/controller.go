@@ -8,7 +8,6 @@ package driftcontroller
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population/existing"
 	"github.com/nsinit/nsinit/pkg/util/slim"
@@ -51,8 +51,8 @@ type Config struct {
 	Core     kubernetes.Interface
 	Nsinit   versioned.Interface
 	Metadata metadata.Interface
-	// Informers follow populations and inventories. Run starts them.
-	Informers externalversions.SharedInformerFactory
+	// Informers follow populations and inventories.
+	Informers informers.Interface
 	Followed  *Followed
 	// Namespaces report changed labels.
 	Namespaces *existing.Namespaces
@@ -61,6 +61,9 @@ type Config struct {
 	Forget   func(context.Context, *v1alpha1.PopulatedNamespace) error
 	// Readiness returns the condition Ready of a population.
 	Readiness func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition
+	// Retry is called when a population has changed: closed namespaces may wait for the change. Set it before the informers
+	// start.
+	Retry func()
 }
 
 // Controller corrects drift in open namespaces.
@@ -70,8 +73,7 @@ type Controller struct {
 	readiness            workqueue.TypedRateLimitingInterface[string]
 	inventories          listers.PopulatedNamespaceLister
 	populations          listers.NamespacePopulationLister
-	// retry is called when a population has changed: closed namespaces may wait for the change.
-	retry func()
+	synced               []cache.InformerSynced
 }
 
 // NewInformers returns informers that also send events without a change, so that every namespace is reconciled at times.
@@ -87,9 +89,10 @@ func New(config Config) (*Controller, error) {
 		statuses:   newQueue("population-status"),
 		readiness:  newQueue("population-readiness"),
 	}
-	informers := c.Informers.Nsinit().V1alpha1()
-	c.inventories, c.populations = informers.PopulatedNamespaces().Lister(), informers.NamespacePopulations().Lister()
-	if _, err := informers.PopulatedNamespaces().Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	inventories, populations := config.Informers.PopulatedNamespaces(), config.Informers.NamespacePopulations()
+	c.inventories, c.populations = inventories.Lister(), populations.Lister()
+	c.synced = []cache.InformerSynced{inventories.Informer().HasSynced, populations.Informer().HasSynced}
+	if _, err := inventories.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    c.inventoryAdded,
 		UpdateFunc: c.inventoryUpdated,
 		DeleteFunc: c.inventoryChanged,
@@ -99,7 +102,7 @@ func New(config Config) (*Controller, error) {
 	if err := config.Namespaces.OnLabels(c.namespaces.Add); err != nil {
 		return nil, err
 	}
-	_, err := informers.NamespacePopulations().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := populations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.populationChanged,
 		UpdateFunc: c.populationUpdated,
 		DeleteFunc: c.populationChanged,
@@ -112,29 +115,21 @@ func newQueue(name string) workqueue.TypedRateLimitingInterface[string] {
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
 }
 
-// Run runs until the context ends. It calls retry when a population has changed: closed namespaces may wait for the
-// change.
-func (c *Controller) Run(ctx context.Context, retry func()) error {
-	c.retry = retry
+// Run runs until the context ends. The informers must be running.
+func (c *Controller) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "drift-controller"))
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return
+	}
 	var group sync.WaitGroup
 	defer group.Wait()
-	c.Informers.StartWithContext(ctx)
-	defer c.Informers.Shutdown()
-	for kind, synced := range c.Informers.WaitForCacheSync(ctx.Done()) {
-		if !synced && ctx.Err() == nil {
-			return fmt.Errorf("cannot list %s", kind)
-		}
-	}
 	c.Followed.begin(func(resource schema.GroupVersionResource) {
 		informer := c.watch(ctx, resource)
 		group.Go(func() { informer.RunWithContext(ctx) })
 	})
-	group.Go(func() { c.Namespaces.Run(ctx) })
 	group.Go(func() { workers.Run(ctx, c.statuses, 1, c.reportStatus) })
 	group.Go(func() { workers.Run(ctx, c.readiness, 1, c.checkReadiness) })
 	workers.Run(ctx, c.namespaces, workersMax, c.reconcile)
-	return nil
 }
 
 // reconcile applies the populations to an open namespace. The initializer populates closed ones.
@@ -213,7 +208,7 @@ func (c *Controller) populationChanged(object any) {
 		c.statuses.AddAfter(key, settle)
 		c.readiness.Add(key)
 	}
-	c.retry()
+	c.Retry()
 	inventories, err := c.inventories.List(labels.Everything())
 	if err != nil {
 		return // a lister returns no error

@@ -28,13 +28,13 @@ func TestReportReadiness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{Nsinit: nsinit, Informers: NewInformers(nsinit), Namespaces: namespaces, Readiness: func(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
+	c, err := New(Config{Nsinit: nsinit, Informers: NewInformers(nsinit).Nsinit().V1alpha1(), Namespaces: namespaces, Readiness: func(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: "R", ObservedGeneration: p.Generation}
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := c.Informers.Nsinit().V1alpha1().NamespacePopulations().Informer().GetStore()
+	store := c.Informers.NamespacePopulations().Informer().GetStore()
 	if err := store.Add(population); err != nil {
 		t.Fatal(err)
 	}
