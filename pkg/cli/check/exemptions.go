@@ -13,10 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -36,7 +34,7 @@ func (i *inspection) malformed(check string, configMap *corev1.ConfigMap) {
 // exemptSelf returns why the user who runs the command is exempt, or "".
 func exemptSelf(ctx context.Context, clients *cmdutil.Clients, name, generateName string) string {
 	list, listErr := clients.Exemptions(ctx)
-	user, err := self(ctx, clients.Core)
+	user, err := cmdutil.Self(ctx, clients.Core)
 	if listErr != nil || err != nil {
 		return ""
 	}
@@ -45,15 +43,6 @@ func exemptSelf(ctx context.Context, clients *cmdutil.Clients, name, generateNam
 		return ""
 	}
 	return fmt.Sprintf("user %q is exempt by %s: %s", user.Username, list.Source, exemption)
-}
-
-// self returns the user who runs the command.
-func self(ctx context.Context, core kubernetes.Interface) (authenticationv1.UserInfo, error) {
-	review, err := core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return authenticationv1.UserInfo{}, fmt.Errorf("cannot determine your user name: %w; name the creator with --creator", err)
-	}
-	return review.Status.UserInfo, nil
 }
 
 // Creation is the report on a namespace that would be created.
@@ -74,9 +63,9 @@ type Creation struct {
 // creation reports whether a namespace of a name would be closed. Without a creator, it is the user who runs the command.
 func creation(ctx context.Context, clients *cmdutil.Clients, name, creator string, groups []string) (*Creation, error) {
 	if creator == "" {
-		user, err := self(ctx, clients.Core)
+		user, err := cmdutil.Self(ctx, clients.Core)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; name the creator with --creator", err)
 		}
 		creator = user.Username
 		if len(groups) == 0 {

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,12 +60,12 @@ func (f *Future) Namespace(ctx context.Context, core kubernetes.Interface, name 
 	}
 	creator, groups := f.Creator, allGroups(f.Creator, f.Groups)
 	if creator == "" {
-		review, err := core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		self, err := Self(ctx, core)
 		if err != nil {
-			return nil, false, fmt.Errorf("cannot determine your user name: %w; name the creator with --creator", err)
+			return nil, false, fmt.Errorf("%w; name the creator with --creator", err)
 		}
-		creator = review.Status.UserInfo.Username
-		if groups = review.Status.UserInfo.Groups; len(f.Groups) > 0 {
+		creator = self.Username
+		if groups = self.Groups; len(f.Groups) > 0 {
 			groups = allGroups(creator, f.Groups)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,11 +101,11 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	var label, by, reason any // nil removes them
 	if o.freeze {
-		self, err := o.Clients.Core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		self, err := cmdutil.Self(ctx, o.Clients.Core)
 		if err != nil {
-			return fmt.Errorf("cannot find out your user name: %w", err)
+			return err
 		}
-		label, by, reason = "true", self.Status.UserInfo.Username, o.Reason
+		label, by, reason = "true", self.Username, o.Reason
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"labels":      map[string]any{v1alpha1.LabelFrozen: label},

@@ -43,6 +43,13 @@ func refusing(err error) *cmdtesting.Cluster {
 	return c
 }
 
+// unknown does not say who the user is.
+func unknown() *cmdtesting.Cluster {
+	c := cluster()
+	c.Core.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no rights") })
+	return c
+}
+
 func TestFreeze(t *testing.T) {
 	resource := corev1.Resource("namespaces")
 	frozen := metav1.ObjectMeta{Labels: map[string]string{"team": "a", v1alpha1.LabelFrozen: "true"},
@@ -59,6 +66,7 @@ func TestFreeze(t *testing.T) {
 		"not frozen": {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"shop"}, Out: "namespace/shop unfrozen\n"}, metav1.ObjectMeta{Labels: map[string]string{"team": "a"}}},
 
 		"no reason":    {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"shop"}, Err: "--reason is missing"}},
+		"no user":      {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: unknown(), Args: []string{"shop", "--reason=audit"}, Err: "cannot determine your user name: no rights"}},
 		"no namespace": {command: freeze.NewUnfreezeCommand, test: cmdtesting.Test{Args: []string{"none"}, Err: `namespace "none" does not exist`}},
 		"may not": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: refusing(apierrors.NewForbidden(resource, "shop", errors.New("no"))), Args: []string{"shop", "--reason=audit"},
 			Err: "kubectl create clusterrolebinding nsinit-freeze --clusterrole=nsinit:freeze --user=USER"}},

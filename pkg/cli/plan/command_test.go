@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package plan_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -147,6 +148,13 @@ func TestUnreadableExemptions(t *testing.T) {
 	if err != nil || out != existing || errOut != "Exemptions are not considered: cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: configmaps \"nsinit-exemptions\" not found\n" {
 		t.Errorf("%v, %q, %q", err, out, errOut)
 	}
+}
+
+// TestUnknownUser: the error says how to name the creator.
+func TestUnknownUser(t *testing.T) {
+	c := cluster()
+	c.Core.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no rights") })
+	cmdtesting.Test{Cluster: c, Args: []string{"new"}, Err: "cannot determine your user name: no rights; name the creator with --creator"}.Check(t, plan.NewCommand)
 }
 
 // TestGroups: a creator has the groups that kube-apiserver adds.
