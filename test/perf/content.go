@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 )
 
 // holdParticipant is the finalizer that keeps a namespace, as that of nsinit does while participants clean up.
@@ -258,16 +259,15 @@ func (p *plane) others(ctx context.Context, prefix string, until time.Time) (rea
 
 // finalizeWith changes a namespace and its finalizers in one write.
 func (p *plane) finalizeWith(ctx context.Context, name string, change func(namespace *corev1.Namespace)) error {
-	for {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		namespace, err := p.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		change(namespace)
-		if _, err = p.core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-			return err
-		}
-	}
+		_, err = p.core.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+		return err
+	})
 }
 
 // waitRemoved waits until a namespace is removed from storage.
