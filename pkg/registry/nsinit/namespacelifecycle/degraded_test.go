@@ -30,6 +30,7 @@ func TestPlanDegraded(t *testing.T) {
 	degraded.LastTransitionTime = metav1.NewTime(at(3))
 	check := func(step string, r *nsinit.NamespaceLifecycle) {
 		t.Helper()
+		degraded.ObservedGeneration = r.Generation
 		if diff := cmp.Diff(&degraded, meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionPlanDegraded)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step, diff)
 		}

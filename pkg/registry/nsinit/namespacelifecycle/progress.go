@@ -30,7 +30,7 @@ func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	degraded := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded)
 	lifecycle.Status = nsinit.NamespaceLifecycleStatus{}
 	if degraded != nil {
-		degraded.LastTransitionTime, degraded.ObservedGeneration = metav1.NewTime(now), lifecycle.Generation
+		degraded.LastTransitionTime = metav1.NewTime(now)
 		lifecycle.Status.Conditions = []metav1.Condition{*degraded}
 	}
 	for _, planned := range lifecycle.Spec.Plan {
@@ -59,7 +59,8 @@ func startTurns(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 }
 
 // settle derives the status from the spec: the state of each initializer, the phase and the conditions.
-// It does not change entries of initializers that have ended.
+// It does not change entries of initializers that have ended. A condition that stays, such as PlanDegraded, describes the new
+// generation, too: kubectl wait ignores conditions of an earlier one.
 func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 	before := lifecycle.Status.CurrentInitializers
 	for i := range lifecycle.Status.Initializers {
@@ -70,6 +71,9 @@ func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 		endStall(lifecycle, now)
 	}
 	stallFailed(lifecycle, now)
+	for i := range lifecycle.Status.Conditions {
+		lifecycle.Status.Conditions[i].ObservedGeneration = lifecycle.Generation
+	}
 }
 
 // neverInitialized is the message of an initializer that had no turn.

@@ -44,6 +44,7 @@ func setPending(record *nsinit.NamespaceLifecycle, names ...string) {
 // change removes initializers, as a write to the initialize subresource does.
 func change(record *nsinit.NamespaceLifecycle, now time.Time, actor string, names ...string) {
 	old := record.DeepCopy()
+	record.Generation++
 	setPending(record, names...)
 	copyTurnStarts(record, old)
 	advance(record, now, actor)
@@ -254,6 +255,36 @@ func TestStalled(t *testing.T) {
 	if !meta.IsStatusConditionFalse(record.Status.Conditions, v1alpha1.ConditionStalled) {
 		t.Error("the turn is over")
 	}
+}
+
+// TestConditionsDescribeTheGeneration: a write describes the new generation in every condition, also in those that it does
+// not change.
+func TestConditionsDescribeTheGeneration(t *testing.T) {
+	record := planOf("a", "b")
+	record.Generation = 1
+	record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonExpressionFailed}}
+	begin(record, at(0), "controller")
+	check := func(step string, want int) {
+		t.Helper()
+		if got := len(record.Status.Conditions); got != want {
+			t.Errorf("%s: %d conditions, want %d", step, got, want)
+		}
+		for _, condition := range record.Status.Conditions {
+			if condition.ObservedGeneration != record.Generation {
+				t.Errorf("%s: condition %s describes generation %d of %d", step, condition.Type, condition.ObservedGeneration, record.Generation)
+			}
+		}
+	}
+	check("begin", 3)
+	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionOpenedByHand} { // as the controller writes them
+		meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, ObservedGeneration: record.Generation})
+	}
+	change(record, at(1), "hook-a", "b")
+	check("a is done", 5)
+	record.Generation++
+	record.DeletionTimestamp = &metav1.Time{Time: at(2)}
+	settle(record, at(2), "")
+	check("deletion", 5)
 }
 
 // TestFailedIsStalled: a failure is final, so the condition Stalled reports it, also while the namespace is deleted.
