@@ -21,6 +21,12 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
+// Reasons of the condition Applied if it is False. A manifest that failed comes first: an object in conflict may stay as it is.
+const (
+	reasonFailed   = "ManifestFailed"
+	reasonConflict = "ManifestConflict"
+)
+
 // reportStatus reports what was applied of a population.
 func (c *Controller) reportStatus(ctx context.Context, name string) error {
 	inventories, err := c.inventories.List(labels.Everything())
@@ -75,7 +81,7 @@ func observedGeneration(conditions []metav1.Condition) int64 {
 // statusOf returns the status of a population from the inventories of all namespaces.
 func statusOf(population *v1alpha1.NamespacePopulation, inventories []*v1alpha1.PopulatedNamespace) v1alpha1.NamespacePopulationStatus {
 	status := v1alpha1.NamespacePopulationStatus{Conditions: slices.Clone(population.Status.Conditions), Rollout: population.Status.Rollout}
-	manifests := map[string]*v1alpha1.PopulationManifestStatus{}
+	manifests, conflicts := map[string]*v1alpha1.PopulationManifestStatus{}, map[string]int32{}
 	for _, manifest := range population.Spec.Manifests {
 		manifests[manifest.Name] = &v1alpha1.PopulationManifestStatus{Name: manifest.Name}
 	}
@@ -91,7 +97,10 @@ func statusOf(population *v1alpha1.NamespacePopulation, inventories []*v1alpha1.
 			switch entry.State {
 			case v1alpha1.PopulatedObjectApplied:
 				manifest.Applied++
-			case v1alpha1.PopulatedObjectFailed, v1alpha1.PopulatedObjectConflict:
+			case v1alpha1.PopulatedObjectConflict:
+				conflicts[entry.Manifest]++
+				fallthrough
+			case v1alpha1.PopulatedObjectFailed:
 				if manifest.Failed++; manifest.Failed == 1 {
 					manifest.Message, manifest.Namespace = entry.Message, inventory.Name
 				}
@@ -107,8 +116,12 @@ func statusOf(population *v1alpha1.NamespacePopulation, inventories []*v1alpha1.
 	for _, manifest := range population.Spec.Manifests {
 		result := manifests[manifest.Name]
 		status.Manifests = append(status.Manifests, *result)
-		if result.Failed > 0 && condition.Status == metav1.ConditionTrue {
-			condition.Status, condition.Reason = metav1.ConditionFalse, "ManifestFailed"
+		reason := reasonFailed
+		if result.Failed == conflicts[manifest.Name] {
+			reason = reasonConflict
+		}
+		if result.Failed > 0 && (condition.Status == metav1.ConditionTrue || condition.Reason == reasonConflict && reason == reasonFailed) {
+			condition.Status, condition.Reason = metav1.ConditionFalse, reason
 			condition.Message = fmt.Sprintf("manifest %s, in %d namespaces, of which %s: %s", result.Name, result.Failed, result.Namespace, result.Message)
 		}
 	}

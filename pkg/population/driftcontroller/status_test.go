@@ -50,6 +50,15 @@ func TestStatusOf(t *testing.T) {
 	if got := statusOf(population, inventories[:0]).Conditions[0]; got.Status != metav1.ConditionTrue {
 		t.Errorf("without namespaces: %+v", got)
 	}
+	conflict := inventory("u", entry("p", "a", v1alpha1.PopulatedObjectConflict, "of another client"))
+	for reason, inventories := range map[string][]*v1alpha1.PopulatedNamespace{
+		"ManifestConflict": {conflict},
+		"ManifestFailed":   {conflict, inventory("t", entry("p", "c", failed, "of t"))}, // also if another manifest is in conflict
+	} {
+		if got := statusOf(population, inventories).Conditions[0]; got.Status != metav1.ConditionFalse || got.Reason != reason {
+			t.Errorf("want the reason %s: %+v", reason, got)
+		}
+	}
 }
 
 // TestObservedGeneration: the status of a population describes the generation that each of its conditions describes.
