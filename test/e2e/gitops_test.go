@@ -31,6 +31,9 @@ import (
 // gitopsInitializer is the initializer that the namespaces of the tools wait for.
 const gitopsInitializer = "waits.example.com"
 
+// gitopsUser is the user of the tools.
+const gitopsUser = "e2e-gitops"
+
 // gitopsGuide is a document in docs.
 const gitopsGuide = "gitops.md"
 
@@ -46,14 +49,9 @@ kind: ServiceAccount
 metadata: {name: worker, namespace: %[1]s}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: reader, namespace: %[1]s}
-rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: reader, namespace: %[1]s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
 subjects: [{kind: ServiceAccount, name: worker, namespace: %[1]s}]
 `
 
@@ -67,7 +65,7 @@ metadata: {name: %[1]s}
 // gitops runs the code of Flux, Helm and Argo CD. test/gitops contains it, in a separate module.
 type gitops struct {
 	*framework.Cluster
-	// kubeconfig is that of a user with the role that docs/gitops.md recommends: every verb of Kubernetes, none of nsinit.
+	// kubeconfig is that of gitopsUser.
 	kubeconfig string
 	// kustomization is a file that nsinit ships, and argocd one with the ConfigMap of Argo CD.
 	kustomization, argocd string
@@ -83,9 +81,8 @@ func newGitOps(t *testing.T) *gitops {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user := c.User(t, "e2e-gitops", documentedRules(t, c)...)
 	for _, credentials := range config.AuthInfos {
-		credentials.Impersonate = user.Impersonate.UserName
+		credentials.Impersonate = gitopsUser
 	}
 	if err := clientcmd.WriteToFile(*config, g.kubeconfig); err != nil {
 		t.Fatal(err)
@@ -93,14 +90,18 @@ func newGitOps(t *testing.T) *gitops {
 	return g
 }
 
-// documentedRules returns the rules of the role in docs/gitops.md.
-func documentedRules(t *testing.T, c *framework.Cluster) []rbacv1.PolicyRule {
+// namespace returns a name for a namespace. Until the test ends, gitopsUser has the role of docs/gitops.md for this name.
+func (g *gitops) namespace(t *testing.T) string {
 	t.Helper()
+	name := g.Name("gitops")
+	document := strings.ReplaceAll(g.DocumentedFile(t, gitopsGuide, "Decide whether the gate applies to your tool"), `"shop"`, `"`+name+`"`)
 	var role rbacv1.ClusterRole
-	if err := yaml.Unmarshal([]byte(c.DocumentedFile(t, gitopsGuide, "Decide whether the gate applies to your tool")), &role); err != nil || len(role.Rules) == 0 {
-		t.Fatalf("docs/gitops.md has no role: %v", err)
+	if err := yaml.Unmarshal([]byte(document), &role); err != nil || !strings.Contains(document, name) {
+		t.Fatalf("docs/gitops.md has no role for the namespace \"shop\": %v", err)
 	}
-	return role.Rules
+	g.User(t, gitopsUser, role.Rules...)
+	g.LeaveLater(t, name)
+	return name
 }
 
 // run runs a tool, and returns its output, or an error with what it says.
@@ -143,7 +144,6 @@ func (g *gitops) helm(t *testing.T, kubeconfig, namespace string) error {
 // during initializes a namespace in two seconds while a tool runs, and checks the content when both have ended.
 func (g *gitops) during(t *testing.T, namespace string, tool func() error) {
 	t.Helper()
-	g.LeaveLater(t, namespace)
 	ended, began := make(chan error, 1), time.Now()
 	go func() { ended <- tool() }()
 	g.WaitCurrent(t, namespace, gitopsInitializer)
@@ -175,17 +175,54 @@ func gateRefused(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'nsinit-gate'") && strings.Contains(err.Error(), "cannot be written to yet")
 }
 
-// TestGitOps: Flux and Helm apply a namespace together with its content. They are not changed for it.
+// rbacRefused says whether a tool ended because the user does not have the permissions yet that come with the namespace.
+func rbacRefused(err error) bool {
+	return err != nil && strings.Contains(err.Error(), fmt.Sprintf("is forbidden: User %q cannot", gitopsUser))
+}
+
+// open initializes a namespace.
+func (g *gitops) open(t *testing.T, namespace string) {
+	t.Helper()
+	g.WaitCurrent(t, namespace, gitopsInitializer)
+	g.RemoveFirst(t, namespace)
+	g.WaitReady(t, namespace)
+}
+
+// TestGitOps: Flux and Helm apply a namespace together with its content. They are not changed for it. Their user gets its
+// permissions in the namespace from policy-population, the first initializer.
 func TestGitOps(t *testing.T) {
 	g := newGitOps(t)
+	g.PopulateAsInExample(t)
 	g.Configure(t, framework.Initializers(gitopsInitializer)...)
 
+	namespace := g.namespace(t)
+	if err := g.helm(t, g.kubeconfig, namespace); !rbacRefused(err) {
+		t.Fatalf("before any initializer is done: %v", err)
+	} else {
+		t.Log(err)
+	}
+	g.StartPopulation(t)
+	t.Run("Helm is refused, and installs into the open namespace", func(t *testing.T) {
+		g.WaitCurrent(t, namespace, gitopsInitializer)
+		g.WaitMay(t, g.As(gitopsUser), "secrets", "create", namespace)
+		if err := g.helm(t, g.kubeconfig, namespace); !gateRefused(err) {
+			t.Fatalf("into the closed namespace: %v", err)
+		} else {
+			t.Log(err)
+		}
+		g.open(t, namespace)
+		if err := g.helm(t, g.kubeconfig, namespace); err != nil {
+			t.Fatal(err)
+		}
+		g.checkContent(t, namespace)
+	})
+	t.Run("Helm is refused for a namespace in the chart, and upgrades the failed release", g.testFailedRelease)
 	t.Run("Flux retries until the gate opens", func(t *testing.T) {
-		namespace, refused := g.Name("flux"), 0
+		namespace, refused := g.namespace(t), 0
 		g.during(t, namespace, func() error {
 			for {
 				err := g.flux(t.Context(), namespace)
-				if !gateRefused(err) {
+				if !gateRefused(err) && !rbacRefused(err) {
 					return err
 				}
 				if refused++; refused == 1 {
@@ -197,32 +234,15 @@ func TestGitOps(t *testing.T) {
 		t.Logf("Flux was refused %d times", refused)
 	})
 	t.Run("Flux waits with the health checks", func(t *testing.T) {
-		namespace, kustomization := g.Name("flux"), filepath.Join(t.TempDir(), "kustomization.yaml")
+		namespace, kustomization := g.namespace(t), filepath.Join(t.TempDir(), "kustomization.yaml")
 		if err := os.WriteFile(kustomization, []byte(g.DocumentedFile(t, gitopsGuide, "Flux")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		g.during(t, namespace, func() error { return g.flux(t.Context(), namespace, "--kustomization="+kustomization) })
 	})
 	t.Run("Flux sees that the initialization failed", g.testFailureInFlux)
-	t.Run("Helm is refused, and installs into the open namespace", func(t *testing.T) {
-		namespace := g.Name("helm")
-		g.LeaveLater(t, namespace)
-		if err := g.helm(t, g.kubeconfig, namespace); !gateRefused(err) {
-			t.Fatalf("into the closed namespace: %v", err)
-		} else {
-			t.Log(err)
-		}
-		g.WaitCurrent(t, namespace, gitopsInitializer)
-		g.RemoveFirst(t, namespace)
-		g.WaitReady(t, namespace)
-		if err := g.helm(t, g.kubeconfig, namespace); err != nil {
-			t.Fatal(err)
-		}
-		g.checkContent(t, namespace)
-	})
 	t.Run("the gate does not apply to administrators", func(t *testing.T) {
-		namespace := g.Name("helm")
-		g.LeaveLater(t, namespace)
+		namespace := g.namespace(t)
 		if err := g.helm(t, g.Kubeconfig(), namespace); err != nil {
 			t.Fatal(err)
 		}
@@ -230,32 +250,60 @@ func TestGitOps(t *testing.T) {
 			t.Error("the namespace is open")
 		}
 	})
+	t.Run("retry as asked", g.testRetry)
+}
 
-	askToRetry(t, g.Cluster, g.As("e2e-gitops"))
-	t.Run("Flux retries as asked", func(t *testing.T) {
-		namespace := g.Name("flux")
+// testFailedRelease: Helm stores a release in another namespace than the chart creates. The release fails, and the command that
+// docs/gitops.md names succeeds when the namespace is open.
+func (g *gitops) testFailedRelease(t *testing.T) {
+	namespace := g.namespace(t)
+	upgrade := g.installer(t, namespace, "--upgrade")
+	if err := upgrade(); !gateRefused(err) && !rbacRefused(err) {
+		t.Fatalf("into the closed namespace: %v", err)
+	} else {
+		t.Log(err)
+	}
+	g.open(t, namespace)
+	if err := upgrade(); err != nil {
+		t.Fatal(err)
+	}
+	g.checkContent(t, namespace)
+}
+
+// installer opens a namespace, and returns a function that stores a release in it. The chart contains another namespace.
+func (g *gitops) installer(t *testing.T, namespace string, flags ...string) func() error {
+	t.Helper()
+	releases := g.CreateNamespace(t, g.As(gitopsUser)).Name
+	g.open(t, releases)
+	g.WaitMay(t, g.As(gitopsUser), "secrets", "create", releases)
+	args := append([]string{"install", g.kubeconfig}, flags...)
+	args = append(args, "shop", g.chart(t, fmt.Sprintf(gitopsNamespace+gitopsContent, namespace)), releases)
+	return func() error {
+		_, err := g.run(t.Context(), "", args...)
+		return err
+	}
+}
+
+// testRetry: a user who has the permissions when the namespace is created waits for each write.
+func (g *gitops) testRetry(t *testing.T) {
+	askToRetry(t, g.Cluster, g.User(t, gitopsUser, framework.Everything()))
+	t.Run("Flux", func(t *testing.T) {
+		namespace := g.namespace(t)
 		g.during(t, namespace, func() error { return g.flux(t.Context(), namespace) })
 	})
-	t.Run("Helm retries as asked", func(t *testing.T) {
-		namespace := g.Name("helm")
+	t.Run("Helm", func(t *testing.T) {
+		namespace := g.namespace(t)
 		g.during(t, namespace, func() error { return g.helm(t, g.kubeconfig, namespace) })
 	})
-	t.Run("Helm retries as asked, for a namespace in the chart", func(t *testing.T) {
-		releases, namespace := g.CreateNamespace(t, g.Admin).Name, g.Name("helm")
-		g.WaitCurrent(t, releases, gitopsInitializer)
-		g.RemoveFirst(t, releases)
-		g.WaitReady(t, releases)
-		chart := g.chart(t, fmt.Sprintf(gitopsNamespace+gitopsContent, namespace))
-		g.during(t, namespace, func() error {
-			_, err := g.run(t.Context(), "", "install", g.kubeconfig, "shop", chart, releases)
-			return err
-		})
+	t.Run("Helm, for a namespace in the chart", func(t *testing.T) {
+		namespace := g.namespace(t)
+		g.during(t, namespace, g.installer(t, namespace))
 	})
 }
 
 // testFailureInFlux: Flux ends with a failure as soon as the initialization fails, and applies everything again.
 func (g *gitops) testFailureInFlux(t *testing.T) {
-	namespace, ended := g.Name("flux"), make(chan error, 1)
+	namespace, ended := g.namespace(t), make(chan error, 1)
 	again := func() error { return g.flux(t.Context(), namespace, "--kustomization="+g.kustomization) }
 	go func() { ended <- again() }()
 	g.fail(t, namespace)

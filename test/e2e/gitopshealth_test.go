@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,11 +33,17 @@ import (
 // that nsinit ships.
 type seen struct{ Kstatus, Flux, ArgoCD string }
 
-// progress is an object of nsinit that is not ready yet. terminating is one that is being deleted.
+// progress is an object of nsinit that is not ready yet. terminating is one that is being deleted. The second group is for
+// NamespacePopulations, for which nsinit ships health checks for Flux.
 func progress() seen    { return seen{"InProgress", "", "Progressing"} }
 func current() seen     { return seen{"Current", "", "Healthy"} }
 func stalledKind() seen { return seen{"Failed", "", "Degraded"} }
 func terminating() seen { return seen{"Terminating", "", "Progressing"} }
+
+func unready() seen { return seen{"InProgress", "InProgress", "Progressing"} }
+func applied() seen { return seen{"Current", "Current", "Healthy"} }
+func rolling() seen { return seen{"Current", "InProgress", "Progressing"} }
+func refused() seen { return seen{"Current", "Failed", "Degraded"} }
 
 // see returns what the tools see of an object. Each condition of an object of nsinit must have observedGeneration.
 func (g *gitops) see(ctx context.Context, object *unstructured.Unstructured) (seen, error) {
@@ -149,6 +156,7 @@ func TestGitOpsHealth(t *testing.T) {
 	t.Run("namespace", g.testNamespaceHealth)
 	t.Run("configuration", g.testConfigurationHealth)
 	t.Run("population", g.testPopulationHealth)
+	t.Run("rollout", g.testRolloutHealth)
 }
 
 // patchArgoCD adds the health checks to the ConfigMap of Argo CD with the documented command. They are read from there.
@@ -200,7 +208,7 @@ func (g *gitops) testNamespaceHealth(t *testing.T) {
 
 	name = create()
 	g.check(t, "failed", kindOf("NamespaceLifecycle"), g.fail(t, name), stalledKind())
-	g.becomes(t, "failed", "namespaces", name, seen{"Terminating", "Failed", "Degraded"})
+	g.becomes(t, "failed", "namespaces", name, seen{"Terminating", "Failed", "Progressing"})
 	g.becomes(t, "failed, terminating", lifecycles, name, terminating())
 	g.ReleaseParticipant(t, name, gitopsInitializer)
 	g.WaitNoNamespace(t, name)
@@ -232,25 +240,87 @@ func (g *gitops) testPopulationHealth(t *testing.T) {
 	g.GrantPopulation(t, framework.ConfigMapRule())
 	g.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
 	population := g.Populate(t, "healthy", framework.ConfigMapManifest("inside", "x"))
-	g.check(t, "new", kindOf("NamespacePopulation"), population, progress())
+	g.check(t, "new", kindOf("NamespacePopulation"), population, unready())
 	g.StartPopulation(t)
-	g.becomes(t, "ready", populations, population.Name, current())
+	g.becomes(t, "ready", populations, population.Name, applied())
 	namespace := g.CreateNamespace(t, g.Admin).Name
 	g.WaitReady(t, namespace)
 	g.becomes(t, "ready", inventories, namespace, current())
 
-	denied := []byte(`[{"op":"add","path":"/spec/manifests/-","value":{"name":"denied","template":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"denied"}}}}]`)
-	changed, err := g.Nsinit.NsinitV1alpha1().NamespacePopulations().Patch(t.Context(), population.Name, types.JSONPatchType, denied, metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.check(t, "changed", kindOf("NamespacePopulation"), changed, progress())
-	framework.Eventually(t, "the status describes the change", func(ctx context.Context) error {
+	g.manifest(t, population.Name, "add", "/spec/manifests/-", invalidManifest())
+	g.becomes(t, "the change is applicable", populations, population.Name, applied())
+	namespace = g.CreateNamespace(t, g.Admin).Name
+	g.becomes(t, "an object is refused", populations, population.Name, refused())
+	g.manifest(t, population.Name, "replace", "/spec/manifests/1", framework.ConfigMapManifest("valid", "x"))
+	g.WaitReady(t, namespace)
+	g.becomes(t, "the object is applied", populations, population.Name, applied())
+
+	changed := g.manifest(t, population.Name, "replace", "/spec/manifests/1", secretManifest())
+	g.check(t, "changed", kindOf("NamespacePopulation"), changed, unready())
+	framework.Eventually(t, "the status describes the change", func(ctx context.Context) (err error) {
 		changed, err = g.Nsinit.NsinitV1alpha1().NamespacePopulations().Get(ctx, population.Name, metav1.GetOptions{})
 		if err == nil && changed.Status.ObservedGeneration != changed.Generation {
 			err = fmt.Errorf("it describes generation %d of %d", changed.Status.ObservedGeneration, changed.Generation)
 		}
 		return err
 	})
-	g.becomes(t, "policy-population has no permission", populations, population.Name, progress())
+	g.becomes(t, "policy-population has no permission", populations, population.Name, unready())
+}
+
+// invalidManifest returns a manifest that policy-population may apply, and kube-apiserver refuses.
+func invalidManifest() v1alpha1.PopulationManifest {
+	return v1alpha1.PopulationManifest{Name: "invalid", Template: runtime.RawExtension{Raw: []byte(
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"invalid"},"data":{"not a key":"x"}}`)}}
+}
+
+// manifest adds or replaces a manifest of a population, and returns the population.
+func (g *gitops) manifest(t *testing.T, population, operation, path string, manifest v1alpha1.PopulationManifest) *v1alpha1.NamespacePopulation {
+	t.Helper()
+	patch := framework.JSON(t, []map[string]any{{"op": operation, "path": path, "value": manifest}})
+	changed, err := g.Nsinit.NsinitV1alpha1().NamespacePopulations().Patch(t.Context(), population, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
+// testRolloutHealth: a rollout that pauses is a failure, and one that leaves objects of other clients alone is none.
+func (g *gitops) testRolloutHealth(t *testing.T) {
+	g.GrantPopulation(t, framework.ConfigMapRule())
+	var namespace string
+	for range 4 {
+		namespace = g.CreateNamespace(t, g.Admin).Name
+		g.WaitReady(t, namespace)
+		labelNamespace(t, g.Cluster, namespace, "rollout=health")
+	}
+	if out, err := g.Kubectl("create", "configmap", "taken", "--from-literal=value=mine", "--namespace", namespace); err != nil {
+		t.Fatal(err, out)
+	}
+	const name = "rollout"
+	population := g.PopulateWith(t, name, v1alpha1.NamespacePopulationSpec{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rollout": "health"}}, Scope: v1alpha1.ScopeAll, Rollout: v1alpha1.RolloutApply,
+		Manifests: []v1alpha1.PopulationManifest{invalidManifest()},
+	})
+	g.check(t, "new", kindOf("NamespacePopulation"), population, unready())
+	g.StartPopulation(t)
+	waitRollout(t, g.Cluster, name, v1alpha1.ReasonRolloutPaused, "0/4 0 0 0 0 3")
+	g.becomes(t, "paused", populations, name, refused())
+	paused, err := g.Nsinit.NsinitV1alpha1().NamespacePopulations().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reason, want := range map[string]seen{
+		v1alpha1.ReasonRolloutProgressing: rolling(), v1alpha1.ReasonRolloutExemptionsUnknown: refused(), v1alpha1.ReasonRolloutIncomplete: refused(),
+	} {
+		rollout := paused.DeepCopy() // as if no object had been refused while namespaces were closed
+		meta.RemoveStatusCondition(&rollout.Status.Conditions, v1alpha1.ConditionApplied)
+		meta.FindStatusCondition(rollout.Status.Conditions, v1alpha1.ConditionRolledOut).Reason = reason
+		g.check(t, reason, kindOf("NamespacePopulation"), rollout, want)
+		meta.FindStatusCondition(rollout.Status.Conditions, v1alpha1.ConditionRolledOut).ObservedGeneration--
+		g.check(t, reason+" of the former generation", kindOf("NamespacePopulation"), rollout, rolling())
+	}
+
+	g.manifest(t, name, "replace", "/spec/manifests/0", framework.ConfigMapManifest("taken", "x"))
+	waitRollout(t, g.Cluster, name, v1alpha1.ReasonRolloutIncomplete, "3/4 0 0 3 1 0")
+	g.becomes(t, "in conflict", populations, name, applied())
 }

@@ -48,11 +48,15 @@ type health struct {
 	status, message string
 }
 
-// run runs the health check of an object, in a sandbox that has less than that of Argo CD.
+// run returns the health of an object. As in Argo CD, an object that is being deleted is Progressing, whatever its health check
+// returns. The sandbox of the health check has less than that of Argo CD.
 func (c healthChecks) run(object *unstructured.Unstructured) (health, error) {
 	script, ok := c[object.GroupVersionKind().GroupKind()]
 	if !ok {
 		return health{}, fmt.Errorf("argocd-cm has no health check for %s", object.GroupVersionKind().GroupKind())
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return health{"Progressing", "Pending deletion"}, nil
 	}
 	state := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer state.Close()

@@ -11,9 +11,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/polling"
+	"github.com/fluxcd/cli-utils/pkg/kstatus/polling/clusterreader"
 	"github.com/fluxcd/cli-utils/pkg/kstatus/polling/engine"
 	"github.com/fluxcd/pkg/apis/kustomize"
 	"github.com/fluxcd/pkg/runtime/cel"
@@ -25,9 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
-
-// interval is how often the state of an object is read.
-const interval = 200 * time.Millisecond
 
 // readHealthCheckExprs reads the health checks of a Kustomization of Flux.
 func readHealthCheckExprs(file string) ([]kustomize.CustomHealthCheck, error) {
@@ -42,12 +39,11 @@ func readHealthCheckExprs(file string) ([]kustomize.CustomHealthCheck, error) {
 	return kustomization.Spec.HealthCheckExprs, nil
 }
 
-// apply reconciles manifests once, as the kustomize-controller of Flux does: it applies namespaces first, waits for them,
-// applies the other objects, and waits for all of them.
+// apply reconciles manifests once, as the kustomize-controller of Flux does: it applies namespaces first, waits for them for at
+// most a minute, applies the other objects, and waits for all of them.
 func apply(ctx context.Context, in io.Reader, out io.Writer, kubeconfig string, args []string) error {
 	flags := flag.NewFlagSet("apply", flag.ContinueOnError)
 	kustomization := flags.String("kustomization", "", "a file with a Kustomization that has healthCheckExprs")
-	timeout := flags.Duration("timeout", time.Minute, "how long to wait for each stage")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -59,9 +55,7 @@ func apply(ctx context.Context, in io.Reader, out io.Writer, kubeconfig string, 
 	if err != nil {
 		return err
 	}
-	options := ssa.DefaultApplyOptions()
-	options.WaitInterval, options.WaitTimeout = interval, *timeout
-	changes, err := manager.ApplyAllStaged(ctx, objects, options)
+	changes, err := manager.ApplyAllStaged(ctx, objects, ssa.DefaultApplyOptions())
 	if err != nil {
 		return err
 	}
@@ -70,7 +64,9 @@ func apply(ctx context.Context, in io.Reader, out io.Writer, kubeconfig string, 
 			return err
 		}
 	}
-	return manager.WaitForSetWithContext(ctx, changes.ToObjMetadataSet(), ssa.WaitOptions{Interval: interval, Timeout: *timeout, FailFast: true})
+	options := ssa.DefaultWaitOptions() // the controller sets spec.timeout
+	options.FailFast = true
+	return manager.WaitForSetWithContext(ctx, changes.ToObjMetadataSet(), options)
 }
 
 // newManager returns a manager with the health checks of a Kustomization, if there is one.
@@ -87,7 +83,7 @@ func newManager(kubeconfig, kustomization string) (*ssa.ResourceManager, error) 
 	if err != nil {
 		return nil, err
 	}
-	var options polling.Options
+	options := polling.Options{ClusterReaderFactory: engine.ClusterReaderFactoryFunc(clusterreader.NewDirectClusterReader)}
 	if kustomization != "" {
 		checks, err := readHealthCheckExprs(kustomization)
 		if err != nil {
