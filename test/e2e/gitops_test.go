@@ -195,28 +195,9 @@ func TestGitOps(t *testing.T) {
 	g.PopulateAsInExample(t)
 	g.Configure(t, framework.Initializers(gitopsInitializer)...)
 
-	namespace := g.namespace(t)
-	if err := g.helm(t, g.kubeconfig, namespace); !rbacRefused(err) {
-		t.Fatalf("before any initializer is done: %v", err)
-	} else {
-		t.Log(err)
-	}
 	g.StartPopulation(t)
-	t.Run("Helm is refused, and installs into the open namespace", func(t *testing.T) {
-		g.WaitCurrent(t, namespace, gitopsInitializer)
-		g.WaitMay(t, g.As(gitopsUser), "secrets", "create", namespace)
-		if err := g.helm(t, g.kubeconfig, namespace); !gateRefused(err) {
-			t.Fatalf("into the closed namespace: %v", err)
-		} else {
-			t.Log(err)
-		}
-		g.open(t, namespace)
-		if err := g.helm(t, g.kubeconfig, namespace); err != nil {
-			t.Fatal(err)
-		}
-		g.checkContent(t, namespace)
-	})
-	t.Run("Helm is refused for a namespace in the chart, and upgrades the failed release", g.testFailedRelease)
+
+	t.Run("Helm is refused, and installs into the open namespace", g.testHelm)
 	t.Run("Flux retries until the gate opens", func(t *testing.T) {
 		namespace, refused := g.namespace(t), 0
 		g.during(t, namespace, func() error {
@@ -250,15 +231,62 @@ func TestGitOps(t *testing.T) {
 			t.Error("the namespace is open")
 		}
 	})
-	t.Run("retry as asked", g.testRetry)
+	t.Run("rights in every namespace", g.testRights)
+}
+
+// testHelm: Helm creates no namespace if its user gets the permissions with it. It installs into a namespace that is open.
+func (g *gitops) testHelm(t *testing.T) {
+	namespace := g.namespace(t)
+	if err := g.helm(t, g.kubeconfig, namespace); !rbacRefused(err) {
+		t.Fatalf("into a new namespace: %v", err)
+	} else {
+		t.Log(err)
+	}
+	if out, err := g.Kubectl("create", "namespace", namespace, "--as="+gitopsUser); err != nil {
+		t.Fatal(err, out)
+	}
+	g.WaitCurrent(t, namespace, gitopsInitializer)
+	g.WaitMay(t, g.As(gitopsUser), "secrets", "create", namespace)
+	if err := g.helm(t, g.kubeconfig, namespace); !gateRefused(err) {
+		t.Fatalf("into the closed namespace: %v", err)
+	} else {
+		t.Log(err)
+	}
+	g.open(t, namespace)
+	if err := g.helm(t, g.kubeconfig, namespace); err != nil {
+		t.Fatal(err)
+	}
+	g.checkContent(t, namespace)
+}
+
+// testRights: the user has its permissions when a namespace is created.
+func (g *gitops) testRights(t *testing.T) {
+	user := g.User(t, gitopsUser, framework.Everything())
+	t.Run("Helm is refused for a namespace in the chart, and upgrades the failed release", g.testFailedRelease)
+
+	askToRetry(t, g.Cluster, user)
+	t.Run("Flux retries as asked", func(t *testing.T) {
+		namespace := g.Name("flux")
+		g.LeaveLater(t, namespace)
+		g.during(t, namespace, func() error { return g.flux(t.Context(), namespace) })
+	})
+	t.Run("Helm retries as asked", func(t *testing.T) {
+		namespace := g.Name("helm")
+		g.LeaveLater(t, namespace)
+		g.during(t, namespace, func() error { return g.helm(t, g.kubeconfig, namespace) })
+	})
+	t.Run("Helm retries as asked, for a namespace in the chart", func(t *testing.T) {
+		namespace := g.Name("helm")
+		g.during(t, namespace, g.installer(t, namespace))
+	})
 }
 
 // testFailedRelease: Helm stores a release in another namespace than the chart creates. The release fails, and the command that
 // docs/gitops.md names succeeds when the namespace is open.
 func (g *gitops) testFailedRelease(t *testing.T) {
-	namespace := g.namespace(t)
+	namespace := g.Name("helm")
 	upgrade := g.installer(t, namespace, "--upgrade")
-	if err := upgrade(); !gateRefused(err) && !rbacRefused(err) {
+	if err := upgrade(); !gateRefused(err) {
 		t.Fatalf("into the closed namespace: %v", err)
 	} else {
 		t.Log(err)
@@ -270,9 +298,11 @@ func (g *gitops) testFailedRelease(t *testing.T) {
 	g.checkContent(t, namespace)
 }
 
-// installer opens a namespace, and returns a function that stores a release in it. The chart contains another namespace.
+// installer opens a namespace, and returns a function that stores a release in it. The chart contains another namespace, which
+// is deleted when the test ends.
 func (g *gitops) installer(t *testing.T, namespace string, flags ...string) func() error {
 	t.Helper()
+	g.LeaveLater(t, namespace)
 	releases := g.CreateNamespace(t, g.As(gitopsUser)).Name
 	g.open(t, releases)
 	g.WaitMay(t, g.As(gitopsUser), "secrets", "create", releases)
@@ -282,23 +312,6 @@ func (g *gitops) installer(t *testing.T, namespace string, flags ...string) func
 		_, err := g.run(t.Context(), "", args...)
 		return err
 	}
-}
-
-// testRetry: a user who has the permissions when the namespace is created waits for each write.
-func (g *gitops) testRetry(t *testing.T) {
-	askToRetry(t, g.Cluster, g.User(t, gitopsUser, framework.Everything()))
-	t.Run("Flux", func(t *testing.T) {
-		namespace := g.namespace(t)
-		g.during(t, namespace, func() error { return g.flux(t.Context(), namespace) })
-	})
-	t.Run("Helm", func(t *testing.T) {
-		namespace := g.namespace(t)
-		g.during(t, namespace, func() error { return g.helm(t, g.kubeconfig, namespace) })
-	})
-	t.Run("Helm, for a namespace in the chart", func(t *testing.T) {
-		namespace := g.namespace(t)
-		g.during(t, namespace, g.installer(t, namespace))
-	})
 }
 
 // testFailureInFlux: Flux ends with a failure as soon as the initialization fails, and applies everything again.
