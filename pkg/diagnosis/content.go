@@ -15,6 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 const (
@@ -35,6 +38,17 @@ func describe(listing Listing) Resource {
 		resource.Objects = append(resource.Objects, object)
 	}
 	return resource
+}
+
+// isAggregated reports whether a server other than kube-apiserver may serve an API. If the APIServices are not known, this is each
+// one that is not part of Kubernetes.
+func (o Observation) isAggregated(version schema.GroupVersion) bool {
+	if o.APIServices.Err != nil {
+		return !scheme.Scheme.IsGroupRegistered(version.Group)
+	}
+	return slices.ContainsFunc(o.APIServices.Object, func(service apiregistrationv1.APIService) bool {
+		return service.Spec.Service != nil && service.Spec.Group == version.Group && service.Spec.Version == version.Version
+	})
 }
 
 // unlistable reports resources that cannot be listed. The namespace controller cannot list them

@@ -184,7 +184,11 @@ func (o Observation) notExamined() []string {
 		if isUnexamined(listing.Err) && !o.isBroken(listing.Resource.GroupVersion()) {
 			note(listing.name(), listing.Err)
 		}
-		if o.phase() == Terminating && len(undeleted(listing)) > triesEach {
+		switch objects := undeleted(listing); {
+		case o.phase() != Terminating:
+		case len(objects) > 0 && o.isAggregated(listing.Resource.GroupVersion()):
+			note("whether "+listing.name()+" can be deleted", errors.New("not tried: the server of an aggregated API can delete objects although the request is a dry run"))
+		case len(objects) > triesEach:
 			note("whether all "+listing.name()+" can be deleted", fmt.Errorf("only %d deletions of a resource are tried", triesEach))
 		}
 	}

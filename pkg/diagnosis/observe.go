@@ -122,7 +122,7 @@ func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 	if o.Content = d.list(ctx, o.Name, resources); o.phase() == Gone {
 		return
 	}
-	o.Deletions = d.tryDeletions(ctx, o.Name, o.Content)
+	o.Deletions = d.tryDeletions(ctx, o)
 	if slices.ContainsFunc(o.Deletions, func(deletion Deletion) bool { return deletion.Err != nil }) {
 		o.Webhooks = d.webhooks(ctx, o.Namespace.Object)
 	}
@@ -202,12 +202,16 @@ func (d Diagnoser) list(ctx context.Context, namespace string, resources []schem
 	return all
 }
 
-// tryDeletions deletes, in dry runs, objects that no client has deleted.
-func (d Diagnoser) tryDeletions(ctx context.Context, namespace string, content []Listing) []Deletion {
+// tryDeletions deletes, in dry runs, objects that no client has deleted. It leaves out those of aggregated APIs: kube-apiserver
+// passes the request on, and some of their servers delete the object in earnest.
+func (d Diagnoser) tryDeletions(ctx context.Context, o *Observation) []Deletion {
 	var tried []Deletion
 	var deletions []func() error
-	for _, listing := range content {
-		client, objects := d.Metadata.Resource(listing.Resource).Namespace(namespace), undeleted(listing)
+	for _, listing := range o.Content {
+		if o.isAggregated(listing.Resource.GroupVersion()) {
+			continue
+		}
+		client, objects := d.Metadata.Resource(listing.Resource).Namespace(o.Name), undeleted(listing)
 		for _, object := range objects[:min(len(objects), triesEach)] {
 			tried = append(tried, Deletion{Object: listing.name() + "/" + object.Name})
 			deletions = append(deletions, func() error { return client.Delete(ctx, object.Name, dryRun(object.UID)) })

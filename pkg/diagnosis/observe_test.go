@@ -10,7 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -295,5 +297,52 @@ func TestFinalizerActor(t *testing.T) {
 		if got := finalizerActor(&metav1.ObjectMeta{ManagedFields: managed}, test.where, test.finalizer); got.manager != test.want || !got.written.Equal(test.written) {
 			t.Errorf("%s: got %+v", test.finalizer, got)
 		}
+	}
+}
+
+// TestAggregated: no dry run is sent to the server of an aggregated API, which may ignore that it is one. While the APIServices are
+// not known, this holds for each API that is not part of Kubernetes.
+func TestAggregated(t *testing.T) {
+	verbs := metav1.Verbs{"list", "delete"}
+	lists := append(coreResources(), &metav1.APIResourceList{GroupVersion: "apps.example.com/v1", APIResources: []metav1.APIResource{{Name: "apps", Kind: "App", Namespaced: true, Verbs: verbs}}})
+	available := apiService("apps.example.com", "v1", apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue})
+	local := apiService("apps.example.com", "v1")
+	local.Spec.Service = nil
+	const note = "whether apps.apps.example.com can be deleted: not tried: the server of an aggregated API can delete objects although the request is a dry run"
+	for name, test := range map[string]struct {
+		api    *apiregistrationv1.APIService
+		secret bool
+		want   []string // the deletions
+		note   string
+	}{
+		"aggregated":  {available, false, []string{"configmaps a"}, note},
+		"a CRD":       {local, false, []string{"apps b", "configmaps a"}, ""},
+		"not known":   {local, true, []string{"configmaps a"}, note},
+		"another one": {apiService("apps.example.com", "v2"), false, []string{"apps b", "configmaps a"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var deleted []string
+			app := object("App", "b")
+			app.APIVersion = "apps.example.com/v1"
+			d := world{namespace: terminating(), lists: lists, apis: []runtime.Object{test.api}, content: []runtime.Object{object("ConfigMap", "a"), app}, refuses: func(verb, resource, name string) error {
+				if mu.Lock(); verb == "delete" {
+					deleted = append(deleted, resource+" "+name)
+				}
+				mu.Unlock()
+				return nil
+			}}.diagnoser(t)
+			if d.Progress = nil; test.secret {
+				d.APIs.(*aggregatorfake.Clientset).PrependReactor("list", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden("no") })
+			}
+			found, err := d.Diagnose(t.Context(), "ns")
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(deleted)
+			if diff := cmp.Diff(test.want, deleted); diff != "" || slices.Contains(found.NotExamined, note) != (test.note != "") {
+				t.Errorf("(-want +got):\n%snot examined: %q", diff, found.NotExamined)
+			}
+		})
 	}
 }
