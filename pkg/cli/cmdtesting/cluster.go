@@ -83,8 +83,9 @@ func New(objects ...runtime.Object) *Cluster {
 	}
 	// A RESTMapper on a discovery without a group asks again indefinitely.
 	c.Core.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Version: "v1"}}}}
+	clock := Clock{testingclock.NewFakeClock(Now())}
 	c.Clients = cmdutil.Clients{Clients: diagnosis.NewClients(c.Core, c.Nsinit, c.APIs, c.Metadata), Dynamic: c.Dynamic, REST: c.REST,
-		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Core.Discovery())), Clock: Clock{testingclock.NewFakeClock(Now())}}
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Core.Discovery())), Clock: clock, ServerClock: clock}
 	return c
 }
 

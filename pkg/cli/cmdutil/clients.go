@@ -43,6 +43,8 @@ type Clients struct {
 	Dynamic dynamic.Interface
 	Mapper  meta.ResettableRESTMapper
 	Clock   clock.Clock
+	// ServerClock is the clock of kube-apiserver. The times in objects are compared with it, because that of this machine can be wrong.
+	ServerClock clock.PassiveClock
 }
 
 // InstalledIn returns the namespace into which nsinit is installed.
@@ -82,6 +84,8 @@ func NewFactory(flags *pflag.FlagSet, warnings io.Writer) Factory {
 func WithoutWarnings(config *rest.Config) { config.WarningHandler = rest.NoWarnings{} }
 
 func newClients(config *rest.Config) (*Clients, error) {
+	server := &serverClock{local: clock.RealClock{}}
+	config.Wrap(server.wrap)
 	core, coreErr := kubernetes.NewForConfig(config)
 	nsinit, nsinitErr := versioned.NewForConfig(config)
 	apis, apisErr := aggregator.NewForConfig(config)
@@ -93,6 +97,6 @@ func newClients(config *rest.Config) (*Clients, error) {
 	return &Clients{
 		Clients: diagnosis.NewClients(core, nsinit, apis, metadata),
 		REST:    nsinit.NsinitV1alpha1().RESTClient(), Dynamic: objects,
-		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())), Clock: clock.RealClock{},
+		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())), Clock: clock.RealClock{}, ServerClock: server,
 	}, nil
 }

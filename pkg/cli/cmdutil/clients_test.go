@@ -12,15 +12,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
-// TestFactory: the clients reach the cluster that the flags name, and print its warnings once, unless told not to.
+// TestFactory: the clients reach the cluster that the flags name, print its warnings once, unless told not to, and have its time.
 func TestFactory(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		w.Header().Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
 		w.Header().Set("Warning", `299 - "it is old"`)
 		w.Header().Set("Content-Type", "application/json")
 		kind := map[string]string{"/api/v1/namespaces/shop": `{"kind":"Namespace","apiVersion":"v1"}`,
@@ -46,11 +48,17 @@ func TestFactory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if ahead := clients.ServerClock.Now().Sub(time.Now()); ahead.Abs() > time.Minute {
+				t.Errorf("before the first response, the server is %s ahead", ahead)
+			}
 			if _, err := clients.Core.CoreV1().Namespaces().Get(context.Background(), "shop", metav1.GetOptions{}); err != nil {
 				t.Error(err)
 			}
 			if err := clients.REST.Get().Resource("namespacelifecycles").Name("shop").Do(context.Background()).Error(); err != nil {
 				t.Error(err)
+			}
+			if ahead := clients.ServerClock.Now().Sub(time.Now()); (ahead - time.Hour).Abs() > time.Minute {
+				t.Errorf("the server is %s ahead", ahead)
 			}
 			if warnings.String() != test.want {
 				t.Errorf("warnings are %q", warnings.String())

@@ -140,7 +140,7 @@ func (o *Options) Validate() error {
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
 	line := progress.New(o.ErrOut, o.Clients.Clock)
-	diagnoser := diagnosis.Diagnoser{Clients: o.Clients.Clients, Clock: o.Clients.Clock, Patience: o.Patience}
+	diagnoser := diagnosis.Diagnoser{Clients: o.Clients.Clients, Clock: o.Clients.ServerClock, Patience: o.Patience}
 	diagnoser.Progress = func(done, total int) { line.Show("read %d of %d resources", done, total) }
 	switch {
 	case o.Fix:

@@ -27,7 +27,7 @@ const objectsShown = 10
 // text prints a diagnosis for people.
 func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 	var out strings.Builder
-	now := o.Clients.Clock.Now()
+	now := o.Clients.ServerClock.Now()
 	verdict := map[diagnosis.State]string{
 		diagnosis.Stuck: "stuck: a user has to act", diagnosis.Waiting: "waiting: something is in progress", diagnosis.Healthy: "healthy: it waits for nothing",
 	}[d.State]
@@ -76,7 +76,7 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 // table prints the namespaces that are not healthy, for people.
 func (o *Options) table(to io.Writer, list *diagnosis.List) error {
 	var out strings.Builder
-	now, stuck := o.Clients.Clock.Now(), 0
+	now, stuck := o.Clients.ServerClock.Now(), 0
 	table := printers.GetNewTabWriter(&out)
 	if len(list.Items) > 0 {
 		_, _ = fmt.Fprintln(table, "NAMESPACE\tPHASE\tAGE\tSTATE\tCAUSE\tCONTROLLER\tMESSAGE")

@@ -87,7 +87,7 @@ Not examined:
   secrets: you may not list them
 `
 	var out bytes.Buffer
-	o := &Options{Base: cmdutil.Base{Clients: &cmdutil.Clients{Clock: testingclock.NewFakeClock(noon())}}}
+	o := &Options{Base: cmdutil.Base{Clients: &cmdutil.Clients{ServerClock: testingclock.NewFakeClock(noon())}}}
 	if err := o.text(&out, stuckExample()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,48 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package cmdutil
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// serverClock is the clock of kube-apiserver, as its last response tells. Until the first one, it is that of this machine.
+type serverClock struct {
+	local clock.PassiveClock
+	// ahead is by how many nanoseconds it is ahead of the local one.
+	ahead atomic.Int64
+}
+
+// Now implements clock.PassiveClock.
+func (c *serverClock) Now() time.Time { return c.local.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Since implements clock.PassiveClock.
+func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// wrap reads the time from responses.
+func (c *serverClock) wrap(next http.RoundTripper) http.RoundTripper { return timedTransport{next, c} }
+
+type timedTransport struct {
+	next  http.RoundTripper
+	clock *serverClock
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t timedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		t.clock.ahead.Store(int64(date.Sub(t.clock.local.Now())))
+	}
+	return response, nil
+}
