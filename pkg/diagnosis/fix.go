@@ -146,11 +146,6 @@ func remove(path string, object metav1.Object, gracePeriodSeconds *int64) Reques
 	return request(http.MethodDelete, path, "application/json", options)
 }
 
-// For returns the body of a deletion for the object with this UID.
-func (r Request) For(uid types.UID) (string, error) {
-	return r.options(func(options *metav1.DeleteOptions) { options.Preconditions = &metav1.Preconditions{UID: &uid} })
-}
-
 func request(verb, path, contentType string, body any) Request {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -159,21 +154,22 @@ func request(verb, path, contentType string, body any) Request {
 	return Request{Verb: verb, Path: path, ContentType: contentType, Body: string(data)}
 }
 
-// WithDryRun returns the body of the request for a dry run. Only a deletion has it there, others have a parameter.
-func (r Request) WithDryRun() (string, error) {
+// For returns the body of the request, for the object with the UID that the request before created. Only deletions have these
+// options and that of a dry run in their bodies.
+func (r Request) For(created types.UID, dryRun bool) (string, error) {
 	if r.Verb != http.MethodDelete {
 		return r.Body, nil
 	}
-	return r.options(func(options *metav1.DeleteOptions) { options.DryRun = []string{metav1.DryRunAll} })
-}
-
-// options returns the body of a deletion after a change.
-func (r Request) options(change func(*metav1.DeleteOptions)) (string, error) {
 	var options metav1.DeleteOptions
 	if err := json.Unmarshal([]byte(r.Body), &options); err != nil {
 		return "", err
 	}
-	change(&options)
+	if r.Created {
+		options.Preconditions = &metav1.Preconditions{UID: &created}
+	}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
 	data, err := json.Marshal(options)
 	return string(data), err
 }

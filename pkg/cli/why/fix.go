@@ -107,22 +107,15 @@ func (o *Options) patience() string {
 // send sends a request as the caller, and returns the UID of the object. Created is that of the object that the request before
 // created.
 func (o *Options) send(ctx context.Context, r diagnosis.Request, created types.UID) (types.UID, error) {
-	body := r.Body
-	if r.Created {
-		var err error
-		if body, err = r.For(created); err != nil {
-			return "", err
-		}
+	body, err := r.For(created, bool(o.DryRun))
+	if err != nil {
+		return "", err
 	}
 	request := o.Clients.REST.Verb(r.Verb).AbsPath(r.Path)
-	if r.Verb != "DELETE" {
+	if r.Verb != http.MethodDelete {
 		request.Param("fieldManager", fieldManager)
 	}
 	if o.DryRun {
-		var err error
-		if body, err = r.WithDryRun(); err != nil {
-			return "", err
-		}
 		request.Param("dryRun", metav1.DryRunAll)
 	}
 	result := request.SetHeader("Content-Type", r.ContentType).SetHeader("Accept", "application/json").Body([]byte(body)).Do(ctx)
