@@ -80,7 +80,7 @@ type entry struct {
 }
 
 // remedy is a Remedy whose command names words of the finding as $WORD. It is offered if the
-// finding has these words and the word when or, for !WORD, does not have the word.
+// finding has these words and the words in when or, for !WORD, does not have the word.
 type remedy struct{ description, command, risk, when string }
 
 // words are the words of a finding.
@@ -94,8 +94,11 @@ func newFinding(cause Cause, state State, since *metav1.Time, message string, w 
 	f := Finding{Cause: cause, State: state, Since: since, Message: message, Subject: subject(w)}
 	table := causes()
 	for _, r := range table[indexOf(table, cause)].remedies {
-		unless, negated := strings.CutPrefix(r.when, "!")
-		offered := r.when == "" || (w[unless] != "") != negated
+		offered := true
+		for _, condition := range strings.Fields(r.when) {
+			word, negated := strings.CutPrefix(condition, "!")
+			offered = offered && (w[word] != "") != negated
+		}
 		command := os.Expand(r.command, func(word string) string {
 			offered = offered && literal.MatchString(w[word])
 			return w[word]
@@ -148,10 +151,9 @@ const (
 	getNamespace      = "kubectl get namespace $NAMESPACE --output json | jq "
 	finalize          = " | kubectl replace --raw /api/v1/namespaces/$NAMESPACE/finalize -f -"
 
-	startController = "start or fix the controller that removes it"
+	startController = "start or fix the controller that removes it; if it was uninstalled, install it again until the namespace is removed"
 	readItsLog      = "read the log of the controller: it runs, so it waits for something or fails"
 	startItAgain    = "scale the controller up: its workload has no replicas, and nothing else removes the finalizer"
-	installItAgain  = "reinstall the controller, and keep it until the namespace is removed: nothing else removes the finalizer"
 	logsOfWorkload  = "kubectl --namespace $RUNSIN logs $WORKLOAD --all-containers --tail=50"
 	scaleWorkload   = "kubectl --namespace $RUNSIN scale $WORKLOAD --replicas=1"
 	doAsRefusalAsks = "do what the refusal asks for"
@@ -169,8 +171,8 @@ func lifecycleCauses() []entry {
 		{description: "read the NamespaceLifecycle", command: describeLifecycle},
 		{description: "check whether the participant runs, and read its log"},
 		{description: "list the pods of the participant", command: "kubectl --namespace $PODS get pods"},
-		{description: actInItsPlace, command: release, risk: remains, when: "!HOLDER"},
-		{description: actInItsPlace, command: release, risk: remainsAndEmpties, when: "HOLDER"},
+		{description: actInItsPlace, command: release, risk: remains, when: "REMOVABLE !HOLDER"},
+		{description: actInItsPlace, command: release, risk: remainsAndEmpties, when: "REMOVABLE HOLDER"},
 	}
 	return []entry{
 		{InitializerPending, "an initializer has not acted; stuck once its turn has the condition `Stalled`", []remedy{
@@ -290,13 +292,12 @@ func contentCauses() []entry {
 		}},
 		{ContentFinalizer, "objects in the namespace are terminating, and wait for a finalizer", []remedy{
 			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
-			{description: installItAgain, when: "UNINSTALLED"},
 			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
 			{description: readItsLog, when: "NOLOGS"},
 			{description: "check what the finalizer waits for", command: "kubectl --namespace $WHERE get $WHAT"},
 			{description: "read the object, and which client set the finalizer", command: "kubectl --namespace $NAMESPACE get $OBJECT --output yaml --show-managed-fields"},
-			{description: startController + "; if it was uninstalled, install it again until the namespace is removed", when: "UNKNOWN"},
-			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: remains, when: "!ALIVE"},
+			{description: startController, when: "START"},
+			{description: "if the controller does not exist any more, remove the finalizer from each object", command: "kubectl --namespace $NAMESPACE get $OBJECT" + dropFinalizer, risk: remains, when: "REMOVABLE"},
 		}},
 		{GracePeriod, "objects in the namespace are terminating, and are in their grace period or still exist after it", []remedy{
 			{description: "read the state of the object", command: "kubectl --namespace $NAMESPACE describe $OBJECT"},
@@ -313,20 +314,18 @@ func namespaceCauses() []entry {
 	return []entry{
 		{NamespaceFinalizer, "a controller has not removed its finalizer from `metadata.finalizers` of the namespace", []remedy{
 			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
-			{description: installItAgain, when: "UNINSTALLED"},
 			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
 			{description: readItsLog, when: "NOLOGS"},
 			{description: "read the namespace, and which client set the finalizer", command: "kubectl get namespace $NAMESPACE --output yaml --show-managed-fields"},
-			{description: startController, when: "UNKNOWN"},
-			{description: "if the controller does not exist any more, remove this finalizer", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: remains, when: "!ALIVE"},
+			{description: startController, when: "START"},
+			{description: "if the controller does not exist any more, remove this finalizer", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: remains, when: "REMOVABLE"},
 		}},
 		{SpecFinalizer, "a controller has not removed its finalizer from `spec.finalizers` of the namespace", []remedy{
 			{description: startItAgain, command: scaleWorkload, when: "STOPPED"},
-			{description: installItAgain, when: "UNINSTALLED"},
 			{description: readItsLog, command: logsOfWorkload, when: "LOGS"},
 			{description: readItsLog, when: "NOLOGS"},
-			{description: startController, when: "UNKNOWN"},
-			{description: "if the controller does not exist any more, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$FINALIZER"]'` + finalize, risk: remains},
+			{description: startController, when: "START"},
+			{description: "if the controller does not exist any more, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$FINALIZER"]'` + finalize, risk: remains, when: "REMOVABLE"},
 			{description: "wait some minutes: nsinit-controller-manager removes it", command: "kubectl nsinit check", when: "NAMEREUSE"},
 			{description: "if you uninstalled nsinit, remove this finalizer", command: getNamespace + `'.spec.finalizers -= ["$NAMEREUSE"]'` + finalize, risk: "requests that are still in progress can be stored in the next namespace of this name"},
 		}},

@@ -97,22 +97,22 @@ func finalizedContent(o Observation) []Finding {
 	}
 	var found []Finding
 	for finalizer, h := range o.holders() {
-		remover, where, what, _ := knownFinalizer(finalizer, o.Name)
+		known := knownFinalizer(finalizer, o.Name)
 		verb := "have"
 		if len(h.objects) == 1 {
 			verb = "has"
 		}
 		message := fmt.Sprintf("%s %s the finalizer %q", listed(h.objects), verb, finalizer)
 		switch {
-		case remover != "":
-			message += ", which is removed by " + remover
+		case h.actor.builtIn:
+			message += ", which is removed by " + known.remover
 		case h.actor.manager != "":
 			message += fmt.Sprintf(" (set by %q), which %s", h.actor.manager, o.yet("its controller"))
 		default:
 			message += ", which " + o.yet("its controller")
 		}
 		found = append(found, o.controlled(h.actor, ContentFinalizer, o.overdue(h.since), h.since, message,
-			words{"FINALIZER": finalizer, "OBJECT": h.objects[0], "WHERE": where, "WHAT": what}))
+			words{"FINALIZER": finalizer, "OBJECT": h.objects[0], "WHERE": known.where, "WHAT": known.what}))
 	}
 	return found
 }
@@ -131,7 +131,7 @@ func (o Observation) holders() map[string]*holder {
 					h = &holder{}
 					holders[finalizer] = h
 				}
-				if a := finalizerActor(&object.ObjectMeta, "metadata", finalizer); h.actor.manager == "" || a.manager == h.actor.manager && h.actor.written.Before(a.written) {
+				if a := contentActor(listing, object, finalizer); h.actor.manager == "" || a.manager == h.actor.manager && h.actor.written.Before(a.written) {
 					h.actor = a
 				}
 				h.objects = append(h.objects, listing.name()+"/"+object.Name)
@@ -139,33 +139,40 @@ func (o Observation) holders() map[string]*holder {
 			}
 		}
 	}
-	for finalizer, h := range holders {
-		_, _, _, h.actor.lease = knownFinalizer(finalizer, o.Name)
-	}
 	return holders
 }
 
-// knownFinalizer returns who removes a finalizer of Kubernetes, which objects in which namespace show whether they can,
-// and the Lease of the controller.
-func knownFinalizer(finalizer, namespace string) (remover, where, what, lease string) {
+// contentActor identifies the program that removes a finalizer from an object in the namespace.
+func contentActor(listing Listing, object *metav1.PartialObjectMetadata, finalizer string) actor {
+	return finalizerActor(&object.ObjectMeta, target{group: listing.Resource.Group, resource: listing.Resource.Resource, namespace: object.Namespace}, finalizer)
+}
+
+// known is a finalizer of Kubernetes. No remedy removes it: most protect what is in use.
+type known struct {
+	// remover removes it, what in the namespace where shows whether it can, and lease is the Lease of the controller.
+	remover, where, what, lease string
+}
+
+// knownFinalizer returns a finalizer of Kubernetes, or nothing.
+func knownFinalizer(finalizer, namespace string) known {
 	const kube, object = namespaceControllerLease, "lease/" + kubeControllerManager
 	switch finalizer {
 	case metav1.FinalizerDeleteDependents:
-		return "the garbage collector of kube-controller-manager after everything that the object owns is deleted", metav1.NamespaceSystem, object, kube
+		return known{"the garbage collector of kube-controller-manager after everything that the object owns is deleted", metav1.NamespaceSystem, object, kube}
 	case metav1.FinalizerOrphanDependents:
-		return "the garbage collector of kube-controller-manager", metav1.NamespaceSystem, object, kube
-	case "kubernetes.io/pvc-protection":
-		return "kube-controller-manager when no pod uses the claim", namespace, "pods", kube
+		return known{"the garbage collector of kube-controller-manager", metav1.NamespaceSystem, object, kube}
+	case "kubernetes.io/pvc-protection", "resource.kubernetes.io/delete-protection":
+		return known{"kube-controller-manager when no pod uses the claim", namespace, "pods", kube}
 	case "service.kubernetes.io/load-balancer-cleanup":
-		return "the cloud controller manager after the load balancer is deleted", namespace, "events", "kube-system/cloud-controller-manager"
+		return known{"the cloud controller manager after the load balancer is deleted", namespace, "events", "kube-system/cloud-controller-manager"}
 	case "batch.kubernetes.io/job-tracking":
-		return "the job controller of kube-controller-manager", metav1.NamespaceSystem, object, kube
+		return known{"the job controller of kube-controller-manager", metav1.NamespaceSystem, object, kube}
 	case "kubernetes.io/pv-protection":
-		return "kube-controller-manager when no claim is bound to the volume", metav1.NamespaceAll, "persistentvolumeclaims", kube
+		return known{"kube-controller-manager when no claim is bound to the volume", metav1.NamespaceAll, "persistentvolumeclaims", kube}
 	case "customresourcecleanup.apiextensions.k8s.io":
-		return "kube-apiserver after all custom resources of the definition are deleted", "", "", ""
+		return known{remover: "kube-apiserver after all custom resources of the definition are deleted"}
 	}
-	return "", "", "", ""
+	return known{}
 }
 
 // listed names the first of some things, and counts the rest.

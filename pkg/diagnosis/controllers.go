@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -15,35 +16,39 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
-// workload is a Deployment, a StatefulSet or a DaemonSet.
+// workload is a Deployment, a StatefulSet or a DaemonSet, or a pod of the cluster.
 type workload struct {
 	kind, namespace, name string
 	// names are those by which it is known: its own, its label, and those of its containers and images.
 	names []string
-	// account is the service account of its pods.
+	// account is the service account of its pods, as namespace/name.
 	account string
-	// desired, existing and ready are numbers of pods.
-	desired, existing, ready int32
+	pods    podCount
 }
 
-const daemonSet = "DaemonSet"
+// podCount has numbers of pods.
+type podCount struct{ desired, existing, ready int32 }
 
-func (w workload) reference() string { return strings.ToLower(w.kind) + "/" + w.name }
+const (
+	daemonSet = "DaemonSet"
+	// defaultAccount is the name of the service account of pods that name none. Programs of many kinds use it.
+	defaultAccount = "default"
+	noPods         = "has no replicas and no pods"
+)
+
+func (w *workload) reference() string { return strings.ToLower(w.kind) + "/" + w.name }
+
+// isStopped reports whether a workload wants no pods and has none.
+func (w *workload) isStopped() bool { return w.pods.desired == 0 && w.pods.existing == 0 }
 
 // newWorkload returns a workload with its numbers of pods.
-func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, desired, existing, ready int32) workload {
-	w := workload{
-		kind: kind, namespace: meta.Namespace, name: meta.Name, names: []string{meta.Name}, account: template.Spec.ServiceAccountName,
-		desired: desired, existing: existing, ready: ready,
-	}
-	if name := meta.Labels["app.kubernetes.io/name"]; name != "" {
-		w.names = append(w.names, name)
-	}
+func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, pods podCount) workload {
+	w := workload{kind: kind, namespace: meta.Namespace, name: meta.Name, names: namesOf(&meta), pods: pods,
+		account: meta.Namespace + "/" + cmp.Or(template.Spec.ServiceAccountName, defaultAccount)}
 	for _, container := range template.Spec.Containers {
 		image, _, _ := strings.Cut(path.Base(container.Image), "@")
 		image, _, _ = strings.Cut(image, ":")
@@ -52,29 +57,42 @@ func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplat
 	return w
 }
 
+// namesOf returns the name of an object, and that of its program.
+func namesOf(meta *metav1.ObjectMeta) []string {
+	names := []string{meta.Name}
+	if name := meta.Labels["app.kubernetes.io/name"]; name != "" {
+		names = append(names, name)
+	}
+	return names
+}
+
 // name is the name that identifies the program, or "".
 func (a actor) name() string {
 	if a.manager != "" && !isGeneric(a.manager) {
 		return a.manager
 	}
-	return a.user
+	return cmp.Or(a.user, a.acted)
 }
 
-// serviceAccount returns the namespace and the name of the service account, or "".
-func (a actor) serviceAccount() (namespace, name string) {
-	namespace, name, err := serviceaccount.SplitUsername(a.user)
-	if err != nil {
-		return "", ""
+// accounts returns the service accounts of the program, as namespace/name, and its other users.
+func (a actor) accounts() (accounts, others []string) {
+	for _, user := range slices.Compact([]string{a.user, a.acted}) {
+		if namespace, name, err := serviceaccount.SplitUsername(user); err == nil {
+			accounts = append(accounts, namespace+"/"+name)
+		} else if user != "" {
+			others = append(others, user)
+		}
 	}
-	return namespace, name
+	return accounts, others
 }
 
 // is reports whether a name is that of the program.
 func (a actor) is(name string) bool { return name != "" && name == a.manager && !isGeneric(name) }
 
-// resembles reports whether a name contains a word of the name of the finalizer or of the program.
-func (a actor) resembles(name string) bool {
-	return slices.ContainsFunc(a.words(), func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
+// runs reports whether a workload has the name of the program or uses its service account.
+func (a actor) runs(w *workload) bool {
+	accounts, _ := a.accounts()
+	return slices.ContainsFunc(w.names, a.is) || w.account != w.namespace+"/"+defaultAccount && slices.Contains(accounts, w.account)
 }
 
 // words are the words by which the program could be known. They only serve to exclude that it is dead.
@@ -88,27 +106,40 @@ func (a actor) words() []string {
 	return slices.DeleteFunc(all, func(word string) bool { return len(word) < 4 || isGeneric(word) })
 }
 
-// generic are names of clients with which people and other tools write objects, and names that a framework proposes.
+// contains reports whether one of some words is in a name.
+func contains(name string, words []string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
+}
+
+// generic are names of clients with which people and other tools write objects, names of client libraries, and names that a
+// framework proposes.
 var generic = regexp.MustCompile(`(?i)^(kubectl.*|helm.*|argocd.*|flux.*|kustomize-controller|fleet.*|terraform.*|pulumi.*|ansible.*|rancher.*|curl|` +
-	`mozilla|go-http-client|python.*|node-fetch|okhttp|openapi-generator|swagger-codegen|k9s|lens|oc|before-first-apply|unknown|` +
-	`manager|controller|controllers|operator|controller-manager|main|app|server|finalizers?|kubernetes|k8s|github|example|cluster|__debug_bin.*|.*\.test)$`)
+	`mozilla|go-http-client|python.*|java.*|kubernetes java client.*|kubernetes-?client.*|fabric8.*|kube-rs|kopf|node-fetch|okhttp|openapi-generator|swagger-codegen|` +
+	`k9s|lens|oc|before-first-apply|unknown|manager|controller|controllers|operator|controller-manager|provider|agent|main|app|server|finalizers?|` +
+	`kubernetes|k8s|github|example|cluster|__debug_bin.*|.*\.test)$`)
 
 // isGeneric reports whether programs of many kinds have a name.
 func isGeneric(name string) bool { return generic.MatchString(name) }
 
 // leases returns what Leases show.
 func (o Observation) leases(a actor) []Evidence {
-	if a.lease == "" && a.manager == "" {
+	if a.builtIn && a.lease == "" {
 		return nil
 	}
 	var found []Evidence
+	words := a.words()
 	for i := range o.Runtime.Leases.Object {
 		lease := &o.Runtime.Leases.Object[i]
-		switch name := lease.Namespace + "/" + lease.Name; {
-		case a.holds(lease):
-			found = append(found, o.lease(a, lease, name)...)
-		case a.lease == "" && a.resembles(lease.Name) && o.isHeld(lease):
-			found = append(found, Evidence{Source: "Lease " + name, Message: "is held by " + *lease.Spec.HolderIdentity + ", which could be the controller", Shows: Unknown})
+		source := "Lease " + lease.Namespace + "/" + lease.Name
+		state, message := judgeLease(answer(lease, nil), lease.Namespace+"/"+lease.Name, o.Time)
+		switch its := a.holds(lease); {
+		case its && state == leaseHeld:
+			found = append(found, Evidence{Source: source, Message: *lease.Spec.HolderIdentity + " renews it", Time: &metav1.Time{Time: lease.Spec.RenewTime.Time}, Shows: Alive})
+		case its: // its controller can run with another Lease, or without one
+			found = append(found, Evidence{Source: source, Message: message})
+		case a.lease == "" && state == leaseHeld && contains(lease.Name, words):
+			found = append(found, Evidence{Source: source, Message: "is held by " + *lease.Spec.HolderIdentity + ", which could be the controller", Shows: Unknown})
 		}
 	}
 	if err := o.Runtime.Leases.Err; err != nil {
@@ -127,81 +158,35 @@ func (a actor) holds(lease *coordinationv1.Lease) bool {
 	return a.is(lease.Name) || slices.ContainsFunc(lease.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return a.is(entry.Manager) })
 }
 
-func (o Observation) isHeld(lease *coordinationv1.Lease) bool {
-	state, _ := judgeLease(answer(lease, nil), "", o.Time)
-	return state == leaseHeld
-}
-
-// lease returns what a Lease of the program shows, and the pod of its last holder.
-func (o Observation) lease(a actor, lease *coordinationv1.Lease, name string) []Evidence {
-	source := "Lease " + name
-	if o.isHeld(lease) {
-		return []Evidence{{Source: source, Message: *lease.Spec.HolderIdentity + " renews it", Time: renewed(lease), Shows: Alive}}
-	}
-	pod := holderPod(lease)
-	if pod == "" || lease.Spec.RenewTime == nil {
-		return []Evidence{{Source: source, Message: "has no holder", Shows: Dead}}
-	}
-	e := Evidence{Source: source, Message: fmt.Sprintf("%s has not renewed it since %s", *lease.Spec.HolderIdentity, timeOf(renewed(lease))), Time: renewed(lease), Shows: Dead}
-	if o.Time.Sub(lease.Spec.RenewTime.Time) < deadAfter {
-		e.Message, e.Shows = e.Message+", which is too short to conclude anything", Unknown
-	}
-	if a.lease != "" {
-		return []Evidence{e}
-	}
-	holder := Evidence{Source: "Pod " + pod}
-	switch read, known := o.Runtime.Pods[pod]; {
-	case !known:
-		holder = notChecked(holder.Source, fmt.Errorf("only %d pods are read", podsRead))
-	case apierrors.IsNotFound(read.Err):
-		holder.Message, holder.Shows = "held the Lease, and does not exist any more", Dead
-	case read.Err != nil:
-		holder = notChecked(holder.Source, read.Err)
-	case read.Object.Status.Phase == corev1.PodSucceeded, read.Object.Status.Phase == corev1.PodFailed:
-		holder.Message, holder.Shows = "held the Lease, and has ended", Dead
-	default:
-		holder.Message, holder.Shows = "held the Lease, and exists: "+string(read.Object.Status.Phase), Unknown
-	}
-	return []Evidence{e, holder}
-}
-
-func renewed(lease *coordinationv1.Lease) *metav1.Time {
-	return &metav1.Time{Time: lease.Spec.RenewTime.Time}
-}
-
-// holderPod returns namespace/name of the pod that holds a Lease, if client-go made its identity, or "".
-func holderPod(lease *coordinationv1.Lease) string {
-	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return ""
-	}
-	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-	return lease.Namespace + "/" + name
-}
-
-// workloads returns what Deployments, StatefulSets and DaemonSets show, and the one of the program.
-func (o Observation) workloads(a actor) (*workload, []Evidence) {
-	if a.lease != "" || a.name() == "" && a.finalizer == "" {
+// workloads returns what Deployments, StatefulSets, DaemonSets and other pods show, and the one of the program.
+func (o Observation) workloads(a actor) (own *workload, found []Evidence) {
+	if a.builtIn {
 		return nil, nil
 	}
-	namespace, account := a.serviceAccount()
-	var own *workload
-	var found []Evidence
+	words := a.words()
 	for i := range o.Runtime.Workloads.Object {
 		w := &o.Runtime.Workloads.Object[i]
-		its := slices.ContainsFunc(w.names, a.is) || account != "" && account != "default" && w.namespace == namespace && w.account == account
-		e := Evidence{Source: fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name), Message: fmt.Sprintf("%d of %d pods are ready", w.ready, w.desired), Shows: Unknown}
+		e := Evidence{Source: fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name), Message: fmt.Sprintf("%d of %d pods are ready", w.pods.ready, w.pods.desired), Shows: Unknown}
+		if w.kind == podKind {
+			e.Message = "exists"
+		}
+		its := a.runs(w)
 		switch {
-		case its && w.ready > 0:
+		case its && w.pods.ready > 0:
 			e.Shows = Alive
-		case its && w.desired == 0 && w.existing == 0:
-			e.Message, e.Shows, e.Conclusive = "has no replicas and no pods", Dead, true
+		case its && w.isStopped() && a.manager == "": // the program can use another service account now
+			e.Message, e.Shows = noPods, ""
+		case its && w.isStopped():
+			found = append(found, o.podsOf(w.account))
+			e.Message, e.Shows = o.stopped(a, w)
+			its = e.Shows == Dead
 		case its:
-		case w.ready > 0 && slices.ContainsFunc(w.names, a.resembles):
+		case !w.isStopped() && slices.ContainsFunc(w.names, func(name string) bool { return contains(name, words) }):
 			e.Message += ", which could be the controller"
 		default:
 			continue
 		}
-		if its && (own == nil || w.ready > own.ready) {
+		if its && (own == nil || w.pods.ready > own.pods.ready) {
 			own = w
 		}
 		found = append(found, e)
@@ -210,6 +195,21 @@ func (o Observation) workloads(a actor) (*workload, []Evidence) {
 		found = append(found, notChecked("Deployments, StatefulSets and DaemonSets", err))
 	}
 	return own, found
+}
+
+// stopped returns what a workload without pods shows. A tenant can create one that has the name of a controller. So it counts only
+// if its service account may remove the finalizer: then its creator can remove the finalizer, too.
+func (o Observation) stopped(a actor, w *workload) (string, Liveness) {
+	allowed, read := o.Runtime.Permissions[permission{w.account, a.target}]
+	switch {
+	case !read:
+		return noPods + "; whether its service account may remove the finalizer: " + tooMany, Unknown
+	case allowed.Err != nil:
+		return fmt.Sprintf("%s; whether its service account may remove the finalizer was not checked: %v", noPods, allowed.Err), Unknown
+	case !allowed.Object:
+		return noPods + ", but is not the controller: its service account may not remove the finalizer", ""
+	}
+	return noPods + ", and its service account may remove the finalizer", Dead
 }
 
 // isReady reports whether a pod is ready.

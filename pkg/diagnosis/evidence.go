@@ -7,12 +7,13 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
+	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -24,8 +25,7 @@ type Liveness string
 const (
 	// Alive: at least one fact shows that the program runs.
 	Alive Liveness = "Alive"
-	// Dead: no fact shows that it runs, every source was read, and one conclusive fact or two facts of different sources show
-	// that it does not run.
+	// Dead: a fact shows that it does not run, and each source was read and leaves no doubt.
 	Dead Liveness = "Dead"
 	// Unknown is everything else.
 	Unknown Liveness = "Unknown"
@@ -34,22 +34,21 @@ const (
 // Controller is what is known of the program that has to act: it removes a finalizer, or is an initializer or a
 // participant.
 //
-// It is identified by the field manager that set the finalizer, or by the service account under which it acted. Names
-// that many programs have, such as manager or kubectl, identify nothing. These facts count, in evidence of a source each:
+// The controller of a finalizer is identified by the field manager that set the finalizer, which any client can choose. Names
+// that many programs have, such as manager or kubectl, identify nothing. Initializers and participants are identified by their
+// service accounts. These facts count, in evidence of a source each:
 //
-//   - A Lease is its Lease if the Lease has its name, or if the same field manager writes it. A Lease that is renewed shows
-//     Alive. One that expired more than deadAfter ago shows Dead, and so does the pod of its last holder, if this pod
-//     has ended or does not exist.
 //   - A Deployment, StatefulSet or DaemonSet is its workload if it, its label app.kubernetes.io/name, a container or an
-//     image has its name, or if its pods use its service account. Ready pods show Alive. A workload that wants no pods
-//     and has none shows Dead, which is conclusive.
-//   - Ready pods of its service account show Alive, and a service account without pods shows Dead. A service account
-//     that does not exist is conclusive: nothing can authenticate as it. The service account "default" shows nothing.
+//     image has its name, or if its pods use its service account. Ready pods show Alive. A workload of the controller of a
+//     finalizer that wants no pods and has none shows Dead, if its service account may remove the finalizer.
+//   - Ready pods of its service account, or of that of such a workload, show Alive.
 //   - A report of the SDK shows Alive until it is overdue, and Dead then.
+//   - A Lease that is renewed shows Alive, if it has its name or the same field manager writes it. One that expired shows
+//     nothing: programs change their Leases.
 //   - A write that follows the deletion, and is at most aliveFor old, shows Alive.
 //
-// A source that could not be read, a workload whose pods are not ready, and programs that run and have a similar name show
-// that nothing is certain: the result is Unknown, unless another fact shows Alive.
+// A source that could not be read, pods that are not ready, users who are no service accounts, and Leases, workloads and pods
+// that have a similar name show that nothing is certain: the result is Unknown, unless another fact shows Alive.
 type Controller struct {
 	// Name is the field manager or the user under which it acted, or "" if it cannot be identified.
 	Name  string   `json:"name,omitempty"`
@@ -67,16 +66,13 @@ type Evidence struct {
 	Time *metav1.Time `json:"time,omitempty"`
 	// Shows is the state that the fact speaks for, Unknown if it excludes Dead, and "" if it speaks for none.
 	Shows Liveness `json:"shows,omitempty"`
-	// Conclusive facts need no second one.
-	Conclusive bool `json:"conclusive,omitempty"`
 }
 
-const (
-	// deadAfter is how long ago a Lease expired at least if it shows that its holder does not run: leaders change.
-	deadAfter = 5 * time.Minute
-	// aliveFor is the age of the last write until which it shows that its writer runs.
-	aliveFor = 5 * time.Minute
-)
+// aliveFor is the age of the last write until which it shows that its writer runs.
+const aliveFor = 5 * time.Minute
+
+// target is an object, or all objects of a resource in a namespace.
+type target struct{ group, resource, namespace, name string }
 
 // actor identifies a program that has to act.
 type actor struct {
@@ -87,48 +83,60 @@ type actor struct {
 	written *metav1.Time
 	// deleted is when the object was deleted.
 	deleted *metav1.Time
-	// user is the user under which it acted or reported.
-	user string
+	// target is what has the finalizer.
+	target target
+	// user is the user who reported that it serves the initializer, and acted the one who acted last in this namespace.
+	user, acted string
 	// report is the status of its registration, if there is one.
 	report *v1alpha1.RegisteredInitializerStatus
-	// lease is namespace/name of the Lease of a controller of Kubernetes. It is the only source then.
-	lease string
+	// builtIn programs are those of Kubernetes. Of one with a lease, namespace/name, this Lease is the only source.
+	builtIn bool
+	lease   string
+}
+
+// program returns the actor without what differs between objects that it has to act on. Only writes depends on this.
+func (a actor) program() actor {
+	a.written, a.deleted = nil, nil
+	return a
 }
 
 // controller returns what is known of a program, and its workload or nil. While the observation is being made, it notes
 // that the program matters, so that the sources are read.
 func (o Observation) controller(a actor) (*Controller, *workload) {
 	if o.wanted != nil {
-		*o.wanted = append(*o.wanted, a)
+		*o.wanted = append(*o.wanted, a.program())
 		return &Controller{State: Unknown}, nil
 	}
-	c := &Controller{Name: a.name()}
-	for _, source := range []func(actor) []Evidence{o.writes, o.report, o.account, o.leases, o.groups} {
-		c.Evidence = append(c.Evidence, source(a)...)
+	program := a.program()
+	v, known := o.Runtime.verdicts[program]
+	if !known {
+		for _, source := range []func(actor) []Evidence{o.report, o.accounts, o.leases, o.groups} {
+			v.evidence = append(v.evidence, source(a)...)
+		}
+		var found []Evidence
+		v.workload, found = o.workloads(a)
+		v.evidence = append(v.evidence, found...)
+		if o.Runtime.verdicts != nil {
+			o.Runtime.verdicts[program] = v
+		}
 	}
-	workload, found := o.workloads(a)
-	c.Evidence = append(c.Evidence, found...)
+	c := &Controller{Name: a.name(), Evidence: slices.Concat(o.writes(a), v.evidence)}
 	c.State = conclude(c.Evidence)
-	return c, workload
+	return c, v.workload
+}
+
+// verdict is what every source but the writes of a program shows, and its workload or nil.
+type verdict struct {
+	evidence []Evidence
+	workload *workload
 }
 
 // conclude returns the state that facts show. Dead needs certainty.
 func conclude(all []Evidence) Liveness {
-	shows := func(state Liveness) bool {
-		return slices.ContainsFunc(all, func(e Evidence) bool { return e.Shows == state })
-	}
-	dead, conclusive := 0, false
-	for _, e := range all {
-		if e.Shows == Dead {
-			dead++
-			conclusive = conclusive || e.Conclusive
+	for _, state := range []Liveness{Alive, Unknown, Dead} {
+		if slices.ContainsFunc(all, func(e Evidence) bool { return e.Shows == state }) {
+			return state
 		}
-	}
-	switch {
-	case shows(Alive):
-		return Alive
-	case !shows(Unknown) && (conclusive || dead >= 2):
-		return Dead
 	}
 	return Unknown
 }
@@ -147,16 +155,17 @@ func (o Observation) controlled(a actor, cause Cause, state State, since *metav1
 		w["RUNSIN"], w["WORKLOAD"] = workload.namespace, workload.reference()
 	}
 	switch known := workload != nil; {
-	case c.State == Unknown:
-		w["UNKNOWN"] = "true"
 	case c.State == Alive && known:
-		w["ALIVE"], w["LOGS"] = "true", "true"
+		w["LOGS"] = "true"
 	case c.State == Alive:
-		w["ALIVE"], w["NOLOGS"] = "true", "true"
-	case known && workload.kind != daemonSet:
+		w["NOLOGS"] = "true"
+	case c.State == Dead && known && workload.kind != daemonSet:
 		w["STOPPED"] = "true"
 	default:
-		w["UNINSTALLED"] = "true"
+		w["START"] = "true"
+	}
+	if c.State != Alive && !a.builtIn {
+		w["REMOVABLE"] = "true"
 	}
 	f := o.finding(cause, state, since, message, w)
 	f.Controller = c
@@ -165,7 +174,7 @@ func (o Observation) controlled(a actor, cause Cause, state State, since *metav1
 
 // writes returns what the last write of the program shows.
 func (o Observation) writes(a actor) []Evidence {
-	if a.manager == "" || a.lease != "" {
+	if a.manager == "" || a.builtIn {
 		return nil
 	}
 	e := Evidence{Source: "managedFields", Time: a.written, Message: fmt.Sprintf("field manager %q set the finalizer", a.manager)}
@@ -200,46 +209,49 @@ func (o Observation) report(a actor) []Evidence {
 	return []Evidence{e}
 }
 
-// account returns what the service account of the program shows.
-func (o Observation) account(a actor) []Evidence {
-	namespace, name := a.serviceAccount()
-	if name == "" {
-		if a.user == "" {
-			return nil
-		}
-		return []Evidence{{Source: "User", Message: fmt.Sprintf("%q acted last, which is no service account", a.user)}}
+// accounts returns what the users of an initializer or a participant show.
+func (o Observation) accounts(a actor) (found []Evidence) {
+	accounts, others := a.accounts()
+	for _, account := range accounts {
+		found = append(found, o.podsOf(account))
 	}
-	source, found := fmt.Sprintf("ServiceAccount %s/%s", namespace, name), o.Runtime.Accounts[namespace+"/"+name]
+	for _, user := range others {
+		found = append(found, Evidence{Source: "User", Message: fmt.Sprintf("%q acted last, which is no service account", user), Shows: Unknown})
+	}
+	return found
+}
+
+// podsOf returns what the pods of a service account show. That it has none shows nothing: its program can use another one now.
+func (o Observation) podsOf(account string) Evidence {
+	source := "Pods of ServiceAccount " + account
+	pods, read := o.Runtime.Pods[account]
 	switch {
-	case apierrors.IsNotFound(found.Account.Err):
-		return []Evidence{{Source: source, Message: "does not exist any more, so no program can authenticate as it", Shows: Dead, Conclusive: true}}
-	case found.Account.Err != nil:
-		return []Evidence{notChecked(source, found.Account.Err)}
-	case found.Pods.Err != nil:
-		return []Evidence{notChecked("Pods of "+source, found.Pods.Err)}
+	case !read:
+		return notChecked(source, errors.New(tooMany))
+	case pods.Err != nil:
+		return notChecked(source, pods.Err)
+	case len(pods.Object) == 0:
+		return Evidence{Source: source, Message: "no such pods"}
 	}
 	ready := 0
-	for i := range found.Pods.Object {
-		if isReady(&found.Pods.Object[i]) {
+	for i := range pods.Object {
+		if isReady(&pods.Object[i]) {
 			ready++
 		}
 	}
-	e := Evidence{Source: "Pods of " + source, Message: fmt.Sprintf("%d, of which %d are ready", len(found.Pods.Object), ready), Shows: Unknown}
-	switch {
-	case name == "default": // other programs use it, too
+	e := Evidence{Source: source, Message: fmt.Sprintf("%d, of which %d are ready", len(pods.Object), ready), Shows: Unknown}
+	if path.Base(account) == defaultAccount {
 		e.Message += "; other programs use this account, too"
-	case ready > 0:
+	} else if ready > 0 {
 		e.Shows = Alive
-	case len(found.Pods.Object) == 0:
-		e.Message, e.Shows = "no such pods", Dead
 	}
-	return []Evidence{e}
+	return e
 }
 
 // groups notes that the API group in the name of a finalizer is not served. It shows nothing: many names are no groups.
 func (o Observation) groups(a actor) []Evidence {
 	domain, _, qualified := strings.Cut(a.finalizer, "/")
-	if !qualified || a.lease != "" || o.APIServices.Err != nil {
+	if !qualified || a.builtIn || o.APIServices.Err != nil {
 		return nil
 	}
 	var served []string

@@ -39,7 +39,7 @@ func namespaceFinalizers(o Observation) []Finding {
 			found = append(found, o.finding(SpecFinalizer, state, since,
 				fmt.Sprintf("spec.finalizers has %q: strict-name-reuse holds the namespace until no earlier request can be in progress", finalizer), words{"NAMEREUSE": string(finalizer)}))
 		default:
-			found = append(found, o.controlled(finalizerActor(&namespace.ObjectMeta, "spec", string(finalizer)), SpecFinalizer, o.overdue(since), since,
+			found = append(found, o.controlled(actor{finalizer: string(finalizer)}, SpecFinalizer, o.overdue(since), since,
 				fmt.Sprintf("spec.finalizers has %q, which %s", finalizer, o.yet("its controller")), words{"FINALIZER": string(finalizer)}))
 		}
 	}
@@ -48,7 +48,7 @@ func namespaceFinalizers(o Observation) []Finding {
 			continue // other rules report what it waits for
 		}
 		message := fmt.Sprintf("metadata.finalizers has %q, which %s", finalizer, o.yet("its controller"))
-		a := finalizerActor(&namespace.ObjectMeta, "metadata", finalizer)
+		a := o.namespaceActor(finalizer)
 		if a.manager != "" {
 			message += fmt.Sprintf(" (set by %q)", a.manager)
 		}
@@ -57,19 +57,20 @@ func namespaceFinalizers(o Observation) []Finding {
 	return found
 }
 
-// finalizerActor identifies the program that removes a finalizer of an object by the field manager that set it. Where
-// is the field that has the finalizers: metadata or spec. Of spec.finalizers, only the last writer of the whole list is known.
-// This is often kube-controller-manager, which removes its own entry and not this one.
-func finalizerActor(object *metav1.ObjectMeta, where, finalizer string) actor {
-	a := actor{finalizer: finalizer, deleted: object.DeletionTimestamp}
-	path := fieldpath.MakePathOrDie(where, "finalizers", value.NewValueInterface(finalizer))
-	if where == "spec" {
-		path = fieldpath.MakePathOrDie(where, "finalizers")
-	}
+// namespaceActor identifies the program that removes a finalizer from metadata.finalizers of the namespace. For spec.finalizers,
+// the API does not record which program added an entry: the list has one field manager, that of the last write.
+func (o Observation) namespaceActor(finalizer string) actor {
+	return finalizerActor(&o.Namespace.Object.ObjectMeta, target{resource: "namespaces", namespace: o.Name, name: o.Name}, finalizer)
+}
+
+// finalizerActor identifies the program that removes a finalizer of an object by the field manager that set it.
+func finalizerActor(object *metav1.ObjectMeta, of target, finalizer string) actor {
+	known := knownFinalizer(finalizer, object.Namespace)
+	a := actor{finalizer: finalizer, deleted: object.DeletionTimestamp, target: of, builtIn: known.remover != "", lease: known.lease}
+	path := fieldpath.MakePathOrDie("metadata", "finalizers", value.NewValueInterface(finalizer))
 	for _, entry := range object.ManagedFields {
 		fields := fieldpath.NewSet()
-		if entry.FieldsV1 != nil && entry.Subresource != "status" && fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil && fields.Has(path) &&
-			(where != "spec" || entry.Manager != kubeControllerManager) {
+		if entry.FieldsV1 != nil && entry.Subresource != "status" && fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil && fields.Has(path) {
 			a.manager = entry.Manager
 		}
 	}

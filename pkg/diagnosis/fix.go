@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -44,7 +43,9 @@ type Fix struct {
 	Risk string `json:"risk,omitempty"`
 	// Requests are sent in this order, until one fails.
 	Requests []Request `json:"requests"`
-	// Digest identifies the UID of the namespace, the cause, the description and the requests, and with them the UID and
+	// Controller is the program that is dead, with the evidence, if the remedy is what it has to do.
+	Controller *Controller `json:"controller,omitempty"`
+	// Digest identifies the UID of the namespace, the cause, the description, the controller and the requests, and with them the UID and
 	// the resourceVersion of each object. For OrphanedContent, it identifies the UIDs of the content instead.
 	Digest string `json:"digest"`
 	// Applied means that the requests succeeded.
@@ -108,7 +109,7 @@ func (o Observation) fixable() []Cause {
 
 // digest returns the digest of a fix.
 func (f Fix) digest(of *FixList) string {
-	data, err := json.Marshal([]any{of.Namespace, of.UID, f.Cause, f.Description, f.Requests, f.content})
+	data, err := json.Marshal([]any{of.Namespace, of.UID, f.Cause, f.Description, f.Controller, f.Requests, f.content})
 	if err != nil { // strings can always be encoded
 		return ""
 	}
@@ -154,8 +155,8 @@ func request(verb, path, contentType string, body any) Request {
 	return Request{Verb: verb, Path: path, ContentType: contentType, Body: string(data)}
 }
 
-// For returns the body of the request, for the object with the UID that the request before created. Only deletions have these
-// options and that of a dry run in their bodies.
+// For returns the body of the request. Created is the UID of the object that the request before created. Only deletions have it
+// and the option for a dry run in their bodies.
 func (r Request) For(created types.UID, dryRun bool) (string, error) {
 	if r.Verb != http.MethodDelete {
 		return r.Body, nil
@@ -193,8 +194,14 @@ func newFix(cause Cause, description, risk string, requests ...Request) Fix {
 	return Fix{Cause: cause, Description: description, Risk: risk, Requests: slices.Clip(requests[:min(len(requests), fixRequests)])}
 }
 
-// isDead reports whether a program does not run any more, with its name for a description.
-func (o Observation) isDead(a actor) (string, bool) {
+// because returns the fix with the program that is dead.
+func (f Fix) because(c *Controller) Fix {
+	f.Controller = c
+	return f
+}
+
+// isDead reports whether a program does not run any more, with what is known of it.
+func (o Observation) isDead(a actor) (*Controller, bool) {
 	c, _ := o.controller(a)
-	return fmt.Sprintf("%q", cmp.Or(c.Name, a.finalizer)), c.State == Dead
+	return c, c.State == Dead
 }

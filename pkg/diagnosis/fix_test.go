@@ -43,6 +43,10 @@ func TestFixes(t *testing.T) {
 	dead := deployment("x", "billing", 0, 0)
 	missing := apiService("a.example.com", "v1", apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: "False", Reason: "ServiceNotFound", LastTransitionTime: *ago(time.Hour)})
 	installing := apiService("c.example.com", "v1", apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: "False", Reason: "ServiceNotFound", LastTransitionTime: *ago(time.Second)})
+	reinstalling := apiService("d.example.com", "v1", missing.Status.Conditions...)
+	reinstalling.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-apiserver", Subresource: "status", Time: ago(time.Second)}}
+	missing.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: ago(time.Second)}, {Manager: "kube-apiserver", Subresource: "status", Time: ago(time.Hour)}}
+	core := apiService("", "v1", apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: "True"})
 	missing.UID, missing.ResourceVersion = "s", "7"
 	silent := apiService("b.example.com", "v1", apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: "False", Reason: "FailedDiscoveryCheck"})
 	api := []runtime.Object{nsinitAPI("True")}
@@ -64,12 +68,15 @@ func TestFixes(t *testing.T) {
 		"an open namespace":       {world{namespace: terminating(closed, open, seven, setBy("billing", time.Hour)), core: []runtime.Object{dead}}, nil},
 		"a finalizer of objects": {world{namespace: terminating(), core: []runtime.Object{dead}, content: []runtime.Object{object("ConfigMap", "a", heldBy("billing")), object("ConfigMap", "b", heldBy("kubectl")), object("ConfigMap", "c", func(m *metav1.ObjectMeta) { heldBy("billing")(m); m.DeletionTimestamp = nil })}},
 			[]string{"ContentFinalizer", "PATCH /api/v1/namespaces/ns/configmaps/a " + with("uid-of-a", `{"op":"test","path":"/metadata/finalizers/1","value":"a/b"},{"op":"remove","path":"/metadata/finalizers/1"}`)}},
+		// Only the last writer of the list is known, which need not be the controller.
 		"spec.finalizers": {world{namespace: terminating(seven, func(n *corev1.Namespace) {
 			n.Spec.Finalizers = append(n.Spec.Finalizers, "openshift.com/origin")
 			n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "billing", Subresource: "finalize", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:finalizers":{}}}`)}}
-		}), core: []runtime.Object{dead}}, []string{"SpecFinalizer",
-			`PUT /api/v1/namespaces/ns/finalize {"kind":"Namespace","apiVersion":"v1","metadata":{"name":"ns","uid":"u","resourceVersion":"7","deletionTimestamp":"2026-11-21T11:50:00Z"},"spec":{"finalizers":["kubernetes"]},"status":{}}`}},
-		"an API without a service": {world{namespace: terminating(), apis: []runtime.Object{missing, silent, installing}}, []string{"APIUnavailable", "DELETE /apis/apiregistration.k8s.io/v1/apiservices/v1.a.example.com " + options("s", "")}},
+		}), core: []runtime.Object{dead}}, nil},
+		"a tenant's Deployment":        {world{namespace: terminating(seven, setBy("billing", time.Hour)), core: []runtime.Object{deployment("tenant", "billing", 0, 0)}}, nil},
+		"a tenant's Lease":             {world{namespace: terminating(seven, setBy("billing", time.Hour)), core: []runtime.Object{lease("tenant", "billing", "billing-0_uuid", time.Hour)}}, nil},
+		"objects of an aggregated API": {world{namespace: terminating(), core: []runtime.Object{dead}, content: []runtime.Object{object("ConfigMap", "a", heldBy("billing"))}, apis: []runtime.Object{core}}, nil},
+		"an API without a service":     {world{namespace: terminating(), apis: []runtime.Object{missing, silent, installing, reinstalling}}, []string{"APIUnavailable", "DELETE /apis/apiregistration.k8s.io/v1/apiservices/v1.a.example.com " + options("s", "")}},
 		"emptied finalizers": {world{namespace: terminating(seven, func(n *corev1.Namespace) { n.Spec.Finalizers = nil })}, []string{"FinalizersEmptied",
 			`PUT /api/v1/namespaces/ns/finalize {"kind":"Namespace","apiVersion":"v1","metadata":{"name":"ns","uid":"u","resourceVersion":"7","deletionTimestamp":"2026-11-21T11:50:00Z"},"spec":{"finalizers":["kubernetes"]},"status":{}}`}},
 		"orphans": {world{content: []runtime.Object{object("ConfigMap", "a", func(m *metav1.ObjectMeta) { m.ResourceVersion = "7" }), object("ConfigMap", "b", heldBy("billing"))}}, []string{"OrphanedContent",
@@ -89,12 +96,13 @@ func TestFixes(t *testing.T) {
 		"nsinit's controllers run":                      {world{namespace: terminating(seven, lifecycleHeld), core: []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second)}}, nil},
 		"they run in another namespace":                 {world{namespace: terminating(seven, lifecycleHeld), core: []runtime.Object{lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Hour), lease("platform", "nsinit-controller-manager", "m-2", time.Second)}}, nil},
 		"whether they run is not read":                  {world{namespace: terminating(seven, lifecycleHeld), refuses: refuseOnly("list", "leases", forbidden("no"))}, nil},
-		"a participant": {world{namespace: terminating(lifecycleHeld), apis: api, lifecycles: []runtime.Object{lifecycle(deleting, version)}}, []string{"ParticipantPending",
+		"a participant": {world{namespace: terminating(lifecycleHeld), apis: api, lifecycles: []runtime.Object{lifecycle(deleting, version), overdue("a.example.com", time.Hour)}}, []string{"ParticipantPending",
 			"PATCH /apis/nsinit.dev/v1alpha1/namespacelifecycles/ns/finalize " + with("r", `{"op":"test","path":"/spec/finalizers/1","value":"a.example.com"},{"op":"remove","path":"/spec/finalizers/1"}`)}},
-		"an initializer": {world{namespace: terminating(closed), apis: api, lifecycles: []runtime.Object{lifecycle(acted, version)}}, []string{"InitializerPending",
+		"an initializer": {world{namespace: terminating(closed), apis: api, lifecycles: []runtime.Object{lifecycle(acted, version), overdue("b.example.com", time.Hour)}}, []string{"InitializerPending",
 			"PATCH /apis/nsinit.dev/v1alpha1/namespacelifecycles/ns/initialize " + with("r", `{"op":"test","path":"/spec/initializers/pending/0/name","value":"b.example.com"},{"op":"remove","path":"/spec/initializers/pending/0"},{"op":"add","path":"/spec/skipped","value":["b.example.com"]}`)}},
-		"another initializer": {world{namespace: terminating(closed), apis: api, lifecycles: []runtime.Object{lifecycle(acted, version, skipped)}}, []string{"InitializerPending",
+		"another initializer": {world{namespace: terminating(closed), apis: api, lifecycles: []runtime.Object{lifecycle(acted, version, skipped), overdue("b.example.com", time.Hour)}}, []string{"InitializerPending",
 			"PATCH /apis/nsinit.dev/v1alpha1/namespacelifecycles/ns/initialize " + with("r", `{"op":"test","path":"/spec/initializers/pending/0/name","value":"b.example.com"},{"op":"remove","path":"/spec/initializers/pending/0"},{"op":"add","path":"/spec/skipped/-","value":"b.example.com"}`)}},
+		"an initializer without a report":       {world{namespace: terminating(closed), apis: api, lifecycles: []runtime.Object{lifecycle(acted, version)}}, nil},
 		"an initializer that no program served": {world{namespace: terminating(closed), apis: api, lifecycles: []runtime.Object{lifecycle(version)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +154,7 @@ func TestRiskOfRelease(t *testing.T) {
 		"the content is gone":  {terminating(lifecycleHeld), alone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := world{namespace: test.namespace, apis: []runtime.Object{nsinitAPI("True")}, lifecycles: []runtime.Object{lifecycle(deleting, holding)}}.diagnoser(t)
+			d := world{namespace: test.namespace, apis: []runtime.Object{nsinitAPI("True")}, lifecycles: []runtime.Object{lifecycle(deleting, holding), overdue("a.example.com", time.Hour)}}.diagnoser(t)
 			d.Progress = nil // it counts one diagnosis
 			list, err := d.Fixes(t.Context(), "ns")
 			if err != nil || len(list.Items) != 1 || list.Items[0].Risk != test.want {
@@ -169,15 +177,16 @@ func TestRiskOfRelease(t *testing.T) {
 	}
 }
 
-// TestDigest: the digest of a fix changes with the namespace, its UID, the cause, the object and its version.
+// TestDigest: the digest of a fix changes with the namespace, its UID, the cause, the object, its version and the evidence.
 func TestDigest(t *testing.T) {
-	digest := func(namespace string, uid types.UID, version string, cause Cause, path string) string {
-		return newFix(cause, "", "", remove(path, &metav1.ObjectMeta{UID: "o", ResourceVersion: version}, nil)).digest(&FixList{Namespace: namespace, UID: uid})
+	digest := func(namespace string, uid types.UID, version string, cause Cause, path string, evidence ...Evidence) string {
+		return newFix(cause, "", "", remove(path, &metav1.ObjectMeta{UID: "o", ResourceVersion: version}, nil)).because(&Controller{Evidence: evidence}).digest(&FixList{Namespace: namespace, UID: uid})
 	}
 	seen := map[string]bool{}
 	for _, d := range []string{
 		digest("a", "u", "1", ContentFinalizer, "/p"), digest("b", "u", "1", ContentFinalizer, "/p"), digest("a", "v", "1", ContentFinalizer, "/p"),
 		digest("a", "u", "2", ContentFinalizer, "/p"), digest("a", "u", "1", GracePeriod, "/p"), digest("a", "u", "1", ContentFinalizer, "/q"),
+		digest("a", "u", "1", ContentFinalizer, "/p", Evidence{Source: "Deployment x/billing"}),
 	} {
 		if seen[d] {
 			t.Errorf("%s is that of two fixes", d)

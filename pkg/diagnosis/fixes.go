@@ -36,7 +36,7 @@ func (o Observation) fixInitializers() []Fix {
 		if !lifecycles.IsActing(lifecycle, pending.Name) || pending.Name == v1alpha1.InitializerLifecycle {
 			continue
 		}
-		program, dead := o.isDead(o.initializerActor(pending.Name))
+		c, dead := o.isDead(o.initializerActor(pending.Name))
 		if !dead {
 			continue
 		}
@@ -44,8 +44,8 @@ func (o Observation) fixInitializers() []Fix {
 		if len(lifecycle.Spec.Skipped) == 0 {
 			skip = operation{"add", "/spec/skipped", []string{pending.Name}}
 		}
-		fixes = append(fixes, newFix(InitializerPending, fmt.Sprintf("skip initializer %q, whose program %s is dead", pending.Name, program), "the namespace opens without what the initializer provides",
-			patch(lifecyclePath+o.Name+"/initialize", lifecycle, append(removeEntry("/spec/initializers/pending", i, "name", pending.Name), skip)...)))
+		fixes = append(fixes, newFix(InitializerPending, fmt.Sprintf("skip initializer %q, whose program %q is dead", pending.Name, c.Name), "the namespace opens without what the initializer provides",
+			patch(lifecyclePath+o.Name+"/initialize", lifecycle, append(removeEntry("/spec/initializers/pending", i, "name", pending.Name), skip)...)).because(c))
 	}
 	return fixes
 }
@@ -61,19 +61,20 @@ func (o Observation) fixParticipants() []Fix {
 		if finalizer == v1alpha1.FinalizerKubernetes {
 			continue
 		}
-		if program, dead := o.isDead(o.initializerActor(string(finalizer))); dead {
+		if c, dead := o.isDead(o.initializerActor(string(finalizer))); dead {
 			risk := remains
 			if o.holdsContent(string(finalizer)) {
 				risk = remainsAndEmpties
 			}
-			fixes = append(fixes, newFix(pending[0].Cause, fmt.Sprintf("release the namespace from participant %q, whose program %s is dead", finalizer, program), risk,
-				patch(lifecyclePath+o.Name+"/finalize", lifecycle, removeEntry("/spec/finalizers", i, "", finalizer)...)))
+			fixes = append(fixes, newFix(pending[0].Cause, fmt.Sprintf("release the namespace from participant %q, whose program %q is dead", finalizer, c.Name), risk,
+				patch(lifecyclePath+o.Name+"/finalize", lifecycle, removeEntry("/spec/finalizers", i, "", finalizer)...)).because(c))
 		}
 	}
 	return fixes
 }
 
-// fixAPIs removes the registrations of aggregated APIs whose service does not exist for longer than an installation takes.
+// fixAPIs removes the registrations of aggregated APIs whose service does not exist for longer than an installation takes. The
+// condition changes its reason without a new transition time, so the time of the last write counts, too.
 func (o Observation) fixAPIs() []Fix {
 	if o.phase() != Terminating {
 		return nil
@@ -82,7 +83,10 @@ func (o Observation) fixAPIs() []Fix {
 	for i := range o.APIServices.Object {
 		service := &o.APIServices.Object[i]
 		condition := helper.GetAPIServiceConditionByType(service, apiregistrationv1.Available)
-		if isNsinit(*service) || judgeAPI(*service).State == Healthy || condition == nil || condition.Reason != "ServiceNotFound" || o.overdue(&condition.LastTransitionTime) != Stuck {
+		if isNsinit(*service) || judgeAPI(*service).State == Healthy || condition == nil || condition.Reason != "ServiceNotFound" || o.overdue(&condition.LastTransitionTime) != Stuck ||
+			slices.ContainsFunc(service.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+				return entry.Subresource == "status" && entry.Time != nil && o.overdue(entry.Time) != Stuck
+			}) {
 			continue
 		}
 		fixes = append(fixes, newFix(APIUnavailable, fmt.Sprintf("remove APIService %q, whose service %s/%s does not exist", service.Name, service.Spec.Service.Namespace, service.Spec.Service.Name),
@@ -91,32 +95,33 @@ func (o Observation) fixAPIs() []Fix {
 	return fixes
 }
 
-// fixContent removes the finalizers of dead controllers from objects that are deleted.
+// fixContent removes the finalizers of dead controllers from objects that are deleted. Programs that set the same finalizer have
+// a fix each. Servers of aggregated APIs may ignore preconditions.
 func (o Observation) fixContent() []Fix {
 	if !o.ends() {
 		return nil
 	}
-	all := o.holders()
-	var fixes []Fix
-	for _, finalizer := range slices.Sorted(maps.Keys(all)) {
-		program, dead := o.isDead(all[finalizer].actor)
-		if !dead {
+	requests, of := map[string][]Request{}, map[string]*Controller{}
+	for _, listing := range o.Content {
+		if o.isAggregated(listing.Resource.GroupVersion()) {
 			continue
 		}
-		var requests []Request
-		for _, listing := range o.Content {
-			for _, object := range listing.Objects {
-				i := slices.Index(object.Finalizers, finalizer)
-				if object.DeletionTimestamp == nil || i < 0 {
+		for _, object := range listing.Objects {
+			for i, finalizer := range object.Finalizers {
+				if object.DeletionTimestamp == nil {
 					continue
 				}
-				// Another program may have set the same finalizer of this object.
-				if _, dead := o.isDead(finalizerActor(&object.ObjectMeta, "metadata", finalizer)); dead {
-					requests = append(requests, patch(o.pathOf(listing.Resource, object.Name), object, removeEntry("/metadata/finalizers", i, "", finalizer)...))
+				if c, dead := o.isDead(contentActor(listing, object, finalizer)); dead {
+					what := fmt.Sprintf("remove the finalizer %q, whose controller %q is dead, from objects", finalizer, c.Name)
+					requests[what] = append(requests[what], patch(o.pathOf(listing.Resource, object.Name), object, removeEntry("/metadata/finalizers", i, "", finalizer)...))
+					of[what] = c
 				}
 			}
 		}
-		fixes = append(fixes, newFix(ContentFinalizer, fmt.Sprintf("remove the finalizer %q, whose controller %s is dead, from objects", finalizer, program), remains, requests...))
+	}
+	var fixes []Fix
+	for _, what := range slices.Sorted(maps.Keys(requests)) {
+		fixes = append(fixes, newFix(ContentFinalizer, what, remains, requests[what]...).because(of[what]))
 	}
 	return fixes
 }
@@ -158,17 +163,8 @@ func (o Observation) fixFinalizers() []Fix {
 			}
 			continue
 		}
-		if program, dead := o.isDead(finalizerActor(&namespace.ObjectMeta, "metadata", finalizer)); dead {
-			fixes = append(fixes, newFix(NamespaceFinalizer, fmt.Sprintf("remove the finalizer %q, whose controller %s is dead, from the namespace", finalizer, program), remains, request))
-		}
-	}
-	for i, finalizer := range namespace.Spec.Finalizers {
-		if finalizer == corev1.FinalizerKubernetes || finalizer == v1alpha1.NameReuseFinalizer {
-			continue
-		}
-		if program, dead := o.isDead(finalizerActor(&namespace.ObjectMeta, "spec", string(finalizer))); dead {
-			fixes = append(fixes, newFix(SpecFinalizer, fmt.Sprintf("remove %q, whose controller %s is dead, from spec.finalizers", finalizer, program), remains,
-				o.finalize(slices.Delete(slices.Clone(namespace.Spec.Finalizers), i, i+1))))
+		if c, dead := o.isDead(o.namespaceActor(finalizer)); dead {
+			fixes = append(fixes, newFix(NamespaceFinalizer, fmt.Sprintf("remove the finalizer %q, whose controller %q is dead, from the namespace", finalizer, c.Name), remains, request).because(c))
 		}
 	}
 	return fixes

@@ -435,7 +435,7 @@ func TestRules(t *testing.T) {
 // TestUnsafeWords: a command is not offered if a name in it could mean something else to a shell.
 func TestUnsafeWords(t *testing.T) {
 	for name, want := range map[string]int{"a/b": 3, "a b": 3, "$(reboot)": 1, "a'b": 1, "a;b": 1, "a\nb": 1, "": 1} {
-		if got := len(newFinding(NamespaceFinalizer, Stuck, nil, "", words{"NAMESPACE": name, "FINALIZER": "a/b", "UNKNOWN": "true"}).Remedies); got != want {
+		if got := len(newFinding(NamespaceFinalizer, Stuck, nil, "", words{"NAMESPACE": name, "FINALIZER": "a/b", "START": "true", "REMOVABLE": "true"}).Remedies); got != want {
 			t.Errorf("%d remedies for %q", got, name)
 		}
 	}

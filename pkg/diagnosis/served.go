@@ -66,40 +66,33 @@ func (o Observation) isOverdue(registration *v1alpha1.RegisteredInitializerStatu
 }
 
 // initializerActor identifies the program of an initializer or a participant: the user who last reported that it serves
-// it, or who acted as it in this namespace.
+// it, and the one who acted as it in this namespace.
 func (o Observation) initializerActor(name string) actor {
 	a := actor{finalizer: name}
 	if entry := helper.Entry(o.Lifecycle.Object, name); entry != nil {
-		a.user = entry.LastActor
+		a.acted = entry.LastActor
 	}
-	if _, a.report = o.registration(name); a.report != nil && a.report.Reporter != "" {
+	if _, a.report = o.registration(name); a.report != nil {
 		a.user = a.report.Reporter
 	}
 	return a
 }
 
-// registration returns the name of the configuration of a planned initializer and the status there. The status is nil
-// if the configuration could not be read or does not register the initializer any more.
-func (o Observation) registration(name string) (string, *v1alpha1.RegisteredInitializerStatus) {
-	for _, planned := range o.Lifecycle.Object.Spec.Plan {
-		if planned.Name != name || planned.Configuration == nil {
+// registration returns the configuration that registers an initializer, with its status there. If several do, or did when the
+// namespace was planned, the one with the last report counts. The status is nil if no configuration can be read that registers it.
+func (o Observation) registration(name string) (configuration string, last *v1alpha1.RegisteredInitializerStatus) {
+	for i := range o.Configurations {
+		c := &o.Configurations[i]
+		if !slices.ContainsFunc(c.Initializers, func(initializer v1alpha1.RegisteredInitializer) bool { return initializer.Name == name }) {
 			continue
 		}
-		for i := range o.Configurations {
-			configuration := &o.Configurations[i]
-			if configuration.UID != planned.Configuration.UID {
-				continue
-			}
-			for _, initializer := range configuration.Initializers {
-				if initializer.Name != name {
-					continue
-				}
-				if status := helper.RegistrationStatus(configuration, name); status != nil {
-					return configuration.Name, status
-				}
-				return configuration.Name, &v1alpha1.RegisteredInitializerStatus{Name: name} // it has never reported
-			}
+		status := helper.RegistrationStatus(c, name)
+		if status == nil {
+			status = &v1alpha1.RegisteredInitializerStatus{Name: name} // it has never reported
+		}
+		if last == nil || status.ReportTime != nil && (last.ReportTime == nil || last.ReportTime.Before(status.ReportTime)) {
+			configuration, last = c.Name, status
 		}
 	}
-	return "", nil
+	return configuration, last
 }

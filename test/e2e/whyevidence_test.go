@@ -33,12 +33,22 @@ func holdBy(t *testing.T, c *framework.Cluster, namespace, controller, finalizer
 	}
 }
 
-// stopped is a Deployment without pods.
-func stopped(name string) string {
+// withoutPods is a Deployment without replicas, with a separate service account.
+func withoutPods(name string) string {
 	return fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s, namespace: default}, spec: {replicas: 0, selector: {matchLabels: {app: %[1]s}},
-  template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: %[1]s, image: %[1]s}]}}}}
+  template: {metadata: {labels: {app: %[1]s}}, spec: {serviceAccountName: %[1]s, containers: [{name: %[1]s, image: %[1]s}]}}}}
 `, name)
 }
+
+// permitted lets the service account of this Deployment remove finalizers.
+func permitted(name string) string {
+	return fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: %[1]s},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{kind: ServiceAccount, namespace: default, name: %[1]s}]}
+`, name)
+}
+
+// stopped is a controller without pods.
+func stopped(name string) string { return withoutPods(name) + "---\n" + permitted(name) }
 
 // TestWhyEvidence: why shows whether the controller behind a finalizer runs, and how it knows.
 func TestWhyEvidence(t *testing.T) {
@@ -65,14 +75,18 @@ func TestWhyEvidence(t *testing.T) {
 	}
 	waitFor(diagnosis.Unknown, "set the finalizer")
 
+	// A Deployment that a tenant can create, too, shows nothing.
+	c.ApplyInput(t, withoutPods(controller))
+	waitFor(diagnosis.Unknown, "but is not the controller: its service account may not remove the finalizer")
+
 	// Its Deployment has no replicas.
-	c.ApplyInput(t, stopped(controller))
-	finding := waitFor(diagnosis.Dead, "has no replicas and no pods")
+	c.ApplyInput(t, permitted(controller))
+	finding := waitFor(diagnosis.Dead, "has no replicas and no pods, and its service account may remove the finalizer")
 	if first := finding.Remedies[0]; first.Command != "kubectl --namespace default scale deployment/"+controller+" --replicas=1" {
 		t.Errorf("the first remedy is %+v", first)
 	}
 	text, _, _ := c.Plugin(t, "why", namespace, "--patience=1s")
-	for _, part := range []string{`Its controller: dead ("` + controller + `")`, "- dead, conclusive: Deployment default/" + controller} {
+	for _, part := range []string{`Its controller: dead ("` + controller + `")`, "- dead: Deployment default/" + controller} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is missing in:\n%s", part, text)
 		}
@@ -86,7 +100,7 @@ func TestWhyEvidence(t *testing.T) {
 	c.User(t, "e2e-why-evidence", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
 	waitFor(diagnosis.Unknown, "not checked: ", "--as=e2e-why-evidence")
 
-	// It runs elsewhere: its Lease is renewed. Then it stops, and its pod is removed.
+	// It runs elsewhere: its Lease is renewed. Then this Lease expires, and its Deployment does not exist any more.
 	holder, seconds, renewed := controller+"-0_uuid", int32(15), metav1.NewMicroTime(time.Now().Add(time.Minute))
 	leases := c.Core.CoordinationV1().Leases("default")
 	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: controller},
@@ -104,7 +118,7 @@ func TestWhyEvidence(t *testing.T) {
 	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	finding = waitFor(diagnosis.Dead, "held the Lease, and does not exist any more")
+	finding = waitFor(diagnosis.Unknown, "has not renewed Lease default/"+controller)
 	cure(t, c, finding, "remove this finalizer")
 	c.WaitNoNamespace(t, namespace)
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// serverClock is the clock of kube-apiserver, as its last response tells. Until the first one, it is that of this machine.
+// serverClock is the clock of kube-apiserver, as its last response shows. Until the first one, it is that of this machine.
 type serverClock struct {
 	local clock.PassiveClock
 	// ahead is by how many nanoseconds it is ahead of the local one.

@@ -166,6 +166,7 @@ func (o *Options) fixes(to io.Writer, fixes *diagnosis.FixList) error {
 		if fix.Risk != "" {
 			fmt.Fprintf(&out, "   Risk: %s\n", fix.Risk)
 		}
+		writeController(&out, fix.Controller)
 		out.WriteString("   It sends:\n")
 		for _, request := range fix.Requests[:min(len(fix.Requests), objectsShown)] {
 			fmt.Fprintf(&out, "   %s %s\n     %s\n", request.Verb, request.Path, printable.Line(request.Body))

@@ -62,7 +62,7 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 		table := printers.GetNewTabWriter(&out)
 		_, _ = fmt.Fprintln(table, "  TYPE\tSTATUS\tAGE\tREASON\tMESSAGE")
 		for _, c := range d.Conditions {
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", c.Type, c.Status, age(now, &c.LastTransitionTime, ""), c.Reason, printable.Line(c.Message))
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", printable.Line(string(c.Type)), c.Status, age(now, &c.LastTransitionTime, ""), printable.Line(c.Reason), printable.Line(c.Message))
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -144,12 +144,7 @@ func age(now time.Time, since *metav1.Time, prefix string) string {
 
 func writeFinding(out *strings.Builder, now time.Time, number int, label string, f diagnosis.Finding) {
 	fmt.Fprintf(out, "\n%d. %s %s%s\n   %s\n", number, label, f.Cause, age(now, f.Since, ", for "), printable.Line(f.Message))
-	if c := f.Controller; c != nil {
-		fmt.Fprintf(out, "   Its controller: %s%s\n", strings.ToLower(string(c.State)), named(c.Name))
-		for _, e := range c.Evidence {
-			fmt.Fprintf(out, "   - %s%s: %s\n", shows(e), e.Source, printable.Line(e.Message))
-		}
-	}
+	writeController(out, f.Controller)
 	if len(f.Remedies) == 0 {
 		return
 	}
@@ -172,15 +167,19 @@ func named(name string) string {
 	return fmt.Sprintf(" (%q)", printable.Line(name))
 }
 
-// shows describes what a fact speaks for.
-func shows(e diagnosis.Evidence) string {
-	switch {
-	case e.Shows == "":
-		return ""
-	case e.Conclusive:
-		return strings.ToLower(string(e.Shows)) + ", conclusive: "
+// writeController prints what is known of a program, if one has to act.
+func writeController(out *strings.Builder, c *diagnosis.Controller) {
+	if c == nil {
+		return
 	}
-	return strings.ToLower(string(e.Shows)) + ": "
+	fmt.Fprintf(out, "   Its controller: %s%s\n", strings.ToLower(string(c.State)), named(c.Name))
+	for _, e := range c.Evidence {
+		shows := ""
+		if e.Shows != "" {
+			shows = strings.ToLower(string(e.Shows)) + ": "
+		}
+		fmt.Fprintf(out, "   - %s%s: %s\n", shows, printable.Line(e.Source), printable.Line(e.Message))
+	}
 }
 
 func writeRemaining(out *strings.Builder, now time.Time, resources []diagnosis.Resource) error {
@@ -189,7 +188,7 @@ func writeRemaining(out *strings.Builder, now time.Time, resources []diagnosis.R
 	for _, resource := range resources {
 		for _, object := range resource.Objects[:min(len(resource.Objects), objectsShown)] {
 			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", resource.Resource, object.Name, age(now, &object.CreationTimestamp, ""),
-				cmp.Or(age(now, object.DeletionTimestamp, ""), "<none>"), cmp.Or(strings.Join(object.Finalizers, ","), "<none>"), cmp.Or(strings.Join(object.Owners, ","), "<none>"))
+				cmp.Or(age(now, object.DeletionTimestamp, ""), "<none>"), cmp.Or(printable.Line(strings.Join(object.Finalizers, ",")), "<none>"), cmp.Or(printable.Line(strings.Join(object.Owners, ",")), "<none>"))
 		}
 		if more := resource.Count - objectsShown; more > 0 {
 			_, _ = fmt.Fprintf(table, "  %s\tand %d more\n", resource.Resource, more)

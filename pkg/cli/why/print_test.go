@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func stuckExample() *diagnosis.Diagnosis {
 		Namespace: "shop", UID: "u", Phase: diagnosis.Terminating, Since: &minute, State: diagnosis.Stuck,
 		Findings: []diagnosis.Finding{
 			{Cause: diagnosis.ContentFinalizer, State: diagnosis.Stuck, Message: "things/a has a finalizer", Since: &minute, Controller: &diagnosis.Controller{Name: "app", State: diagnosis.Dead, Evidence: []diagnosis.Evidence{
-				{Source: "managedFields", Message: "it set the finalizer", Time: &hour}, {Source: "Lease a/b", Message: "has no holder", Shows: diagnosis.Dead}, {Source: "Deployment a/b", Message: "wants no pods", Shows: diagnosis.Dead, Conclusive: true}}}, Remedies: []diagnosis.Remedy{
+				{Source: "managedFields", Message: "it set the finalizer", Time: &hour}, {Source: "Lease a/b", Message: "has no holder", Shows: diagnosis.Dead}, {Source: "Deployment a/b", Message: "wants no pods", Shows: diagnosis.Dead}}}, Remedies: []diagnosis.Remedy{
 				{Description: "start its controller"}, {Description: "take it off", Command: "kubectl get a | jq '.b -= [\"c\"]'", Risk: "something stays behind"}}},
 			{Cause: diagnosis.DeletionProtected, State: diagnosis.Healthy, Message: "by the way"},
 		},
@@ -55,7 +56,7 @@ func TestText(t *testing.T) {
    Its controller: dead ("app")
    - managedFields: it set the finalizer
    - dead: Lease a/b: has no holder
-   - dead, conclusive: Deployment a/b: wants no pods
+   - dead: Deployment a/b: wants no pods
    Remedies, the safest first:
    - start its controller
    - take it off
@@ -93,6 +94,28 @@ Not examined:
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestEscapes: text that tenants choose cannot control the terminal.
+func TestEscapes(t *testing.T) {
+	const escape = "\x1b[2J"
+	d := stuckExample()
+	first := &d.Remaining[0].Objects[0]
+	first.Owners, first.Finalizers = []string{"App/" + escape}, []string{escape}
+	d.Findings[0].Message, d.Conditions[0].Reason, d.Conditions[0].Type = escape, escape, escape
+	d.Findings[0].Controller = &diagnosis.Controller{Name: escape, State: diagnosis.Dead, Evidence: []diagnosis.Evidence{{Source: "Pod a/" + escape, Message: escape}}}
+	var out bytes.Buffer
+	o := &Options{Base: cmdutil.Base{Clients: &cmdutil.Clients{ServerClock: testingclock.NewFakeClock(noon())}}}
+	if err := o.text(&out, d); err != nil {
+		t.Fatal(err)
+	}
+	list := &diagnosis.FixList{Items: []diagnosis.Fix{{Description: escape, Controller: d.Findings[0].Controller, Requests: []diagnosis.Request{{Body: escape}}}}}
+	if err := o.fixes(&out, list); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(out.Bytes(), []byte("\x1b")) || !strings.Contains(out.String(), "   - Pod a/?[2J: ?[2J\n   It sends:") {
+		t.Errorf("it prints:\n%q", out.String())
 	}
 }
 
