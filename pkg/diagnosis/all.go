@@ -16,8 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 // ListKind is the kind of a List.
@@ -47,9 +45,9 @@ func (l *List) State() State {
 	return state
 }
 
-// DiagnoseAll diagnoses the namespaces of the cluster that are closed or terminating, whose NamespaceLifecycle has something
-// to do, or that have objects whose deletion takes too long, and those that do not exist but have content. The error means
-// that the namespaces cannot be listed.
+// DiagnoseAll diagnoses the namespaces of the cluster that are closed or terminating, that lack required objects, whose
+// NamespaceLifecycle has something to do, or that have objects whose deletion takes too long, and those that do not exist but
+// have content. The error means that the namespaces cannot be listed.
 func (d Diagnoser) DiagnoseAll(ctx context.Context) (*List, error) {
 	list := &List{TypeMeta: metav1.TypeMeta{Kind: ListKind, APIVersion: APIVersion}, Items: []*Diagnosis{}}
 	versions, known, err := d.suspects(ctx, list)
@@ -101,7 +99,7 @@ func (d Diagnoser) suspects(ctx context.Context, list *List) (versions map[strin
 	for i := range namespaces.Items {
 		namespace := &namespaces.Items[i]
 		known.Insert(namespace.Name)
-		if helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil {
+		if o := (Observation{Namespace: answer(namespace, nil)}); o.phase() != Active || len(missingObjects(o)) > 0 {
 			versions[namespace.Name] = namespace.ResourceVersion
 		}
 	}

@@ -49,6 +49,7 @@ func TestDiagnoseAll(t *testing.T) {
 		core: []runtime.Object{
 			lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second), lease("kube-system", "kube-controller-manager", "cp-1", time.Second),
 			called(terminating(closed, open), "healthy"), called(terminating(closed, open), "open"),
+			called(terminating(closed, open, conditions(lacks(v1alpha1.ConditionReady, "opened without x"))), "bare"),
 			webhookFor("missing", "missing", admissionregistrationv1.Fail), webhookFor("lenient", "missing", admissionregistrationv1.Ignore), webhookFor("served", "webhook", admissionregistrationv1.Fail),
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "webhook"}},
 			called(terminating(closed), "closed"),
@@ -78,7 +79,7 @@ func TestDiagnoseAll(t *testing.T) {
 		got = append(got, text)
 	}
 	want := []string{
-		"former Stuck ParticipantPending APIUnavailable", "closed Stuck RecordMissing APIUnavailable", "ending Stuck APIUnavailable GracePeriod", "orphaned Stuck APIUnavailable OrphanedContent",
+		"bare Stuck ObjectsMissing APIUnavailable", "former Stuck ParticipantPending APIUnavailable", "closed Stuck RecordMissing APIUnavailable", "ending Stuck APIUnavailable GracePeriod", "orphaned Stuck APIUnavailable OrphanedContent",
 		"open Stuck ContentFinalizer APIUnavailable",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -96,7 +97,7 @@ func TestDiagnoseAll(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || list.State() != Stuck {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if list.Namespaces != 4 || list.Kind != ListKind || strings.Join(diagnosed, " ") != "0/5 1/5 2/5 3/5 4/5" {
+	if list.Namespaces != 5 || list.Kind != ListKind || strings.Join(diagnosed, " ") != "0/6 1/6 2/6 3/6 4/6 5/6" {
 		t.Errorf("%s of %d namespaces, %v", list.Kind, list.Namespaces, diagnosed)
 	}
 	if len(list.NotExamined) != 1 || !strings.HasPrefix(list.NotExamined[0], "persistentvolumeclaims: ") {
