@@ -10,6 +10,7 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -22,10 +23,12 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// watchWhy runs kubectl-nsinit why --watch. It returns its output and a function that waits for its end.
+// watchWhy runs kubectl-nsinit why --watch, which ends after three times the framework's Patience. It returns its output and the command.
 func watchWhy(t *testing.T, c *framework.Cluster, args ...string) (io.Reader, *exec.Cmd) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), filepath.Join(framework.BinDir(), "kubectl-nsinit"), append([]string{"why", "--watch", "--patience=1s"}, args...)...)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*framework.Patience)
+	t.Cleanup(cancel)
+	command := exec.CommandContext(ctx, filepath.Join(framework.BinDir(), "kubectl-nsinit"), append([]string{"why", "--watch", "--patience=1s"}, args...)...)
 	command.Env = c.Environ()
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
