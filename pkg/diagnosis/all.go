@@ -63,12 +63,13 @@ func (d Diagnoser) DiagnoseAll(ctx context.Context) (*List, error) {
 		if d.Diagnosed != nil {
 			d.Diagnosed(i, len(suspects))
 		}
-		switch diagnosis, err := d.Diagnose(ctx, name); {
-		case apierrors.IsNotFound(err): // it was removed meanwhile
-		case err != nil:
-			list.NotExamined = append(list.NotExamined, fmt.Sprintf("namespace %q: %v", name, err))
-		case diagnosis.State != Healthy:
+		switch diagnosis, unread, err := d.diagnose(ctx, name); {
+		case err != nil && !apierrors.IsNotFound(err):
+			list.NotExamined = append(list.NotExamined, notExamined(name, err))
+		case err == nil && diagnosis.State != Healthy:
 			list.Items = append(list.Items, diagnosis)
+		case len(unread) > 0: // otherwise, it was removed meanwhile, or does not wait any more
+			list.NotExamined = append(list.NotExamined, notExamined(name, unread[0]))
 		}
 	}
 	table := causes()
@@ -76,6 +77,11 @@ func (d Diagnoser) DiagnoseAll(ctx context.Context) (*List, error) {
 		return cmp.Or(cmp.Compare(b.State.rank(), a.State.rank()), cmp.Compare(indexOf(table, a.Findings[0].Cause), indexOf(table, b.Findings[0].Cause)), strings.Compare(a.Namespace, b.Namespace))
 	})
 	return list, ctx.Err()
+}
+
+// notExamined says why a namespace, or a part of it, could not be read.
+func notExamined(namespace string, err error) string {
+	return fmt.Sprintf("namespace %q: %v", namespace, err)
 }
 
 func messages(errs []error) (all []string) {

@@ -33,8 +33,10 @@ type scan struct {
 	listed  sets.Set[schema.GroupVersionResource]
 	// discoveryErrs are why resources are missing.
 	discoveryErrs []error
-	// problems are what could not be listed, with the reason.
-	problems []string
+	// problems are what could not be listed, with the reason. incomplete means that one has another reason than a missing
+	// permission, so a later scan can find more.
+	problems   []string
+	incomplete bool
 }
 
 // scan lists the metadata of every object. Namespaces and NamespaceLifecycles are diagnosed themselves.
@@ -43,7 +45,7 @@ func (d Diagnoser) scan(ctx context.Context, known sets.Set[string]) scan {
 	defer cancel()
 	namespaced, others, errs := d.discover()
 	resources := slices.Concat(namespaced, others)
-	s := scan{orphaned: sets.New[string](), deleted: sets.New[string](), listed: sets.New[schema.GroupVersionResource](), discoveryErrs: errs}
+	s := scan{orphaned: sets.New[string](), deleted: sets.New[string](), listed: sets.New[schema.GroupVersionResource](), discoveryErrs: errs, incomplete: len(errs) > 0}
 	now := d.now()
 	var mu sync.Mutex
 	done := 0
@@ -70,6 +72,7 @@ func (d Diagnoser) scan(ctx context.Context, known sets.Set[string]) scan {
 			s.listed.Insert(resources[i])
 		} else {
 			s.problems = append(s.problems, fmt.Sprintf("%s: %v", resources[i].GroupResource(), err))
+			s.incomplete = s.incomplete || !apierrors.IsForbidden(err)
 		}
 		if done++; d.Progress != nil {
 			d.Progress(done, len(resources))
@@ -85,8 +88,11 @@ func (d Diagnoser) now() Observation {
 	return Observation{Patience: d.Patience, Installation: Installation{Time: d.Clock.Now()}}
 }
 
-// keep adds what an earlier scan found of resources that could not be listed.
+// keep adds what an earlier scan found of resources that could not be listed. Namespaces are kept until a scan is complete.
 func (s *scan) keep(earlier scan) {
+	if s.incomplete {
+		s.orphaned, s.deleted = s.orphaned.Union(earlier.orphaned), s.deleted.Union(earlier.deleted)
+	}
 	for _, listing := range earlier.cluster {
 		if !s.listed.Has(listing.Resource) {
 			s.cluster = append(s.cluster, listing)

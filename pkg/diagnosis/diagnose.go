@@ -69,15 +69,21 @@ type Diagnoser struct {
 // Diagnose returns the state of a namespace. The error is NotFound if neither the namespace nor content of it nor a
 // NamespaceLifecycle of its name exists, whatever else cannot be read; another error means that the namespace cannot be read.
 func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error) {
+	diagnosis, _, err := d.diagnose(ctx, name)
+	return diagnosis, err
+}
+
+// diagnose is Diagnose that also returns why findings may be missing.
+func (d Diagnoser) diagnose(ctx context.Context, name string) (*Diagnosis, []error, error) {
 	o, err := d.observe(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	diagnosis := d.report(o)
 	if o.phase() == Gone && (diagnosis.State == Healthy || len(o.remaining()) == 0 && o.Lifecycle.Object == nil) {
-		return nil, o.Namespace.Err
+		return nil, o.unread(), o.Namespace.Err
 	}
-	return diagnosis, ctx.Err()
+	return diagnosis, o.unread(), ctx.Err()
 }
 
 // report returns the diagnosis of an observation.
@@ -102,11 +108,16 @@ func judge(o Observation, rules ...rule) []Finding {
 	for _, rule := range rules {
 		findings = append(findings, rule(o)...)
 	}
+	sortFindings(findings)
+	return findings
+}
+
+// sortFindings sorts findings, the most urgent first.
+func sortFindings(findings []Finding) {
 	table := causes()
 	slices.SortFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.State.rank(), a.State.rank()), cmp.Compare(indexOf(table, a.Cause), indexOf(table, b.Cause)), strings.Compare(a.Message, b.Message))
 	})
-	return findings
 }
 
 // worst returns the most urgent state of findings.

@@ -62,6 +62,9 @@ type Observation struct {
 	hypothetical bool
 	actual       Phase
 
+	// listErrs is why Content may lack objects of a namespace that is not being deleted, apart from missing permissions.
+	listErrs []error
+
 	// The rest is read of namespaces that are being deleted or do not exist. Of other namespaces, only Content, Pods and Nodes
 	// are read.
 
@@ -180,6 +183,7 @@ func (o Observation) notExamined() []string {
 		}
 	}
 	note("aggregated APIs", o.APIServices.Err)
+	all = append(all, messages(o.listErrs)...)
 	for _, listing := range o.Content {
 		if isUnexamined(listing.Err) && !o.isBroken(listing.Resource.GroupVersion()) {
 			note(listing.name(), listing.Err)
@@ -213,6 +217,27 @@ func (o Observation) notExamined() []string {
 	}
 	if o.emptying() {
 		note("Lease "+namespaceControllerLease, o.NamespaceController.Err)
+	}
+	return all
+}
+
+// unread returns why findings may be missing that a later observation can have. Missing permissions do not count.
+func (o Observation) unread() []error {
+	all := slices.Concat(o.listErrs, o.DiscoveryErrs)
+	note := func(what string, err error) {
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			all = append(all, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	note("aggregated APIs", o.APIServices.Err)
+	for _, listing := range o.Content {
+		note(listing.name(), listing.Err)
+	}
+	note("nodes of pods", o.Pods.Err)
+	note("Lease "+namespaceControllerLease, o.NamespaceController.Err)
+	if o.waits() || o.phase() == Gone {
+		note("NamespaceLifecycle", o.Lifecycle.Err)
+		note("Lease "+o.controllerLease(), o.Controller.Err)
 	}
 	return all
 }

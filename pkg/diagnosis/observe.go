@@ -8,6 +8,7 @@ package diagnosis
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -133,13 +134,18 @@ func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 	}
 }
 
-// observeDeleted reads which objects of an open namespace are deleted, and should have ended by now. Resources that cannot be
-// listed are left out: most users of an open namespace may list some resources only.
+// observeDeleted reads which objects of an open namespace are deleted, and should have ended by now. Resources that the user may
+// not list are left out: most users of an open namespace may list some resources only.
 func (d Diagnoser) observeDeleted(ctx context.Context, o *Observation) {
 	o.onlyDeleted = true
-	resources, _, _ := d.discover()
+	resources, _, errs := d.discover()
+	o.listErrs = errs
 	over := false
 	for _, listing := range d.list(ctx, o.Name, resources) {
+		if listing.Err != nil && !apierrors.IsForbidden(listing.Err) {
+			o.listErrs = append(o.listErrs, fmt.Errorf("%s: %w", listing.name(), listing.Err))
+		}
+		listing.Err = nil // it blocks no deletion yet
 		listing.Objects = slices.DeleteFunc(listing.Objects, func(object *metav1.PartialObjectMetadata) bool { return !o.isLate(object) })
 		if len(listing.Objects) > 0 {
 			o.Content = append(o.Content, listing)

@@ -35,9 +35,10 @@ type Watch struct {
 	// Namespace is the namespace to follow, or "" for all that are not healthy, and the cluster.
 	Namespace string
 
-	seen    map[string]watched
-	found   scan
-	scanned time.Time
+	seen        map[string]watched
+	found       scan
+	scanned     time.Time
+	notExamined []string
 }
 
 // watched is what is known of a namespace.
@@ -45,6 +46,8 @@ type watched struct {
 	version   string
 	at        time.Time
 	diagnosis *Diagnosis
+	// problems are what could not be read of it.
+	problems []string
 }
 
 // Change is a diagnosis that changed, or that is new.
@@ -57,17 +60,19 @@ type Change struct {
 }
 
 // Next reads the cluster, and returns what has changed since the last call. A namespace of which only conditions or ages
-// changed is not returned. The cost is a list of the namespaces, one of the NamespaceLifecycles, and a diagnosis of each
-// namespace that changed, or was not diagnosed for a minute. What concerns the cluster is read each minute.
+// changed is not returned. What could not be read is in NotExamined, and nothing is resolved that it may hide. The error means
+// that nothing could be read, or that ctx has ended. The cost is a list of the namespaces, one of the NamespaceLifecycles, and a
+// diagnosis of each namespace that changed, or was not diagnosed for a minute. What concerns the cluster is read each minute.
 func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 	d := w.Diagnoser
 	d.lists = &runtimeLists{}
 	now := d.Clock.Now()
 	versions := map[string]string{w.Namespace: ""} // no version, so it is diagnosed each time
+	list := &List{}
 	if w.Namespace == "" {
 		var known sets.Set[string]
 		var err error
-		if versions, known, err = d.suspects(ctx, &List{}); err != nil {
+		if versions, known, err = d.suspects(ctx, list); err != nil {
 			return nil, err
 		}
 		if w.scanned.IsZero() || now.Sub(w.scanned) >= scannedEvery {
@@ -89,38 +94,73 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 	for _, name := range sets.List(sets.KeySet(versions).Union(sets.KeySet(w.seen))) {
 		before, version := w.seen[name], versions[name]
 		if version != "" && before.version == version && now.Sub(before.at) < diagnosedEvery {
+			list.NotExamined = append(list.NotExamined, before.problems...)
 			continue
 		}
-		after, err := w.diagnose(ctx, d, name, before.diagnosis)
+		after, problems, err := w.diagnose(ctx, d, name, before.diagnosis)
 		switch {
-		case apierrors.IsNotFound(err) && (w.Namespace == "" || before.diagnosis != nil):
-			after = &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: name, Phase: Gone, State: Healthy, Findings: []Finding{}}
-		case err != nil:
+		case ctx.Err() != nil:
+			return changes, ctx.Err()
+		case err != nil && w.Namespace != "":
 			return changes, err
+		case err != nil:
+			list.NotExamined = append(list.NotExamined, notExamined(name, err))
+			continue
 		}
+		list.NotExamined = append(list.NotExamined, problems...)
 		if change, changed := compare(before.diagnosis, after); changed && (before.diagnosis != nil || after.State != Healthy || w.Namespace != "") {
 			changes = append(changes, change)
 		}
-		if w.seen[name] = (watched{version, now, after}); version == "" && after.State == Healthy && w.Namespace == "" {
+		if w.seen[name] = (watched{version, now, after, problems}); version == "" && after.State == Healthy && w.Namespace == "" {
 			delete(w.seen, name)
 		}
 	}
+	w.notExamined = list.NotExamined
 	return changes, nil
 }
 
-// diagnose diagnoses a namespace, or what concerns all of them.
-func (w *Watch) diagnose(ctx context.Context, d Diagnoser, name string, before *Diagnosis) (*Diagnosis, error) {
-	if name != cluster {
-		return d.Diagnose(ctx, name)
+// NotExamined returns what could not be read, with the reason.
+func (w *Watch) NotExamined() []string { return w.notExamined }
+
+// diagnose diagnoses a namespace, or what concerns all of them. It also returns what could not be read. The findings that were
+// there before are kept while this may hide them.
+func (w *Watch) diagnose(ctx context.Context, d Diagnoser, name string, before *Diagnosis) (*Diagnosis, []string, error) {
+	after := &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: name, State: Healthy, Findings: []Finding{}}
+	if name == cluster {
+		w.found = d.again(ctx, w.found)
+		findings, problems := d.diagnoseCluster(ctx, w.found)
+		after.Findings, after.State = findings, worst(findings)
+		after.NotExamined = slices.Concat(w.found.problems, messages(problems))
+		if before != nil && slices.ContainsFunc(problems, func(err error) bool { return !apierrors.IsForbidden(err) }) {
+			after.keep(before)
+		}
+		return after, after.NotExamined, nil
 	}
-	w.found = d.again(ctx, w.found)
-	findings, problems := d.diagnoseCluster(ctx, w.found)
-	failed := func(err error) bool { return !apierrors.IsForbidden(err) }
-	if before != nil && slices.ContainsFunc(problems, failed) {
-		return before, ctx.Err() // what is not found may not be resolved
+	diagnosis, unread, err := d.diagnose(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err) && (w.Namespace == "" || before != nil):
+		after.Phase = Gone
+	case err != nil:
+		return nil, nil, err
+	default:
+		after = diagnosis
 	}
-	return &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, State: worst(findings), Findings: append([]Finding{}, findings...),
-		NotExamined: slices.Concat(w.found.problems, messages(problems))}, ctx.Err()
+	if before == nil || len(unread) == 0 || after.UID != before.UID || after.Phase != before.Phase {
+		return after, nil, nil
+	}
+	after.keep(before)
+	return after, []string{notExamined(name, unread[0])}, nil
+}
+
+// keep adds the findings of an earlier diagnosis that are missing.
+func (d *Diagnosis) keep(before *Diagnosis) {
+	for _, f := range before.Findings {
+		if !slices.ContainsFunc(d.Findings, func(other Finding) bool { return f.Cause == other.Cause && f.Subject == other.Subject }) {
+			d.Findings = append(d.Findings, f)
+		}
+	}
+	sortFindings(d.Findings)
+	d.State = worst(d.Findings)
 }
 
 // State returns the worst state of the namespaces and of the cluster.

@@ -25,6 +25,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 )
 
 // checkNext compares the changes since the last call.
@@ -132,6 +135,12 @@ func TestWatchCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	addAPI := func(t *testing.T, d Diagnoser) {
+		t.Helper()
+		if err := d.APIs.(*aggregatorfake.Clientset).Tracker().Add(apiService("b.example.com", "v1")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	removeWebhook := func(t *testing.T, d Diagnoser) {
 		t.Helper()
 		if err := d.Core.(*fake.Clientset).Tracker().Delete(admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"), "", "missing"); err != nil {
@@ -164,6 +173,7 @@ func TestWatchCluster(t *testing.T) {
 		"no services":      {nil, [2]string{"get", "services"}, diagnosedEvery, "", "", Stuck},
 		"no objects":       {nil, [2]string{"list", "persistentvolumes"}, diagnosedEvery, "", "", Stuck},
 		"no objects, scan": {nil, [2]string{"list", "persistentvolumes"}, scannedEvery, "", "", Stuck},
+		"another API":      {[]func(*testing.T, Diagnoser){addAPI}, [2]string{"list", "validatingwebhookconfigurations"}, diagnosedEvery, "  Stuck +APIUnavailable", "", Stuck},
 		"resolved unseen":  {[]func(*testing.T, Diagnoser){removeVolume}, [2]string{"list", "persistentvolumes"}, scannedEvery, "", "  Stuck -ContentFinalizer", Stuck},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,6 +210,87 @@ func TestWatchCluster(t *testing.T) {
 				t.Errorf("the state is %s, want %s", w.State(), test.state)
 			}
 		})
+	}
+}
+
+// TestWatchUnread: what cannot be read any more is not resolved, and is reported, until a read shows that it does not exist.
+func TestWatchUnread(t *testing.T) {
+	configMaps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	for name, test := range map[string]struct {
+		world
+		cause Cause
+		phase Phase
+		// followed is the namespace, or "" for all.
+		followed string
+		// refused are the verb and the resource that cannot be read, or discovery.
+		refused [2]string
+	}{
+		"an object of an open namespace": {world{namespace: terminating(closed, open), content: []runtime.Object{object("ConfigMap", "a", deleted(time.Hour, "a/b"))}}, ContentFinalizer, Active, "ns", [2]string{"list", "configmaps"}},
+		"an object that is not known":    {world{namespace: terminating(closed, open), content: []runtime.Object{object("ConfigMap", "a", deleted(time.Hour, "a/b"))}}, ContentFinalizer, Active, "ns", [2]string{"discovery"}},
+		"orphaned content":               {world{content: []runtime.Object{object("ConfigMap", "a")}}, OrphanedContent, Gone, "ns", [2]string{"list", "configmaps"}},
+		"all, an open namespace":         {world{namespace: terminating(closed, open), content: []runtime.Object{object("ConfigMap", "a", deleted(time.Hour, "a/b"))}}, ContentFinalizer, Active, "", [2]string{"list", "configmaps"}},
+		"all, orphaned content":          {world{content: []runtime.Object{object("ConfigMap", "a")}}, OrphanedContent, Gone, "", [2]string{"list", "configmaps"}},
+		"a former namespace":             {world{lifecycles: []runtime.Object{lifecycle(deleting)}, apis: []runtime.Object{nsinitAPI("True")}}, ParticipantPending, Gone, "ns", [2]string{"get", "namespacelifecycles"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused := [2]string{}
+			test.refuses = func(verb, resource, _ string) error {
+				if refused == [2]string{verb, resource} {
+					return apierrors.NewServiceUnavailable("no")
+				}
+				return nil
+			}
+			d := test.diagnoser(t)
+			discover := d.Discover
+			d.Discover = func() ([]*metav1.APIResourceList, error) {
+				if refused[0] == "discovery" {
+					return nil, apierrors.NewServiceUnavailable("no")
+				}
+				return discover()
+			}
+			clock := testingclock.NewFakePassiveClock(now())
+			d.Progress, d.Clock = nil, clock
+			w := &Watch{Diagnoser: d, Namespace: test.followed}
+			checkNext(t, w, fmt.Sprintf("ns %s Stuck +%s", test.phase, test.cause))
+			for round := range 2 {
+				refused = test.refused
+				clock.SetTime(clock.Now().Add(scannedEvery))
+				checkNext(t, w, "")
+				if w.State() != Stuck || !strings.Contains(strings.Join(w.NotExamined(), "\n"), `namespace "ns": `) {
+					t.Errorf("round %d: the state is %s, not examined: %q", round, w.State(), w.NotExamined())
+				}
+			}
+			refused = [2]string{}
+			err := d.Metadata.(*metadatafake.FakeMetadataClient).Tracker().Delete(configMaps, "ns", "a")
+			if test.cause == ParticipantPending {
+				err = d.Nsinit.(*nsinitfake.Clientset).Tracker().Delete(v1alpha1.SchemeGroupVersion.WithResource("namespacelifecycles"), "", "ns")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			clock.SetTime(clock.Now().Add(scannedEvery))
+			checkNext(t, w, fmt.Sprintf("ns %s Healthy -%s", test.phase, test.cause))
+			if w.State() != Healthy || len(w.NotExamined()) > 0 {
+				t.Errorf("the state is %s, not examined: %q", w.State(), w.NotExamined())
+			}
+		})
+	}
+}
+
+// TestWatchUnreadable: namespaces that cannot be read are reported, and do not hide changes of others.
+func TestWatchUnreadable(t *testing.T) {
+	d := world{core: []runtime.Object{called(terminating(setBy("billing", time.Hour)), "a"), called(terminating(setBy("billing", time.Hour)), "b"), lease("kube-system", "kube-controller-manager", "cp-1", time.Second)},
+		refuses: func(verb, _, name string) error {
+			if verb == "get" && name == "a" {
+				return forbidden("no")
+			}
+			return nil
+		}}.diagnoser(t)
+	d.Progress = nil
+	w := &Watch{Diagnoser: d}
+	checkNext(t, w, "b Terminating Stuck +NamespaceFinalizer")
+	if diff := cmp.Diff([]string{`namespace "a": ` + forbidden("no").Error()}, w.NotExamined()); diff != "" {
+		t.Errorf("not examined (-want +got):\n%s", diff)
 	}
 }
 

@@ -8,6 +8,7 @@ package why_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -97,6 +99,29 @@ func TestWatch(t *testing.T) {
 				t.Errorf("the output is\n%s", out)
 			}
 		})
+	}
+}
+
+// TestWatchNotExamined: a namespace that cannot be read does not end the watch, and is reported once.
+func TestWatchNotExamined(t *testing.T) {
+	cluster := waiting(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cluster.Context = ctx
+	lists := 0
+	cluster.Core.PrependReactor("*", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetVerb() == "list" {
+			if lists++; lists == 3 {
+				cancel()
+			}
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), "closed", fmt.Errorf("attempt %d", lists))
+	})
+	out, errOut, err := cluster.Run(t, why.NewCommand, "--all", "--watch")
+	const want = `not examined, retrying: namespace "closed": namespaces "closed" is forbidden: attempt 1` + "\n"
+	if out != "" || errOut != want || err != nil {
+		t.Errorf("the output is %q, %q, %v", out, errOut, err)
 	}
 }
 

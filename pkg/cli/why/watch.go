@@ -11,9 +11,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
@@ -36,6 +38,7 @@ func (o *Options) watch(ctx context.Context, diagnoser diagnosis.Diagnoser, line
 		w.Namespace = o.Args[0]
 	}
 	printer := &changePrinter{Options: o, table: printers.GetNewTabWriter(o.Out)}
+	reported := sets.New[string]()
 	for first := true; ; first = false {
 		began := o.Clients.Clock.Now()
 		changes, err := w.Next(ctx)
@@ -50,6 +53,8 @@ func (o *Options) watch(ctx context.Context, diagnoser diagnosis.Diagnoser, line
 			return err
 		case err != nil: // the server may be restarting
 			_, _ = fmt.Fprintf(o.ErrOut, "cannot read the cluster, retrying: %v\n", err)
+		default:
+			reported = o.report(w.NotExamined(), reported)
 		}
 		if err := printer.print(changes); err != nil {
 			return err
@@ -63,6 +68,19 @@ func (o *Options) watch(ctx context.Context, diagnoser diagnosis.Diagnoser, line
 		case <-o.Clients.Clock.After(max(watchedEvery, watchedShare*o.Clients.Clock.Now().Sub(began))):
 		}
 	}
+}
+
+// report prints what was not examined and is not reported yet, and returns what is. Reasons can change each time.
+func (o *Options) report(notExamined []string, reported sets.Set[string]) sets.Set[string] {
+	all := sets.New[string]()
+	for _, message := range notExamined {
+		what, _, _ := strings.Cut(message, ": ")
+		if !reported.Has(what) && !all.Has(what) {
+			_, _ = fmt.Fprintf(o.ErrOut, "not examined, retrying: %s\n", printable.Line(message))
+		}
+		all.Insert(what)
+	}
+	return all
 }
 
 // changePrinter prints changes: lines in columns, or diagnoses as a stream.
