@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -41,6 +44,20 @@ func webhookFor(name, service string, policy admissionregistrationv1.FailurePoli
 	}}}
 }
 
+func serviceOf(name string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name}}
+}
+
+// serversOf are the servers of a service, as they were reported some time ago: ready or not.
+func serversOf(service string, reported time.Duration, ready ...bool) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: service + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: service},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Time: ago(24 * time.Hour)}, {Time: ago(reported)}}}}
+	for i := range ready {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &ready[i]}})
+	}
+	return slice
+}
+
 // TestDiagnoseAll: every namespace that is not healthy is found, the stuck ones first, also one that only has content or a
 // NamespaceLifecycle. What cannot be read is reported.
 func TestDiagnoseAll(t *testing.T) {
@@ -51,17 +68,28 @@ func TestDiagnoseAll(t *testing.T) {
 			called(terminating(closed, open), "healthy"), called(terminating(closed, open), "open"),
 			called(terminating(closed, open, conditions(lacks(v1alpha1.ConditionReady, "opened without x"))), "bare"),
 			webhookFor("missing", "missing", admissionregistrationv1.Fail), webhookFor("lenient", "missing", admissionregistrationv1.Ignore), webhookFor("served", "webhook", admissionregistrationv1.Fail),
-			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "webhook"}},
+			webhookFor("down", "down", admissionregistrationv1.Fail), webhookFor("restarting", "restarting", admissionregistrationv1.Fail), webhookFor("unknown", "unknown", admissionregistrationv1.Fail),
+			serviceOf("webhook"), serviceOf("down"), serviceOf("restarting"), serviceOf("unknown"),
+			serversOf("webhook", time.Hour, false, true), serversOf("down", time.Hour, false), serversOf("restarting", time.Second),
+			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "healthy", Name: "data"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}},
 			called(terminating(closed), "closed"),
 			called(terminating(), "ending"),
 		},
 		lifecycles: []runtime.Object{lifecycle(deleting, func(r *v1alpha1.NamespaceLifecycle) { r.Name = "former" })},
 		content: []runtime.Object{
-			inNamespace(object("ConfigMap", "a"), "orphaned"), inNamespace(object("ConfigMap", "b"), "healthy"), inNamespace(object("Pod", "p", deleted(time.Hour)), "ending"),
+			inNamespace(object("ConfigMap", "a"), "orphaned"), inNamespace(object("ConfigMap", "b"), "healthy"), inNamespace(object("ConfigMap", "e", deleted(time.Hour)), "ending"),
 			inNamespace(object("ConfigMap", "c", deleted(time.Hour, "a/b")), "open"), inNamespace(object("ConfigMap", "d", deleted(time.Second, "a/b")), "healthy"),
 			inNamespace(object("PersistentVolume", "v", deleted(time.Hour, "kubernetes.io/pv-protection")), ""), inNamespace(object("PersistentVolume", "w", deleted(time.Second, "a/b")), ""),
 		},
-		refuses: refuseOnly("list", "persistentvolumeclaims", forbidden("no")),
+		refuses: func(verb, resource, _ string) error {
+			switch {
+			case verb == "list" && resource == "pods":
+				return forbidden("no")
+			case verb == "patch" && resource == "persistentvolumes":
+				return apierrors.NewInternalError(errors.New(`failed calling webhook "hook": no endpoints`))
+			}
+			return nil
+		},
 	}
 	var diagnosed []string
 	d := w.diagnoser(t)
@@ -91,8 +119,13 @@ func TestDiagnoseAll(t *testing.T) {
 	}
 	want = []string{
 		`Stuck APIUnavailable: the API of a.example.com/v1 (APIService v1.a.example.com, service apis/server) is not available (kube-apiserver has not tried it yet): Kubernetes cannot determine which of its objects are in a namespace, and removes no namespace of the cluster`,
+		`Stuck WebhookUnavailable: the admission webhook "hook" of validatingwebhookconfiguration/down or validatingwebhookconfiguration/lenient or validatingwebhookconfiguration/missing or validatingwebhookconfiguration/restarting or validatingwebhookconfiguration/served or validatingwebhookconfiguration/unknown reviews the removal of finalizers from persistentvolumes/v, and does not answer: Internal error occurred: failed calling webhook "hook": no endpoints`,
+		`Stuck WebhookUnavailable: the service x/down of the admission webhook "hook" of validatingwebhookconfiguration/down has no server that is ready, so kube-apiserver refuses DELETE of pods`,
 		`Stuck WebhookUnavailable: the service x/missing of the admission webhook "hook" of validatingwebhookconfiguration/missing does not exist, so kube-apiserver refuses DELETE of pods`,
 		`Stuck ContentFinalizer: persistentvolumes/v has the finalizer "kubernetes.io/pv-protection", which is removed by kube-controller-manager when no claim is bound to the volume`,
+		`Waiting WebhookUnavailable: the service x/restarting of the admission webhook "hook" of validatingwebhookconfiguration/restarting has no server that is ready, so kube-apiserver refuses DELETE of pods`,
+		`Healthy WebhookUnavailable: the service x/missing of the admission webhook "hook" of validatingwebhookconfiguration/lenient does not exist, and its failurePolicy is Ignore, so kube-apiserver can wait for its timeout before it accepts DELETE of pods`,
+		`Healthy ClaimLost: PersistentVolumeClaims of namespace "healthy" are in the phase Lost, because their volumes do not exist: data. They block no deletion`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || list.State() != Stuck {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -100,7 +133,7 @@ func TestDiagnoseAll(t *testing.T) {
 	if list.Namespaces != 5 || list.Kind != ListKind || strings.Join(diagnosed, " ") != "0/6 1/6 2/6 3/6 4/6 5/6" {
 		t.Errorf("%s of %d namespaces, %v", list.Kind, list.Namespaces, diagnosed)
 	}
-	if len(list.NotExamined) != 1 || !strings.HasPrefix(list.NotExamined[0], "persistentvolumeclaims: ") {
+	if len(list.NotExamined) != 1 || !strings.HasPrefix(list.NotExamined[0], "pods: ") {
 		t.Errorf("not examined: %q", list.NotExamined)
 	}
 }

@@ -48,6 +48,7 @@ const (
 	ContentDeletionFailed     Cause = "ContentDeletionFailed"
 	ContentFinalizer          Cause = "ContentFinalizer"
 	GracePeriod               Cause = "GracePeriod"
+	ClaimLost                 Cause = "ClaimLost"
 	NamespaceFinalizer        Cause = "NamespaceFinalizer"
 	SpecFinalizer             Cause = "SpecFinalizer"
 	FinalizersEmptied         Cause = "FinalizersEmptied"
@@ -65,7 +66,7 @@ func rules() []rule { return append(otherRules(), namespaceController) }
 func otherRules() []rule {
 	return []rule{
 		initializers, served, missingObjects, degradedPlan, participants, failing, brokenInstallation, missingLifecycle,
-		unavailableAPIs, undiscovered, unlistable, refusedDeletions, failedDeletions,
+		unavailableAPIs, undiscovered, unlistable, refusedDeletions, refusedUpdates, failedDeletions, lostClaims,
 		finalizedContent, gracePeriods, longGracePeriods, namespaceFinalizers, emptiedFinalizers, orphans, protection, frozen,
 	}
 }
@@ -271,21 +272,21 @@ func apiCauses() []entry {
 
 func contentCauses() []entry {
 	return []entry{
-		{WebhookRefusesDeletion, "an admission webhook refuses the deletion of objects in the namespace", []remedy{
+		{WebhookRefusesDeletion, "an admission webhook refuses the deletion of objects in the namespace, or the removal of their finalizers", []remedy{
 			{description: doAsRefusalAsks},
 			{description: "see which server answers, and for which requests", command: "kubectl get $WEBHOOKS --output yaml"},
 			{description: "exempt this namespace in the webhook's namespaceSelector", command: "kubectl edit $WEBHOOK", risk: "the webhook does not check this namespace any more"},
 		}},
-		{WebhookUnavailable, "an admission webhook that reviews the deletion of objects in the namespace does not answer", []remedy{
+		{WebhookUnavailable, "an admission webhook that reviews the deletion of objects in the namespace, or the removal of their finalizers, does not answer; a note if its failurePolicy is `Ignore`", []remedy{
 			{description: "see which service it is, and start or fix it", command: "kubectl get $WEBHOOKS --output yaml"},
 			{description: "if the service was uninstalled, remove its webhooks", command: "kubectl delete $WEBHOOK", risk: "what the webhooks check or change is not checked or changed any more"},
 		}},
-		{PolicyRefusesDeletion, "a ValidatingAdmissionPolicy refuses the deletion of objects in the namespace", []remedy{
+		{PolicyRefusesDeletion, "a ValidatingAdmissionPolicy refuses the deletion of objects in the namespace, or the removal of their finalizers", []remedy{
 			{description: doAsRefusalAsks},
 			{description: "read the policy", command: "kubectl get validatingadmissionpolicy $POLICY --output yaml"},
 			{description: "exempt this namespace in the binding, or remove the binding", command: "kubectl edit validatingadmissionpolicybinding $BINDING", risk: "the policy does not protect these objects any more"},
 		}},
-		{DeletionRefused, "the deletion of objects in the namespace is refused for another reason", []remedy{{description: doAsRefusalAsks}}},
+		{DeletionRefused, "the deletion of objects in the namespace, or the removal of their finalizers, is refused for another reason", []remedy{{description: doAsRefusalAsks}}},
 		{ContentDeletionFailed, "the namespace controller cannot delete objects that you can delete", []remedy{
 			{description: "if you have just fixed the cause, wait a minute: it retries"},
 			{description: "see what refuses the deletion, by trying as the namespace controller does", command: "kubectl nsinit why $NAMESPACE --as=system:serviceaccount:kube-system:namespace-controller --as-group=system:serviceaccounts --as-group=system:serviceaccounts:kube-system --as-group=system:authenticated"},
@@ -304,6 +305,10 @@ func contentCauses() []entry {
 			{description: "check whether the node exists and is Ready, and repair it", command: "kubectl get node $NODE"},
 			{description: "if the machine is off and does not return, remove the node and with it the pods", command: "kubectl delete node $NODE", risk: "if the machine is on, its containers continue, and Kubernetes does not know it"},
 			{description: "do not wait for the confirmation", command: "kubectl --namespace $NAMESPACE delete --grace-period=0 --force $PODS", risk: "if the node works, the containers can continue, with their volumes and their names"},
+		}},
+		{ClaimLost, "a PersistentVolumeClaim is in the phase `Lost`: its volume does not exist any more; a note, because it blocks no deletion", []remedy{
+			{description: "read which volume it was", command: "kubectl --namespace $WHERE describe $CLAIMS"},
+			{description: "restore the volume, or delete the claim when no pod needs it", command: "kubectl --namespace $WHERE get pods"},
 		}},
 	}
 }

@@ -15,11 +15,15 @@ import (
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
@@ -133,43 +137,91 @@ func (d Diagnoser) diagnoseCluster(ctx context.Context, s scan) ([]Finding, []er
 	o := Observation{Name: metav1.NamespaceDefault, Patience: d.Patience, onlyDeleted: true, Content: s.cluster, DiscoveryErrs: s.discoveryErrs}
 	o.Installation.Time = d.Clock.Now()
 	var problems []error
+	note := func(what string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", what, err))
+		}
+	}
 	services, err := d.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
-	if err == nil {
+	if o.APIServices.Err = err; err == nil {
 		o.APIServices.Object = services.Items
-	} else {
-		problems = append(problems, fmt.Errorf("aggregated APIs: %w", err))
+	}
+	note("aggregated APIs", err)
+	d.observeUpdates(ctx, &o)
+	if err := d.observeClaims(ctx, &o, metav1.NamespaceAll); !apierrors.IsForbidden(err) { // otherwise, the scan reports it
+		note("lost PersistentVolumeClaims", err)
 	}
 	d.observeRuntime(ctx, &o)
 	hooks, err := d.hooks(ctx)
-	if err != nil {
-		problems = append(problems, fmt.Errorf("admission webhooks: %w", err))
-	}
-	missing, errs := d.missingServices(ctx, hooks)
-	return judge(o, unavailableAPIs, undiscovered, finalizedContent, func(Observation) []Finding { return missing }), slices.Concat(problems, errs)
+	note("admission webhooks", err)
+	unserved, errs := d.unservedWebhooks(ctx, o, hooks)
+	return judge(o, unavailableAPIs, undiscovered, finalizedContent, refusedUpdates, lostClaims, func(Observation) []Finding { return unserved }), slices.Concat(problems, errs)
 }
 
-// missingServices reports webhooks whose service does not exist, and without which kube-apiserver refuses requests. It also
-// returns why services could not be read.
-func (d Diagnoser) missingServices(ctx context.Context, hooks []hook) (found []Finding, problems []error) {
-	read := map[string]bool{}
+// unservedWebhooks reports webhooks whose service does not exist or has no server that is ready. It also returns why services
+// could not be read.
+func (d Diagnoser) unservedWebhooks(ctx context.Context, o Observation, hooks []hook) (found []Finding, problems []error) {
+	type service struct {
+		lack  string
+		since *metav1.Time
+	}
+	read := map[string]service{}
 	for _, h := range hooks {
-		if h.service == nil || h.failurePolicy != nil && *h.failurePolicy == admissionregistrationv1.Ignore {
+		if h.service == nil {
 			continue
 		}
 		name := h.service.Namespace + "/" + h.service.Name
-		if _, known := read[name]; !known {
-			_, err := d.Core.CoreV1().Services(h.service.Namespace).Get(ctx, h.service.Name, metav1.GetOptions{})
-			if read[name] = apierrors.IsNotFound(err); err != nil && !read[name] {
+		s, known := read[name]
+		if !known {
+			var err error
+			if s.lack, s.since, err = d.unserved(ctx, h.service.Namespace, h.service.Name); err != nil {
 				problems = append(problems, fmt.Errorf("service %s of an admission webhook: %w", name, err))
 			}
+			read[name] = s
 		}
-		if read[name] {
-			found = append(found, newFinding(WebhookUnavailable, Stuck, nil,
-				fmt.Sprintf("the service %s of the admission webhook %q of %s does not exist, so kube-apiserver refuses %s", name, h.name, h.configuration, h.reviews()),
-				words{"WEBHOOK": h.configuration, "WEBHOOKS": h.configuration}))
+		if s.lack == "" {
+			continue
 		}
+		state, effect := Stuck, "so kube-apiserver refuses "+h.reviews()
+		switch {
+		case h.failurePolicy != nil && *h.failurePolicy == admissionregistrationv1.Ignore:
+			state, effect = Healthy, "and its failurePolicy is Ignore, so kube-apiserver can wait for its timeout before it accepts "+h.reviews()
+		case s.since != nil:
+			state = o.overdue(s.since)
+		}
+		found = append(found, o.finding(WebhookUnavailable, state, s.since,
+			fmt.Sprintf("the service %s of the admission webhook %q of %s %s, %s", name, h.name, h.configuration, s.lack, effect),
+			words{"WEBHOOK": h.configuration, "WEBHOOKS": h.configuration}))
 	}
 	return found, problems
+}
+
+// unserved says why no server answers for a service, or returns "". Since is when its last server was lost, if that is known.
+func (d Diagnoser) unserved(ctx context.Context, namespace, name string) (lack string, since *metav1.Time, err error) {
+	service, err := d.Core.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "does not exist", nil, nil
+	case err != nil, service.Spec.Type == corev1.ServiceTypeExternalName:
+		return "", nil, err
+	}
+	all, err := d.Core.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: name}.String()})
+	if err != nil || len(all.Items) == 0 { // without slices, no controller reports the servers of the service
+		return "", nil, err
+	}
+	for _, slice := range all.Items {
+		for _, endpoint := range slice.Endpoints {
+			if ptr.Deref(endpoint.Conditions.Ready, true) {
+				return "", nil, nil
+			}
+		}
+		for _, entry := range slice.ManagedFields {
+			if since == nil || since.Before(entry.Time) {
+				since = entry.Time
+			}
+		}
+	}
+	return "has no server that is ready", since, nil
 }
 
 // hook is an admission webhook.

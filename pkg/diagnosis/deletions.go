@@ -51,7 +51,7 @@ func parseRefusal(err error) refusal {
 		{webhookUnavailable, `failed calling webhook "([^"]+)"`},
 		{refusedByPolicy, `ValidatingAdmissionPolicy '([^']+)' with binding '([^']+)' denied request`},
 		{refusedByPolicy, `ValidatingAdmissionPolicy '([^']+)' denied request`},
-		{notAllowed, `User "([^"]*)" cannot delete resource`},
+		{notAllowed, `User "([^"]*)" cannot (?:delete|patch) resource`},
 	} {
 		if match := regexp.MustCompile(form.pattern).FindStringSubmatch(r.message); match != nil {
 			r.kind, r.name = form.kind, match[1]
@@ -64,16 +64,16 @@ func parseRefusal(err error) refusal {
 	return r
 }
 
-// refused are the objects whose deletion one webhook, policy or other check refuses.
+// refused are the objects whose deletion or update one webhook, policy or other check refuses.
 type refused struct {
 	refusal
 	objects []string
 }
 
-// refusals returns the refused deletions. The message is that of the first one.
-func refusals(o Observation) []refused {
+// refusals returns what was refused. The message is that of the first one.
+func refusals(tried []Deletion) []refused {
 	var all []refused
-	for _, deletion := range o.Deletions {
+	for _, deletion := range tried {
 		if deletion.Err == nil {
 			continue
 		}
@@ -90,20 +90,29 @@ func refusals(o Observation) []refused {
 }
 
 // refusedDeletions reports what refuses the deletion of objects.
-func refusedDeletions(o Observation) []Finding {
+func refusedDeletions(o Observation) []Finding { return o.refused(o.Deletions, "the deletion of ") }
+
+// refusedUpdates reports what refuses updates of objects that finalizers hold: it also refuses those of the controllers that
+// have to remove the finalizers, unless it treats them differently.
+func refusedUpdates(o Observation) []Finding {
+	return o.refused(o.Updates, "the removal of finalizers from ")
+}
+
+// refused reports what refuses an action on objects.
+func (o Observation) refused(tried []Deletion, action string) []Finding {
 	var found []Finding
-	for _, r := range refusals(o) {
-		objects := listed(r.objects)
+	for _, r := range refusals(tried) {
+		what := action + listed(r.objects)
 		where, w := o.webhook(r.name)
 		switch r.kind {
 		case refusedByWebhook:
-			found = append(found, o.finding(WebhookRefusesDeletion, Stuck, nil, fmt.Sprintf("the admission webhook %q%s refuses the deletion of %s: %s", r.name, where, objects, r.message), w))
+			found = append(found, o.finding(WebhookRefusesDeletion, Stuck, nil, fmt.Sprintf("the admission webhook %q%s refuses %s: %s", r.name, where, what, r.message), w))
 		case webhookUnavailable:
-			found = append(found, o.finding(WebhookUnavailable, Stuck, nil, fmt.Sprintf("the admission webhook %q%s reviews the deletion of %s, and does not answer: %s", r.name, where, objects, r.message), w))
+			found = append(found, o.finding(WebhookUnavailable, Stuck, nil, fmt.Sprintf("the admission webhook %q%s reviews %s, and does not answer: %s", r.name, where, what, r.message), w))
 		case refusedByPolicy:
-			found = append(found, o.finding(PolicyRefusesDeletion, Stuck, nil, fmt.Sprintf("the ValidatingAdmissionPolicy %q refuses the deletion of %s: %s", r.name, objects, r.message), words{"POLICY": r.name, "BINDING": r.binding}))
+			found = append(found, o.finding(PolicyRefusesDeletion, Stuck, nil, fmt.Sprintf("the ValidatingAdmissionPolicy %q refuses %s: %s", r.name, what, r.message), words{"POLICY": r.name, "BINDING": r.binding}))
 		case refusedOtherwise:
-			found = append(found, o.finding(DeletionRefused, Stuck, nil, fmt.Sprintf("the deletion of %s is refused: %s", objects, r.message), nil))
+			found = append(found, o.finding(DeletionRefused, Stuck, nil, fmt.Sprintf("%s is refused: %s", what, r.message), nil))
 		}
 	}
 	return found
@@ -143,6 +152,17 @@ func protection(o Observation) []Finding {
 		state = Stuck // it has to be deleted
 	}
 	return []Finding{o.finding(DeletionProtected, state, nil, "a deletion of the namespace would be refused: "+o.DeletionErr.Error(), nil)}
+}
+
+// lostClaims notes PersistentVolumeClaims whose volumes do not exist any more.
+func lostClaims(o Observation) []Finding {
+	var found []Finding
+	for namespace, claims := range o.LostClaims {
+		names := "persistentvolumeclaims/" + strings.Join(claims, " persistentvolumeclaims/")
+		found = append(found, o.finding(ClaimLost, Healthy, nil, fmt.Sprintf("PersistentVolumeClaims of namespace %q are in the phase Lost, because their volumes do not exist: %s. They block no deletion", namespace, listed(claims)),
+			words{"WHERE": namespace, "CLAIMS": names}))
+	}
+	return found
 }
 
 // frozen reports that an administrator froze the namespace.

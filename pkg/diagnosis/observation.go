@@ -62,6 +62,10 @@ type Observation struct {
 	hypothetical bool
 	actual       Phase
 
+	// Updates are dry-run updates of objects that finalizers hold for too long, sorted by object.
+	Updates []Deletion
+	// LostClaims are PersistentVolumeClaims in the phase Lost, by namespace.
+	LostClaims map[string][]string
 	// listErrs is why Content may lack objects of a namespace that is not being deleted, apart from missing permissions.
 	listErrs []error
 
@@ -77,7 +81,7 @@ type Observation struct {
 	// Deletions are dry-run deletions of objects that no client has deleted, sorted by object.
 	Deletions []Deletion
 	// Webhooks are the configurations (kind/name) of admission webhooks that select the namespace, by the name of the
-	// webhook, which several configurations may use. They are read if a deletion is refused.
+	// webhook, which several configurations may use. They are read if a deletion or an update is refused.
 	Webhooks map[string][]string
 	// Pods and Nodes are read if the grace period of a pod is over. Nodes are the nodes of these pods.
 	Pods  Answer[[]corev1.Pod]
@@ -95,7 +99,7 @@ type Listing struct {
 // name is the name of the resource that kubectl accepts.
 func (l Listing) name() string { return l.Resource.GroupResource().String() }
 
-// Deletion is the dry-run deletion of one object.
+// Deletion is the dry-run deletion or update of one object.
 type Deletion struct {
 	// Object is resource/name.
 	Object string
@@ -196,15 +200,19 @@ func (o Observation) notExamined() []string {
 			note("whether all "+listing.name()+" can be deleted", fmt.Errorf("only %d deletions of a resource are tried", triesEach))
 		}
 	}
-	for _, r := range refusals(o) {
-		if r.kind == webhookWithoutDryRun {
-			_, w := o.webhook(r.name)
-			r.message += "; see kubectl get " + w["WEBHOOKS"] + " --output yaml"
-		}
-		if r.kind == webhookWithoutDryRun || r.kind == notAllowed {
-			note("whether "+listed(r.objects)+" can be deleted", errors.New(r.message))
+	untried := func(tried []Deletion, action string) {
+		for _, r := range refusals(tried) {
+			if r.kind == webhookWithoutDryRun {
+				_, w := o.webhook(r.name)
+				r.message += "; see kubectl get " + w["WEBHOOKS"] + " --output yaml"
+			}
+			if r.kind == webhookWithoutDryRun || r.kind == notAllowed {
+				note("whether "+listed(r.objects)+action, errors.New(r.message))
+			}
 		}
 	}
+	untried(o.Deletions, " can be deleted")
+	untried(o.Updates, " can be updated")
 	note("nodes of pods", o.Pods.Err)
 	if o.hypothetical && o.DeletionErr != nil && parseRefusal(o.DeletionErr).kind == notAllowed {
 		note("whether the namespace can be deleted", o.DeletionErr)

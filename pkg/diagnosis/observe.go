@@ -68,6 +68,9 @@ func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error
 	} else if d.deleted == nil || d.deleted.Has(name) {
 		d.observeDeleted(ctx, &o)
 	}
+	if d.lists == nil { // otherwise, they are read of the cluster
+		_ = d.observeClaims(ctx, &o, name) // a claim that cannot be read blocks no deletion
+	}
 	if d.ifDeleted && (phase == Active || phase == Initializing) {
 		o = o.deleted()
 	}
@@ -124,9 +127,7 @@ func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 		return
 	}
 	o.Deletions = d.tryDeletions(ctx, o)
-	if slices.ContainsFunc(o.Deletions, func(deletion Deletion) bool { return deletion.Err != nil }) {
-		o.Webhooks = d.webhooks(ctx, o.Namespace.Object)
-	}
+	d.observeUpdates(ctx, o)
 	for _, listing := range o.Content {
 		if listing.name() == "pods" && (d.ifDeleted && len(listing.Objects) > 0 || slices.ContainsFunc(listing.Objects, func(pod *metav1.PartialObjectMetadata) bool { return o.isOver(pod) })) {
 			d.observePods(ctx, o)
@@ -152,9 +153,33 @@ func (d Diagnoser) observeDeleted(ctx context.Context, o *Observation) {
 			over = over || listing.name() == "pods"
 		}
 	}
+	d.observeUpdates(ctx, o)
 	if over {
 		d.observePods(ctx, o)
 	}
+}
+
+// observeUpdates reads what refuses updates of objects that finalizers hold, and the webhooks if anything was refused.
+func (d Diagnoser) observeUpdates(ctx context.Context, o *Observation) {
+	o.Updates = d.tryUpdates(ctx, *o)
+	if slices.ContainsFunc(slices.Concat(o.Deletions, o.Updates), func(tried Deletion) bool { return tried.Err != nil }) {
+		o.Webhooks = d.webhooks(ctx, o.Namespace.Object)
+	}
+}
+
+// observeClaims reads which PersistentVolumeClaims of a namespace, or of all, are lost.
+func (d Diagnoser) observeClaims(ctx context.Context, o *Observation, namespace string) error {
+	claims, err := d.Core.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	o.LostClaims = map[string][]string{}
+	for i := range claims.Items {
+		if claim := &claims.Items[i]; claim.Status.Phase == corev1.ClaimLost {
+			o.LostClaims[claim.Namespace] = append(o.LostClaims[claim.Namespace], claim.Name)
+		}
+	}
+	return nil
 }
 
 // discover returns the resources that can be listed and deleted, those with namespaces and the others, and why resources are
@@ -225,6 +250,35 @@ func (d Diagnoser) tryDeletions(ctx context.Context, o *Observation) []Deletion 
 	}
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(tried), func(i int) { tried[i].Err = deletions[i]() })
 	return slices.DeleteFunc(tried, func(deletion Deletion) bool { return isGone(deletion.Err) })
+}
+
+// tryUpdates updates, in dry runs, objects that finalizers hold for too long. It changes no field of them, so it does not matter
+// which finalizers a webhook or a policy protects. Other servers than kube-apiserver may ignore that it is a dry run.
+func (d Diagnoser) tryUpdates(ctx context.Context, o Observation) []Deletion {
+	content := slices.Clone(o.Content)
+	if namespace := o.Namespace.Object; namespace != nil {
+		content = append(content, Listing{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Objects: []*metav1.PartialObjectMetadata{{ObjectMeta: namespace.ObjectMeta}}})
+	}
+	var tried []Deletion
+	var updates []func() error
+	for _, listing := range content {
+		held := slices.DeleteFunc(slices.Clone(listing.Objects), func(object *metav1.PartialObjectMetadata) bool {
+			return !o.isLate(object) || len(object.Finalizers) == 0
+		})
+		if o.isAggregated(listing.Resource.GroupVersion()) {
+			continue
+		}
+		for _, object := range held[:min(len(held), triesEach)] {
+			tried = append(tried, Deletion{Object: listing.name() + "/" + object.Name})
+			updates = append(updates, func() error {
+				_, err := d.Metadata.Resource(listing.Resource).Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"uid":%q}}`, object.UID), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+				return err
+			})
+		}
+	}
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(tried), func(i int) { tried[i].Err = updates[i]() })
+	return slices.DeleteFunc(tried, func(update Deletion) bool { return isGone(update.Err) })
 }
 
 // undeleted returns the objects of a listing that no client has deleted.

@@ -10,6 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +32,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
@@ -84,6 +88,8 @@ func (w world) diagnoser(t *testing.T) Diagnoser {
 		if named, ok := action.(interface{ GetName() string }); ok {
 			name = named.GetName()
 		}
+		writes := action.GetVerb() == "delete" || action.GetVerb() == "patch"
+		// The fake client drops the options of patches: TestTryUpdates checks them.
 		if action.GetVerb() == "delete" && !strings.Contains(fmt.Sprint(action), metav1.DryRunAll) {
 			t.Errorf("%s %s was to be deleted in earnest", action.GetResource().Resource, name)
 		}
@@ -92,7 +98,7 @@ func (w world) diagnoser(t *testing.T) Diagnoser {
 				return true, nil, err
 			}
 		}
-		return action.GetVerb() == "delete", nil, nil
+		return writes, nil, nil
 	}
 	core.PrependReactor("create", "subjectaccessreviews", mayUpdate)
 	content.PrependReactor("*", "*", refuse)
@@ -176,6 +182,18 @@ func TestObserve(t *testing.T) {
 			[]string{"Stuck WebhookRefusesDeletion"}, []string{"of mutatingwebhookconfiguration/keeper or validatingwebhookconfiguration/keeper refuses"}},
 		"a webhook without dry run": {world{namespace: terminating(young), core: leases, content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", apierrors.NewBadRequest(`admission webhook "keep.example.com" does not support dry run`))},
 			[]string{"Waiting NamespaceControllerAtWork", "NotExamined whether configmaps/a can be deleted"}, nil},
+		"an update that is refused": {world{namespace: terminating(), content: []runtime.Object{object("ConfigMap", "a", deleted(5*time.Minute, "a/b")), object("ConfigMap", "b", deleted(time.Second, "a/b"))}, core: leases, refuses: refuseOnly("patch", "configmaps", apierrors.NewInternalError(errors.New(`failed calling webhook "keep.example.com": no endpoints`)))},
+			[]string{"Stuck WebhookUnavailable", "Stuck ContentFinalizer"}, []string{`the admission webhook "keep.example.com" reviews the removal of finalizers from configmaps/a, and does not answer`}},
+		"an update of the namespace": {world{namespace: terminating(func(n *corev1.Namespace) { n.Finalizers = []string{"a/b"} }), core: leases, refuses: refuseOnly("patch", "namespaces", forbidden(`admission webhook "keep.example.com" denied the request: no`))},
+			[]string{"Stuck WebhookRefusesDeletion", "Stuck NamespaceFinalizer"}, []string{"refuses the removal of finalizers from namespaces/ns"}},
+		"an update in an open namespace": {world{namespace: terminating(closed, open), content: []runtime.Object{object("ConfigMap", "a", deleted(5*time.Minute, "a/b"))}, refuses: refuseOnly("patch", "configmaps", forbidden("quota exceeded")), core: leases},
+			[]string{"Stuck DeletionRefused", "Stuck ContentFinalizer"}, []string{"the removal of finalizers from configmaps/a is refused: quota exceeded"}},
+		"an update that a user may not make": {world{namespace: terminating(), content: []runtime.Object{object("ConfigMap", "a", deleted(5*time.Minute, "a/b"))}, core: leases, refuses: refuseOnly("patch", "configmaps", forbidden(`User "jane" cannot patch resource "configmaps"`))},
+			[]string{"Stuck ContentFinalizer", "NotExamined whether configmaps/a can be updated"}, nil},
+		"an update of an aggregated API": {world{namespace: terminating(), content: []runtime.Object{object("ConfigMap", "a", deleted(5*time.Minute, "a/b"))}, core: leases, refuses: refuseOnly("patch", "configmaps", forbidden("quota exceeded")),
+			apis: []runtime.Object{apiService("", "v1", apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue})}}, []string{"Stuck ContentFinalizer"}, nil},
+		"a lost claim": {world{namespace: terminating(closed, open), core: append(leases, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost}},
+			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bound"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}})}, []string{"Healthy ClaimLost"}, []string{"do not exist: data."}},
 		"what a user may not delete": {world{namespace: terminating(young), core: leases, content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", forbidden(`User "jane" cannot delete resource "configmaps"`))},
 			[]string{"Waiting NamespaceControllerAtWork", "NotExamined whether configmaps/a can be deleted"}, nil},
 		"an object that is gone": {world{namespace: terminating(), core: leases, content: []runtime.Object{object("ConfigMap", "a")}, refuses: refuseOnly("delete", "configmaps", absent("configmaps"))}, []string{"Waiting NamespaceControllerAtWork"}, nil},
@@ -205,6 +223,29 @@ func TestObserve(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTryUpdates: updates are dry runs, and change nothing.
+func TestTryUpdates(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		want := `PATCH /api/v1/namespaces/ns/configmaps/a?dryRun=All {"metadata":{"uid":"u"}}`
+		if got := fmt.Sprintf("%s %s %s", r.Method, r.RequestURI, body); got != want || err != nil {
+			t.Errorf("got %s %v, want %s", got, err, want)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"ns","uid":"u"}}`)
+	}))
+	defer server.Close()
+	client, err := metadata.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := inNamespace(object("ConfigMap", "a", deleted(time.Hour, "a/b"), func(m *metav1.ObjectMeta) { m.UID = "u" }), "ns")
+	o := Observation{Name: "ns", Installation: Installation{Time: now()}, Content: []Listing{listing("configmaps", held)}}
+	if diff := cmp.Diff(tried(nil, "configmaps/a"), (Diagnoser{Clients: Clients{Metadata: client}}).tryUpdates(t.Context(), o)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -314,6 +314,10 @@ func TestRules(t *testing.T) {
 		"a webhook without dry run": {Observation{Installation: none, Namespace: named(young), Content: listsConfigMap, Deletions: tried(apierrors.NewBadRequest(`admission webhook "keep.example.com" does not support dry run`), "configmaps/a")}, []string{"Waiting NamespaceControllerAtWork"}, nil, nil},
 		"a policy": {Observation{Installation: none, Namespace: named(), Content: listsConfigMap, Deletions: tried(forbidden(`ValidatingAdmissionPolicy 'keep' with binding 'keep-all' denied request: backups need it`), "configmaps/a")},
 			[]string{"Stuck PolicyRefusesDeletion"}, []string{`the ValidatingAdmissionPolicy "keep" refuses the deletion of configmaps/a`}, []string{"kubectl edit validatingadmissionpolicybinding keep-all"}},
+		"an update": {Observation{Installation: none, Namespace: named(), Updates: tried(forbidden(`ValidatingAdmissionPolicy 'keep' with binding 'keep-all' denied request: backups need it`), "configmaps/a"), NamespaceController: running},
+			[]string{"Stuck PolicyRefusesDeletion"}, []string{`the ValidatingAdmissionPolicy "keep" refuses the removal of finalizers from configmaps/a`}, []string{"kubectl edit validatingadmissionpolicybinding keep-all"}},
+		"a lost claim": {Observation{Installation: none, Namespace: named(closed, open), LostClaims: map[string][]string{"ns": {"a", "b"}}},
+			[]string{"Healthy ClaimLost"}, []string{`of namespace "ns" are in the phase Lost`, "a, b."}, []string{"kubectl --namespace ns describe persistentvolumeclaims/a persistentvolumeclaims/b"}},
 		"another refusal": {Observation{Installation: none, Namespace: named(), Content: listsConfigMap, Deletions: tried(forbidden("quota exceeded"), "configmaps/a")}, []string{"Stuck DeletionRefused"}, []string{"the deletion of configmaps/a is refused: quota exceeded"}, nil},
 
 		// Finalizers of the namespace.

@@ -47,8 +47,38 @@ func TestWhyAll(t *testing.T) {
 	c.WaitNoNamespace(t, healthy)
 }
 
+// downWebhook reviews updates of Secrets in a namespace, and its service has no server, as that of a controller that is stopped.
+func downWebhook(namespace string) string {
+	return fmt.Sprintf(`
+{apiVersion: v1, kind: Service, metadata: {name: down, namespace: %[1]s}, spec: {selector: {app: down}, ports: [{port: 443}]}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: down-%[1]s}
+webhooks:
+- name: down.e2e.example.com
+  clientConfig: {service: {namespace: %[1]s, name: down}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [secrets]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+  failurePolicy: Fail
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`, namespace)
+}
+
+// lostClaim was bound to a volume that does not exist any more.
+func lostClaim(namespace string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: lost, namespace: %[1]s, annotations: {pv.kubernetes.io/bind-completed: "yes"}}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, volumeName: lost-%[1]s}
+`, namespace)
+}
+
 // TestWhyAllCluster: kubectl nsinit why --all finds what blocks deletions of the cluster before a namespace is deleted, and every
-// object whose deletion takes too long, in open namespaces and without a namespace. Scripts that list the whole cluster find no
+// object whose deletion takes too long, in open namespaces and without a namespace, also if a webhook refuses to remove its finalizer,
+// and lost claims. Scripts that list the whole cluster find no
 // other one.
 func TestWhyAllCluster(t *testing.T) {
 	c := framework.Connect(t)
@@ -68,6 +98,8 @@ func TestWhyAllCluster(t *testing.T) {
 	}
 	holdBy(t, c, ending, controller, framework.Holder)
 	c.DeleteNamespace(t, ending)
+	c.ApplyInput(t, lostClaim(open))
+	c.ApplyInput(t, downWebhook(open))
 	c.ApplyInput(t, missingWebhook(open))
 	c.ApplyInput(t, brokenAPI)
 	waitUndiscovered(t, c, "broken.example.com")
@@ -91,8 +123,18 @@ func TestWhyAllCluster(t *testing.T) {
 				return fmt.Errorf("%s of %s is missing in %s", cause, namespace, out)
 			}
 		}
+		if !slices.ContainsFunc(list.Items, func(d *diagnosis.Diagnosis) bool {
+			return d.Namespace == open && found(d.Findings, diagnosis.WebhookUnavailable, "the removal of finalizers from secrets/"+controller)
+		}) {
+			return fmt.Errorf("the webhook that refuses updates is missing in %s", out)
+		}
+		if !slices.ContainsFunc(list.Cluster, func(f diagnosis.Finding) bool {
+			return f.Cause == diagnosis.ClaimLost && strings.Contains(f.Message, open)
+		}) {
+			return fmt.Errorf("the lost claim is missing in %s", framework.JSON(t, list.Cluster))
+		}
 		for says, cause := range map[string]diagnosis.Cause{
-			"v1.broken.example.com": diagnosis.APIUnavailable, "validatingwebhookconfiguration/missing-" + open: diagnosis.WebhookUnavailable,
+			"has no server that is ready": diagnosis.WebhookUnavailable, "v1.broken.example.com": diagnosis.APIUnavailable, "validatingwebhookconfiguration/missing-" + open: diagnosis.WebhookUnavailable,
 			"clusterroles.rbac.authorization.k8s.io/" + controller: diagnosis.ContentFinalizer,
 		} {
 			if !found(list.Cluster, cause, says) {
@@ -125,6 +167,11 @@ func TestWhyAllCluster(t *testing.T) {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is missing in:\n%s", part, text)
 		}
+	}
+
+	c.WaitWhy(t, open, diagnosis.ClaimLost, diagnosis.Healthy)
+	if _, err := c.Kubectl("delete", "validatingwebhookconfiguration", "down-"+open); err != nil {
+		t.Fatal(err)
 	}
 
 	watched, watcher := watchWhy(t, c, "--all")
