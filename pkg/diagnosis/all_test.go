@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -94,6 +95,8 @@ func TestDiagnoseAll(t *testing.T) {
 	var diagnosed []string
 	d := w.diagnoser(t)
 	d.Diagnosed = func(done, total int) { diagnosed = append(diagnosed, fmt.Sprintf("%d/%d", done, total)) }
+	discover, discovered := d.Discover, 0
+	d.Discover = func() ([]*metav1.APIResourceList, error) { discovered++; return discover() }
 	list, err := d.DiagnoseAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -130,10 +133,28 @@ func TestDiagnoseAll(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || list.State() != Stuck {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	if objects, apis := lists(t, d.Metadata, "configmaps"), lists(t, d.APIs, "apiservices"); objects != 1 || apis != 1 || discovered != 1 {
+		t.Errorf("objects are listed %d times, APIServices %d times, resources %d times, instead of once for all namespaces", objects, apis, discovered)
+	}
 	if list.Namespaces != 5 || list.Kind != ListKind || strings.Join(diagnosed, " ") != "0/6 1/6 2/6 3/6 4/6 5/6" {
 		t.Errorf("%s of %d namespaces, %v", list.Kind, list.Namespaces, diagnosed)
 	}
 	if len(list.NotExamined) != 1 || !strings.HasPrefix(list.NotExamined[0], "pods: ") {
 		t.Errorf("not examined: %q", list.NotExamined)
 	}
+}
+
+// lists counts the lists of a resource, in all namespaces or in one.
+func lists(t *testing.T, client any, resource string) (count int) {
+	t.Helper()
+	recorder, ok := client.(interface{ Actions() []clienttesting.Action })
+	if !ok {
+		t.Fatalf("%T records no actions", client)
+	}
+	for _, action := range recorder.Actions() {
+		if action.Matches("list", resource) {
+			count++
+		}
+	}
+	return count
 }

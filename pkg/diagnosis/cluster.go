@@ -35,6 +35,10 @@ type scan struct {
 	// cluster has the objects without a namespace whose deletion takes too long. listed are the resources that were listed.
 	cluster []Listing
 	listed  sets.Set[schema.GroupVersionResource]
+	// objects are those of namespaces that are emptying or do not exist. Of other namespaces, they are those whose deletion takes
+	// too long. of are the namespaces when the scan began.
+	objects map[place][]*metav1.PartialObjectMetadata
+	of      suspects
 	// discoveryErrs are why resources are missing.
 	discoveryErrs []error
 	// problems are what could not be listed, with the reason. incomplete means that one has another reason than a missing
@@ -43,23 +47,35 @@ type scan struct {
 	incomplete bool
 }
 
+// place is where objects are.
+type place struct {
+	namespace string
+	resource  schema.GroupVersionResource
+}
+
 // scan lists the metadata of every object. Namespaces and NamespaceLifecycles are diagnosed themselves.
-func (d Diagnoser) scan(ctx context.Context, known sets.Set[string]) scan {
+func (d Diagnoser) scan(ctx context.Context, all suspects) scan {
 	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
 	defer cancel()
 	namespaced, others, errs := d.discover()
 	resources := slices.Concat(namespaced, others)
-	s := scan{orphaned: sets.New[string](), deleted: sets.New[string](), listed: sets.New[schema.GroupVersionResource](), discoveryErrs: errs, incomplete: len(errs) > 0}
+	s := scan{objects: map[place][]*metav1.PartialObjectMetadata{}, of: all, orphaned: sets.New[string](), deleted: sets.New[string](), listed: sets.New[schema.GroupVersionResource](), discoveryErrs: errs, incomplete: len(errs) > 0}
 	now := d.now()
 	var mu sync.Mutex
 	done := 0
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(resources), func(i int) {
 		orphaned, deleted, late := sets.New[string](), sets.New[string](), Listing{Resource: resources[i]}
+		objects := map[string][]*metav1.PartialObjectMetadata{}
 		err := utilnamespaces.EachObject(ctx, d.Metadata.Resource(resources[i]), func(object *metav1.PartialObjectMetadata) {
-			switch namespace := object.Namespace; {
-			case namespace != "" && !known.Has(namespace):
+			namespace := object.Namespace
+			isOrphaned, isLate := namespace != "" && !all.known.Has(namespace), now.isLate(object)
+			if isOrphaned || isLate || all.emptying.Has(namespace) {
+				objects[namespace] = append(objects[namespace], object)
+			}
+			switch {
+			case isOrphaned:
 				orphaned.Insert(namespace)
-			case !now.isLate(object):
+			case !isLate:
 			case namespace != "":
 				deleted.Insert(namespace)
 			case late.name() != "namespaces" && late.name() != "namespacelifecycles.nsinit.dev":
@@ -74,6 +90,9 @@ func (d Diagnoser) scan(ctx context.Context, known sets.Set[string]) scan {
 		}
 		if err == nil {
 			s.listed.Insert(resources[i])
+			for namespace, objects := range objects {
+				s.objects[place{namespace, resources[i]}] = objects
+			}
 		} else {
 			s.problems = append(s.problems, fmt.Sprintf("%s: %v", resources[i].GroupResource(), err))
 			s.incomplete = s.incomplete || !apierrors.IsForbidden(err)
@@ -142,11 +161,8 @@ func (d Diagnoser) diagnoseCluster(ctx context.Context, s scan) ([]Finding, []er
 			problems = append(problems, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	services, err := d.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
-	if o.APIServices.Err = err; err == nil {
-		o.APIServices.Object = services.Items
-	}
-	note("aggregated APIs", err)
+	o.APIServices = d.services(ctx)
+	note("aggregated APIs", o.APIServices.Err)
 	d.observeUpdates(ctx, &o)
 	if err := d.observeClaims(ctx, &o, metav1.NamespaceAll); !apierrors.IsForbidden(err) { // otherwise, the scan reports it
 		note("lost PersistentVolumeClaims", err)

@@ -58,6 +58,8 @@ type Diagnoser struct {
 	// Diagnosed, if it is not nil, gets how many of how many namespaces DiagnoseAll has diagnosed.
 	Diagnosed func(done, total int)
 
+	// round, if it is not nil, has what the diagnoses of a round share.
+	round *round
 	// lists, if it is not nil, holds the lists that are the same for all namespaces.
 	lists *runtimeLists
 	// deleted, if it is not nil, has the namespaces that have deleted objects. The content of other open namespaces is not read.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/nsinit/nsinit/pkg/installation"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
@@ -49,7 +50,7 @@ func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error
 	if err := utilapierrors.IgnoreAbsent(o.Namespace.Err); err != nil {
 		return o, err
 	}
-	o.Installation = ObserveInstallation(ctx, d.Clients, name, d.Clock.Now())
+	o.Installation = observeInstallation(ctx, d.Clients, d.services(ctx), name, d.Clock.Now())
 	if o.phase() == Initializing || d.ifDeleted || o.Lifecycle.Object != nil && o.phase() != Active {
 		// Without them, a namespace is diagnosed as well: they only show whether programs run.
 		if list, err := d.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().List(ctx, metav1.ListOptions{}); err == nil {
@@ -68,7 +69,7 @@ func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error
 	} else if d.deleted == nil || d.deleted.Has(name) {
 		d.observeDeleted(ctx, &o)
 	}
-	if d.lists == nil { // otherwise, they are read of the cluster
+	if d.round == nil { // otherwise, they are read of the cluster
 		_ = d.observeClaims(ctx, &o, name) // a claim that cannot be read blocks no deletion
 	}
 	if d.ifDeleted && (phase == Active || phase == Initializing) {
@@ -82,12 +83,12 @@ func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error
 func ObserveInstallation(ctx context.Context, clients Clients, name string, now time.Time) Installation {
 	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
 	defer cancel()
-	i := Installation{Time: now,
+	return observeInstallation(ctx, clients, clients.apiServices(ctx), name, now)
+}
+
+func observeInstallation(ctx context.Context, clients Clients, services Answer[[]apiregistrationv1.APIService], name string, now time.Time) Installation {
+	i := Installation{Time: now, APIServices: services,
 		Lifecycle: answer(clients.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, name, metav1.GetOptions{})),
-	}
-	list, err := clients.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
-	if i.APIServices.Err = err; err == nil {
-		i.APIServices.Object = list.Items
 	}
 	if i.APIServices.Err == nil && i.APIService() == nil {
 		i.Controller = answer(findController(ctx, clients.Core))
@@ -123,7 +124,7 @@ func findController(ctx context.Context, core kubernetes.Interface) (*coordinati
 func (d Diagnoser) observeContent(ctx context.Context, o *Observation) {
 	resources, _, errs := d.discover()
 	o.DiscoveryErrs = errs
-	if o.Content = d.list(ctx, o.Name, resources); o.phase() == Gone {
+	if o.Content = d.list(ctx, *o, resources); o.phase() == Gone {
 		return
 	}
 	o.Deletions = d.tryDeletions(ctx, o)
@@ -142,7 +143,7 @@ func (d Diagnoser) observeDeleted(ctx context.Context, o *Observation) {
 	resources, _, errs := d.discover()
 	o.listErrs = errs
 	over := false
-	for _, listing := range d.list(ctx, o.Name, resources) {
+	for _, listing := range d.list(ctx, *o, resources) {
 		if listing.Err != nil && !apierrors.IsForbidden(listing.Err) {
 			o.listErrs = append(o.listErrs, fmt.Errorf("%s: %w", listing.name(), listing.Err))
 		}
@@ -210,16 +211,20 @@ func (d Diagnoser) observePods(ctx context.Context, o *Observation) {
 	}
 }
 
-// list lists the objects of all resources.
-func (d Diagnoser) list(ctx context.Context, namespace string, resources []schema.GroupVersionResource) []Listing {
+// list lists the objects of all resources, as far as they were not listed in this round.
+func (d Diagnoser) list(ctx context.Context, o Observation, resources []schema.GroupVersionResource) []Listing {
 	all := make([]Listing, len(resources))
 	var mu sync.Mutex
 	done := 0
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(all), func(i int) {
 		all[i].Resource = resources[i]
-		all[i].Err = utilnamespaces.EachObject(ctx, d.Metadata.Resource(resources[i]).Namespace(namespace), func(object *metav1.PartialObjectMetadata) {
-			all[i].Objects = append(all[i].Objects, object)
-		})
+		if objects, listed := d.round.content(o, resources[i]); listed {
+			all[i].Objects = objects
+		} else {
+			all[i].Err = utilnamespaces.EachObject(ctx, d.Metadata.Resource(resources[i]).Namespace(o.Name), func(object *metav1.PartialObjectMetadata) {
+				all[i].Objects = append(all[i].Objects, object)
+			})
+		}
 		slices.SortStableFunc(all[i].Objects, func(a, b *metav1.PartialObjectMetadata) int {
 			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 		})

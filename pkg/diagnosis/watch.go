@@ -25,6 +25,10 @@ const (
 	// scannedEvery is how often content of namespaces that do not exist, and objects whose deletion takes too long, are
 	// searched for, which lists every object.
 	scannedEvery = 10 * time.Minute
+	// listedEach bounds the namespaces whose objects are listed one by one. If more are due, all objects are listed once.
+	listedEach = 10
+	// foundBefore marks the version of namespaces that a scan has found.
+	foundBefore = " found"
 	// cluster stands for what concerns all namespaces.
 	cluster = ""
 )
@@ -64,26 +68,27 @@ type Change struct {
 // that nothing could be read, or that ctx has ended. The cost is a list of the namespaces, one of the NamespaceLifecycles, and a
 // diagnosis of each namespace that changed, or was not diagnosed for a minute. What concerns the cluster is read each minute.
 func (w *Watch) Next(ctx context.Context) ([]Change, error) {
-	d := w.Diagnoser
-	d.lists = &runtimeLists{}
+	d := w.Diagnoser.newRound(ctx)
 	now := d.Clock.Now()
 	versions := map[string]string{w.Namespace: ""} // no version, so it is diagnosed each time
 	list := &List{}
 	if w.Namespace == "" {
-		var known sets.Set[string]
-		var err error
-		if versions, known, err = d.suspects(ctx, list); err != nil {
+		all, err := d.suspects(ctx, list)
+		if err != nil {
 			return nil, err
 		}
-		if w.scanned.IsZero() || now.Sub(w.scanned) >= scannedEvery {
-			found := d.scan(ctx, known)
+		versions = all.versions
+		if w.scanned.IsZero() || now.Sub(w.scanned) >= scannedEvery || w.due(all, now) > listedEach {
+			found := d.scan(ctx, all)
+			d.round.scan = found
+			found.objects = nil // they are of this round
 			found.keep(w.found)
 			w.found, w.scanned = found, now
 		}
 		versions[cluster] = w.scanned.String()
 		d.deleted = w.found.deleted
-		for name := range w.found.orphaned.Difference(known).Union(w.found.deleted) {
-			versions[name] += " found"
+		for name := range w.found.orphaned.Difference(all.known).Union(w.found.deleted) {
+			versions[name] += foundBefore
 		}
 	}
 	if w.seen == nil {
@@ -93,7 +98,7 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 	var changes []Change
 	for _, name := range sets.List(sets.KeySet(versions).Union(sets.KeySet(w.seen))) {
 		before, version := w.seen[name], versions[name]
-		if version != "" && before.version == version && now.Sub(before.at) < diagnosedEvery {
+		if !before.isDue(version, now) {
 			list.NotExamined = append(list.NotExamined, before.problems...)
 			continue
 		}
@@ -117,6 +122,26 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 	}
 	w.notExamined = list.NotExamined
 	return changes, nil
+}
+
+// isDue reports whether a namespace of this version has to be diagnosed.
+func (w watched) isDue(version string, now time.Time) bool {
+	return version == "" || w.version != version || now.Sub(w.at) >= diagnosedEvery
+}
+
+// due counts the namespaces that have to be diagnosed, and whose content has to be listed for that.
+func (w *Watch) due(all suspects, now time.Time) int {
+	due := 0
+	for name := range all.emptying.Union(w.found.orphaned).Union(w.found.deleted) {
+		version := all.versions[name]
+		if w.found.orphaned.Has(name) && !all.known.Has(name) || w.found.deleted.Has(name) {
+			version += foundBefore
+		}
+		if w.seen[name].isDue(version, now) {
+			due++
+		}
+	}
+	return due
 }
 
 // NotExamined returns what could not be read, with the reason.

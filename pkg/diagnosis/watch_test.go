@@ -277,6 +277,29 @@ func TestWatchUnread(t *testing.T) {
 	}
 }
 
+// TestWatchMany: the objects of many namespaces are listed at once, and those of few one by one.
+func TestWatchMany(t *testing.T) {
+	for namespaces, want := range map[int]int{listedEach: listedEach, listedEach + 1: 1} {
+		w := world{}
+		for i := range namespaces {
+			w.core = append(w.core, called(terminating(), fmt.Sprintf("ns-%d", i)))
+		}
+		d := w.diagnoser(t)
+		clock := testingclock.NewFakePassiveClock(now())
+		d.Progress, d.Clock = nil, clock
+		watch := &Watch{Diagnoser: d}
+		for round, lists := range []func() int{func() int { return lists(t, d.Metadata, "configmaps") }, func() int { return lists(t, d.Metadata, "configmaps") - 1 }} {
+			if changes, err := watch.Next(t.Context()); err != nil || len(changes) != namespaces*(1-round) {
+				t.Fatalf("round %d: %d changes, %v", round, len(changes), err)
+			}
+			if got := lists(); got != []int{1, want}[round] {
+				t.Errorf("round %d of %d namespaces: %d lists, want %d", round, namespaces, got, []int{1, want}[round])
+			}
+			clock.SetTime(clock.Now().Add(diagnosedEvery))
+		}
+	}
+}
+
 // TestWatchUnreadable: namespaces that cannot be read are reported, and do not hide changes of others.
 func TestWatchUnreadable(t *testing.T) {
 	d := world{core: []runtime.Object{called(terminating(setBy("billing", time.Hour)), "a"), called(terminating(setBy("billing", time.Hour)), "b"), lease("kube-system", "kube-controller-manager", "cp-1", time.Second)},
