@@ -339,7 +339,7 @@ func namespaceCauses() []entry {
 			{description: putBack, command: restore},
 			{description: second, command: remove, when: "CONTENT", risk: "the content remains stored, and is not visible until a namespace of this name is created again"},
 		}},
-		{OrphanedContent, "a client emptied `spec.finalizers` during the deletion: the namespace is deleted, but its content is still stored", []remedy{
+		{OrphanedContent, "the namespace is deleted, but content is still stored: a client emptied `spec.finalizers` during the deletion, or a request that was in progress created it late", []remedy{
 			{description: "create the namespace again and delete it, which deletes its content", command: "kubectl create namespace $NAMESPACE && kubectl delete namespace $NAMESPACE", risk: "until it is deleted, the content is in use: workloads start, and permissions apply"},
 		}},
 		{NamespaceControllerSilent, "kube-controller-manager does not run, or does not delete the content of the namespace", []remedy{

@@ -71,7 +71,7 @@ func orphans(o Observation) []Finding {
 		return nil
 	}
 	return []Finding{o.finding(OrphanedContent, Stuck, nil, fmt.Sprintf(
-		"the namespace does not exist, but objects of it are still stored: %s. A client emptied spec.finalizers before they were deleted", o.counts()), nil)}
+		"the namespace does not exist, but objects of it are still stored: %s. A client emptied spec.finalizers before they were deleted, or a request that was in progress created them late", o.counts()), nil)}
 }
 
 // counts describes what remains.
