@@ -277,7 +277,7 @@ func TestWatchUnread(t *testing.T) {
 	}
 }
 
-// TestWatchMany: the objects of many namespaces are listed at once, and those of few one by one.
+// TestWatchMany: the objects of many namespaces are listed together, and those of few one by one.
 func TestWatchMany(t *testing.T) {
 	for namespaces, want := range map[int]int{listedEach: listedEach, listedEach + 1: 1} {
 		w := world{}
