@@ -137,8 +137,10 @@ const (
 	namespaceController    = "system:serviceaccount:kube-system:namespace-controller"
 )
 
-// unrelated are resources whose requests do not depend on the number of namespaces.
-var unrelated = []string{"", "leases", "subjectaccessreviews", "namespaceinitializerconfigurations"}
+// isUnrelated reports whether the number of requests for a resource does not depend on the number of namespaces.
+func isUnrelated(resource string) bool {
+	return slices.Contains([]string{"", "leases", "subjectaccessreviews", "namespaceinitializerconfigurations"}, resource)
+}
 
 // requestCounter counts requests by server, user, verb and resource: reads of the SDK by its client, other requests to
 // kube-apiserver by the audit log, and those to nsinit-apiserver by its metrics. Lists, watches, and requests about leases,
@@ -190,7 +192,7 @@ func (r *requestCounter) settled(t *testing.T) map[string]float64 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, event := range events {
-			if event.Verb != "list" && event.Verb != "watch" && !slices.Contains(unrelated, event.ObjectRef.Resource) && event.User.Username != namespaceController {
+			if event.Verb != "list" && event.Verb != "watch" && !isUnrelated(event.ObjectRef.Resource) && event.User.Username != namespaceController {
 				r.counts[fmt.Sprintf("%s: %s %s by %s", toKube, event.Verb, path.Join(event.ObjectRef.Resource, event.ObjectRef.Subresource), event.User.Username)]++
 			}
 		}
@@ -211,7 +213,7 @@ func (r *requestCounter) add(kube, ours counts.Counts) {
 	})
 	add := func(server string, all map[counts.Operation]float64) {
 		for operation, count := range all {
-			if resource, _, _ := strings.Cut(operation.Resource, "/"); slices.Contains(unrelated, resource) {
+			if resource, _, _ := strings.Cut(operation.Resource, "/"); isUnrelated(resource) {
 				continue
 			}
 			r.counts[fmt.Sprintf("%s: %s %s", server, operation.Verb, operation.Resource)] += count
