@@ -21,16 +21,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
 // Options are the options of both commands.
 type Options struct {
 	cmdutil.Base
-	Reason string
-	DryRun cmdutil.DryRun
+	Reason    string
+	Overwrite bool
+	DryRun    cmdutil.DryRun
 
 	freeze bool
 }
@@ -44,26 +47,34 @@ func NewFreezeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *co
 		Long: `Freeze a namespace: kube-apiserver refuses the writes of its tenants and of their pods, and the deletion of the namespace. Tenants can
 still read. The message of each refusal says who froze the namespace and why.
 
+If another user froze the namespace, or for another reason, the command fails and says who and why. With --overwrite, it replaces both:
+the first unfreeze then ends the freeze for both reasons.
+
 Users with the verb initialize on the namespace can still write, such as the controllers of Kubernetes and initializers. You need the
 verb freeze on namespaces, which the ClusterRole nsinit:freeze contains.`,
 		Example: `  # Keep everything as it is during an incident
   kubectl nsinit freeze shop --reason="incident 4711: evidence"`,
 	})
 	command.Flags().StringVar(&o.Reason, "reason", "", "Why the namespace is frozen, for its tenants. One line with at most 512 characters.")
+	command.Flags().BoolVar(&o.Overwrite, "overwrite", false, "Replace the user and the reason of a namespace that is already frozen.")
 	return command
 }
 
 // NewUnfreezeCommand returns the command kubectl nsinit unfreeze.
 func NewUnfreezeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	return newCommand(f, &Options{Base: base(streams, "unfrozen")}, &cobra.Command{
+	o := &Options{Base: base(streams, "unfrozen")}
+	command := newCommand(f, o, &cobra.Command{
 		Use:   "unfreeze NAMESPACE",
 		Short: "Allow the writes of tenants into a frozen namespace again",
-		Long: `Unfreeze a namespace that kubectl nsinit freeze froze. If it is not frozen, the command succeeds and changes nothing.
+		Long: `Unfreeze a namespace that kubectl nsinit freeze froze. The condition Frozen of the namespace then says who unfroze it and why, and who
+had frozen it and why. If the namespace is not frozen, the command succeeds and changes nothing.
 
 You need the verb freeze on namespaces, which the ClusterRole nsinit:freeze contains.`,
 		Example: `  # The incident is over
-  kubectl nsinit unfreeze shop`,
+  kubectl nsinit unfreeze shop --reason="incident 4711: evidence is saved"`,
 	})
+	command.Flags().StringVar(&o.Reason, "reason", "", "Why the namespace is unfrozen. One line with at most 512 characters.")
+	return command
 }
 
 func base(streams genericiooptions.IOStreams, operation string) cmdutil.Base {
@@ -93,29 +104,21 @@ func (o *Options) Validate() error {
 	return o.Base.Validate()
 }
 
-// Run implements cmdutil.Options.
+// Run implements cmdutil.Options. After a conflict, it reads the namespace again.
 func (o *Options) Run(ctx context.Context) error {
 	printer, err := o.PrintFlags.ToPrinter()
 	if err != nil {
 		return err
 	}
-	var label, by, reason any // nil removes them
-	if o.freeze {
-		self, err := cmdutil.Self(ctx, o.Clients.Core)
-		if err != nil {
-			return err
-		}
-		label, by, reason = "true", self.Username, o.Reason
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"labels":      map[string]any{v1alpha1.LabelFrozen: label},
-		"annotations": map[string]any{v1alpha1.AnnotationFrozenBy: by, v1alpha1.AnnotationFrozenReason: reason},
-	}})
+	self, err := cmdutil.Self(ctx, o.Clients.Core)
 	if err != nil {
 		return err
 	}
-	namespace, err := o.Clients.Core.CoreV1().Namespaces().Patch(ctx, o.Args[0], types.MergePatchType, patch,
-		metav1.PatchOptions{FieldManager: "kubectl-nsinit-freeze", DryRun: o.DryRun.Options()})
+	var namespace *corev1.Namespace
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		namespace, err = o.write(ctx, self.Username)
+		return err
+	})
 	switch {
 	case apierrors.IsNotFound(err):
 		return cmdutil.NoNamespace(o.Args[0])
@@ -125,4 +128,38 @@ func (o *Options) Run(ctx context.Context) error {
 		return err
 	}
 	return printer.PrintObj(namespace, o.Out)
+}
+
+// write freezes or unfreezes the namespace for a user, unless that is already so. The patch names the version that it read.
+func (o *Options) write(ctx context.Context, self string) (*corev1.Namespace, error) {
+	namespaces := o.Clients.Core.CoreV1().Namespaces()
+	namespace, err := namespaces.Get(ctx, o.Args[0], metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	said, frozen := utilnamespaces.Frozen(namespace)
+	same := namespace.Annotations[v1alpha1.AnnotationFrozenBy] == self && namespace.Annotations[v1alpha1.AnnotationFrozenReason] == o.Reason
+	switch {
+	case !frozen && !o.freeze, frozen && o.freeze && same:
+		return namespace, nil
+	case frozen && o.freeze && !o.Overwrite:
+		return nil, fmt.Errorf("namespace %q is already frozen: %s; to replace the user and the reason, use --overwrite", namespace.Name, said)
+	}
+	var label any // nil removes it
+	annotations := map[string]any{v1alpha1.AnnotationUnfrozenBy: self}
+	if o.Reason != "" {
+		annotations[v1alpha1.AnnotationUnfrozenReason] = o.Reason
+	}
+	if o.freeze {
+		label = "true"
+		annotations = map[string]any{v1alpha1.AnnotationFrozenBy: self, v1alpha1.AnnotationFrozenReason: o.Reason,
+			v1alpha1.AnnotationUnfrozenBy: nil, v1alpha1.AnnotationUnfrozenReason: nil}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": namespace.ResourceVersion, "labels": map[string]any{v1alpha1.LabelFrozen: label}, "annotations": annotations,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return namespaces.Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-nsinit-freeze", DryRun: o.DryRun.Options()})
 }

@@ -8,6 +8,7 @@ package freeze_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,14 +25,41 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/freeze"
 )
 
-// cluster has an open namespace and a frozen one. Its user is jane.
+// cluster has an open namespace, one that joe froze, one that jane froze, and one that was unfrozen. Its user is jane.
 func cluster() *cmdtesting.Cluster {
+	frozen, by := map[string]string{v1alpha1.LabelFrozen: "true"}, func(name string) map[string]string {
+		return map[string]string{v1alpha1.AnnotationFrozenBy: name, v1alpha1.AnnotationFrozenReason: "audit"}
+	}
+	unfrozen := by("joe")
+	unfrozen[v1alpha1.AnnotationUnfrozenBy], unfrozen[v1alpha1.AnnotationUnfrozenReason] = "joe", "over"
 	c := cmdtesting.New(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot", Labels: map[string]string{v1alpha1.LabelFrozen: "true"},
-			Annotations: map[string]string{v1alpha1.AnnotationFrozenBy: "joe", v1alpha1.AnnotationFrozenReason: "audit"}}})
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot", Labels: frozen, Annotations: by("joe")}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "mine", Labels: frozen, Annotations: by("jane")}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "thawed", Annotations: unfrozen}})
 	c.Core.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "jane"}}}, nil
+	})
+	return c
+}
+
+// overtaken freezes the namespace shop for joe before the first patch, which then conflicts.
+func overtaken() *cmdtesting.Cluster {
+	c := cluster()
+	c.Core.PrependReactor("patch", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		resource := corev1.Resource("namespaces")
+		live, err := c.Core.Tracker().Get(resource.WithVersion("v1"), "", "shop")
+		shop, ok := live.(*corev1.Namespace)
+		patch, isPatch := action.(clienttesting.PatchAction)
+		if err != nil || !ok || !isPatch || !strings.Contains(string(patch.GetPatch()), `"resourceVersion":"`+shop.ResourceVersion+`"`) {
+			return false, nil, nil
+		}
+		shop = shop.DeepCopy()
+		shop.Labels[v1alpha1.LabelFrozen], shop.Annotations = "true", map[string]string{v1alpha1.AnnotationFrozenBy: "joe", v1alpha1.AnnotationFrozenReason: "first"}
+		if err := c.Core.Tracker().Update(resource.WithVersion("v1"), shop, ""); err != nil {
+			return true, nil, err
+		}
+		return true, nil, apierrors.NewConflict(resource, "shop", errors.New("it has changed"))
 	})
 	return c
 }
@@ -52,8 +80,15 @@ func unknown() *cmdtesting.Cluster {
 
 func TestFreeze(t *testing.T) {
 	resource := corev1.Resource("namespaces")
-	frozen := metav1.ObjectMeta{Labels: map[string]string{"team": "a", v1alpha1.LabelFrozen: "true"},
-		Annotations: map[string]string{v1alpha1.AnnotationFrozenBy: "jane", v1alpha1.AnnotationFrozenReason: "audit"}}
+	annotations := func(by, reason string, unfrozen ...string) map[string]string {
+		all := map[string]string{v1alpha1.AnnotationFrozenBy: by, v1alpha1.AnnotationFrozenReason: reason}
+		for i, key := range []string{v1alpha1.AnnotationUnfrozenBy, v1alpha1.AnnotationUnfrozenReason}[:len(unfrozen)] {
+			all[key] = unfrozen[i]
+		}
+		return all
+	}
+	open, label := map[string]string{"team": "a"}, map[string]string{v1alpha1.LabelFrozen: "true"}
+	frozen := metav1.ObjectMeta{Labels: map[string]string{"team": "a", v1alpha1.LabelFrozen: "true"}, Annotations: annotations("jane", "audit")}
 	for name, test := range map[string]struct {
 		command cmdtesting.Command
 		test    cmdtesting.Test
@@ -62,12 +97,20 @@ func TestFreeze(t *testing.T) {
 		"freeze":     {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=audit"}, Out: "namespace/shop frozen\n"}, frozen},
 		"a dry run":  {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=audit", "--dry-run=server"}, Out: "namespace/shop frozen (server dry run)\n"}, frozen},
 		"the name":   {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=audit", "-o", "name"}, Out: "namespace/shop\n"}, frozen},
-		"unfreeze":   {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{}},
-		"not frozen": {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"shop"}, Out: "namespace/shop unfrozen\n"}, metav1.ObjectMeta{Labels: map[string]string{"team": "a"}}},
+		"again":      {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"thawed", "--reason=two"}, Out: "namespace/thawed frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "two")}},
+		"the same":   {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"mine", "--reason=audit"}, Out: "namespace/mine frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "audit")}},
+		"overwrite":  {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"depot", "--reason=two", "--overwrite"}, Out: "namespace/depot frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "two")}},
+		"unfreeze":   {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot", "--reason=over"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{Annotations: annotations("joe", "audit", "jane", "over")}},
+		"no reason":  {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{Annotations: annotations("joe", "audit", "jane")}},
+		"not frozen": {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=over"}, Out: "namespace/shop unfrozen\n"}, metav1.ObjectMeta{Labels: open}},
 
-		"no reason":    {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"shop"}, Err: "--reason is missing"}},
-		"no user":      {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: unknown(), Args: []string{"shop", "--reason=audit"}, Err: "cannot determine your user name: no rights"}},
-		"no namespace": {command: freeze.NewUnfreezeCommand, test: cmdtesting.Test{Args: []string{"none"}, Err: `namespace "none" does not exist`}},
+		"another user": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"depot", "--reason=audit"},
+			Err: `namespace "depot" is already frozen: user "joe" froze the namespace: audit; to replace the user and the reason, use --overwrite`}},
+		"another reason":    {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"mine", "--reason=two"}, Err: `user "jane" froze the namespace: audit`}},
+		"meanwhile":         {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: overtaken(), Args: []string{"shop", "--reason=two"}, Err: `user "joe" froze the namespace: first`}},
+		"freeze, no reason": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"shop"}, Err: "--reason is missing"}},
+		"no user":           {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: unknown(), Args: []string{"shop", "--reason=audit"}, Err: "cannot determine your user name: no rights"}},
+		"no namespace":      {command: freeze.NewUnfreezeCommand, test: cmdtesting.Test{Args: []string{"none"}, Err: `namespace "none" does not exist`}},
 		"may not": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: refusing(apierrors.NewForbidden(resource, "shop", errors.New("no"))), Args: []string{"shop", "--reason=audit"},
 			Err: "kubectl create clusterrolebinding nsinit-freeze --clusterrole=nsinit:freeze --user=USER"}},
 		"refused": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: refusing(errors.New("too long")), Args: []string{"shop", "--reason=audit"}, Err: "too long"}},
@@ -97,7 +140,7 @@ func TestComplete(t *testing.T) {
 	for name, test := range map[string]struct {
 		command cmdtesting.Command
 		want    []string
-	}{"freeze": {freeze.NewFreezeCommand, []string{"shop"}}, "unfreeze": {freeze.NewUnfreezeCommand, []string{"depot"}}} {
+	}{"freeze": {freeze.NewFreezeCommand, []string{"shop", "thawed"}}, "unfreeze": {freeze.NewUnfreezeCommand, []string{"depot", "mine"}}} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, cluster().Complete(t, test.command)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

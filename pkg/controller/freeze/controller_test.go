@@ -36,6 +36,15 @@ func frozen(reason string) func(*corev1.Namespace) {
 	}
 }
 
+// unfrozen is what a user with the verb freeze writes later.
+func unfrozen(reason string) func(*corev1.Namespace) {
+	return func(n *corev1.Namespace) {
+		frozen("audit")(n)
+		delete(n.Labels, v1alpha1.LabelFrozen)
+		n.Annotations[v1alpha1.AnnotationUnfrozenBy], n.Annotations[v1alpha1.AnnotationUnfrozenReason] = "joe", reason
+	}
+}
+
 func reports(status corev1.ConditionStatus, message string) func(*corev1.Namespace) {
 	return func(n *corev1.Namespace) {
 		reason := map[corev1.ConditionStatus]string{corev1.ConditionTrue: v1alpha1.ReasonFrozen, corev1.ConditionFalse: v1alpha1.ReasonUnfrozen}[status]
@@ -54,7 +63,10 @@ func namespace(changes ...func(*corev1.Namespace)) *corev1.Namespace {
 	return n
 }
 
-const audit = `user "jane" froze the namespace: audit`
+const (
+	audit = `user "jane" froze the namespace: audit`
+	over  = `user "joe" unfroze the namespace: over; user "jane" had frozen it: audit`
+)
 
 // TestReconcile: the condition follows the label, in one write with one event, and other conditions stay.
 func TestReconcile(t *testing.T) {
@@ -68,10 +80,14 @@ func TestReconcile(t *testing.T) {
 		"reported":             {namespace(frozen("audit"), reports(corev1.ConditionTrue, audit)), ""},
 		"another reason":       {namespace(frozen("audit"), reports(corev1.ConditionTrue, "before")), "True/Frozen: " + audit},
 		"frozen again":         {namespace(frozen("audit"), reports(corev1.ConditionFalse, audit)), "True/Frozen: " + audit},
-		"unfrozen":             {namespace(reports(corev1.ConditionTrue, audit)), "False/Unfrozen: the namespace was unfrozen"},
-		"unfrozen, reported":   {namespace(reports(corev1.ConditionFalse, "the namespace was unfrozen")), ""},
+		"unfrozen":             {namespace(unfrozen("over"), reports(corev1.ConditionTrue, audit)), "False/Unfrozen: " + over},
+		"unfrozen, no reason":  {namespace(unfrozen(""), reports(corev1.ConditionTrue, audit)), `False/Unfrozen: user "joe" unfroze the namespace; user "jane" had frozen it: audit`},
+		"unfrozen, reported":   {namespace(unfrozen("over"), reports(corev1.ConditionFalse, over)), ""},
+		"unfrozen meanwhile":   {namespace(unfrozen("over")), "False/Unfrozen: " + over},
+		"without policies":     {namespace(reports(corev1.ConditionTrue, audit)), "False/Unfrozen: an unknown user unfroze the namespace"},
+		"forgotten":            {namespace(reports(corev1.ConditionFalse, over)), ""},
 		"frozen, and deleted":  {namespace(frozen("audit"), deleted), ""},
-		"unfrozen and deleted": {namespace(reports(corev1.ConditionTrue, audit), deleted), ""},
+		"unfrozen and deleted": {namespace(unfrozen("over"), reports(corev1.ConditionTrue, audit), deleted), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, core, events := newController(t, test.given)
@@ -98,6 +114,9 @@ func TestReconcile(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.given.Status.Conditions[0], live.Status.Conditions[0]); diff != "" || len(live.Status.Conditions) != 2 {
 				t.Errorf("other conditions (-want +got):\n%s", diff)
+			}
+			if len(events.Events) != 1 {
+				t.Fatalf("%d events", len(events.Events))
 			}
 			if event := <-events.Events; event != "Normal "+got.Reason+" "+got.Message {
 				t.Errorf("event %q", event)

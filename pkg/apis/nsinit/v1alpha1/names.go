@@ -12,8 +12,9 @@ const (
 	LabelInitializing = "nsinit.dev/initializing"
 
 	// LabelFrozen marks a core Namespace in which no tenant can write. A user with
-	// VerbFreeze sets and removes it, together with AnnotationFrozenBy and
-	// AnnotationFrozenReason.
+	// VerbFreeze sets it together with AnnotationFrozenBy and
+	// AnnotationFrozenReason, and removes it together with setting
+	// AnnotationUnfrozenBy.
 	LabelFrozen = "nsinit.dev/frozen"
 
 	// LabelPopulation is on every object of a NamespacePopulation. It holds the
@@ -32,9 +33,16 @@ const (
 	AnnotationOpenedBy = "nsinit.dev/opened-by"
 
 	// AnnotationFrozenBy is the name of the user who froze the namespace, and
-	// AnnotationFrozenReason why: one line with at most 512 characters.
+	// AnnotationFrozenReason why: one line with at most 512 characters. Both stay
+	// when the namespace is unfrozen.
 	AnnotationFrozenBy     = "nsinit.dev/frozen-by"
 	AnnotationFrozenReason = "nsinit.dev/frozen-reason"
+
+	// AnnotationUnfrozenBy is the name of the user who unfroze the namespace, and
+	// AnnotationUnfrozenReason why, in the same form. The reason is optional. Both
+	// are removed when the namespace is frozen again.
+	AnnotationUnfrozenBy     = "nsinit.dev/unfrozen-by"
+	AnnotationUnfrozenReason = "nsinit.dev/unfrozen-reason"
 
 	// NamespaceFinalizer is the finalizer that the lifecycle controller adds to
 	// metadata.finalizers of the core Namespace while a participant has to clean
