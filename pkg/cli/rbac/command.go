@@ -85,7 +85,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	command.Flags().BoolVar(&o.View, "view", o.View, "Print the permission to read NamespaceLifecycles, for no initializer.")
 	command.Flags().BoolVar(&o.Finalizer, "finalizer", o.Finalizer, "The initializer also cleans up after namespaces that are deleted.")
 	command.Flags().StringVar(&o.Configuration, "configuration", o.Configuration, "Name of the NamespaceInitializerConfiguration in which the initializer registers itself.")
-	command.Flags().StringSliceVar(&o.ConfineTo, "confine-to", o.ConfineTo, "Also print a policy: the initializer may write only these resources (RESOURCE[.GROUP],...), and only in namespaces that are initializing or terminating.")
+	command.Flags().StringSliceVar(&o.ConfineTo, "confine-to", o.ConfineTo, "Also print a policy: the initializer may write only these namespaced resources (RESOURCE[.GROUP],...), and only in namespaces that are initializing or terminating. With an empty list, it may write none.")
 	command.MarkFlagsMutuallyExclusive("view", "finalizer")
 	command.MarkFlagsMutuallyExclusive("view", "confine-to")
 	command.MarkFlagsMutuallyExclusive("view", "configuration")
@@ -168,7 +168,7 @@ func (o *Options) objects() []runtime.Object {
 		bind(name, name, o.subject),
 		bind(name+"-initializer", "nsinit:initializer", o.subject),
 	}
-	if len(o.resources) > 0 {
+	if o.ConfineTo != nil { // an empty list, too
 		objects = append(objects, o.confinement()...)
 	}
 	return objects

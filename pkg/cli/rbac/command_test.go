@@ -67,6 +67,15 @@ subjects:
   kind: User
   name: team/jane
 `
+	const (
+		confined  = "jsonpath={.spec.matchConditions[*].expression}{.spec.variables[*].expression}{.spec.validations[*].expression}{.spec.validations[*].messageExpression}{.spec.policyName}"
+		variables = `request.resource.resource + (request.resource.group == "" ? "" : "." + request.resource.group)` +
+			` namespaceObject != null && (namespaceObject.metadata.?labels["nsinit.dev/initializing"].hasValue() || has(namespaceObject.metadata.deletionTimestamp))`
+		refuses = `: policy nsinit-confine-a.example.com refuses " + variables.resource + (request.?namespace.orValue("") == "" ? "" : " in namespace \"" + request.namespace + "\"")nsinit-confine-a.example.com`
+	)
+	sdk := func(namespace string) string {
+		return `variables.resource in ["events", "events.events.k8s.io"] || variables.resource == "leases.coordination.k8s.io" && request.?namespace.orValue("") == "` + namespace + `"`
+	}
 	for name, test := range map[string]cmdtesting.Test{
 		"an initializer": {Args: []string{"a.example.com", "--service-account=hooks:hook"}, Out: initializer},
 		"a viewer":       {Args: []string{"--view", "--user=team/jane"}, Out: viewer},
@@ -83,10 +92,13 @@ nsinit-confine-openshift.com-my--origin nsinit-confine-openshift.com-my--origin
 `},
 		"a finalizer": {Args: []string{"a.example.com", "--user=jane", "--finalizer", "--output=jsonpath={.rules[*].verbs}{.subjects[*].kind}{'\\n'}"},
 			Out: "[\"initialize\",\"finalize\"]\nUser\nUser\n"},
-		"one that is confined": {Args: []string{"a.example.com", "--service-account=hooks:hook", "--confine-to=configmaps,roles.rbac.authorization.k8s.io", "-o", "jsonpath={.spec.matchConditions[*].expression}{.spec.validations[*].expression}{.spec.policyName}"},
-			Out: `request.userInfo.username == "system:serviceaccount:hooks:hook"request.resource.group == "nsinit.dev" || variables.resource in ["events", "events.events.k8s.io"]` +
-				` || variables.resource == "leases.coordination.k8s.io" && request.?namespace.orValue("") == "hooks"` +
-				` || variables.initializes && variables.resource in ["configmaps", "roles.rbac.authorization.k8s.io"]nsinit-confine-a.example.com`},
+		"one that is confined": {Args: []string{"a.example.com", "--service-account=hooks:hook", "--confine-to=configmaps,roles.rbac.authorization.k8s.io", "-o", confined},
+			Out: `request.userInfo.username == "system:serviceaccount:hooks:hook"` + variables + sdk("hooks") + ` || variables.initializes && variables.resource in ["configmaps", "roles.rbac.authorization.k8s.io"]` +
+				`"initializer a.example.com may write only in namespaces that are initializing or terminating, and only configmaps, roles.rbac.authorization.k8s.io` + refuses},
+		"one that registers itself and is confined": {Args: []string{"a.example.com", "--user=jane", "--configuration=20-a", "--confine-to=configmaps", "-o", "jsonpath={.spec.validations[*].expression}"},
+			Out: sdk("") + ` || variables.initializes && variables.resource in ["configmaps"] || variables.resource == "namespaceinitializerconfigurations.nsinit.dev" && request.?name.orValue("") == "20-a"`},
+		"a service account as a user, confined to nothing": {Args: []string{"a.example.com", "--user=system:serviceaccount:hooks:hook", "--confine-to=", "-o", confined},
+			Out: `request.userInfo.username == "system:serviceaccount:hooks:hook"` + variables + sdk("hooks") + ` || variables.initializes && variables.resource in []"initializer a.example.com may write no resources` + refuses},
 		"no group":    {Args: []string{"a.example.com", "--user=jane", "--confine-to=roles.A_B"}, Err: "give RESOURCE or RESOURCE.GROUP"},
 		"no resource": {Args: []string{"a.example.com", "--user=jane", "--confine-to=Config Maps"}, Err: "--confine-to=Config Maps: give RESOURCE or RESOURCE.GROUP, such as configmaps"},
 		"one that registers itself": {Args: []string{"a.example.com", "--user=jane", "--configuration=20-a", "--output=jsonpath={.rules[*].resources}{.rules[*].resourceNames}{.rules[*].verbs}"},

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -39,17 +40,30 @@ func parseResources(texts []string) ([]schema.GroupResource, error) {
 }
 
 // confinement returns a policy that lets the initializer write only into closed and terminating namespaces, and only some
-// resources. kube-apiserver evaluates it in addition to RBAC. The initializer can always do what the SDK does: write to
-// nsinit's API, record events, and hold a Lease in its namespace.
+// resources. kube-apiserver and nsinit-apiserver evaluate it in addition to RBAC. The initializer can always do what the SDK
+// does: record events, hold a Lease in its namespace, write its configuration, and write NamespaceLifecycles and reports, for
+// which nsinit-apiserver evaluates no policies.
 func (o *Options) confinement() []runtime.Object {
 	user := o.subject.Name
-	own := `""`
 	if o.subject.Kind == rbacv1.ServiceAccountKind {
-		user, own = "system:serviceaccount:"+o.subject.Namespace+":"+o.subject.Name, strconv.Quote(o.subject.Namespace)
+		user = serviceaccount.MakeUsername(o.subject.Namespace, o.subject.Name)
 	}
+	own, _, _ := serviceaccount.SplitUsername(user) // empty for other users, who hold no Lease
 	var allowed, names []string
 	for _, resource := range o.resources {
 		allowed, names = append(allowed, strconv.Quote(resource.String())), append(names, resource.String())
+	}
+	exceptions := []string{
+		`variables.resource in ["events", "events.events.k8s.io"]`,
+		`variables.resource == "leases.coordination.k8s.io" && request.?namespace.orValue("") == ` + strconv.Quote(own),
+		`variables.initializes && variables.resource in [` + strings.Join(allowed, ", ") + `]`,
+	}
+	if o.Configuration != "" {
+		exceptions = append(exceptions, `variables.resource == "namespaceinitializerconfigurations.`+v1alpha1.GroupName+`" && request.?name.orValue("") == `+strconv.Quote(o.Configuration))
+	}
+	permitted := "no resources"
+	if len(names) > 0 {
+		permitted = "only in namespaces that are initializing or terminating, and only " + strings.Join(names, ", ")
 	}
 	all := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect}
 	meta := metav1.ObjectMeta{Name: "nsinit-confine-" + objectName(o.initializer)}
@@ -65,12 +79,9 @@ func (o *Options) confinement() []runtime.Object {
 				{Name: "initializes", Expression: `namespaceObject != null && (namespaceObject.metadata.?labels["` + v1alpha1.LabelInitializing + `"].hasValue() || has(namespaceObject.metadata.deletionTimestamp))`},
 			},
 			Validations: []admissionregistrationv1.Validation{{
-				Expression: `request.resource.group == "` + v1alpha1.GroupName + `"` +
-					` || variables.resource in ["events", "events.events.k8s.io"]` +
-					` || variables.resource == "leases.coordination.k8s.io" && request.?namespace.orValue("") == ` + own +
-					` || variables.initializes && variables.resource in [` + strings.Join(allowed, ", ") + `]`,
-				Reason: new(metav1.StatusReasonForbidden),
-				MessageExpression: `"initializer ` + o.initializer + ` may write only in namespaces that are initializing or terminating, and only ` + strings.Join(names, ", ") +
+				Expression: strings.Join(exceptions, " || "),
+				Reason:     new(metav1.StatusReasonForbidden),
+				MessageExpression: `"initializer ` + o.initializer + ` may write ` + permitted +
 					`: policy ` + meta.Name + ` refuses " + variables.resource + (request.?namespace.orValue("") == "" ? "" : " in namespace \"" + request.namespace + "\"")`,
 			}},
 		}},
