@@ -50,7 +50,7 @@ type PopulationRolloutType string
 const (
 	// RolloutReport reports what RolloutApply would do.
 	RolloutReport PopulationRolloutType = "Report"
-	// RolloutApply creates the objects that the namespaces do not have.
+	// RolloutApply gives a few namespaces at a time what changed in the manifests.
 	RolloutApply PopulationRolloutType = "Apply"
 )
 
@@ -101,6 +101,7 @@ type PopulationRolloutStatus struct {
 	Checked            int32
 	ToCreate           int32
 	ToChange           int32
+	ToDelete           int32
 	Unchanged          int32
 	Conflicts          int32
 	Refused            int32

@@ -47,6 +47,7 @@ type PopulatedObject struct {
 	State           PopulatedObjectState
 	Message         string
 	LastAppliedTime *metav1.Time
+	ContentHash     string
 }
 
 // PopulatedObjectState is the result for an object.

@@ -1011,7 +1011,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationSpec(ref common.Referenc
 					},
 					"rollout": {
 						SchemaProps: spec.SchemaProps{
-							Description: "rollout is what happens in namespaces that exist already. It needs scope All. Report, the default: nothing changes, and status.rollout reports what Apply would do. Apply: a few namespaces at a time get the objects that they do not have. Objects and fields of other clients are not changed.\n\nPossible enum values:\n - `\"Apply\"` creates the objects that the namespaces do not have.\n - `\"Report\"` reports what RolloutApply would do.",
+							Description: "rollout is what happens in namespaces that exist already. It needs scope All. Report, the default: status.rollout reports what Apply would do. Apply: a few namespaces at a time get the objects that they do not have and the changes of manifests that have Repair, and lose the objects of removed manifests. With both, the drift of objects that were rolled out is repaired. Apply creates no object over one of another client.\n\nPossible enum values:\n - `\"Apply\"` gives a few namespaces at a time what changed in the manifests.\n - `\"Report\"` reports what RolloutApply would do.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Apply", "Report"},
@@ -1051,7 +1051,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespacePopulationStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing. With scope All, RolledOut is True if every selected namespace that exists has every object. Otherwise, its reason is Reporting, Reported, Progressing, Paused, Incomplete, ExemptionsUnknown or InvalidManifest, and the message says what to do.",
+							Description: "conditions of the population. Applied is True if every manifest was applied to each namespace that has objects of the population. Ready is True if every manifest could be applied to a new namespace: the cluster knows its kind, and policy-population has the permission to apply it. Otherwise, the message says what is missing. With scope All, RolledOut is True if every selected namespace that exists has received every object. Otherwise, its reason is Reporting, Reported, Progressing, Paused, Incomplete, ExemptionsUnknown, NamespacesUnknown or InvalidManifest, and the message says what to do.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1466,6 +1466,13 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulatedObject(ref common.ReferenceCallbac
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"contentHash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "contentHash is a hash of the manifest as it was last applied, if its drift is repaired. With scope All, policy-population repairs the object while the hash of the manifest is the same. The rollout applies another one.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"population", "manifest", "state"},
 			},
@@ -1643,7 +1650,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"namespaces": {
 						SchemaProps: spec.SchemaProps{
-							Description: "namespaces is the number of selected namespaces that are open and neither exempt, frozen nor being deleted.",
+							Description: "namespaces is the number of namespaces that are selected or have objects to delete, and are open and neither exempt, frozen nor being deleted.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1651,7 +1658,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"current": {
 						SchemaProps: spec.SchemaProps{
-							Description: "current is the number of these that have every object.",
+							Description: "current is the number of these that have received every object and change, and have nothing to delete.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1675,7 +1682,15 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"toChange": {
 						SchemaProps: spec.SchemaProps{
-							Description: "toChange is the number of objects that exist, belong to the population, are not in the inventory of their namespace, and would be changed.",
+							Description: "toChange is the number of objects that exist, belong to a population, and would be changed.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"toDelete": {
+						SchemaProps: spec.SchemaProps{
+							Description: "toDelete is the number of objects of removed manifests that would be deleted.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1699,7 +1714,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 					},
 					"refused": {
 						SchemaProps: spec.SchemaProps{
-							Description: "refused is the number of objects that cannot be applied: policy-population lacks a permission, an admission policy or webhook rejects them, their kind does not exist, or an expression fails.",
+							Description: "refused is the number of objects that cannot be applied or deleted: policy-population lacks a permission, an admission policy or webhook rejects them, their kind does not exist, or an expression fails.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -1724,7 +1739,7 @@ func schema_pkg_apis_nsinit_v1alpha1_PopulationRolloutStatus(ref common.Referenc
 						},
 					},
 				},
-				Required: []string{"namespaces", "current", "checked", "toCreate", "toChange", "unchanged", "conflicts", "refused"},
+				Required: []string{"namespaces", "current", "checked", "toCreate", "toChange", "toDelete", "unchanged", "conflicts", "refused"},
 			},
 		},
 		Dependencies: []string{

@@ -1285,6 +1285,11 @@ func (m *PopulatedObject) MarshalToSizedBuffer(dAtA []byte) (int, error) {
 	_ = i
 	var l int
 	_ = l
+	i -= len(m.ContentHash)
+	copy(dAtA[i:], m.ContentHash)
+	i = encodeVarintGenerated(dAtA, i, uint64(len(m.ContentHash)))
+	i--
+	dAtA[i] = 0x5a
 	if m.LastAppliedTime != nil {
 		{
 			size, err := m.LastAppliedTime.MarshalToSizedBuffer(dAtA[:i])
@@ -1505,6 +1510,9 @@ func (m *PopulationRolloutStatus) MarshalToSizedBuffer(dAtA []byte) (int, error)
 	_ = i
 	var l int
 	_ = l
+	i = encodeVarintGenerated(dAtA, i, uint64(m.ToDelete))
+	i--
+	dAtA[i] = 0x58
 	if len(m.Problems) > 0 {
 		for iNdEx := len(m.Problems) - 1; iNdEx >= 0; iNdEx-- {
 			{
@@ -2190,6 +2198,8 @@ func (m *PopulatedObject) Size() (n int) {
 		l = m.LastAppliedTime.Size()
 		n += 1 + l + sovGenerated(uint64(l))
 	}
+	l = len(m.ContentHash)
+	n += 1 + l + sovGenerated(uint64(l))
 	return n
 }
 
@@ -2267,6 +2277,7 @@ func (m *PopulationRolloutStatus) Size() (n int) {
 			n += 1 + l + sovGenerated(uint64(l))
 		}
 	}
+	n += 1 + sovGenerated(uint64(m.ToDelete))
 	return n
 }
 
@@ -2710,6 +2721,7 @@ func (this *PopulatedObject) String() string {
 		`State:` + fmt.Sprintf("%v", this.State) + `,`,
 		`Message:` + fmt.Sprintf("%v", this.Message) + `,`,
 		`LastAppliedTime:` + strings.Replace(fmt.Sprintf("%v", this.LastAppliedTime), "Time", "v1.Time", 1) + `,`,
+		`ContentHash:` + fmt.Sprintf("%v", this.ContentHash) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -2775,6 +2787,7 @@ func (this *PopulationRolloutStatus) String() string {
 		`Conflicts:` + fmt.Sprintf("%v", this.Conflicts) + `,`,
 		`Refused:` + fmt.Sprintf("%v", this.Refused) + `,`,
 		`Problems:` + repeatedStringForProblems + `,`,
+		`ToDelete:` + fmt.Sprintf("%v", this.ToDelete) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -6544,6 +6557,38 @@ func (m *PopulatedObject) Unmarshal(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 11:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ContentHash", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.ContentHash = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := skipGenerated(dAtA[iNdEx:])
@@ -7372,6 +7417,25 @@ func (m *PopulationRolloutStatus) Unmarshal(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 11:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ToDelete", wireType)
+			}
+			m.ToDelete = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.ToDelete |= int32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := skipGenerated(dAtA[iNdEx:])

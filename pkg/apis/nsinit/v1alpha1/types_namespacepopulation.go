@@ -70,9 +70,11 @@ type NamespacePopulationSpec struct {
 	Scope PopulationScopeType `json:"scope,omitempty" protobuf:"bytes,3,opt,name=scope,casttype=PopulationScopeType"`
 
 	// rollout is what happens in namespaces that exist already. It needs scope All.
-	// Report, the default: nothing changes, and status.rollout reports what Apply
-	// would do. Apply: a few namespaces at a time get the objects that they do not
-	// have. Objects and fields of other clients are not changed.
+	// Report, the default: status.rollout reports what Apply would do. Apply: a few
+	// namespaces at a time get the objects that they do not have and the changes of
+	// manifests that have Repair, and lose the objects of removed manifests. With
+	// both, the drift of objects that were rolled out is repaired. Apply creates no
+	// object over one of another client.
 	// +optional
 	// +k8s:optional
 	Rollout PopulationRolloutType `json:"rollout,omitempty" protobuf:"bytes,4,opt,name=rollout,casttype=PopulationRolloutType"`
@@ -98,7 +100,7 @@ type PopulationRolloutType string
 const (
 	// RolloutReport reports what RolloutApply would do.
 	RolloutReport PopulationRolloutType = "Report"
-	// RolloutApply creates the objects that the namespaces do not have.
+	// RolloutApply gives a few namespaces at a time what changed in the manifests.
 	RolloutApply PopulationRolloutType = "Apply"
 )
 
@@ -177,9 +179,9 @@ type NamespacePopulationStatus struct {
 	// manifest could be applied to a new namespace: the cluster knows its kind, and
 	// policy-population has the permission to apply it. Otherwise, the message
 	// says what is missing. With scope All, RolledOut is True if every selected
-	// namespace that exists has every object. Otherwise, its reason is Reporting,
-	// Reported, Progressing, Paused, Incomplete, ExemptionsUnknown or InvalidManifest,
-	// and the message says what to do.
+	// namespace that exists has received every object. Otherwise, its reason is
+	// Reporting, Reported, Progressing, Paused, Incomplete, ExemptionsUnknown,
+	// NamespacesUnknown or InvalidManifest, and the message says what to do.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -212,11 +214,12 @@ type PopulationRolloutStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty" protobuf:"varint,1,opt,name=observedGeneration"`
 
-	// namespaces is the number of selected namespaces that are open and neither
-	// exempt, frozen nor being deleted.
+	// namespaces is the number of namespaces that are selected or have objects to
+	// delete, and are open and neither exempt, frozen nor being deleted.
 	Namespaces int32 `json:"namespaces" protobuf:"varint,2,opt,name=namespaces"`
 
-	// current is the number of these that have every object.
+	// current is the number of these that have received every object and change, and
+	// have nothing to delete.
 	Current int32 `json:"current" protobuf:"varint,3,opt,name=current"`
 
 	// checked is the number of these that the counts below describe. A namespace is
@@ -226,9 +229,12 @@ type PopulationRolloutStatus struct {
 	// toCreate is the number of objects that do not exist and would be created.
 	ToCreate int32 `json:"toCreate" protobuf:"varint,5,opt,name=toCreate"`
 
-	// toChange is the number of objects that exist, belong to the population, are
-	// not in the inventory of their namespace, and would be changed.
+	// toChange is the number of objects that exist, belong to a population, and would
+	// be changed.
 	ToChange int32 `json:"toChange" protobuf:"varint,6,opt,name=toChange"`
+
+	// toDelete is the number of objects of removed manifests that would be deleted.
+	ToDelete int32 `json:"toDelete" protobuf:"varint,11,opt,name=toDelete"`
 
 	// unchanged is the number of objects that the namespaces already have.
 	Unchanged int32 `json:"unchanged" protobuf:"varint,7,opt,name=unchanged"`
@@ -237,9 +243,9 @@ type PopulationRolloutStatus struct {
 	// object, or a field with another value. Such an object is not changed.
 	Conflicts int32 `json:"conflicts" protobuf:"varint,8,opt,name=conflicts"`
 
-	// refused is the number of objects that cannot be applied: policy-population
-	// lacks a permission, an admission policy or webhook rejects them, their kind
-	// does not exist, or an expression fails.
+	// refused is the number of objects that cannot be applied or deleted:
+	// policy-population lacks a permission, an admission policy or webhook rejects
+	// them, their kind does not exist, or an expression fails.
 	Refused int32 `json:"refused" protobuf:"varint,9,opt,name=refused"`
 
 	// problems are the first conflicts and refusals, at most ten, in the order of
@@ -300,14 +306,14 @@ type PopulationManifestStatus struct {
 const ConditionApplied = "Applied"
 
 // ConditionRolledOut is the condition of a NamespacePopulation with scope All that
-// says whether every selected namespace that exists has every object. Its reasons
-// follow.
+// says whether every selected namespace that exists has received every object. Its
+// reasons follow.
 const ConditionRolledOut = "RolledOut"
 
 const (
 	// ReasonRolloutReporting: the report does not describe every namespace yet.
 	ReasonRolloutReporting = "Reporting"
-	// ReasonRolloutReported: the report is complete. Nothing was changed.
+	// ReasonRolloutReported: the report is complete.
 	ReasonRolloutReported = "Reported"
 	// ReasonRolloutProgressing: the rollout has not reached every namespace yet.
 	ReasonRolloutProgressing = "Progressing"
@@ -317,11 +323,13 @@ const (
 	// ReasonRolloutIncomplete: the rollout has reached every namespace, and some did not
 	// get every object.
 	ReasonRolloutIncomplete = "Incomplete"
-	// ReasonRolloutComplete: every namespace has every object.
+	// ReasonRolloutComplete: every namespace has received every object.
 	ReasonRolloutComplete = "Complete"
 	// ReasonRolloutExemptionsUnknown: the list of exemptions cannot be read, so no namespace
 	// is changed.
 	ReasonRolloutExemptionsUnknown = "ExemptionsUnknown"
+	// ReasonRolloutNamespacesUnknown: the namespaces cannot be listed, so none is changed.
+	ReasonRolloutNamespacesUnknown = "NamespacesUnknown"
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

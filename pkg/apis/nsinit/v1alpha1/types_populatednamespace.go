@@ -111,6 +111,12 @@ type PopulatedObject struct {
 	// +optional
 	// +k8s:opaqueType
 	LastAppliedTime *metav1.Time `json:"lastAppliedTime,omitempty" protobuf:"bytes,10,opt,name=lastAppliedTime"`
+
+	// contentHash is a hash of the manifest as it was last applied, if its drift is
+	// repaired. With scope All, policy-population repairs the object while the hash
+	// of the manifest is the same. The rollout applies another one.
+	// +optional
+	ContentHash string `json:"contentHash,omitempty" protobuf:"bytes,11,opt,name=contentHash"`
 }
 
 // PopulatedObjectState is the result for an object.

@@ -949,6 +949,7 @@ func Validate_PopulatedObject(
 	// field PopulatedObject.State has no validation
 	// field PopulatedObject.Message has no validation
 	// field PopulatedObject.LastAppliedTime has no validation
+	// field PopulatedObject.ContentHash has no validation
 	return errs
 }
 

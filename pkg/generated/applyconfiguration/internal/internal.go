@@ -416,6 +416,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: apiVersion
       type:
         scalar: string
+    - name: contentHash
+      type:
+        scalar: string
     - name: kind
       type:
         scalar: string
@@ -542,6 +545,10 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
       default: 0
     - name: toCreate
+      type:
+        scalar: numeric
+      default: 0
+    - name: toDelete
       type:
         scalar: numeric
       default: 0

@@ -29,9 +29,11 @@ type NamespacePopulationSpecApplyConfiguration struct {
 	// whose names start with kube- are not among them.
 	Scope *nsinitv1alpha1.PopulationScopeType `json:"scope,omitempty"`
 	// rollout is what happens in namespaces that exist already. It needs scope All.
-	// Report, the default: nothing changes, and status.rollout reports what Apply
-	// would do. Apply: a few namespaces at a time get the objects that they do not
-	// have. Objects and fields of other clients are not changed.
+	// Report, the default: status.rollout reports what Apply would do. Apply: a few
+	// namespaces at a time get the objects that they do not have and the changes of
+	// manifests that have Repair, and lose the objects of removed manifests. With
+	// both, the drift of objects that were rolled out is repaired. Apply creates no
+	// object over one of another client.
 	Rollout *nsinitv1alpha1.PopulationRolloutType `json:"rollout,omitempty"`
 }
 

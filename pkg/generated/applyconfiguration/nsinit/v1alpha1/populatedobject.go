@@ -40,6 +40,10 @@ type PopulatedObjectApplyConfiguration struct {
 	Message *string `json:"message,omitempty"`
 	// lastAppliedTime is when it was last applied.
 	LastAppliedTime *v1.Time `json:"lastAppliedTime,omitempty"`
+	// contentHash is a hash of the manifest as it was last applied, if its drift is
+	// repaired. With scope All, policy-population repairs the object while the hash
+	// of the manifest is the same. The rollout applies another one.
+	ContentHash *string `json:"contentHash,omitempty"`
 }
 
 // PopulatedObjectApplyConfiguration constructs a declarative configuration of the PopulatedObject type for use with
@@ -125,5 +129,13 @@ func (b *PopulatedObjectApplyConfiguration) WithMessage(value string) *Populated
 // If called multiple times, the LastAppliedTime field is set to the value of the last call.
 func (b *PopulatedObjectApplyConfiguration) WithLastAppliedTime(value v1.Time) *PopulatedObjectApplyConfiguration {
 	b.LastAppliedTime = &value
+	return b
+}
+
+// WithContentHash sets the ContentHash field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ContentHash field is set to the value of the last call.
+func (b *PopulatedObjectApplyConfiguration) WithContentHash(value string) *PopulatedObjectApplyConfiguration {
+	b.ContentHash = &value
 	return b
 }

@@ -16,27 +16,30 @@ package v1alpha1
 type PopulationRolloutStatusApplyConfiguration struct {
 	// observedGeneration is the generation that the counts describe.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// namespaces is the number of selected namespaces that are open and neither
-	// exempt, frozen nor being deleted.
+	// namespaces is the number of namespaces that are selected or have objects to
+	// delete, and are open and neither exempt, frozen nor being deleted.
 	Namespaces *int32 `json:"namespaces,omitempty"`
-	// current is the number of these that have every object.
+	// current is the number of these that have received every object and change, and
+	// have nothing to delete.
 	Current *int32 `json:"current,omitempty"`
 	// checked is the number of these that the counts below describe. A namespace is
 	// checked when the report or the rollout reaches it, and again after a change.
 	Checked *int32 `json:"checked,omitempty"`
 	// toCreate is the number of objects that do not exist and would be created.
 	ToCreate *int32 `json:"toCreate,omitempty"`
-	// toChange is the number of objects that exist, belong to the population, are
-	// not in the inventory of their namespace, and would be changed.
+	// toChange is the number of objects that exist, belong to a population, and would
+	// be changed.
 	ToChange *int32 `json:"toChange,omitempty"`
+	// toDelete is the number of objects of removed manifests that would be deleted.
+	ToDelete *int32 `json:"toDelete,omitempty"`
 	// unchanged is the number of objects that the namespaces already have.
 	Unchanged *int32 `json:"unchanged,omitempty"`
 	// conflicts is the number of manifests in whose place another client has an
 	// object, or a field with another value. Such an object is not changed.
 	Conflicts *int32 `json:"conflicts,omitempty"`
-	// refused is the number of objects that cannot be applied: policy-population
-	// lacks a permission, an admission policy or webhook rejects them, their kind
-	// does not exist, or an expression fails.
+	// refused is the number of objects that cannot be applied or deleted:
+	// policy-population lacks a permission, an admission policy or webhook rejects
+	// them, their kind does not exist, or an expression fails.
 	Refused *int32 `json:"refused,omitempty"`
 	// problems are the first conflicts and refusals, at most ten, in the order of
 	// the namespaces.
@@ -94,6 +97,14 @@ func (b *PopulationRolloutStatusApplyConfiguration) WithToCreate(value int32) *P
 // If called multiple times, the ToChange field is set to the value of the last call.
 func (b *PopulationRolloutStatusApplyConfiguration) WithToChange(value int32) *PopulationRolloutStatusApplyConfiguration {
 	b.ToChange = &value
+	return b
+}
+
+// WithToDelete sets the ToDelete field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ToDelete field is set to the value of the last call.
+func (b *PopulationRolloutStatusApplyConfiguration) WithToDelete(value int32) *PopulationRolloutStatusApplyConfiguration {
+	b.ToDelete = &value
 	return b
 }
 

@@ -71,7 +71,7 @@ func newTable() *generic.Table[*nsinit.NamespacePopulation] {
 			{Name: "Manifests", Type: "integer", Description: "Number of manifests."},
 			{Name: "Namespaces", Type: "integer", Description: "Number of namespaces that have objects of the population."},
 			{Name: "Failed", Type: "integer", Description: "Number of objects that could not be applied."},
-			{Name: "Rollout", Type: "string", Description: "State of the rollout to namespaces that exist already, and how many have every object. Empty with scope New."},
+			{Name: "Rollout", Type: "string", Description: "State of the rollout to namespaces that exist already, and how many have received every object. Empty with scope New."},
 			{Name: "Age", Type: "string", Description: "How long ago the population was created."},
 			{Name: "Conflicts", Type: "integer", Priority: 1, Description: "Number of objects of other clients that the rollout leaves as they are."},
 			{Name: "Refused", Type: "integer", Priority: 1, Description: "Number of objects that the rollout cannot apply."},
