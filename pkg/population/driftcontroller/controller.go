@@ -148,8 +148,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil {
-		return nil
+	if helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil || metav1.HasLabel(namespace.ObjectMeta, v1alpha1.LabelFrozen) {
+		return nil // a changed label queues it again when it is unfrozen
 	}
 	return c.Populate(ctx, namespace, false)
 }

@@ -1,0 +1,51 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package driftcontroller
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+)
+
+// TestReconcile: drift is corrected in open namespaces only.
+func TestReconcile(t *testing.T) {
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		namespace        metav1.ObjectMeta
+		populate, forget bool
+	}{
+		"open":          {metav1.ObjectMeta{UID: "u"}, true, false},
+		"closed":        {metav1.ObjectMeta{UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}, false, false},
+		"frozen":        {metav1.ObjectMeta{UID: "u", Labels: map[string]string{v1alpha1.LabelFrozen: "true"}}, false, false},
+		"being deleted": {metav1.ObjectMeta{UID: "u", DeletionTimestamp: &now}, false, false},
+		"another":       {metav1.ObjectMeta{UID: "another"}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.namespace.Name = "shop"
+			inventories := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+			if err := inventories.Add(&v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}); err != nil {
+				t.Fatal(err)
+			}
+			populated, forgotten := false, false
+			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), Config: Config{Core: corefake.NewClientset(&corev1.Namespace{ObjectMeta: test.namespace}),
+				Populate: func(_ context.Context, _ *corev1.Namespace, closed bool) error { populated = !closed; return nil },
+				Forget:   func(context.Context, *v1alpha1.PopulatedNamespace) error { forgotten = true; return nil },
+			}}
+			if err := c.reconcile(t.Context(), "shop"); err != nil || populated != test.populate || forgotten != test.forget {
+				t.Errorf("populated %t, forgotten %t, %v", populated, forgotten, err)
+			}
+		})
+	}
+}
