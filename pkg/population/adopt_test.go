@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,18 +23,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// liveAs is the ConfigMap m of a population, which a manager applied.
-func liveAs(version, population, manager string) *unstructured.Unstructured {
+// liveAs is the ConfigMap m of a population, which a manager applied, and others changed.
+func liveAs(version, population, manager string, others ...string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "m", "namespace": "shop", "uid": "u", "resourceVersion": version}}}
 	if population != "" {
 		u.SetLabels(map[string]string{v1alpha1.LabelPopulation: population})
 	}
 	now := metav1.Now()
-	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, Time: &now}, {Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate}})
+	managers := []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, Time: &now}, {Manager: "controller", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status"}}
+	for _, other := range others {
+		managers = append(managers, metav1.ManagedFieldsEntry{Manager: other, Operation: metav1.ManagedFieldsOperationUpdate})
+	}
+	u.SetManagedFields(managers)
 	return u
 }
 
@@ -61,6 +67,11 @@ func adopter(t *testing.T, live, stored *unstructured.Unstructured, getErr, appl
 		if applyErr != nil {
 			return true, nil, applyErr
 		}
+		if len(*applied) > 1 { // what was applied first is removed
+			released := stored.DeepCopy()
+			released.SetManagedFields(slices.DeleteFunc(released.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == "hook" }))
+			return true, released, nil
+		}
 		return true, stored, nil
 	})
 	a.Client, a.FieldManager = client, "hook"
@@ -72,7 +83,11 @@ func TestAdopt(t *testing.T) {
 	fieldConflict := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict, Field: ".data.a", Message: "conflict with \"kubectl\""}}, "Apply failed with 1 conflict: conflict with \"kubectl\": .data.a")
 	deleted := liveAs("1", "p", "hook")
 	deleted.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
-	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "m", errors.New("no rights"))
+	foreign := liveAs("1", "p", "helm")
+	foreign.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "m", errors.New(`User "hook" cannot get resource "configmaps" in API group "" in the namespace "shop"`))
+	escalation := apierrors.NewForbidden(corev1.Resource("configmaps"), "m", errors.New(`user "hook" (groups=["g"]) is attempting to grant RBAC permissions not currently held`))
+	quota := apierrors.NewForbidden(corev1.Resource("configmaps"), "m", errors.New("exceeded quota: q"))
 	for name, test := range map[string]struct {
 		live, stored     *unstructured.Unstructured
 		getErr, applyErr error
@@ -91,8 +106,10 @@ func TestAdopt(t *testing.T) {
 		"which applied another object":  {live: liveAs("1", "q", "hook"), stored: liveAs("2", "p", "hook"), want: Configured, applies: true, known: entriesOf("q", "former")},
 		"which was not applied yet":     {live: liveAs("1", "q", "hook"), stored: liveAs("2", "p", "hook"), want: Configured, applies: true, known: entriesOf("q", "")},
 		"of another population again":   {live: liveAs("1", "q", "hook"), stored: liveAs("2", "p", "hook"), want: Configured, applies: true, known: entriesOf("r", "u")},
+		"of another client, deleted":    {live: foreign, want: Conflict, says: `"helm"`},
+		"created meanwhile":             {stored: liveAs("1", "p", "hook", "kubectl"), want: Conflict, says: `it exists, and "kubectl" created or changed it`, applies: true},
 		"being deleted":                 {live: deleted, want: Refused, says: "it is being deleted"},
-		"of another client":             {live: liveAs("1", "", "helm"), want: Conflict, says: `it exists, and "helm", "kubectl" created or changed it: change the name in the manifest, or delete the object`},
+		"of another client":             {live: liveAs("1", "", "helm", "kubectl"), want: Conflict, says: `it exists, and "helm", "kubectl" created or changed it: change the name in the manifest, or delete the object`},
 		"of another client, with label": {live: liveAs("1", "p", "helm"), want: Conflict, says: `"helm"`},
 		"it lost its label":             {live: liveAs("1", "", "hook"), want: Conflict, says: "it exists"},
 		"a field of another client":     {live: liveAs("1", "p", "hook"), applyErr: fieldConflict, want: Conflict, says: `conflict with "kubectl"`, applies: true},
@@ -106,6 +123,8 @@ func TestAdopt(t *testing.T) {
 		"a webhook fails":               {applyErr: apierrors.NewInternalError(errors.New("failed calling webhook \"x\"")), want: Refused, says: "webhook", applies: true},
 		"not readable":                  {getErr: forbidden, want: Refused, says: `cannot apply ConfigMap "m": grant the initializer the missing permission: `},
 		"not permitted":                 {applyErr: forbidden, want: Refused, says: `cannot apply ConfigMap "m": grant the initializer the missing permission: `, applies: true},
+		"would grant more":              {applyErr: escalation, want: Refused, says: `cannot apply ConfigMap "m": grant the initializer the missing permission: `, applies: true},
+		"a full quota":                  {applyErr: quota, want: Refused, says: `cannot apply ConfigMap "m": kube-apiserver's admission rejects it: configmaps "m" is forbidden: exceeded quota: q`, applies: true},
 		"rejected":                      {applyErr: errors.New("denied by a policy"), want: Refused, says: "denied by a policy", applies: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,6 +139,9 @@ func TestAdopt(t *testing.T) {
 			}
 			if len(*applied) > 0 != test.applies {
 				t.Fatalf("applied %v", *applied)
+			}
+			if applied := *applied; (len(applied) == 2) != (name == "created meanwhile") && !test.temporary || len(applied) == 2 && strings.Contains(string(applied[1].Patch), "labels") {
+				t.Errorf("applied %v", applied)
 			}
 			for _, action := range *applied {
 				if options := action.PatchOptions; options.Force != nil && *options.Force || options.FieldManager != "hook" || len(options.DryRun) > 0 {
@@ -179,36 +201,134 @@ func TestReportOfOwn(t *testing.T) {
 	}
 }
 
-// TestReport: a report stores nothing, and compares nothing that is in the inventory.
+// TestReport: a report stores nothing, and compares nothing that is current.
 func TestReport(t *testing.T) {
-	a, applied := adopter(t, nil, liveAs("1", "p", "hook"), nil, nil)
+	stored := liveAs("1", "p", "hook")
+	a, applied := adopter(t, nil, stored, nil, nil)
 	a.DryRun = true
-	objectAs := func(manifest, name string) Object {
-		return Object{Key: Key{"p", manifest}, Content: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}}
+	objectAs := func(manifest, name, hash string) Object {
+		return Object{Key: Key{"p", manifest}, Hash: hash, Content: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}}
 	}
 	inventory := []v1alpha1.PopulatedObject{
-		{Population: "p", Manifest: "known", APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "u"},
+		{Population: "p", Manifest: "known", APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "u", ContentHash: "h"},
 		{Population: "p", Manifest: "failed", APIVersion: "v1", Kind: "ConfigMap", Name: "y"},
 		{Population: "q", Manifest: "other", APIVersion: "v1", Kind: "ConfigMap", Name: "z", UID: "u"},
 		{Population: "p", Manifest: "unrendered", APIVersion: "v1", Kind: "ConfigMap", Name: "w", UID: "u"},
 	}
-	var got []string
-	results, err := a.Report(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, []Object{objectAs("known", "x"), objectAs("known", "renamed"), objectAs("failed", "y"), objectAs("other", "z"),
-		{Key: Key{"p", "broken"}, Err: errors.New("it is broken\n")}, {Key: Key{"p", "unrendered"}, Err: errors.New("it is broken")}}, inventory)
-	if err != nil {
-		t.Error(err)
+	check := func(want string, objects ...Object) {
+		t.Helper()
+		var got []string
+		results, err := a.Report(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, objects, inventory)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, r := range results {
+			got = append(got, fmt.Sprintf("%s %s %s", r.Manifest, r.Outcome, r.Message))
+		}
+		if text := strings.Join(got, ","); text != want {
+			t.Errorf("got  %s\nwant %s", text, want)
+		}
 	}
-	for _, r := range results {
-		got = append(got, fmt.Sprintf("%s %s %s", r.Manifest, r.Outcome, r.Message))
+	check("known unchanged ,known unchanged ", objectAs("known", "x", ""), objectAs("known", "x", "h"))
+	if len(*applied) > 0 {
+		t.Errorf("applied %v", *applied)
 	}
-	want := "known unchanged ,known created ,failed created ,other created ,broken refused it is broken,unrendered unchanged "
-	if text := strings.Join(got, ","); text != want {
-		t.Errorf("got  %s\nwant %s", text, want)
-	}
+	check("known created ,failed created ,other created ,broken refused it is broken,unrendered unchanged ",
+		objectAs("known", "renamed", ""), objectAs("failed", "y", ""), objectAs("other", "z", ""),
+		Object{Key: Key{"p", "broken"}, Err: errors.New("it is broken\n")}, Object{Key: Key{"p", "unrendered"}, Err: errors.New("it is broken")})
 	for _, action := range *applied {
-		if len(action.PatchOptions.DryRun) != 1 {
+		if len(action.PatchOptions.DryRun) != 1 || action.PatchOptions.Force != nil && *action.PatchOptions.Force {
 			t.Errorf("applied with %+v", action.PatchOptions)
 		}
+	}
+
+	// What was applied is changed with force.
+	a, applied = adopter(t, liveAs("1", "p", "hook", "kubectl"), stored, nil, nil)
+	a.DryRun = true
+	check("known unchanged ", objectAs("known", "x", "changed"))
+	stored.Object["data"] = map[string]any{"a": "b"}
+	check("known configured ", objectAs("known", "x", "changed"))
+	for _, action := range *applied {
+		if len(action.PatchOptions.DryRun) != 1 || !*action.PatchOptions.Force {
+			t.Errorf("applied with %+v", action.PatchOptions)
+		}
+	}
+}
+
+// TestDeletions: a rollout deletes the objects of removed manifests, and those that their manifest does not follow any more.
+func TestDeletions(t *testing.T) {
+	entry := func(manifest, name string, change ...func(*v1alpha1.PopulatedObject)) v1alpha1.PopulatedObject {
+		o := v1alpha1.PopulatedObject{Population: "p", Manifest: manifest, APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: "u", PrunePolicy: v1alpha1.PruneDelete, State: v1alpha1.PopulatedObjectApplied}
+		for _, c := range change {
+			c(&o)
+		}
+		return o
+	}
+	object := func(population, manifest, name, hash string) Object {
+		return Object{Key: Key{population, manifest}, Hash: hash, Content: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}}
+	}
+	ofQ := func(o *v1alpha1.PopulatedObject) { o.Population = "q" }
+	for name, test := range map[string]struct {
+		objects   []Object
+		inventory []v1alpha1.PopulatedObject
+		want      string
+	}{
+		"a removed manifest":               {nil, []v1alpha1.PopulatedObject{entry("old", "x")}, "old x deleted"},
+		"one that was about to be applied": {nil, []v1alpha1.PopulatedObject{entry("old", "x", func(o *v1alpha1.PopulatedObject) { o.UID = "" })}, "old x deleted"},
+		"one that another client has":      {nil, []v1alpha1.PopulatedObject{entry("old", "x", func(o *v1alpha1.PopulatedObject) { o.UID, o.State = "", v1alpha1.PopulatedObjectConflict })}, ""},
+		"one that is to stay":              {nil, []v1alpha1.PopulatedObject{entry("old", "x", func(o *v1alpha1.PopulatedObject) { o.PrunePolicy = v1alpha1.PruneOrphan })}, ""},
+		"of a manifest without an object":  {nil, []v1alpha1.PopulatedObject{{Population: "p", Manifest: "old", PrunePolicy: v1alpha1.PruneDelete}}, ""},
+		"of another population":            {nil, []v1alpha1.PopulatedObject{entry("old", "x", ofQ)}, ""},
+		"a manifest that is not selected":  {nil, []v1alpha1.PopulatedObject{entry("m", "x")}, ""},
+		"the object of a manifest":         {[]Object{object("p", "m", "x", "h")}, []v1alpha1.PopulatedObject{entry("m", "x")}, ""},
+		"its former object":                {[]Object{object("p", "m", "x", "h")}, []v1alpha1.PopulatedObject{entry("m", "y")}, "m y deleted"},
+		"which is the tenants'":            {[]Object{object("p", "m", "x", "")}, []v1alpha1.PopulatedObject{entry("m", "y")}, ""},
+		"another manifest has it":          {nil, []v1alpha1.PopulatedObject{entry("old", "x"), entry("m", "x")}, ""},
+		"another population has it":        {nil, []v1alpha1.PopulatedObject{entry("old", "x"), entry("m", "x", ofQ)}, ""},
+		"two removed manifests had it":     {nil, []v1alpha1.PopulatedObject{entry("old", "x"), entry("older", "x")}, "old x deleted,older x deleted"},
+		"another manifest is to get it":    {[]Object{object("q", "m", "x", "")}, []v1alpha1.PopulatedObject{entry("old", "x")}, "old x unchanged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &Population{Name: "p", manifests: []manifest{{PopulationManifest: v1alpha1.PopulationManifest{Name: "m"}}}}
+			var got []string
+			for _, r := range p.Deletions(test.objects, test.inventory) {
+				got = append(got, fmt.Sprintf("%s %s %s", r.Manifest, r.Deletes.Name, r.Outcome))
+			}
+			if text := strings.Join(got, ","); text != test.want {
+				t.Errorf("got %q, want %q", text, test.want)
+			}
+		})
+	}
+}
+
+// TestAwait: between two objects, a namespace can be frozen, deleted, or created again.
+func TestAwait(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		gone   bool
+		want   error
+	}{
+		"it is open": {change: func(*unstructured.Unstructured) {}},
+		"frozen":     {change: func(n *unstructured.Unstructured) { n.SetLabels(map[string]string{v1alpha1.LabelFrozen: "true"}) }, want: ErrChanged},
+		"another":    {change: func(n *unstructured.Unstructured) { n.SetUID("another") }, want: ErrChanged},
+		"gone":       {gone: true, want: ErrChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+			client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if test.gone {
+					return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
+				}
+				n := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop", "uid": "u"}}}
+				test.change(n)
+				return true, n, nil
+			})
+			a := &Applier{Client: client, Pace: flowcontrol.NewFakeAlwaysRateLimiter()}
+			err := a.Await(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}})
+			if !errors.Is(err, test.want) || IsTemporary(err) != (test.want != nil) {
+				t.Error(err)
+			}
+		})
 	}
 }
 

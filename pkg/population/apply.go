@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +36,7 @@ type Applier struct {
 	ClusterScoped map[schema.GroupResource]struct{}
 	// DryRun stores nothing.
 	DryRun bool
-	// Pace bounds how often Adopt is called. Nil: there is no bound.
+	// Pace bounds how often Await returns. Nil: there is no bound.
 	Pace flowcontrol.RateLimiter
 	// Reviews reviews the permissions of Client. Only Check and Readiness use it.
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
@@ -213,12 +214,20 @@ func explain(err *error, verb, kind, name string) {
 	switch {
 	case *err == nil:
 		return
-	case apierrors.IsForbidden(*err):
+	case lacksPermission(*err):
 		next = "grant the initializer the missing permission: "
+	case apierrors.IsForbidden(*err):
+		next = "kube-apiserver's admission rejects it: "
 	case meta.IsNoMatchError(*err):
 		next = "the cluster does not know the kind, install it or remove the manifest: "
 	}
 	*err = fmt.Errorf("cannot %s %s %q: %s%w", verb, kind, name, next, *err)
+}
+
+// lacksPermission reports whether RBAC rejects a request. Admission, such as a quota, answers with the same code.
+func lacksPermission(err error) bool {
+	text := err.Error()
+	return apierrors.IsForbidden(err) && (strings.Contains(text, `User "`) && strings.Contains(text, `" cannot `) || strings.Contains(text, "attempting to grant RBAC permissions"))
 }
 
 // Identity identifies an object of a namespace in every version of its kind.

@@ -7,6 +7,9 @@ SPDX-License-Identifier: Apache-2.0
 package population
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +33,8 @@ type Object struct {
 	Content *unstructured.Unstructured
 	// Err is why the manifest cannot be rendered, with the field.
 	Err error
+	// Hash identifies a content whose drift is repaired. Otherwise, it is empty: the object is not changed after it was created.
+	Hash string
 }
 
 // Keys returns all manifests, whether a namespace gets them or not.
@@ -59,11 +64,21 @@ func Render(populations []*Population, namespace *corev1.Namespace) []Object {
 		for _, m := range p.manifests {
 			content, wanted, err := m.render(p.Name, variables)
 			if wanted {
-				objects = append(objects, Object{Key{p.Name, m.Name}, p.Scope, m.DriftPolicy, m.PrunePolicy, content, err})
+				objects = append(objects, Object{Key{p.Name, m.Name}, p.Scope, m.DriftPolicy, m.PrunePolicy, content, err, m.hash(content)})
 			}
 		}
 	}
 	return objects
+}
+
+// hash returns a hash of a content, or nothing if its drift is not repaired or there is none.
+func (m *manifest) hash(content *unstructured.Unstructured) string {
+	if content == nil || m.DriftPolicy != v1alpha1.DriftRepair {
+		return ""
+	}
+	hash := sha256.New()
+	_ = json.NewEncoder(hash).Encode(content.Object) // rendered from JSON
+	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
 // render returns the object, and whether the namespace gets it. After an error, it is true.

@@ -115,7 +115,7 @@ func TestRollout(t *testing.T) {
 		}
 	}
 	out, _, code := c.Plugin(t, "preview", "--all", "--as=system:serviceaccount:nsinit-system:policy-population")
-	if code != 2 || !strings.Contains(strings.Join(strings.Fields(out), " "), "TOTAL 7 0 0 1 2") || !strings.Contains(out, "the creator of the namespace is unknown") {
+	if code != 2 || !strings.Contains(strings.Join(strings.Fields(out), " "), "TOTAL 7 0 0 0 1 2") || !strings.Contains(out, "the creator of the namespace is unknown") {
 		t.Errorf("exit code %d, printed:\n%s", code, out)
 	}
 	t.Logf("the report:\n%s\n%s", meta.FindStatusCondition(reported.Status.Conditions, v1alpha1.ConditionRolledOut).Message, out)
@@ -237,4 +237,47 @@ func TestRolloutPauses(t *testing.T) {
 	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "patch"}})
 	waitRollout(t, c, "pausing", v1alpha1.ReasonRolloutComplete, "7/7 0 0 14 0 0")
 	reached(7)
+}
+
+// TestRolloutChanges: a report shows what a rollout would change and delete, and changes nothing. The rollout brings it to open
+// namespaces, and drift is repaired in the new state. A frozen namespace gets it when it is unfrozen.
+func TestRolloutChanges(t *testing.T) {
+	c := framework.Connect(t)
+	c.GrantPopulation(t, framework.ConfigMapRule())
+	names := existingNamespaces(t, c, 3)
+	populateAll(t, c, "changing", v1alpha1.RolloutApply, repaired(framework.ConfigMapManifest("made", "x")), framework.ConfigMapManifest("old", "x"))
+	c.StartPopulation(t)
+	waitRollout(t, c, "changing", v1alpha1.ReasonRolloutComplete, "3/3 0 0 6 0 0")
+
+	changePopulation(t, c, "changing", func(spec *v1alpha1.NamespacePopulationSpec) {
+		spec.Rollout, spec.Manifests = v1alpha1.RolloutReport, []v1alpha1.PopulationManifest{repaired(framework.ConfigMapManifest("made", "new"))}
+	})
+	if reported := waitRollout(t, c, "changing", v1alpha1.ReasonRolloutReported, "0/3 0 3 0 0 0"); reported.Status.Rollout.ToDelete != 3 {
+		t.Errorf("to delete: %d", reported.Status.Rollout.ToDelete)
+	}
+	out, _, code := c.Plugin(t, "preview", "--all", "--as=system:serviceaccount:nsinit-system:policy-population")
+	if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), "TOTAL 0 3 3 0 0 0") {
+		t.Errorf("exit code %d, printed:\n%s", code, out)
+	}
+	for _, name := range names {
+		waitValue(t, c, name, "made", "x")
+		waitValue(t, c, name, "old", "x")
+	}
+
+	frozen, open := names[0], names[1:]
+	c.MustPlugin(t, "freeze", frozen, "--reason=evidence")
+	changePopulation(t, c, "changing", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Rollout = v1alpha1.RolloutApply })
+	waitRollout(t, c, "changing", v1alpha1.ReasonRolloutComplete, "2/2 0 0 2 0 0")
+	waitValue(t, c, frozen, "made", "x")
+	waitValue(t, c, frozen, "old", "x")
+	c.MustPlugin(t, "unfreeze", frozen)
+	waitRollout(t, c, "changing", v1alpha1.ReasonRolloutComplete, "3/3 0 0 3 0 0")
+	for _, name := range names {
+		waitValue(t, c, name, "made", "new")
+		waitValue(t, c, name, "old", "gone")
+	}
+	if out, err := c.Kubectl("delete", "configmap", "made", "--namespace", open[0]); err != nil {
+		t.Fatal(err, out)
+	}
+	waitValue(t, c, open[0], "made", "new")
 }

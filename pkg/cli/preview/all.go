@@ -33,12 +33,13 @@ const atOnce = 8
 type Counts struct {
 	Created    int `json:"created"`
 	Configured int `json:"configured"`
+	Deleted    int `json:"deleted"`
 	Unchanged  int `json:"unchanged"`
 	Conflicts  int `json:"conflicts"`
 	Refused    int `json:"refused"`
 }
 
-// NamespaceReport is what would become of the manifests in one namespace.
+// NamespaceReport is what would become of the manifests in one namespace, and of the objects of removed ones.
 type NamespaceReport struct {
 	Namespace string `json:"namespace"`
 	Counts    `json:",inline"`
@@ -58,8 +59,9 @@ func (o *Options) all(ctx context.Context, applier *population.Applier, populati
 	if err != nil {
 		return err
 	}
+	every := populations
 	if o.Filename == "" {
-		populations = slices.DeleteFunc(populations, func(p *population.Population) bool { return p.Scope != v1alpha1.ScopeAll })
+		populations = slices.DeleteFunc(slices.Clone(populations), func(p *population.Population) bool { return p.Scope != v1alpha1.ScopeAll })
 	}
 	namespaces, err := o.namespaces(ctx)
 	if err != nil {
@@ -81,7 +83,12 @@ func (o *Options) all(ctx context.Context, applier *population.Applier, populati
 	group.SetLimit(atOnce)
 	for i, namespace := range namespaces {
 		group.Go(func() error {
-			results, _ := applier.Report(groupCtx, &namespace, population.Render(populations, &namespace), population.Existing(known[namespace.UID], manifests)) // the results have the errors
+			inventory := known[namespace.UID]
+			results, _ := applier.Report(groupCtx, &namespace, population.Render(populations, &namespace), population.Existing(inventory, manifests)) // the results have the errors
+			wanted := population.Render(every, &namespace)
+			for _, p := range populations {
+				results = append(results, p.Deletions(wanted, inventory)...)
+			}
 			report.Items[i] = reportOf(namespace.Name, results)
 			mu.Lock()
 			defer mu.Unlock()
@@ -161,6 +168,8 @@ func reportOf(namespace string, results []population.Result) NamespaceReport {
 			report.Created++
 		case population.Configured:
 			report.Configured++
+		case population.Deleted:
+			report.Deleted++
 		case population.Unchanged:
 			report.Unchanged++
 		case population.Conflict:
@@ -176,6 +185,7 @@ func reportOf(namespace string, results []population.Result) NamespaceReport {
 func (c *Counts) add(other Counts) {
 	c.Created += other.Created
 	c.Configured += other.Configured
+	c.Deleted += other.Deleted
 	c.Unchanged += other.Unchanged
 	c.Conflicts += other.Conflicts
 	c.Refused += other.Refused
@@ -192,7 +202,7 @@ func table(out io.Writer, report *Report, populations int) error {
 		return err
 	}
 	w := printers.GetNewTabWriter(out)
-	_, _ = fmt.Fprintln(w, "NAMESPACE\tTO CREATE\tTO CHANGE\tUNCHANGED\tCONFLICTS\tREFUSED")
+	_, _ = fmt.Fprintln(w, "NAMESPACE\tTO CREATE\tTO CHANGE\tTO DELETE\tUNCHANGED\tCONFLICTS\tREFUSED")
 	for _, n := range report.Items {
 		row(w, n.Namespace, n.Counts)
 	}
@@ -211,5 +221,5 @@ func table(out io.Writer, report *Report, populations int) error {
 }
 
 func row(w io.Writer, name string, c Counts) {
-	_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", name, c.Created, c.Configured, c.Unchanged, c.Conflicts, c.Refused)
+	_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", name, c.Created, c.Configured, c.Deleted, c.Unchanged, c.Conflicts, c.Refused)
 }

@@ -40,7 +40,8 @@ account with --as. If the namespace does not exist, the command renders the obje
 describe; you are the creator by default. It reports unknown kinds and missing permissions, but no other refusals.
 
 With --all, the command reports what the populations with scope All would do in the namespaces that exist, for each namespace and in
-total. With --filename, it does so for every population of the file. Objects of other clients are conflicts and would stay as they are.
+total: which objects they would create, change and delete. With --filename, it does so for every population of the file, in place of
+the one of the same name in the cluster. Objects of other clients are conflicts and would stay as they are.
 Namespaces that are closed, frozen, terminating or exempt, and those whose name starts with "kube-", get nothing.
 
 The exit code is 0 if every object can be applied, 2 if one cannot, and 1 after another error.`
@@ -89,7 +90,7 @@ type Result struct {
 	Population string `json:"population"`
 	Manifest   string `json:"manifest"`
 	// Result is created, configured, unchanged, rendered (the namespace does not exist), refused, or with scope All
-	// conflict (it belongs to another client).
+	// conflict (it belongs to another client) or deleted (the manifest was removed, or has another object).
 	Result string `json:"result"`
 	// Message says why it is refused, or what is in conflict.
 	Message string `json:"message,omitempty"`
@@ -209,22 +210,11 @@ func preview(ctx context.Context, applier *population.Applier, namespace *corev1
 		result.Result = "rendered"
 		return result
 	}
-	live, err := applier.Get(ctx, namespace.Name, object.Content)
-	if err != nil {
-		live = nil // Apply reports the cause
-	}
-	applied, err := applier.Apply(ctx, namespace, object.Content)
+	outcome, err := applier.Try(ctx, namespace, object.Content)
 	if err != nil {
 		return refused(err)
 	}
-	switch {
-	case live == nil:
-		result.Result = "created"
-	case population.SameContent(live, applied):
-		result.Result = "unchanged"
-	default:
-		result.Result = "configured"
-	}
+	result.Result = string(outcome)
 	return result
 }
 

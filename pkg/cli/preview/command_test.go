@@ -169,7 +169,15 @@ func TestAll(t *testing.T) {
 	if err := os.WriteFile(file, []byte("kind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: m, template: "+template+"}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const header = "NAMESPACE   TO CREATE   TO CHANGE   UNCHANGED   CONFLICTS   REFUSED\n"
+	rolledOut, changed := inventory.DeepCopy(), configMap("1")
+	rolledOut.Status.Objects[0].PrunePolicy = v1alpha1.PruneDelete
+	rolledOut.Status.Objects = append(rolledOut.Status.Objects, v1alpha1.PopulatedObject{Population: "p", Manifest: "kept", APIVersion: "v1", Kind: "ConfigMap", Name: "k", UID: "k"})
+	changed.Object["data"] = map[string]any{"a": "b"}
+	changes := filepath.Join(t.TempDir(), "changes.yaml")
+	if err := os.WriteFile(changes, []byte("kind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: p}\nspec: {manifests: [{name: kept, driftPolicy: Repair, template: "+strings.Replace(template, "${creator}-x", "k", 1)+"}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const header = "NAMESPACE   TO CREATE   TO CHANGE   TO DELETE   UNCHANGED   CONFLICTS   REFUSED\n"
 	live := configMap("1")
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate}})
 	for name, test := range map[string]struct {
@@ -177,11 +185,13 @@ func TestAll(t *testing.T) {
 		test  cmdtesting.Test
 	}{
 		"created": {world{populations: cluster(ofAll("p"), ofNew), applied: configMap("1")}, cmdtesting.Test{Args: []string{"--all"}, Out: header +
-			"depot       1           0           0           0           0\nshop        1           0           0           0           0\nTOTAL       2           0           0           0           0\n"}},
+			"depot       1           0           0           0           0           0\nshop        1           0           0           0           0           0\nTOTAL       2           0           0           0           0           0\n"}},
 		"applied before": {world{populations: cluster(ofAll("p"), inventory), applied: configMap("1")}, cmdtesting.Test{Args: []string{"-A", "--output=jsonpath={.kind} {.totals} {.items[0].manifests[0].result}"},
-			Out: `PopulationReport {"configured":0,"conflicts":0,"created":1,"refused":0,"unchanged":1} unchanged`}},
+			Out: `PopulationReport {"configured":0,"conflicts":0,"created":1,"deleted":0,"refused":0,"unchanged":1} unchanged`}},
+		"a changed and a removed manifest": {world{populations: cluster(ofAll("p"), rolledOut), live: configMap("1"), applied: changed}, cmdtesting.Test{Args: []string{"--all", "-f", changes, "--output=jsonpath={.items[0].namespace} {.items[0].manifests[*].manifest} {.items[0].manifests[*].result} {.totals.deleted}"},
+			Out: "depot kept m configured deleted 1", Err: "exit code 2"}},
 		"of another client": {world{populations: cluster(ofAll("p")), live: live}, cmdtesting.Test{Args: []string{"--all"}, Err: "exit code 2", Out: header +
-			"depot       0           0           0           1           0\nshop        0           0           0           1           0\nTOTAL       0           0           0           2           0\n" +
+			"depot       0           0           0           0           1           0\nshop        0           0           0           0           1           0\nTOTAL       0           0           0           0           2           0\n" +
 			"\ndepot: p/m: conflict: cannot apply ConfigMap \"m\": it exists, and \"helm\" created or changed it: change the name in the manifest, or delete the object\n" +
 			"\nshop: p/m: conflict: cannot apply ConfigMap \"m\": it exists, and \"helm\" created or changed it: change the name in the manifest, or delete the object\n"}},
 		"refused": {world{populations: cluster(ofAll("p")), refusal: errors.New("no rights")}, cmdtesting.Test{Args: []string{"--all", "--output=jsonpath={.totals.refused} {.items[*].manifests[*].message}"}, Err: "exit code 2",

@@ -69,8 +69,8 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 	}
 	c.rollout, err = rollout.New(rollout.Config{
 		Core: clients.Core, Nsinit: clients.Nsinit, Informers: informers, Namespaces: namespaces, Exemptions: c.exemptions,
-		Report: func(ctx context.Context, namespace *corev1.Namespace, objects []population.Object, inventory []v1alpha1.PopulatedObject) ([]population.Result, error) {
-			return c.populate.Report(ctx, &reporter, namespace, objects, inventory)
+		Report: func(ctx context.Context, namespace *corev1.Namespace, of *population.Population, inventory []v1alpha1.PopulatedObject) ([]population.Result, error) {
+			return c.populate.Report(ctx, &reporter, namespace, of, inventory)
 		},
 		RollOut: c.populate.RollOut, Clock: systemclock.New(),
 		Events: c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),

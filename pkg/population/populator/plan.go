@@ -22,7 +22,7 @@ const (
 	keep action = iota
 	// apply applies the manifest.
 	apply
-	// adopt applies the manifest if the object belongs to no other client.
+	// adopt applies the manifest if the object belongs to no other client. Only a rollout does it.
 	adopt
 	// report reports that the manifest could not be rendered.
 	report
@@ -39,14 +39,18 @@ type task struct {
 }
 
 // plan returns the tasks for a namespace, in order. In a closed namespace, every manifest is applied; in an open one,
-// those whose drift is repaired. What an open namespace does not have of a population with scope All is left to the rollout.
+// those whose drift is repaired. What changed in a population with scope All is left to the rollout, see leaveToRollout.
 func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifests map[population.Key]struct{}, closed bool) []task {
 	before := byManifest(known)
 	var tasks, obsolete []task
 	for i, object := range wanted {
 		entries := before[object.Key]
 		delete(before, object.Key)
-		if !closed && (isSuperseded(object, wanted[i+1:], known) || object.DriftPolicy != v1alpha1.DriftRepair || object.Scope == v1alpha1.ScopeAll && !object.Wanted().IsIn(entries)) {
+		if !closed && object.DriftPolicy != v1alpha1.DriftRepair {
+			tasks = append(tasks, tasksFor(keep, ignored(entries))...)
+			continue
+		}
+		if !closed && (isSuperseded(object, wanted[i+1:], known) || object.Scope == v1alpha1.ScopeAll && object.Wanted().Current(entries) == nil) {
 			tasks = append(tasks, tasksFor(keep, entries)...)
 			continue
 		}
@@ -63,12 +67,33 @@ func plan(known []v1alpha1.PopulatedObject, wanted []population.Object, manifest
 		delete(before, keyOf(entry))
 		// If the manifest exists, the labels of the namespace changed. Tenants may rely on the objects.
 		if _, exists := manifests[keyOf(entry)]; exists {
-			tasks = append(tasks, tasksFor(keep, slices.DeleteFunc(entries, isOfOther))...)
+			tasks = append(tasks, tasksFor(keep, slices.DeleteFunc(entries, population.IsOfOther))...)
 		} else {
 			obsolete = append(obsolete, pruned(entries)...)
 		}
 	}
 	return append(tasks, settled(obsolete, tasks, wanted)...)
+}
+
+// ignored removes the hashes of objects whose drift is not repaired any more: tenants may change them, so they are rolled out
+// again if their drift is to be repaired later.
+func ignored(entries []v1alpha1.PopulatedObject) []v1alpha1.PopulatedObject {
+	entries = slices.Clone(entries)
+	for i := range entries {
+		entries[i].ContentHash = ""
+	}
+	return entries
+}
+
+// leaveToRollout keeps the objects of an open namespace that a rollout is to delete.
+func leaveToRollout(tasks []task, populations []*population.Population) {
+	for i, t := range tasks {
+		if t.action == prune && slices.ContainsFunc(populations, func(p *population.Population) bool {
+			return p.Name == t.entry.Population && p.Scope == v1alpha1.ScopeAll
+		}) {
+			tasks[i].action = keep
+		}
+	}
 }
 
 // isSuperseded reports whether a later manifest of the same object was applied, or is about to be. To repair both would
@@ -80,21 +105,32 @@ func isSuperseded(object population.Object, later []population.Object, known []v
 	})
 }
 
-// planRollout returns the tasks to give a namespace that exists already the objects of a population that it does not have.
-func planRollout(known []v1alpha1.PopulatedObject, wanted []population.Object) []task {
+// planRollout returns the tasks to bring a namespace that exists already what changed in a population: objects that it does
+// not have, changes of those whose drift is repaired, and last the deletions. wanted are the objects of every population.
+func planRollout(of *population.Population, known []v1alpha1.PopulatedObject, wanted []population.Object) []task {
 	before := byManifest(known)
 	var tasks []task
-	for _, object := range wanted {
-		entries := before[object.Key]
+	for i, object := range wanted {
+		if object.Population != of.Name {
+			continue
+		}
+		entries, w := before[object.Key], object.Wanted()
 		delete(before, object.Key)
 		switch {
-		case object.Wanted().IsIn(entries):
+		case w.Current(entries) != nil:
 			tasks = append(tasks, tasksFor(keep, entries)...)
 		case object.Err != nil:
 			tasks = append(tasks, reported(object, entries)...)
 		default:
 			current, others := split(object, entries)
-			tasks = append(tasks, task{adopt, current, object})
+			action := adopt
+			if w.IsIn(entries) {
+				action = apply
+			}
+			if action == apply && isSuperseded(object, wanted[i+1:], known) {
+				action, current.ContentHash = keep, object.Hash
+			}
+			tasks = append(tasks, task{action, current, object})
 			tasks = append(tasks, tasksFor(keep, others)...)
 		}
 	}
@@ -103,7 +139,22 @@ func planRollout(known []v1alpha1.PopulatedObject, wanted []population.Object) [
 			tasks = append(tasks, task{action: keep, entry: entry})
 		}
 	}
-	return tasks
+	return deletedLast(tasks, of.Deletions(wanted, known))
+}
+
+// deletedLast replaces the tasks of objects that a rollout deletes, and puts them at the end.
+func deletedLast(tasks []task, deletions []population.Result) []task {
+	var first, last []task
+	for _, t := range tasks {
+		if slices.ContainsFunc(deletions, func(d population.Result) bool {
+			return t.action == keep && d.Outcome == population.Deleted && d.Key == keyOf(t.entry) && d.Deletes == population.IdentityOf(t.entry)
+		}) {
+			last = append(last, task{action: prune, entry: t.entry})
+		} else {
+			first = append(first, t)
+		}
+	}
+	return append(first, last...)
 }
 
 // byManifest returns the entries of each manifest.
@@ -147,9 +198,9 @@ func split(object population.Object, entries []v1alpha1.PopulatedObject) (v1alph
 	for _, entry := range entries {
 		switch {
 		case entry.Kind == "": // of a manifest that could not be rendered
-		case isOfOther(entry) && population.IdentityOf(entry) != population.IdentityOf(current): // of a former name
+		case population.IsOfOther(entry) && population.IdentityOf(entry) != population.IdentityOf(current): // of a former name
 		case population.IdentityOf(entry) == population.IdentityOf(current):
-			current.UID, current.State, current.Message, current.LastAppliedTime = entry.UID, entry.State, entry.Message, entry.LastAppliedTime
+			current.UID, current.State, current.Message, current.LastAppliedTime, current.ContentHash = entry.UID, entry.State, entry.Message, entry.LastAppliedTime, entry.ContentHash
 		default:
 			others = append(others, entry)
 		}
@@ -160,13 +211,8 @@ func split(object population.Object, entries []v1alpha1.PopulatedObject) (v1alph
 // pruned returns the tasks to delete objects whose PrunePolicy is Delete. Objects of other clients stay.
 func pruned(entries []v1alpha1.PopulatedObject) []task {
 	return tasksFor(prune, slices.DeleteFunc(slices.Clone(entries), func(entry v1alpha1.PopulatedObject) bool {
-		return entry.Kind == "" || isOfOther(entry) || entry.PrunePolicy != v1alpha1.PruneDelete
+		return !population.IsPruned(entry)
 	}))
-}
-
-// isOfOther reports whether an entry is an object of another client, which was never applied.
-func isOfOther(entry v1alpha1.PopulatedObject) bool {
-	return entry.State == v1alpha1.PopulatedObjectConflict && entry.UID == ""
 }
 
 // settled removes the obsolete objects that another manifest has now. It keeps those that another manifest is still to get,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
@@ -39,6 +40,12 @@ func wantedAs(m, name string, change ...func(*population.Object)) population.Obj
 func repair(o *population.Object) { o.DriftPolicy = v1alpha1.DriftRepair }
 func broken(o *population.Object) { o.Content, o.Err = nil, errors.New("broken") }
 func ofAll(o *population.Object)  { o.Scope = v1alpha1.ScopeAll }
+func hashed(hash string) func(*population.Object) {
+	return func(o *population.Object) { o.Hash = hash }
+}
+func withHash(hash string) func(*v1alpha1.PopulatedObject) {
+	return func(o *v1alpha1.PopulatedObject) { o.ContentHash = hash }
+}
 func orphan(o *v1alpha1.PopulatedObject) {
 	o.PrunePolicy = v1alpha1.PruneOrphan
 }
@@ -95,6 +102,10 @@ func TestPlan(t *testing.T) {
 		"with scope All, only what was applied is repaired": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "y", ofOther), entryAs("c", "z", failed)}, exists: []string{"a", "b", "c", "d"}, open: true,
 			wanted: []population.Object{wantedAs("a", "x", repair, ofAll), wantedAs("b", "y", repair, ofAll), wantedAs("c", "z", repair, ofAll), wantedAs("d", "w", repair, ofAll)},
 			want:   []string{"apply a x Applied", "keep b y Conflict", "keep c z Failed"}},
+		"with scope All, what was rolled out is repaired, and a change is not": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1")), entryAs("b", "y", withHash("1"))}, exists: []string{"a", "b"}, open: true,
+			wanted: []population.Object{wantedAs("a", "x", repair, ofAll, hashed("1")), wantedAs("b", "y", repair, ofAll, hashed("2"))}, want: []string{"apply a x Applied", "keep b y Applied"}},
+		"with scope New, a change is applied": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1"))}, exists: []string{"a"}, open: true,
+			wanted: []population.Object{wantedAs("a", "x", repair, hashed("2"))}, want: []string{"apply a x Applied"}},
 		"with scope All, a new namespace gets everything": {wanted: []population.Object{wantedAs("a", "x", ofAll)}, exists: []string{"a"}, want: []string{"apply a x Pending"}},
 		"of two manifests of one object, the later one is repaired": {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "x")}, exists: []string{"a", "b"}, open: true,
 			wanted: []population.Object{wantedAs("a", "x", repair), wantedAs("b", "x", repair)}, want: []string{"keep a x Applied", "apply b x Applied"}},
@@ -126,7 +137,29 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanRollout: a rollout adopts what the namespace does not have, and keeps everything else.
+// TestIgnored: an object that tenants may change now is rolled out again if its drift is to be repaired later.
+func TestIgnored(t *testing.T) {
+	known := []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1"))}
+	if tasks := plan(known, []population.Object{wantedAs("a", "x", ofAll)}, nil, false); len(tasks) != 1 || tasks[0].action != keep || tasks[0].entry.ContentHash != "" {
+		t.Errorf("%+v", tasks)
+	}
+	if known[0].ContentHash != "1" {
+		t.Error("the inventory was changed")
+	}
+}
+
+// TestLeaveToRollout: only the rollout deletes objects of a population with scope All.
+func TestLeaveToRollout(t *testing.T) {
+	tasks := []task{{action: prune, entry: entryAs("a", "x")}, {action: prune, entry: entryAs("b", "y", func(o *v1alpha1.PopulatedObject) { o.Population = "new" })},
+		{action: prune, entry: entryAs("c", "z", func(o *v1alpha1.PopulatedObject) { o.Population = "deleted" })}}
+	leaveToRollout(tasks, []*population.Population{{Name: "new"}, {Name: "p", Scope: v1alpha1.ScopeAll}})
+	if tasks[0].action != keep || tasks[1].action != prune || tasks[2].action != prune {
+		t.Errorf("%+v", tasks)
+	}
+}
+
+// TestPlanRollout: a rollout adopts what the namespace does not have, applies what has changed, and deletes what has no manifest
+// any more. It keeps everything else.
 func TestPlanRollout(t *testing.T) {
 	for name, test := range map[string]struct {
 		known  []v1alpha1.PopulatedObject
@@ -139,13 +172,26 @@ func TestPlanRollout(t *testing.T) {
 		"a conflict":                    {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, wanted: []population.Object{wantedAs("a", "x")}, want: []string{"adopt a x Conflict"}},
 		"a conflict under another name": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", ofOther)}, wanted: []population.Object{wantedAs("a", "y")}, want: []string{"adopt a y Pending"}},
 		"another name":                  {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("a", "y")}, want: []string{"adopt a y Pending", "keep a x Applied"}},
-		"cannot be rendered":            {wanted: []population.Object{wantedAs("a", "", broken)}, want: []string{"report a  "}},
-		"cannot be rendered any more":   {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("a", "", broken)}, want: []string{"keep a x Applied"}},
-		"of other manifests":            {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "y", failed)}, want: []string{"keep a x Applied", "keep b y Failed"}},
+		"another name, repaired":        {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1"))}, wanted: []population.Object{wantedAs("a", "y", repair, hashed("2")), wantedAs("b", "z")}, want: []string{"adopt a y Pending", "adopt b z Pending", "prune a x Applied"}},
+		"a changed manifest":            {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1"))}, wanted: []population.Object{wantedAs("a", "x", repair, hashed("2"))}, want: []string{"apply a x Applied"}},
+		"an unchanged one":              {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1"))}, wanted: []population.Object{wantedAs("a", "x", repair, hashed("1"))}, want: []string{"keep a x Applied"}},
+		"a later manifest has it": {known: []v1alpha1.PopulatedObject{entryAs("a", "x", withHash("1")), entryAs("b", "x")}, wanted: []population.Object{wantedAs("a", "x", repair, hashed("2")), wantedAs("b", "x")},
+			want: []string{"keep a x Applied", "keep b x Applied"}},
+		"a removed manifest": {known: []v1alpha1.PopulatedObject{entryAs("old", "x"), entryAs("a", "y")}, wanted: []population.Object{wantedAs("a", "y")}, want: []string{"keep a y Applied", "prune old x Applied"}},
+		"whose object moved": {known: []v1alpha1.PopulatedObject{entryAs("old", "x")}, wanted: []population.Object{wantedAs("a", "x")}, want: []string{"adopt a x Pending", "keep old x Applied"}},
+		"of another population": {known: []v1alpha1.PopulatedObject{entryAs("old", "x")}, wanted: []population.Object{wantedAs("a", "x", func(o *population.Object) { o.Population = "q" }), wantedAs("b", "z")},
+			want: []string{"adopt b z Pending", "keep old x Applied"}},
+		"cannot be rendered":          {wanted: []population.Object{wantedAs("a", "", broken)}, want: []string{"report a  "}},
+		"cannot be rendered any more": {known: []v1alpha1.PopulatedObject{entryAs("a", "x")}, wanted: []population.Object{wantedAs("a", "", broken)}, want: []string{"keep a x Applied"}},
+		"of other manifests":          {known: []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "y", failed)}, want: []string{"keep a x Applied", "keep b y Failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, task := range planRollout(test.known, test.wanted) {
+			of, errs := population.Compile("p", &v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{{Name: "a", Template: runtime.RawExtension{Raw: []byte(configMapA)}}, {Name: "b", Template: runtime.RawExtension{Raw: []byte(configMapA)}}}})
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			for _, task := range planRollout(of, test.known, test.wanted) {
 				got = append(got, textOf(task))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

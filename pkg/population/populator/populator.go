@@ -98,7 +98,7 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 	for i, task := range tasks {
 		entry, remains := together[i], true
 		if entry.State != v1alpha1.PopulatedObjectApplied {
-			entry, remains = p.do(ctx, namespace, task)
+			entry, remains, _ = p.do(ctx, namespace, task) // the entry has the error
 		}
 		if remains {
 			objects = append(objects, entry)
@@ -133,6 +133,9 @@ func (p *Populator) begin(ctx context.Context, namespace *corev1.Namespace, popu
 			}
 		}
 		tasks = plan(inventory.Status.Objects, wanted, manifests, closed)
+		if !closed {
+			leaveToRollout(tasks, populations)
+		}
 		announced, err = p.announce(ctx, inventory, tasks)
 		if !isNew || !apierrors.IsAlreadyExists(err) {
 			return tasks, announced, err
@@ -183,7 +186,7 @@ func (p *Populator) applyTogether(ctx context.Context, namespace *corev1.Namespa
 	for i, task := range tasks {
 		if task.action == apply && count[population.IdentityOf(task.entry)] == 1 {
 			group.Go(func() error {
-				entries[i], _ = p.do(ctx, namespace, task)
+				entries[i], _, _ = p.do(ctx, namespace, task)
 				return nil
 			})
 		}
@@ -265,12 +268,13 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 	return inventory, nil
 }
 
-// do runs a task other than adopt. It returns the new entry, and whether the object remains in the inventory.
-func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task) (v1alpha1.PopulatedObject, bool) {
+// do runs a task other than adopt. It returns the new entry, whether the object remains in the inventory, and the error that
+// the entry has.
+func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task) (v1alpha1.PopulatedObject, bool, error) {
 	entry := t.entry
-	failed := func(err error) (v1alpha1.PopulatedObject, bool) {
+	failed := func(err error) (v1alpha1.PopulatedObject, bool, error) {
 		entry.State, entry.Message = v1alpha1.PopulatedObjectFailed, strings.TrimSpace(err.Error())
-		return entry, true
+		return entry, true, err
 	}
 	switch t.action {
 	case report:
@@ -281,25 +285,27 @@ func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task)
 			return failed(err)
 		}
 		klog.FromContext(ctx).Info("Pruned", "population", entry.Population, "manifest", entry.Manifest, "kind", entry.Kind, "object", entry.Name)
-		return entry, false
+		return entry, false, nil
 	case apply:
 		if t.object.DriftPolicy == v1alpha1.DriftRepair {
 			p.follow(t.object.Content.GroupVersionKind())
 		}
 		// gofail: var populationBeforeApply struct{}
-		applied, err := p.applier.Apply(ctx, namespace, t.object.Content)
+		stored, err := p.applier.Apply(ctx, namespace, t.object.Content)
 		if err != nil {
 			return failed(err)
 		}
-		p.applied(&entry, applied)
+		entry = p.applied(t, stored)
 	}
-	return entry, true
+	return entry, true, nil
 }
 
-// applied writes to an entry what was applied.
-func (p *Populator) applied(entry *v1alpha1.PopulatedObject, object *unstructured.Unstructured) {
-	entry.UID, entry.State, entry.Message = object.GetUID(), v1alpha1.PopulatedObjectApplied, ""
-	entry.LastAppliedTime = population.AppliedTime(object, p.applier.FieldManager)
+// applied returns the entry of an object that was applied.
+func (p *Populator) applied(t task, stored *unstructured.Unstructured) v1alpha1.PopulatedObject {
+	entry := t.entry
+	entry.UID, entry.State, entry.Message, entry.ContentHash = stored.GetUID(), v1alpha1.PopulatedObjectApplied, "", t.object.Hash
+	entry.LastAppliedTime = population.AppliedTime(stored, p.applier.FieldManager)
+	return entry
 }
 
 func failureOf(entry v1alpha1.PopulatedObject) string {

@@ -64,8 +64,9 @@ func (c *coreObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var applied map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&applied)
 		applied["metadata"].(map[string]any)["uid"] = "uid-" + r.URL.Path
-		c.objects[r.URL.Path] = applied
-		object = applied
+		if object = applied; r.URL.Query().Get("dryRun") == "" {
+			c.objects[r.URL.Path] = applied
+		}
 	case http.MethodDelete:
 		delete(c.objects, r.URL.Path)
 	}

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package populator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
@@ -127,5 +130,118 @@ func TestRollOutTemporary(t *testing.T) {
 	core.unavailable = false
 	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); err != nil || len(results) != 1 || results[0].Outcome != population.Unchanged {
 		t.Errorf("%+v, %v", results, err)
+	}
+}
+
+// TestRollOutChanges: a rollout brings changes of manifests whose drift is repaired, and deletes the objects of removed ones. The
+// repair of drift brings neither.
+func TestRollOutChanges(t *testing.T) {
+	t.Parallel()
+	p, core, client := setUp(t)
+	stored := populate(t, client, configMapA, strings.Replace(configMapA, `"a"`, `"b"`, 1))
+	update := func(change func(*v1alpha1.NamespacePopulationSpec)) *population.Population {
+		t.Helper()
+		change(&stored.Spec)
+		var err error
+		if stored, err = client.NamespacePopulations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		compiled, errs := population.Compile(stored.Name, &stored.Spec)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		return compiled
+	}
+	check := func(do func() error, want string) {
+		t.Helper()
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for path, object := range core.objects {
+			data, _, _ := unstructured.NestedString(object, "data", "is")
+			names = append(names, path[strings.LastIndex(path, "/")+1:]+"="+data)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	repair := func() error { return p.Populate(t.Context(), namespaceWith("u"), false) }
+	var of *population.Population
+	results := ""
+	rollOut := func() error {
+		all, err := p.RollOut(t.Context(), namespaceWith("u"), of)
+		results = ""
+		for _, r := range all {
+			results += fmt.Sprintf("%s %s %s;", r.Manifest, r.Outcome, r.Deletes.Name)
+		}
+		return err
+	}
+	of = update(func(spec *v1alpha1.NamespacePopulationSpec) {
+		spec.Scope, spec.Rollout, spec.Manifests[0].DriftPolicy = v1alpha1.ScopeAll, v1alpha1.RolloutApply, v1alpha1.DriftRepair
+	})
+	check(rollOut, "a= b=")
+	delete(core.objects, "/api/v1/namespaces/shop/configmaps/a")
+	check(repair, "a= b=")
+
+	of = update(func(spec *v1alpha1.NamespacePopulationSpec) {
+		spec.Manifests = spec.Manifests[:1]
+		spec.Manifests[0].Template.Raw = []byte(strings.Replace(configMapA, `"a"}`, `"a"},"data":{"is":"new"}`, 1))
+	})
+	check(repair, "a= b=")
+	inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reporter := *p.applier
+	reporter.DryRun = true
+	if report, err := p.Report(t.Context(), &reporter, namespaceWith("u"), of, inventory.Status.Objects); err != nil || len(report) != 2 || report[0].Outcome != population.Configured || report[1].Outcome != population.Deleted || report[1].Deletes.Name != "b" {
+		t.Errorf("%+v, %v", report, err)
+	}
+	check(rollOut, "a=new")
+	if results != "m0 unchanged ;m1 deleted b;" {
+		t.Error(results)
+	}
+	delete(core.objects, "/api/v1/namespaces/shop/configmaps/a")
+	check(repair, "a=new")
+
+	// An object stays until the one that replaces it is applied.
+	of = update(func(spec *v1alpha1.NamespacePopulationSpec) {
+		spec.Manifests[0].Template.Raw = []byte(strings.Replace(configMapA, `"a"`, `"c"`, 1))
+	})
+	core.applying = func(path string) bool { return !strings.HasSuffix(path, "/c") }
+	check(rollOut, "a=new")
+	if results != "m0 refused ;m0 unchanged a;" {
+		t.Error(results)
+	}
+	core.applying = func(string) bool { return true }
+	check(rollOut, "c=")
+}
+
+// TestRollOutFrozen: a namespace that is frozen during a rollout gets no other object. What was applied is in the inventory.
+func TestRollOutFrozen(t *testing.T) {
+	t.Parallel()
+	p, core, client := setUp(t)
+	stored := populate(t, client, configMapA, strings.Replace(configMapA, `"a"`, `"b"`, 1))
+	compiled, errs := population.Compile(stored.Name, &stored.Spec)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	p.applier.Pace = flowcontrol.NewFakeAlwaysRateLimiter()
+	metadata := map[string]any{"name": "shop", "uid": "u"}
+	core.objects["/api/v1/namespaces/shop"] = map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+	core.applying = func(string) bool {
+		core.mu.Lock()
+		defer core.mu.Unlock()
+		metadata["labels"] = map[string]any{v1alpha1.LabelFrozen: "true"}
+		return true
+	}
+	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); !errors.Is(err, population.ErrChanged) {
+		t.Errorf("%+v, %v", results, err)
+	}
+	inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+	if err != nil || len(inventory.Status.Objects) != 2 || inventory.Status.Objects[0].UID == "" || inventory.Status.Objects[1].UID != "" || len(core.objects) != 2 {
+		t.Errorf("%+v, %v, there are %v", inventory, err, core.objects)
 	}
 }

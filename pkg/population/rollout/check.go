@@ -21,8 +21,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/population"
 )
 
-// tallies returns the outcomes in each namespace that a population selects, sorted by name, and whether the exemptions are
-// known.
+// tallies returns the outcomes in each namespace that a population selects or in which it has obsolete objects, sorted by name,
+// and whether the exemptions are known.
 func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tally, bool) {
 	var tallies []tally
 	views := map[types.UID]*view{}
@@ -31,7 +31,11 @@ func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tal
 		if !known {
 			return nil, false
 		}
-		if exempt || !population.IsOpen(source) || !r.compiled.Selects(namespaceOf(source)) {
+		if exempt || !population.IsOpen(source) {
+			continue
+		}
+		inventory := c.inventory(source)
+		if !r.compiled.Selects(namespaceOf(source)) && len(r.compiled.Obsolete(nil, inventory)) == 0 {
 			continue
 		}
 		v := r.views[source.UID]
@@ -39,7 +43,7 @@ func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tal
 			v = r.renew(v, source)
 		}
 		views[source.UID] = v
-		tallies = append(tallies, v.count(c.inventory(source), p.Spec.Rollout == v1alpha1.RolloutApply))
+		tallies = append(tallies, v.count(inventory, p.Spec.Rollout == v1alpha1.RolloutApply))
 	}
 	r.views = views
 	return tallies, true
@@ -89,8 +93,7 @@ func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply
 
 // report returns what rollOut would do.
 func (c *Controller) report(ctx context.Context, r *rollout, source *metav1.PartialObjectMetadata) ([]population.Result, error) {
-	namespace := namespaceOf(source)
-	return c.Report(ctx, namespace, population.Render([]*population.Population{r.compiled}, namespace), c.inventory(source))
+	return c.Report(ctx, namespaceOf(source), r.compiled, c.inventory(source))
 }
 
 // rollOut gives a namespace its objects if it still is as it was listed.
@@ -99,7 +102,7 @@ func (c *Controller) rollOut(ctx context.Context, r *rollout, source *metav1.Par
 	if err != nil {
 		return nil, err
 	}
-	if namespace.UID != source.UID || !population.IsOpen(namespace) || !r.compiled.Selects(namespace) {
+	if namespace.UID != source.UID || !population.IsOpen(namespace) || r.compiled.Selects(namespace) != r.compiled.Selects(namespaceOf(source)) {
 		return nil, errors.New("it has changed since it was listed")
 	}
 	results, err := c.RollOut(ctx, namespace, r.compiled)

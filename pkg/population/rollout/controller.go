@@ -43,7 +43,8 @@ const (
 	// minRetry and maxRetry bound the delay after an error, of a namespace and of a rollout.
 	minRetry = 200 * time.Millisecond
 	maxRetry = time.Minute
-	// patience is how long a list of exemptions can take to be read before the rollouts report that it cannot be.
+	// patience is how long the namespaces and the list of exemptions can take to be read before the rollouts report that they
+	// cannot be.
 	patience = 10 * time.Second
 
 	eventPaused   = "RolloutPaused"
@@ -65,9 +66,9 @@ type Config struct {
 	Informers  informers.Interface
 	Namespaces *existing.Namespaces
 	Exemptions Exemptions
-	// Report returns what RollOut would do with objects, for a namespace with an inventory.
-	Report func(ctx context.Context, namespace *corev1.Namespace, objects []population.Object, inventory []v1alpha1.PopulatedObject) ([]population.Result, error)
-	// RollOut gives a namespace the objects of a population that it does not have.
+	// Report returns what RollOut would do in a namespace with an inventory.
+	Report func(ctx context.Context, namespace *corev1.Namespace, of *population.Population, inventory []v1alpha1.PopulatedObject) ([]population.Result, error)
+	// RollOut brings a namespace what changed in a population.
 	RollOut func(ctx context.Context, namespace *corev1.Namespace, of *population.Population) ([]population.Result, error)
 	Events  record.EventRecorder
 	Clock   clock.Clock
@@ -114,7 +115,7 @@ func New(config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.synced = []cache.InformerSynced{registration.HasSynced, config.Informers.PopulatedNamespaces().Informer().HasSynced, config.Namespaces.HasSynced}
+	c.synced = []cache.InformerSynced{registration.HasSynced, config.Informers.PopulatedNamespaces().Informer().HasSynced}
 	config.Exemptions.OnChange(c.namespacesChanged)
 	return c, config.Namespaces.OnChange(c.namespacesChanged)
 }
@@ -124,17 +125,17 @@ func (c *Controller) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "rollout-controller"))
 	defer c.queue.ShutDown()
 	if cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		c.awaitExemptions(ctx)
+		c.awaitCluster(ctx)
 		workers.Run(ctx, c.queue, 1, c.sync)
 	}
 }
 
-// awaitExemptions waits for the list of exemptions. If it cannot be read, such as without permission, each rollout reports so,
-// and continues when the list changes.
-func (c *Controller) awaitExemptions(ctx context.Context) {
+// awaitCluster waits for the namespaces and the list of exemptions. If they cannot be read, such as without permission, each
+// rollout reports so, and continues when they change.
+func (c *Controller) awaitCluster(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cache.WaitForCacheSync(ctx.Done(), c.Exemptions.HasSynced)
+	cache.WaitForCacheSync(ctx.Done(), c.Namespaces.HasSynced, c.Exemptions.HasSynced)
 }
 
 func (c *Controller) enqueue(object any) {
@@ -169,6 +170,9 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	r, err := c.rollout(p)
 	if err != nil { // until the population changes
 		return c.write(ctx, p, nil, invalid(p, err))
+	}
+	if !c.Namespaces.HasSynced() {
+		return c.write(ctx, p, nil, namespacesUnknown(p))
 	}
 	tallies, known := c.tallies(r, p)
 	if !known {

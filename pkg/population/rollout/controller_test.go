@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -168,14 +170,14 @@ func (w *world) resultOf(object population.Key) population.Result {
 	return result
 }
 
-func (w *world) report(_ context.Context, namespace *corev1.Namespace, objects []population.Object, _ []v1alpha1.PopulatedObject) (results []population.Result, err error) {
+func (w *world) report(_ context.Context, namespace *corev1.Namespace, of *population.Population, _ []v1alpha1.PopulatedObject) (results []population.Result, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.fails(namespace.Name); err != nil {
 		return nil, err
 	}
 	w.reported = append(w.reported, namespace.Name)
-	for _, object := range objects {
+	for _, object := range population.Render([]*population.Population{of}, namespace) {
 		results = append(results, w.resultOf(object.Key))
 	}
 	return results, nil
@@ -328,7 +330,7 @@ func TestPauses(t *testing.T) {
 				stop := w.start(t)
 				time.Sleep(2 * time.Second)
 				w.check(t, v1alpha1.ReasonRolloutPaused, "0/5", "a b c")
-				if event := <-w.events.Events; !strings.HasPrefix(event, "Warning RolloutPaused 0 of 5 namespaces have every object; paused because 3 namespaces refused objects, such as manifest m in namespace a: no rights") {
+				if event := <-w.events.Events; !strings.HasPrefix(event, "Warning RolloutPaused 0 of 5 namespaces have received every object; paused because 3 namespaces refused objects, such as manifest m in namespace a: no rights") {
 					t.Errorf("the event is %s", event)
 				}
 				time.Sleep(retryRefused)
@@ -350,7 +352,7 @@ func TestPauses(t *testing.T) {
 				}
 				time.Sleep(2 * time.Second)
 				w.check(t, v1alpha1.ReasonRolloutComplete, "5/5", "a b c d e")
-				if event := <-w.events.Events; event != "Normal RolloutComplete 5 of 5 namespaces have every object" {
+				if event := <-w.events.Events; event != "Normal RolloutComplete 5 of 5 namespaces have received every object" {
 					t.Errorf("the event is %s", event)
 				}
 			})
@@ -460,6 +462,40 @@ func TestOutage(t *testing.T) {
 		if status := w.population(t).Status.Rollout; status.Current != status.Namespaces {
 			t.Errorf("the status is %+v", status)
 		}
+	})
+}
+
+// TestNamespacesUnknown: a rollout reports that the namespaces cannot be listed, and continues when they can.
+func TestNamespacesUnknown(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		var forbidden atomic.Bool
+		forbidden.Store(true)
+		w.metadata.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return forbidden.Load(), nil, apierrors.NewForbidden(corev1.Resource("namespaces"), "", nil)
+		})
+		w.namespace(t, "shop", nil)
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(patience + time.Second)
+		w.check(t, v1alpha1.ReasonRolloutNamespacesUnknown, "", "")
+		forbidden.Store(false)
+		time.Sleep(2 * time.Minute)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "1/1", "shop")
+	})
+}
+
+// TestDeselected: objects of a removed manifest are deleted also in namespaces that the population does not select any more.
+func TestDeselected(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		w.namespace(t, "shop", func(n *metav1.ObjectMeta) { n.Labels = nil })
+		if _, err := w.nsinit.NsinitV1alpha1().PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "uid-shop"},
+			Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "old", APIVersion: "v1", Kind: "ConfigMap", Name: "old", UID: "u", PrunePolicy: v1alpha1.PruneDelete}}}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutComplete, "0/0", "shop")
 	})
 }
 

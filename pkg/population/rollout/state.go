@@ -36,6 +36,8 @@ const (
 
 // view is what is known about a namespace.
 type view struct {
+	// of is the population.
+	of *population.Population
 	// source is the namespace, as it was rendered.
 	source *metav1.PartialObjectMetadata
 	// wanted are its objects, and digest is a hash of their content.
@@ -43,6 +45,8 @@ type view struct {
 	digest [sha256.Size]byte
 	// results are the outcomes of the last check, by manifest. They are nil before the first one.
 	results map[population.Key]population.Result
+	// deletions are those of obsolete objects.
+	deletions map[population.Identity]population.Result
 	// checked is when the last check ended.
 	checked time.Time
 	// err is why the check since then could not be made, failing when this began, and retry when it is made again.
@@ -52,7 +56,7 @@ type view struct {
 
 // newView renders a population for a namespace.
 func newView(of *population.Population, source *metav1.PartialObjectMetadata) *view {
-	v, hash := &view{source: source}, sha256.New()
+	v, hash := &view{of: of, source: source}, sha256.New()
 	for _, object := range population.Render([]*population.Population{of}, namespaceOf(source)) {
 		v.wanted = append(v.wanted, object.Wanted())
 		_, _ = fmt.Fprintf(hash, "%q %v ", object.Manifest, object.Err)
@@ -76,73 +80,101 @@ func (v *view) set(results []population.Result, err error, now time.Time) {
 		v.err, v.retry = err, now.Add(min(max(now.Sub(v.failing), minRetry), maxRetry))
 		return
 	}
-	v.results, v.checked, v.err = map[population.Key]population.Result{}, now, nil
+	v.results, v.deletions, v.checked, v.err = map[population.Key]population.Result{}, map[population.Identity]population.Result{}, now, nil
 	for _, result := range results {
-		v.results[result.Key] = result
+		if result.Deletes == (population.Identity{}) {
+			v.results[result.Key] = result
+		} else {
+			v.deletions[result.Deletes] = result
+		}
 	}
 }
 
 // tally is the outcomes of the manifests in one namespace.
 type tally struct {
 	view *view
-	// counts are the numbers of manifests by their outcome, and unknown is that of the others.
+	// counts are the numbers of manifests and obsolete objects by their outcome, and unknown is that of the others.
 	counts  map[population.Outcome]int32
 	unknown int32
-	// recorded is the number of objects in the inventory.
-	recorded int
+	// recorded is the number of objects that the inventory has as their manifests are now, and unrepaired that of those whose
+	// drift cannot be repaired.
+	recorded, unrepaired int
+	// obsolete is the number of objects that are still to be deleted.
+	obsolete int
 	// problems are the conflicts and refusals.
 	problems []population.Result
 }
 
-// count counts the outcomes in a namespace. An object in its inventory is unchanged. A rollout also reads from the inventory
-// which objects an earlier process could not apply.
+// count counts the outcomes in a namespace. An object that its inventory has as the manifest is now is unchanged. A rollout also
+// reads from the inventory which objects an earlier process could not apply or delete.
 func (v *view) count(inventory []v1alpha1.PopulatedObject, apply bool) tally {
 	t := tally{view: v, counts: map[population.Outcome]int32{}}
 	for _, object := range v.wanted {
-		result, known := v.results[object.Key]
-		if object.IsIn(inventory) {
+		if entry := object.Current(inventory); entry != nil {
 			t.recorded++
-			t.counts[population.Unchanged]++
+			result := population.Result{Outcome: population.Unchanged}
+			if entry.State == v1alpha1.PopulatedObjectFailed {
+				t.unrepaired++
+				result = population.ResultOf(*entry)
+			}
+			t.add(result)
 			continue
 		}
+		result, known := v.results[object.Key]
 		if !known && apply {
-			if i := slices.IndexFunc(inventory, func(entry v1alpha1.PopulatedObject) bool { return isProblemOf(entry, object.Key) }); i >= 0 {
+			if i := slices.IndexFunc(inventory, object.IsProblem); i >= 0 {
 				result, known = population.ResultOf(inventory[i]), true
 			}
+		}
+		if apply && (result.Outcome == population.Created || result.Outcome == population.Configured) {
+			result.Outcome = population.Unchanged // since the last check
+		}
+		if known {
+			t.add(result)
+		} else {
+			t.unknown++
+		}
+	}
+	for _, entry := range v.of.Obsolete(v.wanted, inventory) {
+		result, known := v.deletions[population.IdentityOf(entry)]
+		if !known && apply && entry.State == v1alpha1.PopulatedObjectFailed {
+			result, known = population.ResultOf(entry), true
 		}
 		switch {
 		case !known:
 			t.unknown++
-		case apply && (result.Outcome == population.Created || result.Outcome == population.Configured):
-			t.counts[population.Unchanged]++ // since the last check
-		default:
-			t.counts[result.Outcome]++
-		}
-		if result.Outcome == population.Conflict || result.Outcome == population.Refused {
-			t.problems = append(t.problems, result)
+			t.obsolete++
+		case result.Outcome == population.Refused, result.Outcome == population.Deleted && !apply:
+			t.add(result)
+			t.obsolete++
 		}
 	}
 	return t
 }
 
-// isProblemOf reports whether an entry of an inventory is why a namespace did not get the object of a manifest.
-func isProblemOf(entry v1alpha1.PopulatedObject, key population.Key) bool {
-	return entry.Population == key.Population && entry.Manifest == key.Manifest && entry.UID == "" &&
-		(entry.State == v1alpha1.PopulatedObjectConflict || entry.State == v1alpha1.PopulatedObjectFailed)
+// add counts an outcome.
+func (t *tally) add(result population.Result) {
+	t.counts[result.Outcome]++
+	if result.Outcome == population.Conflict || result.Outcome == population.Refused {
+		t.problems = append(t.problems, result)
+	}
 }
 
-// isCurrent reports whether the namespace has every object.
+// isCurrent reports whether the namespace has received every object and change.
 func (t tally) isCurrent() bool {
-	return t.unknown == 0 && t.counts[population.Unchanged] == int32(len(t.view.wanted))
+	return t.unknown == 0 && t.obsolete == 0 && t.counts[population.Unchanged] == int32(len(t.view.wanted))
 }
 
-// isRecorded reports whether the inventory has every object.
-func (t tally) isRecorded() bool { return t.recorded == len(t.view.wanted) }
+// isRecorded reports whether the inventory has every object as its manifest is now, and nothing to delete.
+func (t tally) isRecorded() bool { return t.recorded == len(t.view.wanted) && t.obsolete == 0 }
+
+// refuses reports whether the namespace refused objects of the rollout.
+func (t tally) refuses() bool { return int(t.counts[population.Refused]) > t.unrepaired }
 
 // refusing counts the namespaces that refuse objects.
 func refusing(tallies []tally) (count int) {
 	for _, t := range tallies {
-		if t.counts[population.Refused] > 0 {
+		if t.refuses() {
 			count++
 		}
 	}
@@ -166,9 +198,9 @@ func (t tally) due(apply bool, ready time.Time) (time.Time, bool) {
 		return t.view.retry, true
 	case t.unknown > 0:
 		return time.Time{}, true
-	case t.counts[population.Refused] > 0 && t.view.checked.Before(ready):
+	case t.refuses() && t.view.checked.Before(ready):
 		return ready, true
-	case apply && t.counts[population.Refused] > 0:
+	case apply && t.refuses():
 		return t.view.checked.Add(retryRefused), true
 	}
 	return t.view.checked.Add(recheck), true
@@ -184,8 +216,11 @@ func next(tallies []tally, apply bool, ready, now time.Time) (batch []tally, wai
 		if t.isCurrent() {
 			current++
 		}
+		if t.unrepaired > 0 {
+			wait = min(wait, retryRefused) // another controller repairs them
+		}
 		// The rollout has not reached it yet: it refuses nothing.
-		isNew := t.unknown > 0 && t.counts[population.Refused] == 0
+		isNew := t.unknown > 0 && !t.refuses()
 		due, ever := t.due(apply, ready)
 		switch {
 		case !ever, isNew && paused:

@@ -29,7 +29,7 @@ func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
 // viewOf is a view of a namespace with a manifest for each outcome, m0, m1 and so on. An empty outcome is not known yet.
 func viewOf(name string, checked time.Duration, outcomes ...population.Outcome) *view {
-	v := &view{source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), results: map[population.Key]population.Result{}}
+	v := &view{of: &population.Population{Name: "p"}, source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), results: map[population.Key]population.Result{}}
 	for i, outcome := range outcomes {
 		key := population.Key{Population: "p", Manifest: fmt.Sprintf("m%d", i)}
 		v.wanted = append(v.wanted, population.Wanted{Key: key, Identity: population.Identity{Kind: "ConfigMap", Name: key.Manifest}})
@@ -66,7 +66,7 @@ func TestCount(t *testing.T) {
 		"refused":                  {refused, nil, "map[refused:1] problem", "map[refused:1] problem"},
 		"in the inventory":         {"", []v1alpha1.PopulatedObject{entry("m0", "m0", "u", v1alpha1.PopulatedObjectApplied)}, "map[unchanged:1] recorded", "map[unchanged:1] recorded"},
 		"refused before it was":    {refused, []v1alpha1.PopulatedObject{entry("m0", "m0", "u", v1alpha1.PopulatedObjectApplied)}, "map[unchanged:1] recorded", "map[unchanged:1] recorded"},
-		"applied, and now failing": {"", []v1alpha1.PopulatedObject{entry("m0", "m0", "u", v1alpha1.PopulatedObjectFailed)}, "map[unchanged:1] recorded", "map[unchanged:1] recorded"},
+		"applied, and now failing": {"", []v1alpha1.PopulatedObject{entry("m0", "m0", "u", v1alpha1.PopulatedObjectFailed)}, "map[refused:1] recorded problem", "map[refused:1] recorded problem"},
 		"under another name":       {"", []v1alpha1.PopulatedObject{entry("m0", "former", "u", v1alpha1.PopulatedObjectApplied)}, "map[] unknown 1", "map[] unknown 1"},
 		"failed":                   {"", []v1alpha1.PopulatedObject{without(entry("m0", "m0", "", v1alpha1.PopulatedObjectFailed))}, "map[] unknown 1", "map[refused:1] problem"},
 		"a conflict":               {"", []v1alpha1.PopulatedObject{without(entry("m0", "m0", "", v1alpha1.PopulatedObjectConflict))}, "map[] unknown 1", "map[conflict:1] problem"},
@@ -86,6 +86,75 @@ func TestCount(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCountObsolete: what is to be deleted is unknown until the namespace is checked. Then it is deleted, or is tried again.
+func TestCountObsolete(t *testing.T) {
+	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "old", APIVersion: "v1", Kind: "ConfigMap", Name: "old", UID: "u", PrunePolicy: v1alpha1.PruneDelete, State: v1alpha1.PopulatedObjectApplied}
+	failed := entry
+	failed.State, failed.Message = v1alpha1.PopulatedObjectFailed, "because"
+	for name, test := range map[string]struct {
+		entry         v1alpha1.PopulatedObject
+		outcome       population.Outcome
+		report, apply string
+	}{
+		"not checked":            {entry, "", "map[] unknown 1", "map[] unknown 1"},
+		"to delete":              {entry, population.Deleted, "map[deleted:1]", "map[] current recorded"},
+		"not deleted":            {entry, refused, "map[refused:1] refuses", "map[refused:1] refuses"},
+		"by an earlier process":  {failed, "", "map[] unknown 1", "map[refused:1] refuses"},
+		"another manifest's now": {entry, unchanged, "map[] current recorded", "map[] current recorded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for apply, want := range map[bool]string{false: test.report, true: test.apply} {
+				v := viewOf("shop", 0)
+				if test.outcome != "" {
+					v.set([]population.Result{{Key: population.Key{Population: "p", Manifest: "old"}, Deletes: population.IdentityOf(test.entry), Outcome: test.outcome}}, nil, start())
+				}
+				got := v.count([]v1alpha1.PopulatedObject{test.entry}, apply)
+				text := fmt.Sprint(got.counts)
+				for what, is := range map[string]bool{fmt.Sprintf(" unknown %d", got.unknown): got.unknown > 0, " refuses": got.refuses()} {
+					if is {
+						text += what
+					}
+				}
+				if got.isCurrent() {
+					text += " current"
+				}
+				if got.isRecorded() {
+					text += " recorded"
+				}
+				if text != want {
+					t.Errorf("apply %t: %s, want %s", apply, text, want)
+				}
+			}
+		})
+	}
+}
+
+// TestCountChanged: an object whose manifest has changed since is rolled out again.
+func TestCountChanged(t *testing.T) {
+	v := viewOf("shop", 0, "")
+	v.wanted[0].Hash = "2"
+	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "m0", UID: "u", ContentHash: "1"}
+	if got := v.count([]v1alpha1.PopulatedObject{entry}, true); got.unknown != 1 || got.isRecorded() {
+		t.Errorf("%+v", got)
+	}
+	entry.ContentHash = "2"
+	if got := v.count([]v1alpha1.PopulatedObject{entry}, true); !got.isCurrent() || !got.isRecorded() {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestUnrepaired: an object whose drift cannot be repaired does not pause a rollout. The status is soon counted again.
+func TestUnrepaired(t *testing.T) {
+	var tallies []tally
+	for range tooMany {
+		entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "m0", UID: "u", State: v1alpha1.PopulatedObjectFailed}
+		tallies = append(tallies, viewOf("shop", 0, "").count([]v1alpha1.PopulatedObject{entry}, true))
+	}
+	if batch, wait := next(tallies, true, time.Time{}, start()); refusing(tallies) != 0 || tallies[0].isCurrent() || len(batch) != 0 || wait != retryRefused {
+		t.Errorf("%d refuse, %+v is checked, wait %s", refusing(tallies), batch, wait)
 	}
 }
 

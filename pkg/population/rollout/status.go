@@ -36,6 +36,7 @@ func statusOf(generation int64, tallies []tally) *v1alpha1.PopulationRolloutStat
 		}
 		status.ToCreate += t.counts[population.Created]
 		status.ToChange += t.counts[population.Configured]
+		status.ToDelete += t.counts[population.Deleted]
 		status.Unchanged += t.counts[population.Unchanged]
 		status.Conflicts += t.counts[population.Conflict]
 		status.Refused += t.counts[population.Refused]
@@ -78,7 +79,7 @@ func failing(tallies []tally, now time.Time) string {
 // conditionOf returns the condition RolledOut.
 func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRolloutStatus, tallies []tally) metav1.Condition {
 	condition := notRolledOut(p, "", "")
-	progress := fmt.Sprintf("%d of %d namespaces have every object", status.Current, status.Namespaces)
+	progress := fmt.Sprintf("%d of %d namespaces have received every object", status.Current, status.Namespaces)
 	refusing := refusing(tallies)
 	switch {
 	case p.Spec.Rollout != v1alpha1.RolloutApply && status.Checked < status.Namespaces:
@@ -87,8 +88,8 @@ func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRol
 		condition.Reason, condition.Message = v1alpha1.ReasonRolloutReported, progress
 	case p.Spec.Rollout != v1alpha1.RolloutApply:
 		condition.Reason = v1alpha1.ReasonRolloutReported
-		condition.Message = fmt.Sprintf("%s. In the others, objects to create: %d, to change: %d, in conflict: %d, refused: %d%s; to apply, set spec.rollout to Apply",
-			progress, status.ToCreate, status.ToChange, status.Conflicts, status.Refused, first(status))
+		condition.Message = fmt.Sprintf("%s. In the others, objects to create: %d, to change: %d, to delete: %d, in conflict: %d, refused: %d%s; to apply, set spec.rollout to Apply",
+			progress, status.ToCreate, status.ToChange, status.ToDelete, status.Conflicts, status.Refused, first(status))
 	case status.Current == status.Namespaces:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonRolloutComplete, progress
 	case refusing >= tooMany && status.Checked < status.Namespaces:
@@ -108,6 +109,11 @@ func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRol
 // exemptionsUnknown returns the condition RolledOut while the list of exemptions cannot be read.
 func exemptionsUnknown(p *v1alpha1.NamespacePopulation) metav1.Condition {
 	return notRolledOut(p, v1alpha1.ReasonRolloutExemptionsUnknown, "the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again")
+}
+
+// namespacesUnknown returns the condition RolledOut while the namespaces cannot be listed.
+func namespacesUnknown(p *v1alpha1.NamespacePopulation) metav1.Condition {
+	return notRolledOut(p, v1alpha1.ReasonRolloutNamespacesUnknown, "the namespaces cannot be listed, so none is changed: grant policy-population list and watch on namespaces, for example by applying artifacts/deploy again")
 }
 
 // invalid returns the condition RolledOut of a population that does not compile.

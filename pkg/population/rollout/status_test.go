@@ -55,6 +55,15 @@ func TestConditionOf(t *testing.T) {
 		}
 		return tallies
 	}
+	obsolete := func(name string) tally {
+		v := viewOf(name, 0, unchanged)
+		entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "old", APIVersion: "v1", Kind: "ConfigMap", Name: "old", UID: "u", PrunePolicy: v1alpha1.PruneDelete}
+		v.deletions = map[population.Identity]population.Result{population.IdentityOf(entry): {Outcome: population.Deleted}}
+		return v.count([]v1alpha1.PopulatedObject{entry}, false)
+	}
+	if status := statusOf(7, []tally{obsolete("a")}); status.ToDelete != 1 || status.Current != 0 {
+		t.Errorf("%+v", status)
+	}
 	for name, test := range map[string]struct {
 		rollout v1alpha1.PopulationRolloutType
 		tallies []tally
@@ -64,17 +73,19 @@ func TestConditionOf(t *testing.T) {
 	}{
 		"reporting": {"", append(done(1), tallyOf("a", 0, "")), metav1.ConditionFalse, "Reporting", "the report describes 1 of 2 namespaces"},
 		"reported": {v1alpha1.RolloutReport, append(done(1), viewOf("a", 0, created, configured, conflict, refused).count(nil, false)), metav1.ConditionFalse, "Reported",
-			"1 of 2 namespaces have every object. In the others, objects to create: 1, to change: 1, in conflict: 1, refused: 1, such as manifest m3 in namespace a: refused in a; to apply, set spec.rollout to Apply"},
-		"a complete report": {v1alpha1.RolloutReport, done(2), metav1.ConditionFalse, "Reported", "2 of 2 namespaces have every object"},
-		"progressing":       {v1alpha1.RolloutApply, append(done(2), tallyOf("a", 0, refused), tallyOf("b", 0, refused), tallyOf("c", 0, "")), metav1.ConditionFalse, "Progressing", "2 of 5 namespaces have every object"},
+			"1 of 2 namespaces have received every object. In the others, objects to create: 1, to change: 1, to delete: 0, in conflict: 1, refused: 1, such as manifest m3 in namespace a: refused in a; to apply, set spec.rollout to Apply"},
+		"a complete report": {v1alpha1.RolloutReport, done(2), metav1.ConditionFalse, "Reported", "2 of 2 namespaces have received every object"},
+		"progressing":       {v1alpha1.RolloutApply, append(done(2), tallyOf("a", 0, refused), tallyOf("b", 0, refused), tallyOf("c", 0, "")), metav1.ConditionFalse, "Progressing", "2 of 5 namespaces have received every object"},
 		"paused": {v1alpha1.RolloutApply, append(done(2), tallyOf("a", 0, refused), tallyOf("b", 0, refused), tallyOf("c", 0, conflict, refused), tallyOf("d", 0, "")), metav1.ConditionFalse, "Paused",
-			"2 of 6 namespaces have every object; paused because 3 namespaces refused objects, such as manifest m0 in namespace a: refused in a: fix the population or the permissions; " +
+			"2 of 6 namespaces have received every object; paused because 3 namespaces refused objects, such as manifest m0 in namespace a: refused in a: fix the population or the permissions; " +
 				"nsinit tries these namespaces again every minute, and continues when fewer than 3 refuse objects"},
+		"to delete": {v1alpha1.RolloutReport, append(done(1), obsolete("a")), metav1.ConditionFalse, "Reported",
+			"1 of 2 namespaces have received every object. In the others, objects to create: 0, to change: 0, to delete: 1, in conflict: 0, refused: 0; to apply, set spec.rollout to Apply"},
 		"incomplete": {v1alpha1.RolloutApply, append(done(1), tallyOf("a", 0, conflict), tallyOf("b", 0, refused), tallyOf("c", 0, refused), tallyOf("d", 0, refused)), metav1.ConditionFalse, "Incomplete",
-			"1 of 5 namespaces have every object. In the others, objects in conflict: 1, refused: 3, such as manifest m0 in namespace b: refused in b; " +
+			"1 of 5 namespaces have received every object. In the others, objects in conflict: 1, refused: 3, such as manifest m0 in namespace b: refused in b; " +
 				"refused objects are tried again every minute, and conflicts every ten minutes"},
-		"complete":     {v1alpha1.RolloutApply, done(3), metav1.ConditionTrue, "Complete", "3 of 3 namespaces have every object"},
-		"no namespace": {v1alpha1.RolloutApply, nil, metav1.ConditionTrue, "Complete", "0 of 0 namespaces have every object"},
+		"complete":     {v1alpha1.RolloutApply, done(3), metav1.ConditionTrue, "Complete", "3 of 3 namespaces have received every object"},
+		"no namespace": {v1alpha1.RolloutApply, nil, metav1.ConditionTrue, "Complete", "0 of 0 namespaces have received every object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Generation: 7}, Spec: v1alpha1.NamespacePopulationSpec{Scope: v1alpha1.ScopeAll, Rollout: test.rollout}}
