@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -89,6 +90,24 @@ func (c *Controller) check(ctx context.Context, r *rollout, batch []tally, apply
 		return nil
 	}
 	return fmt.Errorf("namespace %s: %w", batch[0].view.source.Name, errs[0])
+}
+
+// probe tries a namespace that a paused rollout has not reached, with a dry run, at most once a minute. If it refuses nothing, the
+// cause is in the namespaces that do, such as a full quota: the rollout continues until as many others refuse objects. The
+// namespace is a random one, so that no tenant can choose the name that is tried.
+func (c *Controller) probe(ctx context.Context, r *rollout, tallies []tally) {
+	refusing := refusing(tallies)
+	r.limit = min(r.limit, refusing+tooMany)
+	reached := func(t tally) bool { return !t.isNew() }
+	waiting := slices.DeleteFunc(slices.Clone(tallies), reached)
+	if refusing < r.limit || len(waiting) == 0 || c.Clock.Since(r.probed) < retryRefused {
+		return
+	}
+	r.probed = c.Clock.Now()
+	results, err := c.report(ctx, r, waiting[rand.IntN(len(waiting))].view.source)
+	if err == nil && !slices.ContainsFunc(results, func(result population.Result) bool { return result.Outcome == population.Refused }) {
+		r.limit = refusing + tooMany
+	}
 }
 
 // report returns what rollOut would do.

@@ -92,6 +92,9 @@ type rollout struct {
 	compiled   *population.Population
 	views      map[types.UID]*view
 	written    time.Time
+	// limit is the number of namespaces that refuse objects at which the rollout pauses, and probed when another one was probed.
+	limit  int
+	probed time.Time
 }
 
 // New returns a Controller that is not running yet.
@@ -179,10 +182,13 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 		return c.write(ctx, p, nil, exemptionsUnknown(p))
 	}
 	apply := p.Spec.Rollout == v1alpha1.RolloutApply
-	batch, wait := next(tallies, apply, readySince(p), c.Clock.Now())
+	if apply {
+		c.probe(ctx, r, tallies)
+	}
+	batch, wait := next(tallies, r.limit, apply, readySince(p), c.Clock.Now())
 	if len(batch) == 0 || c.Clock.Since(r.written) >= between {
 		status := statusOf(p.Generation, tallies)
-		condition := conditionOf(p, status, tallies)
+		condition := conditionOf(p, status, tallies, r.limit)
 		condition.Message += failing(tallies, c.Clock.Now())
 		if err := c.write(ctx, p, status, condition); err != nil {
 			return err
@@ -211,7 +217,7 @@ func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) 
 		delete(c.rollouts, p.Name)
 		return nil, errs.ToAggregate()
 	}
-	r = &rollout{uid: p.UID, generation: p.Generation, compiled: compiled, views: map[types.UID]*view{}}
+	r = &rollout{uid: p.UID, generation: p.Generation, compiled: compiled, views: map[types.UID]*view{}, limit: tooMany}
 	c.rollouts[p.Name] = r
 	return r, nil
 }

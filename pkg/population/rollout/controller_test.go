@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,8 @@ type world struct {
 	// forbidden: the list of exemptions cannot be read.
 	forbidden bool
 	outcome   population.Outcome
+	// reporting is the outcome of reports, if it is another one.
+	reporting population.Outcome
 	lost      bool // the list of exemptions is deleted when a namespace gets its objects
 	rolled    []string
 	reported  []string
@@ -178,13 +181,15 @@ func (w *world) report(_ context.Context, namespace *corev1.Namespace, of *popul
 	}
 	w.reported = append(w.reported, namespace.Name)
 	for _, object := range population.Render([]*population.Population{of}, namespace) {
-		results = append(results, w.resultOf(object.Key))
+		result := w.resultOf(object.Key)
+		result.Outcome = cmp.Or(w.reporting, result.Outcome)
+		results = append(results, result)
 	}
 	return results, nil
 }
 
 // rollOut stores the outcome in the inventory, as populator.RollOut does.
-func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, _ *population.Population) ([]population.Result, error) {
+func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, of *population.Population) ([]population.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.fails(namespace.Name); err != nil {
@@ -198,10 +203,14 @@ func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, _ *pop
 		entry.UID, entry.State, entry.Message = "", v1alpha1.PopulatedObjectFailed, result.Message
 	}
 	inventories := w.nsinit.NsinitV1alpha1().PopulatedNamespaces()
+	results := []population.Result{result}
+	if former, err := inventories.Get(ctx, namespace.Name, metav1.GetOptions{}); err == nil {
+		results = append(results, of.Deletions(nil, former.Status.Objects)...)
+	}
 	_ = inventories.Delete(ctx, namespace.Name, metav1.DeleteOptions{})
 	_, err := inventories.Create(ctx, &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: namespace.UID},
 		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{entry}}}, metav1.CreateOptions{})
-	return []population.Result{result}, err
+	return results, err
 }
 
 // fails returns the error of a check. The lock must be held.
@@ -358,6 +367,25 @@ func TestPauses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestProbes: a paused rollout continues when a dry run in another namespace succeeds: a few tenants cannot stop it.
+func TestProbes(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			w.namespace(t, name, nil)
+		}
+		w.set(population.Refused)
+		w.populate(t, v1alpha1.RolloutApply)
+		defer w.start(t)()
+		time.Sleep(2 * time.Second)
+		w.check(t, v1alpha1.ReasonRolloutPaused, "0/8", "a b c")
+		w.mu.Lock()
+		w.reporting = population.Created
+		w.mu.Unlock()
+		time.Sleep(retryRefused)
+		w.check(t, v1alpha1.ReasonRolloutPaused, "0/8", "a b c d e f") // three more refuse
+	})
 }
 
 // TestTemporary: an error that is temporary refuses nothing, and is in the status if it lasts. The namespace is checked again soon.

@@ -24,7 +24,7 @@ import (
 const (
 	// atOnce is how many namespaces get objects at the same time. A rollout begins with one.
 	atOnce = 4
-	// tooMany is the number of namespaces that refuse objects at which a rollout pauses.
+	// tooMany is the number of namespaces that refuse objects at which a rollout pauses, see rollout.limit.
 	tooMany = 3
 	// reportAtOnce is for how many namespaces a report is made at the same time.
 	reportAtOnce = 8
@@ -171,6 +171,9 @@ func (t tally) isRecorded() bool { return t.recorded == len(t.view.wanted) && t.
 // refuses reports whether the namespace refused objects of the rollout.
 func (t tally) refuses() bool { return int(t.counts[population.Refused]) > t.unrepaired }
 
+// isNew reports whether the rollout has not reached the namespace yet: it refuses nothing.
+func (t tally) isNew() bool { return t.unknown > 0 && !t.refuses() }
+
 // refusing counts the namespaces that refuse objects.
 func refusing(tallies []tally) (count int) {
 	for _, t := range tallies {
@@ -206,12 +209,13 @@ func (t tally) due(apply bool, ready time.Time) (time.Time, bool) {
 	return t.view.checked.Add(recheck), true
 }
 
-// next returns the namespaces to check now, and when to look for others if there are none. Those whose last check had an error
+// next returns the namespaces to check now, and when to look for others if there are none. A rollout pauses while as many namespaces
+// as the limit refuse objects. Those whose last check had an error
 // are the last ones, so that others do not wait for them.
-func next(tallies []tally, apply bool, ready, now time.Time) (batch []tally, wait time.Duration) {
+func next(tallies []tally, limit int, apply bool, ready, now time.Time) (batch []tally, wait time.Duration) {
 	var again, waiting, failing []tally
 	wait = recheck
-	current, paused := 0, apply && refusing(tallies) >= tooMany
+	current, paused := 0, apply && refusing(tallies) >= limit
 	for _, t := range tallies {
 		if t.isCurrent() {
 			current++
@@ -219,8 +223,7 @@ func next(tallies []tally, apply bool, ready, now time.Time) (batch []tally, wai
 		if t.unrepaired > 0 {
 			wait = min(wait, retryRefused) // another controller repairs them
 		}
-		// The rollout has not reached it yet: it refuses nothing.
-		isNew := t.unknown > 0 && !t.refuses()
+		isNew := t.isNew()
 		due, ever := t.due(apply, ready)
 		switch {
 		case !ever, isNew && paused:

@@ -153,7 +153,7 @@ func TestUnrepaired(t *testing.T) {
 		entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "m0", UID: "u", State: v1alpha1.PopulatedObjectFailed}
 		tallies = append(tallies, viewOf("shop", 0, "").count([]v1alpha1.PopulatedObject{entry}, true))
 	}
-	if batch, wait := next(tallies, true, time.Time{}, start()); refusing(tallies) != 0 || tallies[0].isCurrent() || len(batch) != 0 || wait != retryRefused {
+	if batch, wait := next(tallies, tooMany, true, time.Time{}, start()); refusing(tallies) != 0 || tallies[0].isCurrent() || len(batch) != 0 || wait != retryRefused {
 		t.Errorf("%d refuse, %+v is checked, wait %s", refusing(tallies), batch, wait)
 	}
 }
@@ -219,7 +219,7 @@ func TestNext(t *testing.T) {
 				ready = start().Add(test.ready)
 			}
 			for apply, want := range map[bool]string{true: test.apply, false: test.report} {
-				batch, wait := next(test.tallies, apply, ready, start().Add(test.now))
+				batch, wait := next(test.tallies, tooMany, apply, ready, start().Add(test.now))
 				var names []string
 				for _, tally := range batch {
 					names = append(names, tally.view.source.Name)
@@ -234,7 +234,7 @@ func TestNext(t *testing.T) {
 	known := viewOf("a", 0, "")
 	known.err = errors.New("no network")
 	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "m0", UID: "u"}
-	if batch, _ := next([]tally{known.count([]v1alpha1.PopulatedObject{entry}, true)}, true, time.Time{}, start().Add(24*time.Hour)); len(batch) != 0 {
+	if batch, _ := next([]tally{known.count([]v1alpha1.PopulatedObject{entry}, true)}, tooMany, true, time.Time{}, start().Add(24*time.Hour)); len(batch) != 0 {
 		t.Errorf("checked again: %+v", batch)
 	}
 }

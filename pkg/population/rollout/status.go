@@ -76,8 +76,8 @@ func failing(tallies []tally, now time.Time) string {
 	return ""
 }
 
-// conditionOf returns the condition RolledOut.
-func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRolloutStatus, tallies []tally) metav1.Condition {
+// conditionOf returns the condition RolledOut. limit is that of the rollout.
+func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRolloutStatus, tallies []tally, limit int) metav1.Condition {
 	condition := notRolledOut(p, "", "")
 	progress := fmt.Sprintf("%d of %d namespaces have received every object", status.Current, status.Namespaces)
 	refusing := refusing(tallies)
@@ -92,10 +92,11 @@ func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRol
 			progress, status.ToCreate, status.ToChange, status.ToDelete, status.Conflicts, status.Refused, first(status))
 	case status.Current == status.Namespaces:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, v1alpha1.ReasonRolloutComplete, progress
-	case refusing >= tooMany && status.Checked < status.Namespaces:
+	case refusing >= limit && status.Checked < status.Namespaces:
 		condition.Reason = v1alpha1.ReasonRolloutPaused
 		condition.Message = fmt.Sprintf("%s; paused because %d namespaces refused objects%s: fix the population or the permissions; "+
-			"nsinit tries these namespaces again every minute, and continues when fewer than %d refuse objects", progress, refusing, first(status), tooMany)
+			"to leave a namespace out, exempt its name or change spec.namespaceSelector; "+
+			"nsinit tries these namespaces again every minute, and continues when fewer than %d refuse objects or a dry run in another one succeeds", progress, refusing, first(status), limit)
 	case status.Checked < status.Namespaces:
 		condition.Reason, condition.Message = v1alpha1.ReasonRolloutProgressing, progress
 	default:

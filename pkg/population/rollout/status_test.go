@@ -78,7 +78,8 @@ func TestConditionOf(t *testing.T) {
 		"progressing":       {v1alpha1.RolloutApply, append(done(2), tallyOf("a", 0, refused), tallyOf("b", 0, refused), tallyOf("c", 0, "")), metav1.ConditionFalse, "Progressing", "2 of 5 namespaces have received every object"},
 		"paused": {v1alpha1.RolloutApply, append(done(2), tallyOf("a", 0, refused), tallyOf("b", 0, refused), tallyOf("c", 0, conflict, refused), tallyOf("d", 0, "")), metav1.ConditionFalse, "Paused",
 			"2 of 6 namespaces have received every object; paused because 3 namespaces refused objects, such as manifest m0 in namespace a: refused in a: fix the population or the permissions; " +
-				"nsinit tries these namespaces again every minute, and continues when fewer than 3 refuse objects"},
+				"to leave a namespace out, exempt its name or change spec.namespaceSelector; " +
+				"nsinit tries these namespaces again every minute, and continues when fewer than 3 refuse objects or a dry run in another one succeeds"},
 		"to delete": {v1alpha1.RolloutReport, append(done(1), obsolete("a")), metav1.ConditionFalse, "Reported",
 			"1 of 2 namespaces have received every object. In the others, objects to create: 0, to change: 0, to delete: 1, in conflict: 0, refused: 0; to apply, set spec.rollout to Apply"},
 		"incomplete": {v1alpha1.RolloutApply, append(done(1), tallyOf("a", 0, conflict), tallyOf("b", 0, refused), tallyOf("c", 0, refused), tallyOf("d", 0, refused)), metav1.ConditionFalse, "Incomplete",
@@ -89,7 +90,7 @@ func TestConditionOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Generation: 7}, Spec: v1alpha1.NamespacePopulationSpec{Scope: v1alpha1.ScopeAll, Rollout: test.rollout}}
-			got := conditionOf(p, statusOf(7, test.tallies), test.tallies)
+			got := conditionOf(p, statusOf(7, test.tallies), test.tallies, tooMany)
 			want := metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: test.status, Reason: test.reason, Message: test.message, ObservedGeneration: 7}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
