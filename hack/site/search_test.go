@@ -66,7 +66,7 @@ func TestSearch(t *testing.T) {
 		"served initializers": "docs/concepts.html#served-initializers",
 		"failurePolicy":       "docs/operate.html#let-it-miss-its-deadline",
 		"NsinitNoLeader":      "docs/operate.html#when-an-alert-fires",
-		"turn too long":       "docs/operate.html#see-what-a-namespace-waits-for",
+		"turn too long":       "docs/operate.html#when-a-turn-takes-too-long",
 		"freeze":              "docs/operate.html#freeze-a-namespace",
 		"freez":               "docs/operate.html#freeze-a-namespace",
 		"uninstal nsinit":     "docs/operate.html#uninstall",
