@@ -96,7 +96,7 @@ func newFinding(cause Cause, state State, since *metav1.Time, message string, w 
 	table := causes()
 	for _, r := range table[indexOf(table, cause)].remedies {
 		offered := true
-		for _, condition := range strings.Fields(r.when) {
+		for condition := range strings.FieldsSeq(r.when) {
 			word, negated := strings.CutPrefix(condition, "!")
 			offered = offered && (w[word] != "") != negated
 		}

@@ -93,7 +93,7 @@ func TestStaticPolicies(t *testing.T) {
 	kubectl("apply", "-f", filepath.Join(policies, "guard-create.yaml"))
 	framework.Eventually(t, "the guard of the API is in force", func(ctx context.Context) error {
 		if _, err := dryCreate(ctx); err == nil || !strings.Contains(err.Error(), "'nsinit-guard-create'") {
-			return fmt.Errorf("it is not refused by it: %v", err)
+			return fmt.Errorf("it is not refused by it: %w", errors.Join(err, errors.New("(no other error)")))
 		}
 		return nil
 	})

@@ -48,7 +48,7 @@ func TestFactory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ahead := clients.ServerClock.Now().Sub(time.Now()); ahead.Abs() > time.Minute {
+			if ahead := time.Until(clients.ServerClock.Now()); ahead.Abs() > time.Minute {
 				t.Errorf("before the first response, the server is %s ahead", ahead)
 			}
 			if _, err := clients.Core.CoreV1().Namespaces().Get(context.Background(), "shop", metav1.GetOptions{}); err != nil {
@@ -57,7 +57,7 @@ func TestFactory(t *testing.T) {
 			if err := clients.REST.Get().Resource("namespacelifecycles").Name("shop").Do(context.Background()).Error(); err != nil {
 				t.Error(err)
 			}
-			if ahead := clients.ServerClock.Now().Sub(time.Now()); (ahead - time.Hour).Abs() > time.Minute {
+			if ahead := time.Until(clients.ServerClock.Now()); (ahead - time.Hour).Abs() > time.Minute {
 				t.Errorf("the server is %s ahead", ahead)
 			}
 			if warnings.String() != test.want {
