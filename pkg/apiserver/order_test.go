@@ -131,7 +131,7 @@ func TestOrderErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const message = `initializer "b.example.com" failed: no; the namespace is deleted`
+		const message = `initializer "b.example.com" failed: no; nsinit deletes the namespace`
 		if states := statesOf(record); record.Status.Conditions[0].Message != message || states != "Running Failed Waiting" || currentOf(record) != "" {
 			t.Errorf("%s: after the failure: %q, states %s, current %q", verb, record.Status.Conditions[0].Message, states, currentOf(record))
 		}
