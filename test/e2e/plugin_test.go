@@ -137,7 +137,7 @@ func TestPluginActs(t *testing.T) {
 	c.RefusedPlugin(t, `it is not the turn of initializer "two.example.com"`, "done", namespace, "two.example.com")
 	c.RefusedPlugin(t, `does not wait for initializer "none.example.com", but for one.example.com, two.example.com`, "skip", namespace, "none.example.com")
 	c.RefusedPlugin(t, "is not being deleted", "finalize", namespace, "one.example.com")
-	c.RefusedPlugin(t, `invalid argument "client" for "--dry-run" flag: give "none" or "server"`, "done", namespace, "one.example.com", "--dry-run=client")
+	c.RefusedPlugin(t, `invalid argument "client" for "--dry-run" flag: must be "none" or "server"`, "done", namespace, "one.example.com", "--dry-run=client")
 	c.RefusedPlugin(t, "does not exist", "done", "no-such-namespace", "one.example.com")
 	if out := c.MustPlugin(t, "status"); !strings.Contains(out, namespace) || !strings.Contains(out, "one.example.com") {
 		t.Errorf("status:\n%s", out)
