@@ -48,7 +48,7 @@ func Add(mgr manager.Manager, options initializer.Options) error {
 		select {
 		case <-mgr.Elected():
 			if !runner.HasSynced() {
-				return errors.New("the NamespaceLifecycles have not been listed yet")
+				return errors.New("the initializer is not registered yet, or the NamespaceLifecycles have not been listed")
 			}
 		default: // another replica acts
 		}
