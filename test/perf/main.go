@@ -29,6 +29,7 @@ const usage = `usage: perf COMMAND [FLAGS]
   profile      write profiles of the programs while they do what a scenario measures
   report       write docs/performance.md from what run has measured
   content      keep the content of deleted namespaces in several ways, and print what that costs
+  repairs      repair objects while a population change reaches thousands of namespaces, and print how long that takes
   initializer  serve initializers, as run does in a separate process
 `
 
@@ -87,6 +88,18 @@ func run(ctx context.Context, args []string) error {
 		}
 		o.planes = *planes
 		return measureHolds(ctx, o)
+	case "repairs":
+		var o repairOptions
+		planes := planesFlag(flags)
+		flags.StringVar(&o.before, "before", "", "another build of policy-population, to measure too")
+		flags.IntVar(&o.namespaces, "namespaces", 2000, "the number of namespaces")
+		flags.IntVar(&o.rounds, "rounds", 3, "the number of changes of the population")
+		flags.IntVar(&o.quiet, "quiet", 100, "the number of repairs before each change")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		o.planes = *planes
+		return measureRepairs(ctx, o)
 	case "initializer":
 		kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
 		write := flags.Bool("write", false, "write one ConfigMap in each namespace")

@@ -51,6 +51,7 @@ func startPlane(ctx context.Context, dir string, nsinit bool) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.DefaultRates = true
 	p := &plane{Cluster: c, serves: nsinit, helpers: map[string]*exec.Cmd{}}
 	up := c.UpKubernetes
 	if nsinit {

@@ -29,6 +29,7 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population/existing"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
@@ -40,10 +41,12 @@ const (
 	// recheck is how soon a population that is not ready is checked again: kinds and permissions are not watched.
 	recheck = 10 * time.Second
 	// settle is how long an update of a population's status waits for more changes.
-	settle     = 500 * time.Millisecond
-	minRetry   = 100 * time.Millisecond
-	maxRetry   = 5 * time.Minute
-	workersMax = 2
+	settle   = 500 * time.Millisecond
+	minRetry = 100 * time.Millisecond
+	maxRetry = 5 * time.Minute
+	// An object that a change has written is an event, which queues its namespace as a repair. So there are more workers for
+	// repairs: what the workers for changes write does not occupy all of them.
+	changeWorkers, repairWorkers = 2, 4
 )
 
 // Config is what a Controller needs.
@@ -69,12 +72,20 @@ type Config struct {
 // Controller corrects drift in open namespaces.
 type Controller struct {
 	Config
-	namespaces, statuses workqueue.TypedRateLimitingInterface[string]
-	readiness            workqueue.TypedRateLimitingInterface[string]
-	inventories          listers.PopulatedNamespaceLister
-	populations          listers.NamespacePopulationLister
-	synced               []cache.InformerSynced
+	// repairs are the namespaces with changed objects or labels, and changes those that are reconciled for another reason. They
+	// have separate workers, because changes can be many and slow, and a repair must not wait for them.
+	repairs, changes    queue
+	statuses, readiness queue
+	inventories         listers.PopulatedNamespaceLister
+	populations         listers.NamespacePopulationLister
+	synced              []cache.InformerSynced
+
+	mu sync.Mutex
+	// busy are the namespaces that workers reconcile. The value is the queue to which the namespace is added after that, or nil.
+	busy map[string]queue
 }
+
+type queue = workqueue.TypedRateLimitingInterface[string]
 
 // NewInformers returns informers that also send events without a change, so that every namespace is reconciled at times.
 func NewInformers(client versioned.Interface) externalversions.SharedInformerFactory {
@@ -84,10 +95,12 @@ func NewInformers(client versioned.Interface) externalversions.SharedInformerFac
 // New returns a Controller that is not running yet.
 func New(config Config) (*Controller, error) {
 	c := &Controller{
-		Config:     config,
-		namespaces: newQueue("populated-namespaces"),
-		statuses:   newQueue("population-status"),
-		readiness:  newQueue("population-readiness"),
+		Config:    config,
+		repairs:   newQueue("population-repairs"),
+		changes:   newQueue("populated-namespaces"),
+		statuses:  newQueue("population-status"),
+		readiness: newQueue("population-readiness"),
+		busy:      map[string]queue{},
 	}
 	inventories, populations := config.Informers.PopulatedNamespaces(), config.Informers.NamespacePopulations()
 	c.inventories, c.populations = inventories.Lister(), populations.Lister()
@@ -99,7 +112,7 @@ func New(config Config) (*Controller, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if err := config.Namespaces.OnLabels(c.namespaces.Add); err != nil {
+	if err := config.Namespaces.OnLabels(c.repairs.Add); err != nil {
 		return nil, err
 	}
 	_, err := populations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -110,7 +123,7 @@ func New(config Config) (*Controller, error) {
 	return c, err
 }
 
-func newQueue(name string) workqueue.TypedRateLimitingInterface[string] {
+func newQueue(name string) queue {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
 }
@@ -123,23 +136,53 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	var group sync.WaitGroup
 	defer group.Wait()
-	c.Followed.begin(func(resource schema.GroupVersionResource) {
+	defer c.Followed.begin(func(resource schema.GroupVersionResource) {
 		informer := c.watch(ctx, resource)
 		group.Go(func() { informer.RunWithContext(ctx) })
-	})
+		group.Go(func() {
+			if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+				c.enqueueAll() // what was deleted before is no event
+			}
+		})
+	})() // before Wait: nothing may be added to the group after that
 	group.Go(func() { workers.Run(ctx, c.statuses, 1, c.reportStatus) })
 	group.Go(func() { workers.Run(ctx, c.readiness, 1, c.checkReadiness) })
-	workers.Run(ctx, c.namespaces, workersMax, c.reconcile)
+	group.Go(func() { workers.Run(ctx, c.changes, changeWorkers, c.exclusively(c.changes)) })
+	workers.Run(ctx, c.repairs, repairWorkers, c.exclusively(c.repairs))
+}
+
+// exclusively returns the function that handles a key of repairs or changes. If a worker of the other queue reconciles the
+// namespace, the function queues the namespace again after that. It does not wait, so that the worker is free for others.
+func (c *Controller) exclusively(from queue) func(context.Context, string) error {
+	return func(ctx context.Context, name string) error {
+		c.mu.Lock()
+		if _, busy := c.busy[name]; busy {
+			defer c.mu.Unlock()
+			c.busy[name] = from
+			return nil
+		}
+		c.busy[name] = nil
+		c.mu.Unlock()
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if waiting := c.busy[name]; waiting != nil {
+				waiting.Add(name)
+			}
+			delete(c.busy, name)
+		}()
+		return c.reconcile(ctx, name)
+	}
 }
 
 // reconcile applies the populations to an open namespace. The initializer populates closed ones.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
 	inventory, err := c.inventories.Get(name)
-	if apierrors.IsNotFound(err) {
-		return nil
+	if apierrors.IsNotFound(err) { // or the cache does not have it yet
+		inventory, err = c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, name, metav1.GetOptions{})
 	}
 	if err != nil {
-		return err
+		return utilapierrors.IgnoreAbsent(err)
 	}
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && namespace.UID != inventory.Spec.NamespaceUID {
@@ -157,7 +200,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 // enqueue queues the namespace of an inventory.
 func (c *Controller) enqueue(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-		c.namespaces.Add(key)
+		c.changes.Add(key)
 	}
 }
 
@@ -209,11 +252,16 @@ func (c *Controller) populationChanged(object any) {
 		c.readiness.Add(key)
 	}
 	c.Retry()
+	c.enqueueAll()
+}
+
+// enqueueAll queues every namespace.
+func (c *Controller) enqueueAll() {
 	inventories, err := c.inventories.List(labels.Everything())
 	if err != nil {
 		return // a lister returns no error
 	}
 	for _, inventory := range inventories {
-		c.namespaces.Add(inventory.Name)
+		c.changes.Add(inventory.Name)
 	}
 }

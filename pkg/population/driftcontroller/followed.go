@@ -30,7 +30,7 @@ type Followed struct {
 	mapper meta.RESTMapper
 	mu     sync.Mutex
 	known  sets.Set[schema.GroupVersionResource]
-	// watch begins to watch a resource. It is nil before the Controller runs.
+	// watch begins to watch a resource. It is nil while the Controller does not run.
 	watch func(schema.GroupVersionResource)
 }
 
@@ -56,13 +56,18 @@ func (f *Followed) Add(kind schema.GroupVersionKind) {
 	}
 }
 
-// begin watches the resources so far, and those that are added later.
-func (f *Followed) begin(watch func(schema.GroupVersionResource)) {
+// begin watches the resources so far, and those that are added before end is called.
+func (f *Followed) begin(watch func(schema.GroupVersionResource)) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watch = watch
 	for resource := range f.known {
 		watch(resource)
+	}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.watch = nil
 	}
 }
 
@@ -80,13 +85,18 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 	}); err != nil {
 		logger.Error(err, "Cannot set the error handler of a watch")
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(oldObj, newObj any) {
-			if drifted(oldObj, newObj) {
-				c.objectChanged(newObj)
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, isInInitialList bool) {
+			if isInInitialList { // it may have changed since it was applied
+				enqueueNamespace(c.changes, object)
 			}
 		},
-		DeleteFunc: c.objectChanged,
+		UpdateFunc: func(oldObj, newObj any) {
+			if drifted(oldObj, newObj) {
+				enqueueNamespace(c.repairs, newObj)
+			}
+		},
+		DeleteFunc: func(object any) { enqueueNamespace(c.repairs, object) },
 	}); err != nil {
 		logger.Error(err, "Cannot add the event handler of a watch")
 	}
@@ -94,19 +104,19 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 	return informer
 }
 
-// objectChanged queues the namespace of an object. The namespace owns a cluster-scoped object.
-func (c *Controller) objectChanged(object any) {
+// enqueueNamespace queues the namespace of an object. The namespace owns a cluster-scoped object.
+func enqueueNamespace(to queue, object any) {
 	metadata, ok := tombstone.Object[metav1.Object](object)
 	if !ok {
 		return
 	}
 	if namespace := metadata.GetNamespace(); namespace != "" {
-		c.namespaces.Add(namespace)
+		to.Add(namespace)
 		return
 	}
 	for _, owner := range metadata.GetOwnerReferences() {
 		if owner.APIVersion == "v1" && owner.Kind == "Namespace" {
-			c.namespaces.Add(owner.Name)
+			to.Add(owner.Name)
 		}
 	}
 }

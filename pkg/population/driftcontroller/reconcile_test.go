@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 )
 
@@ -24,22 +25,28 @@ func TestReconcile(t *testing.T) {
 	now := metav1.Now()
 	for name, test := range map[string]struct {
 		namespace        metav1.ObjectMeta
+		cached           bool
 		populate, forget bool
 	}{
-		"open":          {metav1.ObjectMeta{UID: "u"}, true, false},
-		"closed":        {metav1.ObjectMeta{UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}, false, false},
-		"frozen":        {metav1.ObjectMeta{UID: "u", Labels: map[string]string{v1alpha1.LabelFrozen: "true"}}, false, false},
-		"being deleted": {metav1.ObjectMeta{UID: "u", DeletionTimestamp: &now}, false, false},
-		"another":       {metav1.ObjectMeta{UID: "another"}, false, true},
+		"open":                 {metav1.ObjectMeta{UID: "u"}, true, true, false},
+		"not yet in the cache": {metav1.ObjectMeta{UID: "u"}, false, true, false},
+		"closed":               {metav1.ObjectMeta{UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}, true, false, false},
+		"frozen":               {metav1.ObjectMeta{UID: "u", Labels: map[string]string{v1alpha1.LabelFrozen: "true"}}, true, false, false},
+		"being deleted":        {metav1.ObjectMeta{UID: "u", DeletionTimestamp: &now}, true, false, false},
+		"another":              {metav1.ObjectMeta{UID: "another"}, true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.namespace.Name = "shop"
 			inventories := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-			if err := inventories.Add(&v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}); err != nil {
-				t.Fatal(err)
+			inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
+			if test.cached {
+				if err := inventories.Add(inventory); err != nil {
+					t.Fatal(err)
+				}
 			}
 			populated, forgotten := false, false
-			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), Config: Config{Core: corefake.NewClientset(&corev1.Namespace{ObjectMeta: test.namespace}),
+			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), Config: Config{
+				Core: corefake.NewClientset(&corev1.Namespace{ObjectMeta: test.namespace}), Nsinit: nsinitfake.NewClientset(inventory),
 				Populate: func(_ context.Context, _ *corev1.Namespace, closed bool) error { populated = !closed; return nil },
 				Forget:   func(context.Context, *v1alpha1.PopulatedNamespace) error { forgotten = true; return nil },
 			}}

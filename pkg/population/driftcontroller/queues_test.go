@@ -1,0 +1,240 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package driftcontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corefake "k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/pkg/population/existing"
+)
+
+// reconciliations are the calls of Populate, which block until end is called.
+type reconciliations struct {
+	mu sync.Mutex
+	// began counts the calls by namespace, and running has those that have not returned.
+	began   map[string]int
+	running map[string]chan error
+	twice   bool
+}
+
+func (r *reconciliations) populate(_ context.Context, namespace *corev1.Namespace, _ bool) error {
+	done := make(chan error)
+	r.mu.Lock()
+	r.began[namespace.Name]++
+	if r.running[namespace.Name] != nil {
+		r.twice = true
+		r.mu.Unlock()
+		return nil
+	}
+	r.running[namespace.Name] = done
+	r.mu.Unlock()
+	return <-done
+}
+
+// end lets the call for a namespace return.
+func (r *reconciliations) end(name string, err error) {
+	r.mu.Lock()
+	done := r.running[name]
+	delete(r.running, name)
+	r.mu.Unlock()
+	done <- err
+	synctest.Wait()
+}
+
+// runController runs a Controller in a bubble, and returns when its informers have synced. A ConfigMap of a population is in the
+// namespace "late". halt ends the context, calls drain, and waits until Run has returned.
+func runController(t *testing.T, nsinit *nsinitfake.Clientset, core *corefake.Clientset, populate func(context.Context, *corev1.Namespace, bool) error) (c *Controller, halt func(drain func())) {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	metadata := metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: "late", Labels: map[string]string{v1alpha1.LabelPopulation: "p"}}})
+	existing, err := existing.New(metadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	factory := NewInformers(nsinit)
+	c, err = New(Config{
+		Core: core, Nsinit: nsinit, Metadata: metadata, Informers: factory.Nsinit().V1alpha1(), Namespaces: existing,
+		Followed: NewFollowed(mapper), Populate: populate, Retry: func() {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	factory.StartWithContext(ctx)
+	returned := make(chan struct{})
+	go func() { c.Run(ctx); close(returned) }()
+	settled()
+	return c, func(drain func()) {
+		cancel()
+		drain()
+		<-returned
+		if c.Followed.watch != nil {
+			t.Error("resources are still watched after Run has returned")
+		}
+		factory.Shutdown()
+	}
+}
+
+// settled waits until informers have synced and workers are idle.
+func settled() {
+	time.Sleep(time.Second) // of the bubble
+	synctest.Wait()
+}
+
+// TestBeforeTheWatch: objects may have changed or disappeared between their application and the first list of their resource. So
+// every namespace is reconciled after that list, also one whose inventory is not in the cache yet.
+func TestBeforeTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inventory := func(name string) *v1alpha1.PopulatedNamespace {
+			return &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
+		}
+		namespace := func(name string) *corev1.Namespace {
+			return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u"}}
+		}
+		nsinit := nsinitfake.NewClientset(inventory("known"))
+		nsinit.PrependReactor("get", "populatednamespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return true, inventory(action.(clienttesting.GetAction).GetName()), nil
+		})
+		var mu sync.Mutex
+		reconciled := map[string]int{}
+		c, halt := runController(t, nsinit, corefake.NewClientset(namespace("known"), namespace("late")), func(_ context.Context, namespace *corev1.Namespace, _ bool) error {
+			mu.Lock()
+			defer mu.Unlock()
+			reconciled[namespace.Name]++
+			return nil
+		})
+		defer halt(func() {})
+		if diff := cmp.Diff(map[string]int{"known": 1}, reconciled); diff != "" {
+			t.Fatalf("at the start: %s", diff)
+		}
+		c.Followed.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		settled()
+		if diff := cmp.Diff(map[string]int{"known": 2, "late": 1}, reconciled); diff != "" {
+			t.Errorf("after the first list: %s", diff)
+		}
+	})
+}
+
+// runBlocked runs a Controller with a number of namespaces. It returns when as many as possible are reconciled because the
+// population has changed.
+func runBlocked(t *testing.T, count int) (c *Controller, calls *reconciliations, stop func()) {
+	t.Helper()
+	var namespaces, inventories []runtime.Object
+	for i := range count {
+		name := fmt.Sprintf("namespace-%d", i)
+		namespaces = append(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u"}})
+		inventories = append(inventories, &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}})
+	}
+	calls = &reconciliations{began: map[string]int{}, running: map[string]chan error{}}
+	c, halt := runController(t, nsinitfake.NewClientset(inventories...), corefake.NewClientset(namespaces...), calls.populate)
+	c.populationChanged(&v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+	synctest.Wait()
+	if len(calls.running) == 0 || len(calls.running) == count {
+		t.Errorf("%d of %d namespaces are reconciled, the others must wait", len(calls.running), count)
+	}
+	return c, calls, func() {
+		halt(func() {
+			for synctest.Wait(); len(calls.running) > 0; {
+				for name := range calls.running {
+					calls.end(name, nil)
+				}
+			}
+		})
+		if calls.twice {
+			t.Error("a namespace was reconciled twice at the same time")
+		}
+	}
+}
+
+// drift reports that an object in a namespace has changed.
+func (c *Controller) drift(namespace string) {
+	enqueueNamespace(c.repairs, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: namespace}})
+	synctest.Wait()
+}
+
+// TestRepairDoesNotWait: a namespace with a changed object is reconciled although those with a changed population block every
+// worker, and although they have changed objects, too.
+func TestRepairDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, calls, stop := runBlocked(t, 20)
+		defer stop()
+		for blocked := range calls.began {
+			c.drift(blocked)
+		}
+		repaired := 0
+		for i := range 20 {
+			name := fmt.Sprintf("namespace-%d", i)
+			if calls.began[name] > 0 {
+				continue
+			}
+			if c.drift(name); calls.began[name] != 1 {
+				t.Fatalf("namespace %q waits behind %v", name, calls.began)
+			}
+			calls.end(name, nil)
+			repaired++
+		}
+		if repaired < 10 {
+			t.Errorf("only %d namespaces were repaired", repaired)
+		}
+	})
+}
+
+// TestOneAtATime: a namespace is never reconciled twice at the same time. It is reconciled again after what happened meanwhile,
+// and after an error.
+func TestOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, calls, stop := runBlocked(t, 20)
+		defer stop()
+		var name string
+		for name = range calls.running {
+		}
+		expect := func(began int, running bool) {
+			t.Helper()
+			if calls.began[name] != began || (calls.running[name] != nil) != running || calls.twice {
+				t.Fatalf("reconciled %d times, running %t, twice at the same time %t; want %d, %t", calls.began[name], calls.running[name] != nil, calls.twice, began, running)
+			}
+		}
+		c.drift(name)
+		c.drift(name)
+		expect(1, true)
+		calls.end(name, nil)
+		expect(2, true) // the repair
+		c.changes.Add(name)
+		c.drift(name)
+		for other := range calls.running { // so that a worker reaches the change
+			if other != name {
+				calls.end(other, nil)
+			}
+		}
+		expect(2, true)
+		calls.end(name, errors.New("it fails"))
+		expect(3, true)
+	})
+}
