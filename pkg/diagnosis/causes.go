@@ -9,7 +9,6 @@ package diagnosis
 import (
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/util/shell"
 )
 
 // Cause is why a namespace is not in the state that a user expects. causes says what each one means.
@@ -80,15 +80,15 @@ type entry struct {
 	remedies []remedy
 }
 
-// remedy is a Remedy whose command names words of the finding as $WORD. It is offered if the
-// finding has these words and the words in when or, for !WORD, does not have the word.
+// remedy is a Remedy whose command names words of the finding as $WORD. It is offered if the finding has these words, if they can
+// be in a command, and if it has the words in when or, for !WORD, does not have the word.
 type remedy struct{ description, command, risk, when string }
 
-// words are the words of a finding.
-type words map[string]string
+// words are the words of a finding: the values for each $WORD of a command, which come from the cluster. Most have one value.
+type words map[string][]string
 
-// literal are the words that a command can have: other characters could have a meaning for the shell.
-var literal = regexp.MustCompile(`^[\w.:/@%+=, -]+$`)
+// has reports whether a word has a value.
+func (w words) has(word string) bool { return len(w[word]) > 0 && w[word][0] != "" }
 
 // newFinding returns a finding with the remedies of its cause.
 func newFinding(cause Cause, state State, since *metav1.Time, message string, w words) Finding {
@@ -98,11 +98,13 @@ func newFinding(cause Cause, state State, since *metav1.Time, message string, w 
 		offered := true
 		for condition := range strings.FieldsSeq(r.when) {
 			word, negated := strings.CutPrefix(condition, "!")
-			offered = offered && (w[word] != "") != negated
+			offered = offered && w.has(word) != negated
 		}
 		command := os.Expand(r.command, func(word string) string {
-			offered = offered && literal.MatchString(w[word])
-			return w[word]
+			text, ok := shell.Words(w[word])
+			// In the quotes of a jq program, only a word that needs no quotes is what it is.
+			offered = offered && ok && (shell.IsPlain(text) || !strings.Contains(r.command, `"$`+word+`"`))
+			return text
 		})
 		if offered {
 			f.Remedies = append(f.Remedies, Remedy{Description: r.description, Command: command, Risk: r.risk})
@@ -116,8 +118,8 @@ func newFinding(cause Cause, state State, since *metav1.Time, message string, w 
 func subject(w words) string {
 	var all []string
 	for _, word := range []string{"FINALIZER", "NAMEREUSE", "PARTICIPANT", "INITIALIZER", "APISERVICE", "PATH", "RESOURCE", "WEBHOOKS", "POLICY", "NODE"} {
-		if w[word] != "" {
-			all = append(all, word+"="+w[word])
+		if w.has(word) {
+			all = append(all, word+"="+strings.Join(w[word], " "))
 		}
 	}
 	return strings.Join(all, " ")
@@ -128,7 +130,7 @@ func (o Observation) finding(cause Cause, state State, since *metav1.Time, messa
 	if o.hypothetical && since != nil && !since.Time.Before(o.Time) {
 		since = nil // it has not begun
 	}
-	all := words{"NAMESPACE": o.Name}
+	all := words{"NAMESPACE": {o.Name}}
 	maps.Copy(all, w)
 	return o.Installation.finding(cause, state, since, message, all)
 }

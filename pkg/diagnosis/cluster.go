@@ -207,7 +207,7 @@ func (d Diagnoser) unservedWebhooks(ctx context.Context, o Observation, hooks []
 		}
 		found = append(found, o.finding(WebhookUnavailable, state, s.since,
 			fmt.Sprintf("the service %s of the admission webhook %q of %s %s, %s", name, h.name, h.configuration, s.lack, effect),
-			words{"WEBHOOK": h.configuration, "WEBHOOKS": h.configuration}))
+			words{"WEBHOOK": {h.configuration}, "WEBHOOKS": {h.configuration}}))
 	}
 	return found, problems
 }

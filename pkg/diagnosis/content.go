@@ -60,7 +60,7 @@ func unlistable(o Observation) []Finding {
 			continue
 		}
 		found = append(found, o.finding(ListFailed, Stuck, nil,
-			fmt.Sprintf("the %s in the namespace cannot be listed (%v), so they cannot be deleted", listing.name(), listing.Err), words{"RESOURCE": listing.name()}))
+			fmt.Sprintf("the %s in the namespace cannot be listed (%v), so they cannot be deleted", listing.name(), listing.Err), words{"RESOURCE": {listing.name()}}))
 	}
 	return found
 }
@@ -112,7 +112,7 @@ func finalizedContent(o Observation) []Finding {
 			message += ", which " + o.yet("its controller")
 		}
 		found = append(found, o.controlled(h.actor, ContentFinalizer, o.overdue(h.since), h.since, message,
-			words{"FINALIZER": finalizer, "OBJECT": h.objects[0], "WHERE": known.where, "WHAT": known.what}))
+			words{"FINALIZER": {finalizer}, "OBJECT": {h.objects[0]}, "WHERE": {known.where}, "WHAT": {known.what}}))
 	}
 	return found
 }
@@ -236,7 +236,7 @@ func gracePeriods(o Observation) []Finding {
 		}
 		pods := slices.DeleteFunc(slices.Clone(objects), func(name string) bool { return !strings.HasPrefix(name, "pods/") })
 		found = append(found, o.finding(GracePeriod, o.overdue(since[node]), since[node], message,
-			words{"OBJECT": objects[0], "NODE": node, "PODS": strings.Join(pods, " ")}))
+			words{"OBJECT": {objects[0]}, "NODE": {node}, "PODS": pods}))
 	}
 	return found
 }

@@ -110,7 +110,7 @@ func (o Observation) refused(tried []Deletion, action string) []Finding {
 		case webhookUnavailable:
 			found = append(found, o.finding(WebhookUnavailable, Stuck, nil, fmt.Sprintf("the admission webhook %q%s reviews %s, and does not answer: %s", r.name, where, what, r.message), w))
 		case refusedByPolicy:
-			found = append(found, o.finding(PolicyRefusesDeletion, Stuck, nil, fmt.Sprintf("the ValidatingAdmissionPolicy %q refuses %s: %s", r.name, what, r.message), words{"POLICY": r.name, "BINDING": r.binding}))
+			found = append(found, o.finding(PolicyRefusesDeletion, Stuck, nil, fmt.Sprintf("the ValidatingAdmissionPolicy %q refuses %s: %s", r.name, what, r.message), words{"POLICY": {r.name}, "BINDING": {r.binding}}))
 		case refusedOtherwise:
 			found = append(found, o.finding(DeletionRefused, Stuck, nil, fmt.Sprintf("%s is refused: %s", what, r.message), nil))
 		}
@@ -122,11 +122,11 @@ func (o Observation) refused(tried []Deletion, action string) []Finding {
 func (o Observation) webhook(name string) (string, words) {
 	switch configurations := o.Webhooks[name]; len(configurations) {
 	case 0:
-		return "", words{"WEBHOOKS": "validatingwebhookconfigurations,mutatingwebhookconfigurations"}
+		return "", words{"WEBHOOKS": {"validatingwebhookconfigurations,mutatingwebhookconfigurations"}}
 	case 1:
-		return " of " + configurations[0], words{"WEBHOOK": configurations[0], "WEBHOOKS": configurations[0]}
+		return " of " + configurations[0], words{"WEBHOOK": {configurations[0]}, "WEBHOOKS": {configurations[0]}}
 	default: // no change is proposed, because it could be made to the wrong one
-		return " of " + strings.Join(configurations, " or "), words{"WEBHOOKS": strings.Join(configurations, " ")}
+		return " of " + strings.Join(configurations, " or "), words{"WEBHOOKS": configurations}
 	}
 }
 
@@ -158,9 +158,12 @@ func protection(o Observation) []Finding {
 func lostClaims(o Observation) []Finding {
 	var found []Finding
 	for namespace, claims := range o.LostClaims {
-		names := "persistentvolumeclaims/" + strings.Join(claims, " persistentvolumeclaims/")
+		var names []string
+		for _, claim := range claims {
+			names = append(names, "persistentvolumeclaims/"+claim)
+		}
 		found = append(found, o.finding(ClaimLost, Healthy, nil, fmt.Sprintf("PersistentVolumeClaims of namespace %q are in the phase Lost, because their volumes do not exist: %s. They block no deletion", namespace, listed(claims)),
-			words{"WHERE": namespace, "CLAIMS": names}))
+			words{"WHERE": {namespace}, "CLAIMS": names}))
 	}
 	return found
 }

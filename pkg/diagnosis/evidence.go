@@ -152,20 +152,20 @@ func (o Observation) controlled(a actor, cause Cause, state State, since *metav1
 		w = words{}
 	}
 	if workload != nil {
-		w["RUNSIN"], w["WORKLOAD"] = workload.namespace, workload.reference()
+		w["RUNSIN"], w["WORKLOAD"] = []string{workload.namespace}, []string{workload.reference()}
 	}
 	switch known := workload != nil; {
 	case c.State == Alive && known:
-		w["LOGS"] = "true"
+		w["LOGS"] = []string{"true"}
 	case c.State == Alive:
-		w["NOLOGS"] = "true"
+		w["NOLOGS"] = []string{"true"}
 	case c.State == Dead && known && workload.kind != daemonSet:
-		w["STOPPED"] = "true"
+		w["STOPPED"] = []string{"true"}
 	default:
-		w["START"] = "true"
+		w["START"] = []string{"true"}
 	}
 	if c.State != Alive && !a.builtIn {
-		w["REMOVABLE"] = "true"
+		w["REMOVABLE"] = []string{"true"}
 	}
 	f := o.finding(cause, state, since, message, w)
 	f.Controller = c

@@ -37,10 +37,10 @@ func namespaceFinalizers(o Observation) []Finding {
 				state = Stuck
 			}
 			found = append(found, o.finding(SpecFinalizer, state, since,
-				fmt.Sprintf("spec.finalizers has %q: strict-name-reuse holds the namespace until no earlier request can be in progress", finalizer), words{"NAMEREUSE": string(finalizer)}))
+				fmt.Sprintf("spec.finalizers has %q: strict-name-reuse holds the namespace until no earlier request can be in progress", finalizer), words{"NAMEREUSE": {string(finalizer)}}))
 		default:
 			found = append(found, o.controlled(actor{finalizer: string(finalizer)}, SpecFinalizer, o.overdue(since), since,
-				fmt.Sprintf("spec.finalizers has %q, which %s", finalizer, o.yet("its controller")), words{"FINALIZER": string(finalizer)}))
+				fmt.Sprintf("spec.finalizers has %q, which %s", finalizer, o.yet("its controller")), words{"FINALIZER": {string(finalizer)}}))
 		}
 	}
 	for _, finalizer := range namespace.Finalizers {
@@ -52,7 +52,7 @@ func namespaceFinalizers(o Observation) []Finding {
 		if a.manager != "" {
 			message += fmt.Sprintf(" (set by %q)", a.manager)
 		}
-		found = append(found, o.controlled(a, NamespaceFinalizer, o.overdue(since), since, message, words{"FINALIZER": finalizer}))
+		found = append(found, o.controlled(a, NamespaceFinalizer, o.overdue(since), since, message, words{"FINALIZER": {finalizer}}))
 	}
 	return found
 }
@@ -96,7 +96,7 @@ func emptiedFinalizers(o Observation) []Finding {
 	if o.hypothetical {
 		message = "spec.finalizers are empty, so no controller would delete the content of the namespace, which would stay until a second DELETE"
 	}
-	return []Finding{o.finding(FinalizersEmptied, Stuck, o.since(), message, words{content: "true"})}
+	return []Finding{o.finding(FinalizersEmptied, Stuck, o.since(), message, words{content: {"true"}})}
 }
 
 // namespaceController reports whether a controller deletes the content of the namespace, where no

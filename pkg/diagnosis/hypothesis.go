@@ -9,7 +9,6 @@ package diagnosis
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +77,7 @@ func longGracePeriods(o Observation) []Finding {
 	if len(pods) == 0 {
 		return nil
 	}
-	return []Finding{o.finding(GracePeriod, Waiting, nil, fmt.Sprintf("%s: may take up to %s to end", listed(pods), longest), words{"PODS": strings.Join(pods, " ")})}
+	return []Finding{o.finding(GracePeriod, Waiting, nil, fmt.Sprintf("%s: may take up to %s to end", listed(pods), longest), words{"PODS": pods})}
 }
 
 // yet is the end of a sentence about what a controller has to remove.

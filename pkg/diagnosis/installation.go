@@ -91,7 +91,7 @@ func (i Installation) controllerLease() string {
 
 // finding returns a finding about nsinit.
 func (i Installation) finding(cause Cause, state State, since *metav1.Time, message string, w words) Finding {
-	all := words{"INSTALLED": i.Namespace()}
+	all := words{"INSTALLED": {i.Namespace()}}
 	maps.Copy(all, w)
 	return newFinding(cause, state, since, message, all)
 }
@@ -197,7 +197,7 @@ func judgeAPI(service apiregistrationv1.APIService) Finding {
 		cause, what, effect = NsinitUnavailable, "nsinit", "closed namespaces stay closed, and Kubernetes removes no namespace of the cluster"
 	}
 	return newFinding(cause, Stuck, since, fmt.Sprintf("the API of %s (APIService %s, service %s/%s) is not available (%s): %s", what, service.Name, backend.Namespace, backend.Name, reason, effect),
-		words{"APISERVICE": service.Name, "SERVER": backend.Namespace, "INSTALLED": backend.Namespace, "SERVICE": backend.Name})
+		words{"APISERVICE": {service.Name}, "SERVER": {backend.Namespace}, "INSTALLED": {backend.Namespace}, "SERVICE": {backend.Name}})
 }
 
 func groupVersion(service apiregistrationv1.APIService) schema.GroupVersion {
@@ -228,7 +228,7 @@ func undiscovered(o Observation) []Finding {
 	var found []Finding
 	add := func(what, path string, err error) {
 		found = append(found, newFinding(DiscoveryFailed, Stuck, nil,
-			fmt.Sprintf("the resources of %s cannot be discovered (%v), so Kubernetes cannot determine which of their objects are in a namespace", what, err), words{"PATH": path}))
+			fmt.Sprintf("the resources of %s cannot be discovered (%v), so Kubernetes cannot determine which of their objects are in a namespace", what, err), words{"PATH": {path}}))
 	}
 	for _, err := range o.DiscoveryErrs {
 		groups, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err)

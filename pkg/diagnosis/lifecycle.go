@@ -101,13 +101,13 @@ func (o Observation) uninstalled() Finding {
 	message, w := fmt.Sprintf("the namespace waits for nsinit (%s in metadata.finalizers), and ", v1alpha1.NamespaceFinalizer), words{}
 	if o.phase() == Initializing {
 		message = fmt.Sprintf("the namespace is closed (label %s), and ", v1alpha1.LabelInitializing)
-		w["LABEL"] = v1alpha1.LabelInitializing
+		w["LABEL"] = []string{v1alpha1.LabelInitializing}
 	}
 	switch {
 	case o.contentHeld():
-		w["CONTENT"] = v1alpha1.ContentFinalizer
+		w["CONTENT"] = []string{v1alpha1.ContentFinalizer}
 	case o.held():
-		w["FINALIZER"] = v1alpha1.NamespaceFinalizer
+		w["FINALIZER"] = []string{v1alpha1.NamespaceFinalizer}
 	}
 	return o.finding(NsinitUninstalled, Stuck, nil, message+notInstalled, w)
 }
@@ -156,7 +156,7 @@ func initializers(o Observation) []Finding {
 // tenantView copies a condition of the namespace, for users who may not read its NamespaceLifecycle.
 func tenantView(o Observation) []Finding {
 	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionStalled); c != nil && c.Reason != v1alpha1.ReasonFailed {
-		return []Finding{o.finding(InitializerPending, Stuck, &c.LastTransitionTime, c.Message, words{"TENANT": "true"})}
+		return []Finding{o.finding(InitializerPending, Stuck, &c.LastTransitionTime, c.Message, words{"TENANT": {"true"}})}
 	}
 	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionInitializing); c != nil {
 		return []Finding{o.finding(InitializerPending, Waiting, &c.LastTransitionTime, c.Message, nil)}
@@ -186,10 +186,10 @@ func participants(o Observation) []Finding {
 		if o.hypothetical {
 			message = fmt.Sprintf("participant %q would have to clean up", name)
 		}
-		w := words{"PARTICIPANT": name, "PODS": actorNamespace(entry)}
+		w := words{"PARTICIPANT": {name}, "PODS": {actorNamespace(entry)}}
 		if o.holdsContent(name) {
 			message += ", and keeps the content of the namespace until then"
-			w["HOLDER"] = "true"
+			w["HOLDER"] = []string{"true"}
 		}
 		if entry != nil && entry.Message != "" {
 			message += fmt.Sprintf(": %s (%s)", entry.Message, entry.LastActor)
@@ -211,7 +211,7 @@ func failing(o Observation) []Finding {
 		return nil // another finding explains it
 	}
 	if c := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionFailing); c != nil {
-		return []Finding{o.finding(NsinitFailing, Stuck, &c.LastTransitionTime, c.Message, words{"FAILING": "true"})}
+		return []Finding{o.finding(NsinitFailing, Stuck, &c.LastTransitionTime, c.Message, words{"FAILING": {"true"}})}
 	}
 	if phase == Terminating && o.held() && state == lifecycleCurrent && o.Lifecycle.Object.DeletionTimestamp == nil {
 		return []Finding{o.finding(NsinitFailing, o.overdue(o.since()), o.since(),

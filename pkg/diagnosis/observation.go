@@ -21,6 +21,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/util/shell"
 )
 
 // Answer is what a read returned. The object is the zero value after an error.
@@ -204,7 +205,9 @@ func (o Observation) notExamined() []string {
 		for _, r := range refusals(tried) {
 			if r.kind == webhookWithoutDryRun {
 				_, w := o.webhook(r.name)
-				r.message += "; see kubectl get " + w["WEBHOOKS"] + " --output yaml"
+				if webhooks, ok := shell.Words(w["WEBHOOKS"]); ok {
+					r.message += "; see kubectl get " + webhooks + " --output yaml"
+				}
 			}
 			if r.kind == webhookWithoutDryRun || r.kind == notAllowed {
 				note("whether "+listed(r.objects)+action, errors.New(r.message))

@@ -436,12 +436,30 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestUnsafeWords: a command is not offered if a name in it could mean something else to a shell.
+// TestUnsafeWords: what comes from the cluster is one word of a command, or the command is not offered.
 func TestUnsafeWords(t *testing.T) {
-	for name, want := range map[string]int{"a/b": 3, "a b": 3, "$(reboot)": 1, "a'b": 1, "a;b": 1, "a\nb": 1, "": 1} {
-		if got := len(newFinding(NamespaceFinalizer, Stuck, nil, "", words{"NAMESPACE": name, "FINALIZER": "a/b", "START": "true", "REMOVABLE": "true"}).Remedies); got != want {
-			t.Errorf("%d remedies for %q", got, name)
-		}
+	const attack = "x --server=127.0.0.1:9443 --insecure-skip-tls-verify"
+	for name, test := range map[string]struct {
+		object, finalizer string
+		offered           int
+		first             string
+	}{
+		"plain words":             {"roles/b", "a/b", 3, "kubectl --namespace n get roles/b --output yaml --show-managed-fields"},
+		"flags in a name":         {"roles/" + attack, "a/b", 3, "kubectl --namespace n get 'roles/" + attack + "' --output yaml --show-managed-fields"},
+		"a command in a name":     {"roles/$(reboot)'", "a/b", 3, `kubectl --namespace n get 'roles/$(reboot)'\''' --output yaml --show-managed-fields`},
+		"a flag":                  {"-x", "a/b", 1, ""},
+		"a control character":     {"roles/a\x1b[31m", "a/b", 1, ""},
+		"a line break":            {"roles/a\nreboot", "a/b", 1, ""},
+		"no name":                 {"", "a/b", 1, ""},
+		"quotes in a jq program":  {"roles/b", `a"] | del(.metadata) | ["`, 2, "kubectl --namespace n get roles/b --output yaml --show-managed-fields"},
+		"a space in a jq program": {"roles/b", "a b", 2, "kubectl --namespace n get roles/b --output yaml --show-managed-fields"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			remedies := newFinding(ContentFinalizer, Stuck, nil, "", words{"NAMESPACE": {"n"}, "OBJECT": {test.object}, "FINALIZER": {test.finalizer}, "START": {"true"}, "REMOVABLE": {"true"}}).Remedies
+			if len(remedies) != test.offered || remedies[0].Command != test.first {
+				t.Errorf("offered %q, want %d, the first %q", remedies, test.offered, test.first)
+			}
+		})
 	}
 }
 

@@ -33,16 +33,16 @@ func served(o Observation) []Finding {
 			continue
 		}
 		progress := helper.Entry(lifecycle, name)
-		w := words{"INITIALIZER": name, "CONFIGURATION": configuration}
+		w := words{"INITIALIZER": {name}, "CONFIGURATION": {configuration}}
 		if registration.ReportTime == nil {
-			w["NEVER"] = "true"
+			w["NEVER"] = []string{"true"}
 			found = append(found, o.finding(InitializerNotServed, Waiting, nil, fmt.Sprintf("no program has ever reported that it serves initializer %q", name), w))
 			continue
 		}
 		reported := &metav1.Time{Time: registration.ReportTime.Time}
 		age := duration.HumanDuration(max(0, o.age(reported)))
-		w["PODS"] = actorNamespace(&v1alpha1.InitializerStatus{LastActor: registration.Reporter})
-		w["REPORTED"] = "true"
+		w["PODS"] = []string{actorNamespace(&v1alpha1.InitializerStatus{LastActor: registration.Reporter})}
+		w["REPORTED"] = []string{"true"}
 		stalled := slices.Contains(helper.Stalled(lifecycle), name)
 		switch {
 		case o.isOverdue(registration):

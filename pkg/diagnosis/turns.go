@@ -43,7 +43,7 @@ func (o Observation) turns(lifecycle *v1alpha1.NamespaceLifecycle) []Finding {
 			continue
 		}
 		found = append(found, o.controlled(o.initializerActor(name), InitializerPending, state, since, message,
-			words{"INITIALIZER": name, "PODS": actorNamespace(helper.Entry(lifecycle, name))}))
+			words{"INITIALIZER": {name}, "PODS": {actorNamespace(helper.Entry(lifecycle, name))}}))
 	}
 	return found
 }

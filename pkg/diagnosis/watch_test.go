@@ -320,7 +320,7 @@ func TestWatchUnreadable(t *testing.T) {
 // TestCompare: each finding that changes is in the change: a finding is resolved although another one has its cause.
 func TestCompare(t *testing.T) {
 	finding := func(finalizer, message string) Finding {
-		return newFinding(NamespaceFinalizer, Stuck, nil, message, words{"FINALIZER": finalizer})
+		return newFinding(NamespaceFinalizer, Stuck, nil, message, words{"FINALIZER": {finalizer}})
 	}
 	a, b := finding("example.com/a", "a"), finding("example.com/b", "b")
 	for name, test := range map[string]struct {

@@ -169,7 +169,7 @@ func (o *Options) fixes(to io.Writer, fixes *diagnosis.FixList) error {
 		writeController(&out, fix.Controller)
 		out.WriteString("   It sends:\n")
 		for _, request := range fix.Requests[:min(len(fix.Requests), objectsShown)] {
-			fmt.Fprintf(&out, "   %s %s\n     %s\n", request.Verb, request.Path, printable.Line(request.Body))
+			fmt.Fprintf(&out, "   %s %s\n     %s\n", request.Verb, printable.Line(request.Path), printable.Line(request.Body))
 		}
 		if more := len(fix.Requests) - objectsShown; more > 0 {
 			fmt.Fprintf(&out, "   and %d more, which --output=json shows\n", more)

@@ -187,11 +187,11 @@ func writeRemaining(out *strings.Builder, now time.Time, resources []diagnosis.R
 	_, _ = fmt.Fprintln(table, "  RESOURCE\tNAME\tAGE\tDELETED\tFINALIZERS\tOWNER")
 	for _, resource := range resources {
 		for _, object := range resource.Objects[:min(len(resource.Objects), objectsShown)] {
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", resource.Resource, object.Name, age(now, &object.CreationTimestamp, ""),
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\n", printable.Line(resource.Resource), printable.Line(object.Name), age(now, &object.CreationTimestamp, ""),
 				cmp.Or(age(now, object.DeletionTimestamp, ""), "<none>"), cmp.Or(printable.Line(strings.Join(object.Finalizers, ",")), "<none>"), cmp.Or(printable.Line(strings.Join(object.Owners, ",")), "<none>"))
 		}
 		if more := resource.Count - objectsShown; more > 0 {
-			_, _ = fmt.Fprintf(table, "  %s\tand %d more\n", resource.Resource, more)
+			_, _ = fmt.Fprintf(table, "  %s\tand %d more\n", printable.Line(resource.Resource), more)
 		}
 	}
 	return table.Flush()
