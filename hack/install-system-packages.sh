@@ -2,19 +2,42 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Installs the Debian packages that make generate, make verify, the demo and the end-to-end tests need.
+# Installs the Debian packages of some tasks, and those of all tasks without an argument.
+#
+#     hack/install-system-packages.sh [TASK...]
+#
+# The tasks are test, for the end-to-end tests and the demo, and verify, for make generate, verify, lint and site. The
+# tests that need no control plane need no package.
 
 set -o errexit -o nounset -o pipefail
 
 missing=()
-command -v cc >/dev/null || missing+=(gcc libc6-dev)
-command -v protoc >/dev/null || missing+=(protobuf-compiler libprotobuf-dev)
-command -v jq >/dev/null || missing+=(jq)
-command -v openssl >/dev/null || missing+=(openssl)
-command -v curl >/dev/null || missing+=(curl ca-certificates)
-command -v shellcheck >/dev/null || missing+=(shellcheck)
-command -v hugo >/dev/null || missing+=(hugo)
-compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || missing+=(postgresql)
+# need PROGRAM PACKAGE... adds the packages if the program is missing.
+need() {
+  command -v "$1" >/dev/null || missing+=("${@:2}")
+}
+
+[[ $# -gt 0 ]] || set -- test verify
+for task in "$@"; do
+  case "${task}" in
+  test)
+    need jq jq
+    need openssl openssl
+    need curl curl ca-certificates
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need initdb postgresql
+    ;;
+  verify)
+    need cc gcc libc6-dev
+    need protoc protobuf-compiler libprotobuf-dev
+    need shellcheck shellcheck
+    need hugo hugo
+    ;;
+  *)
+    echo "unknown task ${task}: give test or verify" >&2
+    exit 1
+    ;;
+  esac
+done
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
 if ! command -v apt-get >/dev/null; then

@@ -21,7 +21,7 @@ import (
 	"github.com/nsinit/nsinit/hack/dev/controlplane"
 )
 
-const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] COMMAND
+const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] [--no-build] COMMAND
 
   build                       build every program
   up [--only-kube|--bare]     start the control plane and nsinit in the background, or
@@ -62,6 +62,7 @@ func run(ctx context.Context, args []string) error {
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
 	dir := flags.String("dir", os.Getenv("NSINIT_DEV_DIR"), "state directory, _output/dev by default")
 	kubernetes := flags.String("kubernetes", os.Getenv("NSINIT_DEV_KUBERNETES"), "version of Kubernetes, such as v1.35, the newest by default")
+	noBuild := flags.Bool("no-build", false, "start the programs that dev build has built, without a check that they are up to date")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -69,6 +70,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	cluster.NoBuild = *noBuild
 	rest := flags.Args()
 	if len(rest) == 0 {
 		flags.Usage()

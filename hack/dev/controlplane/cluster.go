@@ -31,6 +31,11 @@ type Cluster struct {
 	Bare bool
 	// Kubernetes is the version of Kubernetes, such as v1.35.
 	Kubernetes string
+	// DefaultRates means that kube-controller-manager limits its requests as in production. Otherwise tests and trials
+	// do not wait for its limits.
+	DefaultRates bool
+	// NoBuild means that the programs are built already.
+	NoBuild bool
 
 	start time.Time
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -154,5 +155,18 @@ func TestKubernetesVersion(t *testing.T) {
 	}
 	if _, err := kubernetesVersion("module x"); err == nil {
 		t.Error("no error without a version")
+	}
+}
+
+// TestDefaultRates: measurements run kube-controller-manager with its own limits.
+func TestDefaultRates(t *testing.T) {
+	c := withPorts(t, t.TempDir())
+	limited := func(arg string) bool { return strings.HasPrefix(arg, "--kube-api-") }
+	if !slices.ContainsFunc(c.kubeControllerManagerArgs(), limited) {
+		t.Error("tests wait for the default limits")
+	}
+	c.DefaultRates = true
+	if slices.ContainsFunc(c.kubeControllerManagerArgs(), limited) {
+		t.Error("the limits are not those of production")
 	}
 }

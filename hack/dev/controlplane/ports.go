@@ -17,11 +17,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // portNames are the listeners of a control plane, each named after its program.
 func portNames() []string {
-	return []string{"etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "logstore"}
+	return []string{"etcd", "etcd-http", "etcd-peer", "kube-apiserver", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "logstore"}
 }
 
 func (c *Cluster) portsFile() string { return filepath.Join(c.Dir, "ports.json") }
@@ -60,7 +61,8 @@ func (c *Cluster) savePorts() error {
 func (c *Cluster) claimPorts() error {
 	running := slices.DeleteFunc(ProgramNames(), func(name string) bool { return !c.Process(name).Active() })
 	taken := slices.IndexFunc(portNames(), func(name string) bool {
-		return !slices.Contains(running, strings.TrimSuffix(name, "-peer")) && !isFree(c.Ports[name])
+		program := strings.TrimSuffix(strings.TrimSuffix(name, "-peer"), "-http")
+		return !slices.Contains(running, program) && !isFree(c.Ports[name])
 	})
 	if taken < 0 {
 		return nil
@@ -92,12 +94,34 @@ func FreePorts(names []string) (map[string]int, error) {
 				return nil, fmt.Errorf("found no free port between %d and %d: stop programs that listen on loopback", firstPort, limit)
 			}
 			port := firstPort + rand.IntN(limit-firstPort)
-			if !slices.Contains(slices.Collect(maps.Values(ports)), port) && isFree(port) {
+			if isFree(port) && reserve(port) {
 				ports[name] = port
 			}
 		}
 	}
 	return ports, nil
+}
+
+// reservedFor is how long no other control plane chooses a port: much longer than a program needs to listen on it.
+const reservedFor = 10 * time.Minute
+
+// reserve reports whether a port was not chosen a short time ago, and reserves it. Control planes that start at the same time
+// would choose the same port in one of ten runs of the end-to-end tests.
+func reserve(port int) bool {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return true
+	}
+	file := filepath.Join(cache, "nsinit", "ports", strconv.Itoa(port))
+	if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > reservedFor {
+		_ = os.Remove(file)
+	}
+	_ = os.MkdirAll(filepath.Dir(file), 0o755)
+	reserved, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return !os.IsExist(err)
+	}
+	return reserved.Close() == nil
 }
 
 // ephemeralStart returns the first port of outgoing connections, or the default of Linux if fewer than 1000 ports

@@ -72,6 +72,20 @@ func (c *Cluster) policiesAct(ctx context.Context) error {
 	})
 }
 
+// removeEarlyWrites removes the webhook that asks clients to retry early writes. With it, the probe would wait instead of
+// being refused by the gate.
+func (c *Cluster) removeEarlyWrites(ctx context.Context) error {
+	admin, _, err := c.probeClients()
+	if err != nil {
+		return err
+	}
+	err = admin.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, "nsinit-early-writes", metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // gateActsAndOpens waits until the gate refuses a write into a namespace that is initializing, starts the
 // controller, and waits until it has created the NamespaceLifecycle. Only a closed namespace shows the gate, and
 // the controller opens it, so the controller is stopped first. If it runs, and this kube-apiserver
@@ -132,10 +146,24 @@ func (c *Cluster) gateIdentity(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	objects, err := c.Admin(ctx, "get", "validatingadmissionpolicy/nsinit-gate", "validatingadmissionpolicybinding/nsinit-gate",
-		"validatingadmissionpolicy/nsinit-gate-namesakes", "validatingadmissionpolicybinding/nsinit-gate-namesakes",
-		"-o", `jsonpath={range .items[*]}{.metadata.uid} {.metadata.generation}{"\n"}{end}`)
-	return fmt.Sprintf("kube-apiserver %d %d\n%s", server.Pid(), started.ModTime().UnixNano(), objects), err
+	admin, _, err := c.probeClients()
+	if err != nil {
+		return "", err
+	}
+	var identity strings.Builder
+	fmt.Fprintf(&identity, "kube-apiserver %d %d\n", server.Pid(), started.ModTime().UnixNano())
+	for _, name := range []string{"nsinit-gate", "nsinit-gate-namesakes"} {
+		policy, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		binding, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&identity, "%s %d %s %d\n", policy.UID, policy.Generation, binding.UID, binding.Generation)
+	}
+	return identity.String(), nil
 }
 
 // refusedBy reports whether a policy refused a request.

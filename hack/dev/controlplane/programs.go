@@ -59,6 +59,7 @@ func (c *Cluster) etcdArgs() []string {
 		"name", "dev",
 		"data-dir", c.path("etcd"),
 		"listen-client-urls", c.url("etcd"),
+		"listen-client-http-urls", c.url("etcd-http"), // with HTTP on the same port, gRPC takes much more CPU time
 		"advertise-client-urls", c.url("etcd"),
 		"listen-peer-urls", c.url("etcd-peer"),
 		"initial-advertise-peer-urls", c.url("etcd-peer"),
@@ -111,7 +112,7 @@ func (c *Cluster) kubeAPIServerArgs() []string {
 func (c *Cluster) kubeControllerManagerArgs() []string {
 	pki := c.PKI()
 	kubeconfig := c.path("kube-controller-manager.kubeconfig")
-	return flags(
+	args := flags(
 		"bind-address", "127.0.0.1",
 		"secure-port", c.port("kube-controller-manager"),
 		"kubeconfig", kubeconfig,
@@ -122,6 +123,12 @@ func (c *Cluster) kubeControllerManagerArgs() []string {
 		"use-service-account-credentials", "true",
 		"leader-elect", "false",
 	)
+	if c.DefaultRates {
+		return args
+	}
+	// By default, each controller sends 20 requests per second. When the program starts, this delays the requests for the
+	// tokens of all controllers by seconds.
+	return append(args, flags("kube-api-qps", "500", "kube-api-burst", "1000")...)
 }
 
 func (c *Cluster) nsinitAPIServerArgs() []string {
