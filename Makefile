@@ -36,7 +36,7 @@ run: dev ## Run a control plane with nsinit in the foreground, until Ctrl-C.
 
 .PHONY: demo
 demo: dev ## Play the life of a namespace on a real control plane, and check each step.
-	@hack/install-system-packages.sh
+	@hack/install-system-packages.sh test
 	@$(DEV) --dir $(OUTPUT)/demo demo
 
 .PHONY: dev-up
@@ -47,41 +47,53 @@ dev-up: dev ## Start a control plane with nsinit in the background.
 dev-down: dev ## Stop the control plane of dev-up.
 	@$(DEV) down
 
+# The names of the tests to run, as a regular expression; the seed of their order and of random tests; and the number of control
+# planes that they use at the same time, of 1 GB each.
+RUN ?=
+TEST ?=
+SEED ?= 0
+PLANES ?=
+VERSIONS ?= v1.34 v1.35 v1.36
+TESTS = hack/test.sh $@ --run='$(value RUN)$(value TEST)' --seed=$(SEED) $(if $(PLANES),--planes=$(PLANES)) --versions='$(VERSIONS)'
+
+.PHONY: test
+test: ## Test the behaviour of nsinit: unit, faults-slice and e2e.
+	@$(TESTS)
+
+.PHONY: test-all
+test-all: ## Run every test: test, packaging and test-versions.
+	@$(TESTS)
+
 .PHONY: test-quick
 test-quick: ## Run the checks and the unit tests that take seconds.
 	@hack/install-system-packages.sh
 	@hack/verify.sh --quick
-	@echo "==> quick unit tests"
-	@hack/test.sh quick hack/unit.sh -short
-
-# The tests, and the programs that they start, spend memory instead of time on garbage collection.
-test-quick unit e2e: export GOGC := 600
+	@$(TESTS) --short
 
 .PHONY: unit
-unit: ## Run the tests that need no control plane.
-	@hack/install-system-packages.sh
-	@echo "==> unit tests"
-	@hack/test.sh unit hack/unit.sh
+unit: ## Run the tests that need no control plane, or those that match RUN.
+	@$(TESTS)
 
-RUN ?= .
-# The tests use this number of control planes at the same time. Each takes about half a processor, and 2 GB.
-PLANES ?= 4
+.PHONY: faults-slice
+faults-slice: ## Run a slice of the fault campaign.
+	@$(TESTS)
+
 .PHONY: e2e
-e2e: dev ## Run the end-to-end tests, or those that match RUN, on PLANES control planes.
-	@hack/install-system-packages.sh
-	@echo "==> end-to-end tests"
-	@hack/e2e.sh '$(RUN)' '$(PLANES)'
+e2e: ## Run the end-to-end tests of behaviour, or those that match RUN, on PLANES control planes.
+	@$(TESTS)
 
-# The tests that depend on kube-apiserver: admission, audit, requests through the aggregation layer, and the
-# installation.
-VERSIONS ?= v1.34 v1.35 v1.36
+.PHONY: packaging
+packaging: ## Run the tests of packaging and tools, or those that match RUN.
+	@$(TESTS)
+
 .PHONY: test-versions
-test-versions: ## Run the end-to-end tests that depend on kube-apiserver on each of VERSIONS.
-	@for version in $(VERSIONS); do \
-	  echo "==> Kubernetes $$version"; \
-	  NSINIT_DEV_KUBERNETES=$$version $(MAKE) --no-print-directory e2e \
-	    RUN='^(TestStamp|TestStampAgain|TestStampIdentity|TestGate|TestGateMessage|TestGateNamesakes|TestGuard.*|TestOpenedByHand|TestEmptiedOnce|TestExemptions.*|TestWithoutExemptions|TestRecordCannotBePreset|TestStory|TestFailure|TestParticipant|TestNameReuse|TestAudit|TestApplyJustWorks|TestEarlyWrites|TestPopulation|TestSystemControllersMayInitialize|TestSecurityMatrix|TestWhyInitializing|TestPluginCheck|TestInstallation|TestLeastPrivilege|TestClusterAdmission|TestDecisions.*|TestContentIsKept|TestFreeze|TestConfinement)$$'; \
-	done
+test-versions: ## Run the end-to-end tests that depend on Kubernetes on each of VERSIONS.
+	@$(TESTS)
+
+COUNT ?= 10
+.PHONY: stress
+stress: ## Repeat the tests that match TEST, by default those of make test, COUNT times on a busy machine.
+	@$(TESTS) --stress=$(COUNT)
 
 FAULTS ?=
 .PHONY: faults
@@ -90,17 +102,6 @@ faults: build failpoints ## Run or resume the fault campaign, and write docs/rel
 	@go build -o $(OUTPUT)/bin/faults ./test/faults
 	@$(OUTPUT)/bin/faults run --dir $(OUTPUT)/faults --bin-dir $(OUTPUT)/bin-failpoints --failpoints --planes 2 $(FAULTS)
 	@$(OUTPUT)/bin/faults report --dir $(OUTPUT)/faults
-
-.PHONY: faults-slice
-faults-slice: build ## Run a slice of the fault campaign.
-	@echo "==> a slice of the fault campaign"
-	@go build -o $(OUTPUT)/bin/faults ./test/faults
-	@$(OUTPUT)/bin/faults slice --dir $(OUTPUT)/faults
-
-.PHONY: test
-test: ## Run every test.
-	@hack/install-system-packages.sh
-	@$(MAKE) --no-print-directory --jobs=2 unit faults-slice e2e
 
 PERF ?=
 .PHONY: perf
@@ -118,6 +119,12 @@ perf-content: build ## Measure what it costs to keep the content of deleted name
 	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
 	@$(OUTPUT)/bin/perf content $(CONTENT)
 
+REPAIRS ?=
+.PHONY: perf-repairs
+perf-repairs: build ## Measure how long repairs take during a change of a population, with the flags in REPAIRS.
+	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
+	@$(OUTPUT)/bin/perf repairs $(REPAIRS)
+
 .PHONY: bench
 bench: ## Run the benchmarks.
 	@go test -run '^$$' -bench . -benchmem ./...
@@ -129,17 +136,17 @@ fuzz: ## Run each fuzz target for FUZZTIME.
 
 .PHONY: generate
 generate: ## Generate code, manifests and docs.
-	@hack/install-system-packages.sh
+	@hack/install-system-packages.sh verify
 	@hack/update-codegen.sh
 
 .PHONY: verify
 verify: ## Check generated code, licences, headers, dependencies, manifests, scripts and the documentation site, and lint.
-	@hack/install-system-packages.sh
+	@hack/install-system-packages.sh verify
 	@hack/verify.sh
 
 .PHONY: site
 site: ## Build the documentation site into _output/site, and check its links.
-	@hack/install-system-packages.sh
+	@hack/install-system-packages.sh verify
 	@hack/site.sh
 	@echo "open _output/site/index.html in a browser; it needs no server"
 
@@ -149,7 +156,7 @@ dashboards: ## Record the metrics of a healthy and of a failing control plane, a
 
 .PHONY: lint
 lint: ## Lint the code and the prose.
-	@hack/install-system-packages.sh
+	@hack/install-system-packages.sh verify
 	@hack/lint.sh
 
 .PHONY: release

@@ -23,7 +23,7 @@ if [[ ${1:-} != --draw ]]; then
   trap '"${dev}" --dir "${plane}" down' EXIT
   "${dev}" build
   "${dev}" --dir "${plane}" up
-  NSINIT_DEV_DIR="${plane}" go test -tags e2e,dashboards -count=1 -v -timeout 20m -run '^TestDashboards$' ./test/e2e
+  NSINIT_DEV_DIR="${plane}" go test -tags e2e,dashboards -count=1 -v -timeout 20m -run '^TestDashboards$' ./test/packaging
 fi
 
 (cd test/monitoring && go build -o "${dev%/*}/monitoring" .)

@@ -14,9 +14,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/apiserver/testserver"
 )
@@ -49,12 +51,20 @@ func TestInForce(t *testing.T) {
 				if round%3 == 2 { // a removal
 					want, patch = nil, `{"initializers":[]}`
 				}
-				if _, err := writer.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+				if err := untilAnswered(func() error {
+					_, err := writer.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+					return err
+				}); err != nil {
+					t.Error(err)
+					return
+				}
+				record, err := recordInForce(t, replicas[(round+1)%2], fmt.Sprintf("%s-%d", name, round))
+				if err != nil {
 					t.Error(err)
 					return
 				}
 				var got []string
-				for _, entry := range replicas[(round+1)%2].MustRecord(t, fmt.Sprintf("%s-%d", name, round)).Spec.Plan {
+				for _, entry := range record.Spec.Plan {
 					if strings.HasSuffix(entry.Name, suffix) {
 						got = append(got, entry.Name)
 					}
@@ -67,4 +77,28 @@ func TestInForce(t *testing.T) {
 	}
 	work.Wait()
 	second.Stop(t) // before the etcd in the first
+}
+
+// untilAnswered repeats a request that the server has no time for.
+func untilAnswered(request func() error) error {
+	for {
+		if err := request(); !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err) {
+			return err
+		}
+	}
+}
+
+// recordInForce creates the NamespaceLifecycle of a new namespace, which a request without an answer may have created.
+func recordInForce(t *testing.T, server *testserver.Server, name string) (record *v1alpha1.NamespaceLifecycle, err error) {
+	uid := types.UID("uid-of-" + name)
+	server.Core.SetNamespace(testserver.Namespace(name, uid, true))
+	lifecycles := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
+	err = untilAnswered(func() error {
+		record, err = lifecycles.Create(t.Context(), testserver.Record(name, uid), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			record, err = lifecycles.Get(t.Context(), name, metav1.GetOptions{})
+		}
+		return err
+	})
+	return record, err
 }

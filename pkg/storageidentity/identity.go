@@ -68,6 +68,8 @@ type Identity struct {
 	// first is the identity that this process read first, or nil. The caches of this process are of
 	// the storage with this identity.
 	first *string
+	// created is the last identity that this process tried to write into a storage without one, or "".
+	created string
 	// changed is true if this process read another identity later.
 	changed bool
 	// distrusted is closed while problem is not nil.
@@ -196,8 +198,10 @@ func (i *Identity) read(ctx context.Context) (string, error) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	// If the response to create was lost, the next read finds what it wrote.
+	createdByUs := i.first != nil && *i.first == "" && stored == i.created
 	switch {
-	case i.first != nil && (err != nil || *i.first != stored):
+	case i.first != nil && (err != nil || *i.first != stored && !createdByUs):
 		i.changed = true
 	case err == nil:
 		i.first = &stored
@@ -207,7 +211,11 @@ func (i *Identity) read(ctx context.Context) (string, error) {
 
 // create writes an identity into a storage without one. The storage stays the same.
 func (i *Identity) create(ctx context.Context) (string, error) {
-	stored, err := i.store.Create(ctx, uuid.NewString())
+	id := uuid.NewString()
+	i.mu.Lock()
+	i.created = id
+	i.mu.Unlock()
+	stored, err := i.store.Create(ctx, id)
 	if err != nil {
 		return "", fmt.Errorf("cannot write the identity of a new storage: %w", err)
 	}

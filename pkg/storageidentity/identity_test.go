@@ -101,6 +101,37 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// unanswered loses the response to the first write.
+type unanswered struct {
+	memory
+	lost bool
+}
+
+func (u *unanswered) Create(ctx context.Context, id string) (string, error) {
+	stored, err := u.memory.Create(ctx, id)
+	if !u.lost {
+		u.lost = true
+		return "", context.DeadlineExceeded
+	}
+	return stored, err
+}
+
+// TestLostResponse: a new storage whose identity was written without a response, as on a busy machine, was not replaced.
+func TestLostResponse(t *testing.T) {
+	store := &unanswered{}
+	identity := New(store, fake.NewClientset().CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
+	if identity.review(t.Context()); !errors.Is(identity.Problem(), context.DeadlineExceeded) {
+		t.Errorf("the problem is %v", identity.Problem())
+	}
+	if identity.review(t.Context()); identity.Problem() != nil {
+		t.Errorf("the problem is %v", identity.Problem())
+	}
+	store.id = "another"
+	if identity.review(t.Context()); identity.Problem() == nil {
+		t.Error("another storage is trusted")
+	}
+}
+
 // TestLossAndAcknowledgement follows one storage through its life.
 func TestLossAndAcknowledgement(t *testing.T) {
 	ctx := t.Context()

@@ -21,6 +21,7 @@ import (
 // TestAudit: the audit log of kube-apiserver shows who opened a gate, that it was opened once, and who removed the
 // finalizer of a namespace.
 func TestAudit(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true})
 	_, from := c.AuditSince(t, 0)

@@ -9,16 +9,13 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -45,29 +42,6 @@ func mount(ctx context.Context, c *framework.Cluster, dir, secret string) {
 		}
 		for _, key := range []string{corev1.TLSPrivateKeyKey, corev1.TLSCertKey} {
 			_ = os.Rename(filepath.Join(dir, "."+key), filepath.Join(dir, key))
-		}
-	}
-}
-
-// askAlways sends requests through the aggregator without retries until the context ends. The returned function
-// checks that none failed.
-func askAlways(ctx context.Context, t *testing.T, c *framework.Cluster) (noneFailed func()) {
-	t.Helper()
-	var work sync.WaitGroup
-	counted := map[string]*framework.Failures{
-		"condition Available": framework.Repeat(ctx, &work, func(ctx context.Context) error { return c.Available(ctx, t) }),
-		"discovery of the group": framework.Repeat(ctx, &work, func(ctx context.Context) error {
-			return c.Core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
-		}),
-		"lists": framework.Repeat(ctx, &work, func(ctx context.Context) error {
-			return c.Nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").MaxRetries(0).Do(ctx).Error()
-		}),
-	}
-	return func() {
-		t.Helper()
-		work.Wait()
-		for what, f := range counted {
-			f.None(t, what, 20)
 		}
 	}
 }
@@ -128,7 +102,7 @@ func TestCertificates(t *testing.T) {
 	go mount(ctx, c, dir, "nsinit-apiserver-tls")
 	c.Run(t, "nsinit-controller-manager", manager...)
 
-	noneFailed := askAlways(ctx, t, c)
+	noneFailed := c.AskAlways(t)
 	cas, certificates := map[string]bool{}, map[string]bool{}
 	began := time.Now()
 	framework.Eventually(t, "the CA was renewed, and the certificate three times", func(ctx context.Context) error {
@@ -147,7 +121,7 @@ func TestCertificates(t *testing.T) {
 			return fmt.Errorf("%d CAs and %d certificates so far", len(cas), len(certificates))
 		}
 		// The server serves the last certificate now.
-		served, err := servedBy(c.Ports(t)["nsinit-apiserver"])
+		served, err := c.ServedCertificate(t)
 		if err != nil {
 			return err
 		}
@@ -156,7 +130,6 @@ func TestCertificates(t *testing.T) {
 		}
 		return nil
 	})
-	cancel()
 	t.Logf("in %s, %d CAs and %d certificates were in use", time.Since(began).Round(time.Second), len(cas), len(certificates))
 	noneFailed()
 	if after, err := apis.Get(t.Context(), framework.APIService, metav1.GetOptions{}); err != nil || len(after.Spec.CABundle) == 0 {
@@ -164,58 +137,4 @@ func TestCertificates(t *testing.T) {
 	} else if bundle, err := cert.ParseCertsPEM(after.Spec.CABundle); err != nil || len(bundle) < 2 {
 		t.Errorf("the caBundle has %d CAs: %v", len(bundle), err)
 	}
-}
-
-// TestCertManager: with overlays/embedded-cert-manager, the controllers of cert-manager make the CA and the
-// certificate, and set the caBundle. A certificate is renewed five times, and no request fails.
-func TestCertManager(t *testing.T) {
-	i := newInstallation(t, "embedded-cert-manager", "", nil)
-	i.Build(t, "test/certmanager", "certmanager", ".")
-	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
-	i.Run(t, "certmanager", "--kubeconfig="+i.Kubeconfig())
-	i.install(t)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	noneFailed := askAlways(ctx, t, i.Cluster)
-	serving := func() []byte {
-		secret, err := i.Core.CoreV1().Secrets("nsinit-system").Get(ctx, "nsinit-apiserver-tls", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return bytes.TrimSpace(secret.Data[corev1.TLSCertKey])
-	}
-	for range 5 {
-		last := serving()
-		// As cmctl renew does.
-		if out, err := i.Kubectl("-n", "nsinit-system", "patch", "certificate", "nsinit-apiserver", "--subresource=status", "--type=json",
-			`--patch=[{"op": "add", "path": "/status/conditions/-", "value": {"type": "Issuing", "status": "True", "reason": "ManuallyTriggered"}}]`); err != nil {
-			t.Fatal(err, out)
-		}
-		framework.Eventually(t, "another certificate is served", func(context.Context) error {
-			served, err := servedBy(i.Ports(t)["nsinit-apiserver"])
-			if err != nil {
-				return err
-			}
-			if now := serving(); bytes.Equal(now, last) || !bytes.Equal(now, served) {
-				return fmt.Errorf("the Secret has another one: %v", !bytes.Equal(now, last))
-			}
-			return nil
-		})
-	}
-	namespace := i.newNamespace(t)
-	i.WaitReady(t, namespace)
-	cancel()
-	noneFailed()
-}
-
-// servedBy returns the certificate that a server on loopback serves, in PEM.
-func servedBy(port int) ([]byte, error) {
-	connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // to read it
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = connection.Close() }()
-	data, err := cert.EncodeCertificates(connection.ConnectionState().PeerCertificates[0])
-	return bytes.TrimSpace(data), err
 }

@@ -100,6 +100,7 @@ func (a clusterAdmission) remove(t *testing.T, namespace string) {
 // TestClusterAdmission: the policies and webhooks of the cluster apply to configurations and populations, with their messages,
 // their parameters and their changes, in each replica. They do not apply to what namespaces need.
 func TestClusterAdmission(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	a := clusterAdmission{framework.Connect(t)}
 	a.GrantPopulation(t, framework.ConfigMapRule())
 	a.Populate(t, "inside", framework.ConfigMapManifest("inside", "x"))

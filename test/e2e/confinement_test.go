@@ -30,6 +30,7 @@ import (
 // namespaces that are initializing or terminating. Of nsinit's kinds, it writes only its configuration. Other users are not
 // confined.
 func TestConfinement(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	open, ending := c.CreateNamespace(t, c.Admin).Name, c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, open)

@@ -32,6 +32,7 @@ import (
 // nsinit-controller-manager does not run when the namespace is deleted. After that, Kubernetes deletes the content, and
 // the namespace waits for the participant that does not hold it.
 func TestContentIsKept(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	const other, controller = "other.example.com", "nsinit-controller-manager"
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true, Holds: new(v1alpha1.HoldContent)},

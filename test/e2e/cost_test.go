@@ -67,7 +67,7 @@ func TestCosts(t *testing.T) {
 	config.Wrap(counted.wrap)
 	sdk := *c
 	sdk.Core, sdk.Nsinit = kubernetes.NewForConfigOrDie(config), versioned.NewForConfigOrDie(config)
-	run(t, &sdk, func(ctx context.Context, _ string, namespace *corev1.Namespace) error {
+	sdk.RunInitializers(t, func(ctx context.Context, _ string, namespace *corev1.Namespace) error {
 		return framework.WriteConfigMap(ctx, sdk.Core, namespace.Name)
 	}, "cost.example.com")
 	c.Configure(t, framework.Initializers("cost.example.com")...)

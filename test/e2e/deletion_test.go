@@ -113,6 +113,7 @@ func TestDeleteWhileInitializing(t *testing.T) {
 // TestEmptiedOnce: kube-controller-manager does not empty a namespace again that waits for a participant.
 // Otherwise, the requests that it sends after the participant has finished can reach the next namespace of the same name.
 func TestEmptiedOnce(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
 	held := c.CreateParticipated(t)
@@ -189,4 +190,49 @@ func TestNamesTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(second.Name, "True", "")
+}
+
+// TestFinalizeKeepsOrder: participants are removed in any order, and the others keep theirs.
+// A participant can remove only its own name, and only privileged users can add one.
+func TestFinalizeKeepsOrder(t *testing.T) {
+	c := framework.Share(t)
+	names := []string{"one.example.com", "two.example.com", "three.example.com"}
+	var initializers []v1alpha1.RegisteredInitializer
+	for _, name := range names {
+		initializers = append(initializers, v1alpha1.RegisteredInitializer{Name: name, Finalizer: true})
+	}
+	c.Configure(t, initializers...)
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCurrent(t, namespace, names[0])
+	// The namespace is deleted while it is initializing. It also waits for two participants that have not had a turn,
+	// because they may have begun.
+	c.DeleteNamespace(t, namespace)
+	c.WaitTerminating(t, namespace)
+	finalizers := func(want string) {
+		t.Helper()
+		framework.Eventually(t, "the finalizers of the NamespaceLifecycle", func(ctx context.Context) error {
+			lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
+			if err == nil && fmt.Sprint(lifecycle.Spec.Finalizers) != want {
+				err = fmt.Errorf("they are %v, want %s", lifecycle.Spec.Finalizers, want)
+			}
+			return err
+		})
+	}
+	finalizers("[one.example.com two.example.com three.example.com]")
+	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", `"one.example.com", "two.example.com", "three.example.com"`)
+	c.ReleaseParticipant(t, namespace, "two.example.com")
+	finalizers("[one.example.com three.example.com]")
+	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lifecycle.Spec.Finalizers = []v1alpha1.FinalizerName{"three.example.com", "one.example.com"}
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the order must be kept") {
+		t.Errorf("another order: %v", err)
+	}
+	c.ReleaseParticipant(t, namespace, "three.example.com")
+	finalizers("[one.example.com]")
+	c.ReleaseParticipant(t, namespace, "one.example.com")
+	c.WaitNoLifecycle(t, namespace)
+	c.WaitNoNamespace(t, namespace)
 }

@@ -9,9 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 package e2e
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -50,24 +48,6 @@ subjects:
   name: team-a@corp.com
 `
 
-// askToRetry calls AskToRetry, and waits until the webhook acts, and at the end until it does not. It needs a registered
-// initializer that does not act.
-func askToRetry(t *testing.T, c *framework.Cluster, tenant *rest.Config) {
-	t.Helper()
-	closed := c.CreateNamespace(t, c.Admin)
-	probe := func(answered func(error) bool) func(context.Context) error {
-		return func(ctx context.Context) error {
-			if err := framework.WriteOnce(ctx, tenant, closed.Name); !answered(err) {
-				return fmt.Errorf("a write was answered with: %w", cmp.Or(err, errors.New("success")))
-			}
-			return nil
-		}
-	}
-	t.Cleanup(func() { framework.Eventually(t, "the webhook is gone", probe(apierrors.IsForbidden)) })
-	c.AskToRetry(t)
-	framework.Eventually(t, "the webhook is in force", probe(apierrors.IsTooManyRequests))
-}
-
 // earlyWrites returns the number of requests to the webhook so far.
 func earlyWrites(t *testing.T, c *framework.Cluster) (total int) {
 	t.Helper()
@@ -97,7 +77,7 @@ func TestApplyJustWorks(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create", "get", "patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"edit"}, Verbs: []string{"bind"}})
-	askToRetry(t, c, team)
+	c.AskTenantToRetry(t, team)
 
 	var together sync.WaitGroup
 	for _, takes := range []time.Duration{200 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
@@ -167,12 +147,13 @@ func program(ctx context.Context, config *rest.Config, namespace string) error {
 
 // TestEarlyWrites: the webhook asks for a retry of early writes, and does not match other requests.
 func TestEarlyWrites(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("waits.example.com")...)
 	tenant := c.User(t, "e2e-early", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "configmaps"}, Verbs: []string{"create", "get"}})
 	initializer := c.User(t, "e2e-initializer", framework.Initialize(), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}})
 	powerless := c.User(t, "e2e-powerless", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
-	askToRetry(t, c, tenant)
+	c.AskTenantToRetry(t, tenant)
 	ctx := t.Context()
 	closed, open := c.CreateNamespace(t, tenant).Name, c.CreateNamespace(t, tenant).Name
 	for _, namespace := range []string{closed, open} {
@@ -243,7 +224,7 @@ func TestTenantWithoutRights(t *testing.T) {
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("waits.example.com")...)
 	early := c.User(t, "e2e-early", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}})
-	askToRetry(t, c, early)
+	c.AskTenantToRetry(t, early)
 	c.User(t, "e2e-self-service", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"create", "get", "list", "watch"}})
 	// The initializer gives the creator their rights.
 	grant := func(namespace string) {

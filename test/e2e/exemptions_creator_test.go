@@ -38,6 +38,7 @@ const (
 // TestExemptionsByPrefixAndCreator: prefixes, users and groups exempt namespaces. No user can become exempt without the permission
 // to change the list, or to impersonate another user.
 func TestExemptionsByPrefixAndCreator(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)
 	for _, user := range []string{tenant, operator, "\"" + tenant + "\""} {
@@ -168,6 +169,7 @@ func checkExempt(t *testing.T, namespace *corev1.Namespace, exempt bool) {
 // TestExemptionsOnlyGroups: with onlyGroups, only namespaces that members create are closed. A malformed line exempts no
 // namespace.
 func TestExemptionsOnlyGroups(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	c.User(t, tenant, framework.Everything())
 	for value, want := range map[string]struct{ tenants, members bool }{
@@ -198,6 +200,7 @@ func TestExemptionsOnlyGroups(t *testing.T) {
 
 // TestExemptionsChecked: the plugin explains what the policies do, for a name and a creator.
 func TestExemptionsChecked(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	c.User(t, tenant, framework.Everything())
 	addExemptions(t, c, map[string]string{installed.KeyNamePrefixes: "# tools\n" + prefix + "\n", installed.KeyUsers: operator + "\n- " + tenant + "\n", installed.KeyGroups: operators})

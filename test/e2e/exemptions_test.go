@@ -34,6 +34,7 @@ const (
 
 // TestExemptions: the list in the ConfigMap exempts namespaces. Only users with the verb open can change it.
 func TestExemptions(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	config := c.User(t, "e2e-creator", framework.Everything())
 	client := kubernetes.NewForConfigOrDie(config)
@@ -100,6 +101,7 @@ func addExemptions(t *testing.T, c *framework.Cluster, lines map[string]string) 
 
 // TestExemptionsGuarded: the permission to write ConfigMaps does not suffice to change the list.
 func TestExemptionsGuarded(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-creator", framework.Everything())).CoreV1().ConfigMaps(installNamespace)
 	list, err := client.Get(t.Context(), exemptions, metav1.GetOptions{})
@@ -141,6 +143,7 @@ func TestExemptionsGuarded(t *testing.T) {
 // TestWithoutExemptions: without the list, no namespace can be created, and the error names the list. Existing
 // namespaces work, and the list can be restored.
 func TestWithoutExemptions(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	configMaps := c.Core.CoreV1().ConfigMaps(installNamespace)
 	list, err := configMaps.Get(t.Context(), exemptions, metav1.GetOptions{})

@@ -52,6 +52,7 @@ func writes(t *testing.T, client kubernetes.Interface, namespace, name string) m
 // TestFreeze: while a namespace is frozen, its tenants read, and kube-apiserver refuses their writes and its deletion. Only
 // users with the verb freeze freeze and unfreeze it. Its conditions, an event and the audit log report both.
 func TestFreeze(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, namespace)

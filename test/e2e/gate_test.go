@@ -32,6 +32,7 @@ import (
 // TestGate: while a namespace is initializing, kube-apiserver refuses every verb that discovery shows for every namespaced
 // resource and subresource, except what is listed. In an open namespace the gate refuses none of them.
 func TestGate(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	for _, definition := range []string{thingDefinition(), namesakeDefinition()} {
 		c.ApplyInput(t, definition)
@@ -171,6 +172,7 @@ func bindInitialize(t *testing.T, c *framework.Cluster, namespace, user string) 
 
 // TestGateMessage: the gate quotes the namespace's condition, with any text.
 func TestGateMessage(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
 	// Without the controller, only this test writes the conditions.

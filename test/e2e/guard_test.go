@@ -166,6 +166,7 @@ func ways() map[string]way {
 // TestGuard: a user who may write namespaces, namespaces/status and namespaces/finalize cannot change the label and
 // the annotations of the stamp.
 func TestGuard(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	writer := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything()))
 	namespace := c.CreateHeld(t, c.As("e2e-writer"))
@@ -222,6 +223,7 @@ func TestGuard(t *testing.T) {
 // TestGuardApplied: a field manager that owns the label by server-side apply cannot remove it. No field manager
 // owns a label that the stamp wrote.
 func TestGuardApplied(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
@@ -264,6 +266,7 @@ func stampOf(namespace *corev1.Namespace) map[string]string {
 // TestGuardOfOthers: no user can close the gate of an open namespace, or set a creator that it does not have. No name
 // is exempt.
 func TestGuardOfOthers(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
 	yes, empty, zero := "true", "", "\x00"
@@ -291,6 +294,7 @@ func TestGuardOfOthers(t *testing.T) {
 // TestGuardFinalizer: other clients cannot remove nsinit's finalizer, so a namespace is not removed before its
 // participants have cleaned up.
 func TestGuardFinalizer(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "hold.example.com", Finalizer: true})
 	client := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()

@@ -31,6 +31,7 @@ const guardCreate = "nsinit-guard-create"
 // TestGuardCreate: a namespace is refused if another webhook or policy, which comes after the stamp, removes its
 // label or annotations.
 func TestGuardCreate(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	for name, test := range map[string]struct{ patch, says string }{
 		"label":   {`[{"op": "remove", "path": "/metadata/labels/nsinit.dev~1initializing"}]`, "must carry the label nsinit.dev/initializing=true"},
@@ -50,6 +51,7 @@ func TestGuardCreate(t *testing.T) {
 
 // TestStampAgain: the stamp acts again after a webhook has changed the namespace.
 func TestStampAgain(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	create := withWebhook(t, c, `[{"op": "add", "path": "/metadata/annotations/acted", "value": "yes"},
 		{"op": "replace", "path": "/metadata/annotations/nsinit.dev~1created-by", "value": "root"},

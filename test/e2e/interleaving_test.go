@@ -70,8 +70,7 @@ func (h *history) add(lifecycle *v1alpha1.NamespaceLifecycle) {
 // No entry is lost, reappears, or is removed out of order, and every namespace becomes Ready.
 func TestInterleavings(t *testing.T) {
 	const namespaces = 20
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
-	t.Logf("seed %d", seed)
+	seed := framework.Seed(t)
 	c := framework.Connect(t)
 	names := []string{"a.example.com", "b.example.com", "absent.example.com", "d.example.com", "e.example.com"}
 	ignore, seconds := v1alpha1.Ignore, int32(1)

@@ -26,6 +26,7 @@ import (
 
 // TestStory is the life of a namespace with two initializers.
 func TestStory(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	tenant := c.Tenant(t)
 	c.Configure(t, framework.Initializers("one.example.com", "two.example.com")...)
@@ -114,6 +115,7 @@ func TestFailure(t *testing.T) {
 // TestParticipant: a participant keeps a terminating namespace until it has cleaned up, and a new namespace of the
 // same name waits for it.
 func TestParticipant(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: "openshift.com/origin", Finalizer: true})
 	namespace := c.CreateNamespace(t, c.Admin)

@@ -16,9 +16,9 @@ import (
 
 func TestMain(m *testing.M) {
 	// These tests take half a minute or more.
-	framework.Main(m, "TestInstallation", "TestStrictNameReuse", "TestMonitoring", "TestReplicas", "TestConformanceFindsFaults", "TestKill", "TestServed",
-		"TestSystemControllers", "TestDeletionStorm", "TestBothStories", "TestLeastPrivilege", "TestNamespaceTermination", "TestFullVolume",
-		"TestProvisionerConformance", "TestCertManager", "TestLostStorage", "TestSecurityMatrix", "TestCertificates", "TestConformance", "TestGate",
-		"TestFullQuota", "TestWhyStuck", "TestOpenShiftExample", "TestFreshness", "TestCorruptLifecycle", "TestApplyJustWorks", "TestWhyNsinit",
-		"TestProvisionerCrash", "TestClusterAdmission", "TestGitOps", "TestGitOpsHealth")
+	framework.Main(m, "TestReplicas", "TestStrictNameReuse", "TestDeletionStorm", "TestBothStories", "TestConformanceFindsFaults",
+		"TestKill", "TestProtocolInShell", "TestSystemControllers", "TestServed", "TestProtocol", "TestClusterAdmission",
+		"TestNamespaceTermination", "TestFullVolume", "TestWhyFixPrograms", "TestSecurityMatrix", "TestProvisionerConformance",
+		"TestCertificates", "TestLostStorage", "TestFullQuota", "TestWhyStuck", "TestPluginRBAC", "TestConformance",
+		"TestProvisionerCrash", "TestCorruptLifecycle", "TestWhyNsinit", "TestFreeze", "TestContentIsKept", "TestWhyFix", "TestEtcdOutage")
 }

@@ -89,6 +89,7 @@ func createNamesakes(t *testing.T, c *framework.Cluster, namespaces ...string) {
 // TestGateNamesakes: kube-apiserver takes the labels that a namespaceSelector reads from the object itself
 // where a resource is named namespaces, in any group. The gate reads those of the namespace there, too.
 func TestGateNamesakes(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
 	c.ApplyInput(t, namesakeDefinition())
 	open := c.CreateNamespace(t, c.Admin).Name
@@ -112,7 +113,7 @@ func TestGateNamesakes(t *testing.T) {
 	}
 
 	t.Run("early writes", func(t *testing.T) {
-		askToRetry(t, c, tenantConfig)
+		c.AskTenantToRetry(t, tenantConfig)
 		for _, cell := range namesakeCells() {
 			err := tenant.try(t.Context(), cell, closed, false)
 			if seconds, retry := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !retry || seconds < 1 || !strings.Contains(err.Error(), `"hold.example.com"`) {

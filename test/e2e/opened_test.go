@@ -11,6 +11,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,7 @@ import (
 // TestOpenedByHand: soon after an administrator opens a namespace, the namespace, its NamespaceLifecycle, its
 // configuration and the plugin report it with the name of the administrator. Participants still clean up.
 func TestOpenedByHand(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	stored := c.Configure(t, v1alpha1.RegisteredInitializer{Name: "one.example.com", Finalizer: true}, v1alpha1.RegisteredInitializer{Name: "two.example.com"})
 	namespace := c.CreateNamespace(t, c.Admin).Name
@@ -110,8 +112,11 @@ func TestTerminatingIsNotReady(t *testing.T) {
 		c.WaitNoNamespace(t, name)
 		writes := 0
 		events, _ := c.AuditSince(t, from)
+		deletion := slices.IndexFunc(events, func(event framework.AuditEvent) bool {
+			return event.Verb == "delete" && event.ObjectRef.Resource == "namespaces" && event.ObjectRef.Name == name
+		})
 		for _, event := range events {
-			if event.ObjectRef.Resource == "namespaces" && event.ObjectRef.Name == name && event.ObjectRef.Subresource == "status" &&
+			if event.RequestReceivedTimestamp.After(events[deletion].RequestReceivedTimestamp) && event.ObjectRef.Resource == "namespaces" && event.ObjectRef.Name == name && event.ObjectRef.Subresource == "status" &&
 				event.ResponseStatus.Code == 200 && strings.HasSuffix(event.User.Username, ":nsinit-controller-manager") {
 				writes++
 			}

@@ -442,9 +442,6 @@ func TestPopulationReplicas(t *testing.T) {
 	c.GrantPopulation(t, framework.ConfigMapRule())
 	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
 	c.Populate(t, "replicas", repaired(framework.ConfigMapManifest("made", "x")))
-	t.Cleanup(func() {
-		_ = c.Core.CoordinationV1().Leases("nsinit-system").Delete(context.Background(), "policy-population", metav1.DeleteOptions{})
-	})
 	holder := func(ctx context.Context) (string, error) {
 		lease, err := c.Core.CoordinationV1().Leases("nsinit-system").Get(ctx, "policy-population", metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {

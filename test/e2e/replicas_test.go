@@ -221,10 +221,8 @@ func (r *replicas) live(t *testing.T, l *load) {
 func (l *load) end(t *testing.T, least int64) {
 	t.Helper()
 	framework.Eventually(t, "namespaces are created and deleted, a watch sees each lifecycle, and every request is repeated", func(context.Context) error {
-		for what, f := range l.requests {
-			if f.Tried() < least {
-				return fmt.Errorf("%s: %s, want %d", what, f, least)
-			}
+		if err := framework.Tried(l.requests, least); err != nil {
+			return err
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -319,6 +317,16 @@ func (r *replicas) openedOnce(t *testing.T, l *load) {
 	for _, uid := range l.created {
 		if opened[uid] != 1 {
 			t.Errorf("namespace %s was opened %d times", uid, opened[uid])
+		}
+	}
+}
+
+// rollout restarts a Deployment, and waits until all of its pods are new.
+func rollout(t *testing.T, c *framework.Cluster, deployment string) {
+	t.Helper()
+	for _, command := range []string{"restart", "status"} {
+		if out, err := c.Kubectl("-n", "nsinit-system", "rollout", command, "deployment/"+deployment); err != nil {
+			t.Fatal(err, out)
 		}
 	}
 }

@@ -20,7 +20,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -32,15 +35,26 @@ import (
 type revisions struct {
 	mu    sync.Mutex
 	first map[string]int64
+	// failed is the event that has ended the watch.
+	failed watch.Event
 }
 
-// watchFirst stores the revision of the first event of each namespace that counts, until the test ends.
-func watchFirst(t *testing.T, events watch.Interface, counts func(watch.Event) bool, namespaceOf func(metav1.Object) string) *revisions {
+// watchFirst stores the revision of the first event of each namespace that counts, from a revision on and until the test ends.
+// kube-apiserver ends the watch of a client that is slow, so it is resumed.
+func watchFirst(t *testing.T, since string, watcher cache.WatcherWithContext, counts func(watch.Event) bool, namespaceOf func(metav1.Object) string) *revisions {
 	t.Helper()
-	t.Cleanup(events.Stop)
+	events, err := watchtools.NewRetryWatcherWithContext(t.Context(), since, watcher)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &revisions{first: map[string]int64{}}
 	go func() {
 		for event := range events.ResultChan() {
+			if event.Type == watch.Error {
+				r.mu.Lock()
+				r.failed = event
+				r.mu.Unlock()
+			}
 			object, err := meta.Accessor(event.Object)
 			if err != nil || !counts(event) {
 				continue
@@ -63,7 +77,7 @@ func (r *revisions) wait(t *testing.T, what string, names []string) {
 		defer r.mu.Unlock()
 		for _, name := range names {
 			if r.first[name] == 0 {
-				return fmt.Errorf("not in namespace %s", name)
+				return fmt.Errorf("not in namespace %s; the watch has ended with %+v", name, r.failed)
 			}
 		}
 		return nil
@@ -79,30 +93,21 @@ func TestReadyMeansUsable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := func(name string) metav1.ListOptions {
-		options := metav1.ListOptions{ResourceVersion: namespaces.ResourceVersion}
-		if name != "" {
-			options.FieldSelector = "metadata.name=" + name
-		}
-		return options
-	}
-	follow := func(events watch.Interface, err error, counts func(watch.Event) bool, namespaceOf func(metav1.Object) string) *revisions {
+	follow := func(resource, name string, counts func(watch.Event) bool, namespaceOf func(metav1.Object) string) *revisions {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
+		selector := fields.Everything()
+		if name != "" {
+			selector = fields.OneTermEqualSelector("metadata.name", name)
 		}
-		return watchFirst(t, events, counts, namespaceOf)
+		return watchFirst(t, namespaces.ResourceVersion, cache.NewListWatchFromClient(c.Core.CoreV1().RESTClient(), resource, "", selector), counts, namespaceOf)
 	}
 	added := func(event watch.Event) bool { return event.Type == watch.Added }
-	events, err := c.Core.CoreV1().Namespaces().Watch(t.Context(), from(""))
-	opened := follow(events, err, func(event watch.Event) bool {
+	opened := follow("namespaces", "", func(event watch.Event) bool {
 		namespace, ok := event.Object.(*corev1.Namespace)
 		return ok && event.Type == watch.Modified && !helper.IsClosed(namespace)
 	}, metav1.Object.GetName)
-	events, err = c.Core.CoreV1().ServiceAccounts("").Watch(t.Context(), from("default"))
-	accounts := follow(events, err, added, metav1.Object.GetNamespace)
-	events, err = c.Core.CoreV1().ConfigMaps("").Watch(t.Context(), from("kube-root-ca.crt"))
-	certificates := follow(events, err, added, metav1.Object.GetNamespace)
+	accounts := follow("serviceaccounts", "default", added, metav1.Object.GetNamespace)
+	certificates := follow("configmaps", "kube-root-ca.crt", added, metav1.Object.GetNamespace)
 
 	began := time.Now()
 	names := make([]string, count)

@@ -20,7 +20,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
@@ -35,16 +34,9 @@ func existingNamespaces(t *testing.T, c *framework.Cluster, count int) (names []
 	slices.Sort(names)
 	for _, name := range names {
 		c.WaitReady(t, name)
-		labelNamespace(t, c, name, "rollout="+t.Name())
+		c.LabelNamespace(t, name, "rollout="+t.Name())
 	}
 	return names
-}
-
-func labelNamespace(t *testing.T, c *framework.Cluster, name, label string) {
-	t.Helper()
-	if out, err := c.Kubectl("label", "namespace", name, label); err != nil {
-		t.Fatal(err, out)
-	}
 }
 
 // populateAll creates a population of the namespaces with the label rollout of the test, also of existing ones.
@@ -56,32 +48,6 @@ func populateAll(t *testing.T, c *framework.Cluster, name string, rollout v1alph
 	if population.Spec.Scope != v1alpha1.ScopeAll {
 		t.Fatalf("the spec is %+v", population.Spec)
 	}
-}
-
-// waitRollout waits until a population has a state of its rollout: the reason of the condition RolledOut, and the counts
-// "current/namespaces created changed unchanged conflicts refused".
-func waitRollout(t *testing.T, c *framework.Cluster, name, reason, counts string) (population *v1alpha1.NamespacePopulation) {
-	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("the rollout of %s is %s, %s", name, reason, counts), func(ctx context.Context) (err error) {
-		if population, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		condition := meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionRolledOut)
-		if condition == nil || population.Status.Rollout == nil {
-			return fmt.Errorf("the status is %+v", population.Status)
-		}
-		s := population.Status.Rollout
-		got := fmt.Sprintf("%d/%d %d %d %d %d %d", s.Current, s.Namespaces, s.ToCreate, s.ToChange, s.Unchanged, s.Conflicts, s.Refused)
-		if condition.Reason != reason || got != counts || s.ObservedGeneration != population.Generation || condition.ObservedGeneration != population.Generation {
-			return fmt.Errorf("it is %s, %s: %s", condition.Reason, got, condition.Message)
-		}
-		return nil
-	})
-	return population
-}
-
-func secretManifest() v1alpha1.PopulationManifest {
-	return v1alpha1.PopulationManifest{Name: "secret", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)}}
 }
 
 // TestRollout: a population with scope All reports what it would do in namespaces that exist, and then does it. It changes
@@ -98,16 +64,16 @@ func TestRollout(t *testing.T) {
 		t.Fatal(err, out)
 	}
 	// It is exempt, so no count has it.
-	labelNamespace(t, c, metav1.NamespaceDefault, "rollout="+t.Name())
-	t.Cleanup(func() { labelNamespace(t, c, metav1.NamespaceDefault, "rollout-") })
-	secret := secretManifest()
+	c.LabelNamespace(t, metav1.NamespaceDefault, "rollout="+t.Name())
+	t.Cleanup(func() { c.LabelNamespace(t, metav1.NamespaceDefault, "rollout-") })
+	secret := framework.SecretManifest()
 	secret.When = fmt.Sprintf("namespaceObject.metadata.name == %q", refusing)
 	creator := framework.ConfigMapManifest("creator", "${creator}")
 	creator.When = fmt.Sprintf("namespaceObject.metadata.name == %q", unknown)
 	populateAll(t, c, "all", "", repaired(framework.ConfigMapManifest("made", "x")), framework.ConfigMapManifest("once", "x"), secret, creator)
 	hook := c.StartPopulation(t)
 
-	reported := waitRollout(t, c, "all", v1alpha1.ReasonRolloutReported, "0/4 7 0 0 1 2")
+	reported := c.WaitRollout(t, "all", v1alpha1.ReasonRolloutReported, "0/4 7 0 0 1 2")
 	problems := framework.JSON(t, reported.Status.Rollout.Problems)
 	for _, want := range []string{taken, `kubectl-create`, refusing, "grant the initializer the missing permission", unknown, "the creator of the namespace is unknown"} {
 		if !strings.Contains(problems, want) {
@@ -130,7 +96,7 @@ func TestRollout(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	writes := framework.Repeat(ctx, &work, func(ctx context.Context) error { return framework.WriteConfigMap(ctx, c.Core, free) })
 	changePopulation(t, c, "all", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Rollout = v1alpha1.RolloutApply })
-	waitRollout(t, c, "all", v1alpha1.ReasonRolloutIncomplete, "1/4 0 0 7 1 2")
+	c.WaitRollout(t, "all", v1alpha1.ReasonRolloutIncomplete, "1/4 0 0 7 1 2")
 	for _, name := range names {
 		waitValue(t, c, name, "once", "x")
 	}
@@ -148,7 +114,7 @@ func TestRollout(t *testing.T) {
 	}
 	c.StartPopulation(t)
 	changePopulation(t, c, "all", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Manifests = spec.Manifests[:2] })
-	waitRollout(t, c, "all", v1alpha1.ReasonRolloutComplete, "4/4 0 0 8 0 0")
+	c.WaitRollout(t, "all", v1alpha1.ReasonRolloutComplete, "4/4 0 0 8 0 0")
 	if out, err := c.Kubectl("get", "namespacepopulation", "all"); err != nil || !strings.Contains(out, "Complete 4/4") {
 		t.Errorf("printed %s, %v", out, err)
 	}
@@ -161,9 +127,9 @@ func TestRollout(t *testing.T) {
 	later := c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, later)
 	waitValue(t, c, later, "once", "gone")
-	labelNamespace(t, c, later, "rollout="+t.Name())
+	c.LabelNamespace(t, later, "rollout="+t.Name())
 	waitValue(t, c, later, "once", "x")
-	waitRollout(t, c, "all", v1alpha1.ReasonRolloutComplete, "5/5 0 0 10 0 0")
+	c.WaitRollout(t, "all", v1alpha1.ReasonRolloutComplete, "5/5 0 0 10 0 0")
 	waitValue(t, c, taken, "once", "gone") // it is the tenant's
 
 	// Without the scope, the objects stay.
@@ -184,7 +150,7 @@ func TestRolloutPauses(t *testing.T) {
 	c := framework.Connect(t)
 	c.GrantPopulation(t, framework.ConfigMapRule())
 	names := existingNamespaces(t, c, 6)
-	populateAll(t, c, "pausing", v1alpha1.RolloutApply, framework.ConfigMapManifest("made", "x"), secretManifest())
+	populateAll(t, c, "pausing", v1alpha1.RolloutApply, framework.ConfigMapManifest("made", "x"), framework.SecretManifest())
 	reached := func(want int) {
 		t.Helper()
 		framework.Eventually(t, fmt.Sprintf("the rollout has reached %d namespaces", want), func(ctx context.Context) error {
@@ -205,7 +171,7 @@ func TestRolloutPauses(t *testing.T) {
 		})
 	}
 	leader := c.StartPopulation(t, "--leader-elect")
-	waitRollout(t, c, "pausing", v1alpha1.ReasonRolloutPaused, "0/6 0 0 3 0 3")
+	c.WaitRollout(t, "pausing", v1alpha1.ReasonRolloutPaused, "0/6 0 0 3 0 3")
 	if out, err := c.Kubectl("get", "namespacepopulation", "pausing", "--output=wide"); err != nil || !strings.Contains(out, "Paused 0/6") {
 		t.Errorf("printed %s, %v", out, err)
 	} else {
@@ -230,12 +196,12 @@ func TestRolloutPauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	existingNamespaces(t, c, 1)
-	waitRollout(t, c, "pausing", v1alpha1.ReasonRolloutPaused, "0/7 0 0 3 0 3")
+	c.WaitRollout(t, "pausing", v1alpha1.ReasonRolloutPaused, "0/7 0 0 3 0 3")
 	reached(3)
 	waitValue(t, c, names[3], "made", "gone")
 
 	c.GrantPopulation(t, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "patch"}})
-	waitRollout(t, c, "pausing", v1alpha1.ReasonRolloutComplete, "7/7 0 0 14 0 0")
+	c.WaitRollout(t, "pausing", v1alpha1.ReasonRolloutComplete, "7/7 0 0 14 0 0")
 	reached(7)
 }
 
@@ -247,12 +213,12 @@ func TestRolloutChanges(t *testing.T) {
 	names := existingNamespaces(t, c, 3)
 	populateAll(t, c, "changing", v1alpha1.RolloutApply, repaired(framework.ConfigMapManifest("made", "x")), framework.ConfigMapManifest("old", "x"))
 	c.StartPopulation(t)
-	waitRollout(t, c, "changing", v1alpha1.ReasonRolloutComplete, "3/3 0 0 6 0 0")
+	c.WaitRollout(t, "changing", v1alpha1.ReasonRolloutComplete, "3/3 0 0 6 0 0")
 
 	changePopulation(t, c, "changing", func(spec *v1alpha1.NamespacePopulationSpec) {
 		spec.Rollout, spec.Manifests = v1alpha1.RolloutReport, []v1alpha1.PopulationManifest{repaired(framework.ConfigMapManifest("made", "new"))}
 	})
-	if reported := waitRollout(t, c, "changing", v1alpha1.ReasonRolloutReported, "0/3 0 3 0 0 0"); reported.Status.Rollout.ToDelete != 3 {
+	if reported := c.WaitRollout(t, "changing", v1alpha1.ReasonRolloutReported, "0/3 0 3 0 0 0"); reported.Status.Rollout.ToDelete != 3 {
 		t.Errorf("to delete: %d", reported.Status.Rollout.ToDelete)
 	}
 	out, _, code := c.Plugin(t, "preview", "--all", "--as=system:serviceaccount:nsinit-system:policy-population")
@@ -267,11 +233,11 @@ func TestRolloutChanges(t *testing.T) {
 	frozen, open := names[0], names[1:]
 	c.MustPlugin(t, "freeze", frozen, "--reason=evidence")
 	changePopulation(t, c, "changing", func(spec *v1alpha1.NamespacePopulationSpec) { spec.Rollout = v1alpha1.RolloutApply })
-	waitRollout(t, c, "changing", v1alpha1.ReasonRolloutComplete, "2/2 0 0 2 0 0")
+	c.WaitRollout(t, "changing", v1alpha1.ReasonRolloutComplete, "2/2 0 0 2 0 0")
 	waitValue(t, c, frozen, "made", "x")
 	waitValue(t, c, frozen, "old", "x")
 	c.MustPlugin(t, "unfreeze", frozen)
-	waitRollout(t, c, "changing", v1alpha1.ReasonRolloutComplete, "3/3 0 0 3 0 0")
+	c.WaitRollout(t, "changing", v1alpha1.ReasonRolloutComplete, "3/3 0 0 3 0 0")
 	for _, name := range names {
 		waitValue(t, c, name, "made", "new")
 		waitValue(t, c, name, "old", "gone")

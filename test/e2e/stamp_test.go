@@ -38,6 +38,7 @@ func wantStamp(user string, groups ...string) map[string]string {
 
 // TestStamp: a new namespace is closed and has its creator, whatever the request contains.
 func TestStamp(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)
 	c.User(t, "e2e-creator", framework.Everything())
@@ -91,6 +92,7 @@ func TestStamp(t *testing.T) {
 
 // TestStampIdentity: the creator is the impersonated user.
 func TestStampIdentity(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	c.Configure(t, framework.Initializers("hold.example.com")...)
 	c.User(t, "e2e-creator", framework.Everything())
@@ -119,6 +121,7 @@ func TestStampIdentity(t *testing.T) {
 
 // TestRecordCannotBePreset: a user cannot create the NamespaceLifecycle of a namespace in advance, or delete it.
 func TestRecordCannotBePreset(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	config := c.User(t, "e2e-creator", framework.Everything())
 	client := versioned.NewForConfigOrDie(config).NsinitV1alpha1().NamespaceLifecycles()

@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
@@ -262,16 +263,35 @@ func TestFullQuota(t *testing.T) {
 	c.WaitCurrent(t, waiting, framework.Participant)
 
 	populations := c.Nsinit.NsinitV1alpha1().NamespacePopulations()
+	create := func(annotation string) (*v1alpha1.NamespacePopulation, error) {
+		return populations.Create(t.Context(), &v1alpha1.NamespacePopulation{
+			ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("large"), Labels: map[string]string{"e2e": "large"}, Annotations: map[string]string{"e2e": annotation}},
+			Spec:       v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{framework.ConfigMapManifest("x", "x")}},
+		}, metav1.CreateOptions{})
+	}
+	var small []string
+	for range 2 {
+		population, err := create("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		small = append(small, population.Name)
+	}
+	large := strings.Repeat("x", 250<<10)
 	var refused error
 	// Old revisions may fill the database before its objects do. It is then compacted, and filled further.
 	for began := time.Now(); refused == nil || !strings.Contains(refused.Error(), "reserved for updates and deletions"); time.Sleep(50 * time.Millisecond) { // 5 MB a second
 		if time.Since(began) > framework.Patience {
 			t.Fatalf("the storage should be full long since: %v", refused)
 		}
-		_, refused = populations.Create(t.Context(), &v1alpha1.NamespacePopulation{
-			ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("large"), Labels: map[string]string{"e2e": "large"}, Annotations: map[string]string{"e2e": strings.Repeat("x", 250<<10)}},
-			Spec:       v1alpha1.NamespacePopulationSpec{Manifests: []v1alpha1.PopulationManifest{framework.ConfigMapManifest("x", "x")}},
-		}, metav1.CreateOptions{})
+		_, refused = create(large)
+	}
+	// nsinit-apiserver compacts the database again. So what is in use grows further, by updates.
+	for _, name := range small {
+		framework.Eventually(t, "an update succeeds, also after etcd's alarm", func(ctx context.Context) error {
+			_, err := populations.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e":%q}}}`, large), metav1.PatchOptions{})
+			return err
+		})
 	}
 	const full = "storage is full"
 	if reason := apierrors.ReasonForError(refused); reason != "InsufficientStorage" || !strings.Contains(refused.Error(), full) {

@@ -19,7 +19,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -38,8 +37,7 @@ func TestDeletionStorm(t *testing.T) {
 		participant = "storm.example.com"
 		limit       = 10 * time.Minute
 	)
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
-	t.Logf("seed %d", seed)
+	seed := framework.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not a secret
 	c := framework.Another(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
@@ -99,10 +97,13 @@ func TestDeletionStorm(t *testing.T) {
 		}
 	}
 	left := slices.Clone(all)
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 500*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		list, err := namespaces.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, nil //nolint:nilerr // kube-apiserver is busy
+		}
 		left = slices.DeleteFunc(left, func(namespace *corev1.Namespace) bool {
-			_, err := namespaces.Get(ctx, namespace.Name, metav1.GetOptions{})
-			if !apierrors.IsNotFound(err) {
+			if slices.ContainsFunc(list.Items, func(one corev1.Namespace) bool { return one.UID == namespace.UID }) {
 				return false
 			}
 			if !cleaned.has(namespace.UID) {

@@ -252,6 +252,7 @@ func noneRefused(t *testing.T, c *framework.Cluster, namespace string) {
 // TestSystemControllersMayInitialize: every controller whose role lets it write objects of
 // namespaces holds the verb initialize. A new version of Kubernetes may bring more.
 func TestSystemControllersMayInitialize(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	namespaced := namespacedResources(t, c)
 	bindings, err := c.Core.RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"})

@@ -26,7 +26,7 @@ import (
 
 // TestWhyAll: kubectl nsinit why --all shows a namespace that waits for an initializer, and no healthy one.
 func TestWhyAll(t *testing.T) {
-	c := framework.Share(t)
+	c := framework.Connect(t)
 	healthy := c.CreateNamespace(t, c.Admin).Name
 	c.WaitReady(t, healthy)
 	closed := c.CreateHeld(t, c.Admin).Name
@@ -41,9 +41,12 @@ func TestWhyAll(t *testing.T) {
 	})
 	c.Release(t, closed)
 
-	// kube-controller-manager waits five seconds before it empties a namespace.
+	// The namespace waits for kube-controller-manager, which --patience expects for ten minutes.
+	c.Dev(t, "stop", "kube-controller-manager")
+	t.Cleanup(func() { c.Dev(t, "start", "kube-controller-manager") })
 	c.DeleteNamespace(t, healthy)
 	c.WaitWhy(t, healthy, diagnosis.NamespaceControllerAtWork, diagnosis.Waiting, "--patience=10m")
+	c.Dev(t, "start", "kube-controller-manager")
 	c.WaitNoNamespace(t, healthy)
 }
 

@@ -88,6 +88,7 @@ func runCampaign(ctx context.Context, slice bool, args []string) error {
 	flags.IntVar(&options.PerRound, "per-round", options.PerRound, "how often to inject a fault in one round")
 	flags.IntVar(&options.Slots, "slots", 10, "how many namespaces the tenants use at a time")
 	flags.Float64Var(&options.Rate, "rate", 30, "how many writes the tenants make in a second")
+	flags.Uint64Var(&options.Seed, "seed", 0, "a number to be added to the seeds of the rounds, which are 1, 2, 3, ...")
 	flags.BoolVar(&options.Recreate, "recreate", true, "let tenants use the names of namespaces again")
 	flags.BoolVar(&options.StrictNameReuse, "strict-name-reuse", false, "let tenants use names again in every round: the component strict-name-reuse is installed")
 	flags.BoolVar(&options.StopAtViolation, "stop-at-violation", false, "end with the first violation")

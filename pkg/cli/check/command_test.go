@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,6 +23,7 @@ import (
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 	baseversion "k8s.io/component-base/version"
+	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/check"
@@ -151,30 +153,33 @@ func TestCheck(t *testing.T) {
 
 // TestCheckWait: the command prints what it waits for when that changes, and names it at its end.
 func TestCheckWait(t *testing.T) {
-	cluster, available := installed(), int32(-1)
-	cluster.Core.PrependReactor("list", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-		available = min(available+1, 2)
-		return true, &appsv1.DeploymentList{Items: []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Name: "cm", Labels: map[string]string{"app.kubernetes.io/part-of": "nsinit"}}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))},
-			Status: appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: available}}}}, nil
-	})
-	out, errOut, err := cluster.Run(t, check.NewCommand, "--wait", "--timeout=200ms")
-	if err == nil || !strings.Contains(err.Error(), "exit code 3") {
-		t.Errorf("the error is %v", err)
-	}
-	rest := errOut
-	for _, says := range []string{
-		"waiting for Programs: deployment/cm has 0 of 2 pods available\n",
-		"waiting for Programs: deployment/cm has 1 of 2 pods available, 2 of the newest version\n",
-		"waiting for APIService: nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)\n",
-		"error: the installation is not complete after 200ms, because of APIService, ",
-	} {
-		_, after, found := strings.Cut(rest, says)
-		if !found {
-			t.Errorf("there is no %q, or in another order, in\n%s", says, errOut)
+	synctest.Test(t, func(t *testing.T) {
+		cluster, available := installed(), int32(-1)
+		cluster.Clients.Clock = clock.RealClock{} // of the bubble
+		cluster.Core.PrependReactor("list", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+			available = min(available+1, 2)
+			return true, &appsv1.DeploymentList{Items: []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Name: "cm", Labels: map[string]string{"app.kubernetes.io/part-of": "nsinit"}}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))},
+				Status: appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: available}}}}, nil
+		})
+		out, errOut, err := cluster.Run(t, check.NewCommand, "--wait", "--timeout=1m")
+		if err == nil || !strings.Contains(err.Error(), "exit code 3") {
+			t.Errorf("the error is %v", err)
 		}
-		rest = after
-	}
-	if strings.Count(errOut, "waiting for APIService") != 1 || !strings.Contains(out, "Programs       OK        deployment/cm has 2 of 2 pods available") {
-		t.Errorf("the output is\n%s%s", errOut, out)
-	}
+		rest := errOut
+		for _, says := range []string{
+			"waiting for Programs: deployment/cm has 0 of 2 pods available\n",
+			"waiting for Programs: deployment/cm has 1 of 2 pods available, 2 of the newest version\n",
+			"waiting for APIService: nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)\n",
+			"error: the installation is not complete after 1m0s, because of APIService, ",
+		} {
+			_, after, found := strings.Cut(rest, says)
+			if !found {
+				t.Errorf("there is no %q, or in another order, in\n%s", says, errOut)
+			}
+			rest = after
+		}
+		if strings.Count(errOut, "waiting for APIService") != 1 || !strings.Contains(out, "Programs       OK        deployment/cm has 2 of 2 pods available") {
+			t.Errorf("the output is\n%s%s", errOut, out)
+		}
+	})
 }

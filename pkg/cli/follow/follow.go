@@ -179,6 +179,8 @@ func (f *Follower) read(ctx context.Context, name string) (sight, error) {
 	switch {
 	case err == nil && lifecycle.Spec.NamespaceUID == namespace.UID:
 		seen.lifecycle = lifecycle
+	case err != nil && ctx.Err() != nil: // the time ended between the two reads
+		return sight{}, ctx.Err()
 	case apierrors.IsForbidden(err):
 		f.blind = true
 	}

@@ -68,17 +68,18 @@ func TestWait(t *testing.T) {
 		"gone, a field":      {Cluster: reading(namespace("shop", deleted), nil), Args: []string{"shop", "--for=gone", "-o", "jsonpath={.metadata.uid}"}, Out: "u"},
 		"gone, another came": {Cluster: reading(namespace("shop", deleted), namespace("shop", another)), Args: []string{"shop", "--for=gone"}, Out: "namespace/shop is gone\n"},
 
-		"never there":          {Cluster: reading(nil), Args: []string{"shop"}, Err: `namespace "shop" does not exist`},
-		"replaced":             {Cluster: reading(namespace("shop", closed), namespace("shop", another)), Args: []string{"shop"}, Err: "another one has this name"},
-		"deleted":              {Cluster: reading(namespace("shop", closed, deleted)), Args: []string{"shop"}, Err: `namespace "shop" is being deleted`},
-		"the second is not":    {Cluster: reading(namespace("shop"), nil), Args: []string{"shop", "depot"}, Out: "namespace/shop is open\n", Err: `namespace "depot" does not exist`},
-		"another condition":    {Args: []string{"shop", "--for=delete"}, Err: `--for=delete: must be "open" or "gone"`},
-		"a negative timeout":   {Args: []string{"shop", "--timeout=-1s"}, Err: `invalid argument "-1s" for "--timeout" flag: must not be negative`},
-		"no such format":       {Args: []string{"shop", "-o", "xml"}, Err: `output format "xml", allowed formats are:`},
-		"no namespace":         {Err: "the argument NAMESPACE is missing; for example:"},
-		"not open in time":     {Cluster: reading(namespace("shop", closed)), Args: []string{"shop", "--timeout=1ns"}, Err: `namespace "shop" is not open yet: waiting for b; see: kubectl nsinit why shop`},
-		"not gone in time":     {Cluster: reading(namespace("shop", deleted)), Args: []string{"shop", "--for=gone", "--timeout=1ns"}, Err: `namespace "shop" still exists; see: kubectl nsinit why shop`},
-		"interrupted by users": {Cluster: interrupted(), Args: []string{"shop"}, Err: "interrupted"},
+		"never there":                            {Cluster: reading(nil), Args: []string{"shop"}, Err: `namespace "shop" does not exist`},
+		"replaced":                               {Cluster: reading(namespace("shop", closed), namespace("shop", another)), Args: []string{"shop"}, Err: "another one has this name"},
+		"deleted":                                {Cluster: reading(namespace("shop", closed, deleted)), Args: []string{"shop"}, Err: `namespace "shop" is being deleted`},
+		"the second is not":                      {Cluster: reading(namespace("shop"), nil), Args: []string{"shop", "depot"}, Out: "namespace/shop is open\n", Err: `namespace "depot" does not exist`},
+		"another condition":                      {Args: []string{"shop", "--for=delete"}, Err: `--for=delete: must be "open" or "gone"`},
+		"a negative timeout":                     {Args: []string{"shop", "--timeout=-1s"}, Err: `invalid argument "-1s" for "--timeout" flag: must not be negative`},
+		"no such format":                         {Args: []string{"shop", "-o", "xml"}, Err: `output format "xml", allowed formats are:`},
+		"no namespace":                           {Err: "the argument NAMESPACE is missing; for example:"},
+		"not open in time":                       {Cluster: reading(namespace("shop", closed)), Args: []string{"shop", "--timeout=1ns"}, Err: `namespace "shop" is not open yet: waiting for b; see: kubectl nsinit why shop`},
+		"not gone in time":                       {Cluster: reading(namespace("shop", deleted)), Args: []string{"shop", "--for=gone", "--timeout=1ns"}, Err: `namespace "shop" still exists; see: kubectl nsinit why shop`},
+		"interrupted by users":                   {Cluster: interrupted(), Args: []string{"shop"}, Err: "interrupted"},
+		"interrupted by users between two reads": {Cluster: interruptedBetweenReads(), Args: []string{"shop"}, Err: "interrupted"},
 	} {
 		t.Run(name, func(t *testing.T) { test.Check(t, wait.NewCommand) })
 	}
@@ -88,6 +89,21 @@ func interrupted() *cmdtesting.Cluster {
 	cluster := reading(namespace("shop", closed))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+	cluster.Context = ctx
+	return cluster
+}
+
+// interruptedBetweenReads ends the context after the read of the namespace, whose condition must not be reported in place of
+// the NamespaceLifecycle.
+func interruptedBetweenReads() *cmdtesting.Cluster {
+	cluster := reading(namespace("shop", closed, func(n *corev1.Namespace) {
+		n.Status.Conditions = []corev1.NamespaceCondition{{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue, Message: "waiting for b"}}
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	cluster.Nsinit.PrependReactor("get", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) {
+		cancel()
+		return true, nil, context.Canceled
+	})
 	cluster.Context = ctx
 	return cluster
 }

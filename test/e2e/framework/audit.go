@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // AuditEvent has those fields of an event of the audit log that tests read.
@@ -21,8 +22,9 @@ type AuditEvent struct {
 	User      struct{ Username string }
 	ObjectRef struct{ Resource, Subresource, Namespace, Name string }
 
-	ResponseStatus struct{ Code int }
-	Annotations    map[string]string
+	RequestReceivedTimestamp time.Time
+	ResponseStatus           struct{ Code int }
+	Annotations              map[string]string
 }
 
 // AuditSince returns the events of the audit log after a position, and the position after them. 0 is the beginning.

@@ -66,9 +66,14 @@ func (f *Failures) String() string {
 	return text
 }
 
-// Tried returns the number of tries.
-func (f *Failures) Tried() int64 {
-	return f.tried.Load()
+// Tried returns an error until each of several things was tried so often.
+func Tried(all map[string]*Failures, least int64) error {
+	for what, f := range all {
+		if f.tried.Load() < least {
+			return fmt.Errorf("%s: %s, want %d", what, f, least)
+		}
+	}
+	return nil
 }
 
 // None checks that no try failed, and that there were at least so many.
@@ -80,7 +85,10 @@ func (f *Failures) None(t *testing.T, what string, least int64) {
 	}
 }
 
-// Repeat tries something again and again until the context ends, and waits between two tries as Eventually does.
+// repeatPause is the least pause between two tries of Repeat.
+const repeatPause = 100 * time.Millisecond
+
+// Repeat tries something again and again until the context ends.
 func Repeat(ctx context.Context, work *sync.WaitGroup, what func(ctx context.Context) error) *Failures {
 	f := &Failures{}
 	work.Go(func() {
@@ -91,7 +99,7 @@ func Repeat(ctx context.Context, work *sync.WaitGroup, what func(ctx context.Con
 				return // the error is of the end
 			}
 			f.count(err)
-			time.Sleep(pause(began))
+			time.Sleep(max(repeatPause, pause(time.Since(began), 0)))
 		}
 	})
 	return f

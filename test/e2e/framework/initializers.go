@@ -12,16 +12,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/initializer"
 )
 
 // Initializers returns initializers with these names, for Configure.
@@ -159,4 +163,30 @@ func (c *Cluster) WaitNoLifecycle(t *testing.T, namespace string) {
 		}
 		return fmt.Errorf("it is still there: %v %w", lifecycle.Spec.Finalizers, errors.Join(err, errors.New("(no error)")))
 	})
+}
+
+// RunInitializers runs initializers of the SDK until the test ends, and returns when they watch.
+func (c *Cluster) RunInitializers(t *testing.T, act func(ctx context.Context, name string, namespace *corev1.Namespace) error, names ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	t.Cleanup(func() { cancel(); work.Wait() })
+	for _, name := range names {
+		runner, err := initializer.New(initializer.Options{Name: name, Core: c.Core, Nsinit: c.Nsinit, Workers: 16, Events: &record.FakeRecorder{},
+			Initialize: func(ctx context.Context, namespace *corev1.Namespace) error { return act(ctx, name, namespace) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		work.Go(func() {
+			if err := runner.Run(ctx); err != nil {
+				t.Errorf("%s ended: %v", name, err)
+			}
+		})
+		Eventually(t, name+" watches", func(context.Context) error {
+			if !runner.HasSynced() {
+				return fmt.Errorf("%s has not listed the NamespaceLifecycles", name)
+			}
+			return nil
+		})
+	}
 }

@@ -86,7 +86,8 @@ func (c *Cluster) MustPlugin(t *testing.T, args ...string) string {
 func (c *Cluster) RefusedPlugin(t *testing.T, says string, args ...string) {
 	t.Helper()
 	stdout, stderr, code := c.Plugin(t, args...)
-	if code != 1 || !strings.HasPrefix(stderr, "error: ") || !strings.Contains(stderr, says) || stdout != "" {
+	_, message, refused := strings.Cut("\n"+stderr, "\nerror: ") // progress comes first
+	if code != 1 || !refused || !strings.Contains(message, says) || stdout != "" {
 		t.Errorf("kubectl nsinit %s: exit code %d, want it to say %q\n%s%s", strings.Join(args, " "), code, says, stdout, stderr)
 	}
 }

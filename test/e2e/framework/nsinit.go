@@ -7,16 +7,23 @@ SPDX-License-Identifier: Apache-2.0
 package framework
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -201,4 +208,62 @@ func (c *Cluster) AskToRetry(t *testing.T) {
 			t.Error(err, out)
 		}
 	})
+}
+
+// AskTenantToRetry calls AskToRetry, and waits until the webhook acts, and at the end until it does not. It needs a registered
+// initializer that does not act.
+func (c *Cluster) AskTenantToRetry(t *testing.T, tenant *rest.Config) {
+	t.Helper()
+	closed := c.CreateNamespace(t, c.Admin)
+	probe := func(answered func(error) bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if err := WriteOnce(ctx, tenant, closed.Name); !answered(err) {
+				return fmt.Errorf("a write was answered with: %w", cmp.Or(err, errors.New("success")))
+			}
+			return nil
+		}
+	}
+	t.Cleanup(func() { Eventually(t, "the webhook is gone", probe(apierrors.IsForbidden)) })
+	c.AskToRetry(t)
+	Eventually(t, "the webhook is in force", probe(apierrors.IsTooManyRequests))
+}
+
+// AskAlways sends requests through the aggregator without retries, until the returned function is called, which checks that none
+// failed.
+func (c *Cluster) AskAlways(t *testing.T) (noneFailed func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	var work sync.WaitGroup
+	counted := map[string]*Failures{
+		"condition Available": Repeat(ctx, &work, func(ctx context.Context) error { return c.Available(ctx, t) }),
+		"discovery of the group": Repeat(ctx, &work, func(ctx context.Context) error {
+			return c.Core.Discovery().RESTClient().Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
+		}),
+		"lists": Repeat(ctx, &work, func(ctx context.Context) error {
+			return c.Nsinit.NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").MaxRetries(0).Do(ctx).Error()
+		}),
+	}
+	return func() {
+		t.Helper()
+		const least = 20
+		Eventually(t, "every request is repeated", func(context.Context) error { return Tried(counted, least) })
+		cancel()
+		work.Wait()
+		for what, f := range counted {
+			f.None(t, what, least)
+		}
+	}
+}
+
+// ServedCertificate returns the certificate that nsinit-apiserver serves, in PEM.
+func (c *Cluster) ServedCertificate(t *testing.T) ([]byte, error) {
+	t.Helper()
+	connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", c.Ports(t)["nsinit-apiserver"]), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // to read it
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = connection.Close() }()
+	data, err := cert.EncodeCertificates(connection.ConnectionState().PeerCertificates[0])
+	return bytes.TrimSpace(data), err
 }

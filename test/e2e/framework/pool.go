@@ -176,7 +176,7 @@ func wait(t *testing.T, as use) *plane {
 	t.Parallel()
 	began := time.Now()
 	taken := p.take(r)
-	t.Attr("waited", strconv.FormatFloat(time.Since(began).Seconds(), 'f', 1, 64)) // hack/test.sh subtracts it
+	t.Attr("waited", strconv.FormatFloat(time.Since(began).Seconds(), 'f', 1, 64)) // test/runner subtracts it
 	t.Cleanup(func() { p.leave(r, taken) })
 	return taken
 }
@@ -229,7 +229,7 @@ func (p *plane) start(t *testing.T, c *Cluster) {
 	defer p.mu.Unlock()
 	if !p.running {
 		p.ours = true
-		c.Dev(t, "up")
+		c.up(t)
 		p.running = true
 	}
 	c.load(t)
@@ -246,6 +246,14 @@ func Another(t *testing.T, up ...string) *Cluster {
 	return c
 }
 
+// DependsOnKubernetes marks a test that depends on what kube-apiserver and kube-controller-manager do themselves, such as the
+// evaluation of policies. make test-versions runs the marked tests on each supported version of Kubernetes: it finds the calls of
+// this function in the source.
+func DependsOnKubernetes(t *testing.T) {
+	t.Helper()
+	t.Attr("kubernetes", cmp.Or(os.Getenv("NSINIT_DEV_KUBERNETES"), "newest"))
+}
+
 // Renew replaces a control plane that Another has started by a new one.
 func (c *Cluster) Renew(t *testing.T, up ...string) {
 	t.Helper()
@@ -259,8 +267,26 @@ func (c *Cluster) create(t *testing.T, up []string) {
 	if c.Dir, err = os.MkdirTemp("", "nsinit-e2e"); err != nil {
 		t.Fatal(err)
 	}
-	c.Dev(t, append([]string{"up"}, up...)...)
+	c.up(t, up...)
 	c.load(t)
+}
+
+// built builds the programs, or returns the error of an earlier call.
+var built = sync.OnceValue(func() error { //nolint:gochecknoglobals // the programs are of the whole process
+	out, err := exec.Command(filepath.Join(BinDir(), "dev"), "build").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+})
+
+// up starts a control plane. It takes the arguments of dev up.
+func (c *Cluster) up(t *testing.T, args ...string) {
+	t.Helper()
+	if err := built(); err != nil {
+		t.Fatalf("cannot build the programs: %v", err)
+	}
+	c.Dev(t, append([]string{"--no-build", "up"}, args...)...)
 }
 
 func (c *Cluster) remove(t *testing.T) {
@@ -269,7 +295,7 @@ func (c *Cluster) remove(t *testing.T) {
 	_ = os.RemoveAll(c.Dir)
 }
 
-// root returns the folder of the project. Tests run in test/e2e.
+// root returns the folder of the project. Tests run in test/e2e or test/packaging.
 func root() string {
 	dir, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -25,9 +26,13 @@ import (
 // PopulationInitializer is the initializer that policy-population acts as.
 const PopulationInitializer = "policy-population.nsinit.dev"
 
-// StartPopulation runs policy-population with the rights that nsinit installs for it, until the test ends.
+// StartPopulation runs policy-population with the rights that nsinit installs for it, until the test ends. Nothing leads after
+// that.
 func (c *Cluster) StartPopulation(t *testing.T, args ...string) *os.Process {
 	t.Helper()
+	t.Cleanup(func() { // after the program was killed
+		_ = c.Core.CoordinationV1().Leases("nsinit-system").Delete(context.Background(), "policy-population", metav1.DeleteOptions{})
+	})
 	return c.Run(t, "policy-population", append([]string{"--kubeconfig=" + filepath.Join(c.Dir, "policy-population.kubeconfig"), "--v=2"}, args...)...)
 }
 
@@ -83,4 +88,31 @@ func (c *Cluster) PopulateAsInExample(t *testing.T) {
 func ConfigMapManifest(name, value string) v1alpha1.PopulationManifest {
 	return v1alpha1.PopulationManifest{Name: name, Template: runtime.RawExtension{Raw: fmt.Appendf(nil,
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"value":%q}}`, name, value)}}
+}
+
+// SecretManifest returns a manifest of a Secret.
+func SecretManifest() v1alpha1.PopulationManifest {
+	return v1alpha1.PopulationManifest{Name: "secret", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)}}
+}
+
+// WaitRollout waits until a population has a state of its rollout: the reason of the condition RolledOut, and the counts
+// "current/namespaces created changed unchanged conflicts refused".
+func (c *Cluster) WaitRollout(t *testing.T, name, reason, counts string) (population *v1alpha1.NamespacePopulation) {
+	t.Helper()
+	Eventually(t, fmt.Sprintf("the rollout of %s is %s, %s", name, reason, counts), func(ctx context.Context) (err error) {
+		if population, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		condition := meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionRolledOut)
+		if condition == nil || population.Status.Rollout == nil {
+			return fmt.Errorf("the status is %+v", population.Status)
+		}
+		s := population.Status.Rollout
+		got := fmt.Sprintf("%d/%d %d %d %d %d %d", s.Current, s.Namespaces, s.ToCreate, s.ToChange, s.Unchanged, s.Conflicts, s.Refused)
+		if condition.Reason != reason || got != counts || s.ObservedGeneration != population.Generation || condition.ObservedGeneration != population.Generation {
+			return fmt.Errorf("it is %s, %s: %s", condition.Reason, got, condition.Message)
+		}
+		return nil
+	})
+	return population
 }

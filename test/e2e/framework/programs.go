@@ -34,7 +34,7 @@ var builds sync.Map //nolint:gochecknoglobals // each program is built once in a
 func (c *Cluster) Build(t *testing.T, module, program, pkg string) {
 	t.Helper()
 	build, _ := builds.LoadOrStore(program, sync.OnceValue(func() error {
-		command := exec.Command("nice", "-n", "19", "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(BinDir(), program), pkg)
+		command := exec.Command("nice", "-n", "19", "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(BinDir(), program), pkg)
 		command.Dir = filepath.Join(c.Root, module)
 		if out, err := command.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w\n%s", err, out)

@@ -44,6 +44,8 @@ type Options struct {
 	Recreate, StrictNameReuse bool
 	// Commit is the commit of the source of the tested programs.
 	Commit string
+	// Seed is added to the seed of each round, which is its number.
+	Seed uint64
 	// StopAtViolation ends the campaign with the first round that finds a violation.
 	StopAtViolation bool
 }
@@ -211,7 +213,7 @@ func (l *lane) round(ctx context.Context, f *fault.Fault) error {
 	l.state.Rounds++
 	round := &Round{
 		Fault: f, Injections: min(l.PerRound, l.Injections-result.Injections), Number: l.state.Rounds,
-		Slots: l.Slots, Rate: l.Rate, Recreate: l.Recreate && !f.NameReuse || l.StrictNameReuse,
+		Seed: l.Seed, Slots: l.Slots, Rate: l.Rate, Recreate: l.Recreate && !f.NameReuse || l.StrictNameReuse,
 	}
 	l.mu.Unlock()
 	began := time.Now()

@@ -42,8 +42,9 @@ const (
 type Round struct {
 	Fault      *fault.Fault
 	Injections int
-	// Number determines the names of namespaces and the seed.
+	// Number determines the names of namespaces. Seed + Number is the seed.
 	Number int
+	Seed   uint64
 	// Slots and Rate are the options of the traffic.
 	Slots int
 	Rate  float64
@@ -73,11 +74,13 @@ type running struct {
 	done     int
 }
 
+func (r *Round) seed() uint64 { return r.Seed + uint64(r.Number) } //nolint:gosec // a small number
+
 // Run runs a round. An error means that it could not be judged.
 func (r *Round) Run(ctx context.Context, topology fault.Topology) (*Outcome, error) {
 	prefix := fmt.Sprintf("%s%04d", traffic.NamePrefix, r.Number)
 	recorder := history.NewRecorder()
-	env, err := fault.NewEnv(topology, recorder, prefix, uint64(r.Number)) //nolint:gosec // a small number
+	env, err := fault.NewEnv(topology, recorder, prefix, r.seed())
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +91,7 @@ func (r *Round) Run(ctx context.Context, topology fault.Topology) (*Outcome, err
 	defer run.end()
 	run.traffic, err = traffic.Start(ctx, traffic.Options{
 		Servers: topology.Servers(), Initializers: topology.Initializers(), Recorder: recorder, Prefix: prefix,
-		Slots: r.Slots, Rate: r.Rate, Seed: uint64(r.Number), Recreate: r.Recreate, //nolint:gosec // a small number
+		Slots: r.Slots, Rate: r.Rate, Seed: r.seed(), Recreate: r.Recreate,
 	})
 	if err != nil {
 		return nil, err

@@ -213,7 +213,7 @@ func (c *Cluster) nsinitEtcdArgs(name string, _ int) ([]string, error) {
 	}
 	return with(c.base.Process(etcd).Args, map[string]string{
 		"name": name, "data-dir": filepath.Join(c.Dir, name),
-		"listen-client-urls": c.url(name), "advertise-client-urls": c.url(name),
+		"listen-client-urls": c.url(name), "listen-client-http-urls": "", "advertise-client-urls": c.url(name),
 		"listen-peer-urls": c.url(name + "-peer"), "initial-advertise-peer-urls": c.url(name + "/peers to " + name + "-peer"),
 		"initial-cluster": strings.Join(peers, ","),
 	}), nil

@@ -6,7 +6,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package e2e
+package packaging
 
 import (
 	"context"
@@ -255,7 +255,7 @@ func (g *gitops) testPopulationHealth(t *testing.T) {
 	g.WaitReady(t, namespace)
 	g.becomes(t, "the object is applied", populations, population.Name, applied())
 
-	changed := g.manifest(t, population.Name, "replace", "/spec/manifests/1", secretManifest())
+	changed := g.manifest(t, population.Name, "replace", "/spec/manifests/1", framework.SecretManifest())
 	g.check(t, "changed", kindOf("NamespacePopulation"), changed, unready())
 	framework.Eventually(t, "the status describes the change", func(ctx context.Context) (err error) {
 		changed, err = g.Nsinit.NsinitV1alpha1().NamespacePopulations().Get(ctx, population.Name, metav1.GetOptions{})
@@ -291,7 +291,7 @@ func (g *gitops) testRolloutHealth(t *testing.T) {
 	for range 4 {
 		namespace = g.CreateNamespace(t, g.Admin).Name
 		g.WaitReady(t, namespace)
-		labelNamespace(t, g.Cluster, namespace, "rollout=health")
+		g.LabelNamespace(t, namespace, "rollout=health")
 	}
 	if out, err := g.Kubectl("create", "configmap", "taken", "--from-literal=value=mine", "--namespace", namespace); err != nil {
 		t.Fatal(err, out)
@@ -303,7 +303,7 @@ func (g *gitops) testRolloutHealth(t *testing.T) {
 	})
 	g.check(t, "new", kindOf("NamespacePopulation"), population, unready())
 	g.StartPopulation(t)
-	waitRollout(t, g.Cluster, name, v1alpha1.ReasonRolloutPaused, "0/4 0 0 0 0 3")
+	g.WaitRollout(t, name, v1alpha1.ReasonRolloutPaused, "0/4 0 0 0 0 3")
 	g.becomes(t, "paused", populations, name, refused())
 	paused, err := g.Nsinit.NsinitV1alpha1().NamespacePopulations().Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -322,6 +322,6 @@ func (g *gitops) testRolloutHealth(t *testing.T) {
 	}
 
 	g.manifest(t, name, "replace", "/spec/manifests/0", framework.ConfigMapManifest("taken", "x"))
-	waitRollout(t, g.Cluster, name, v1alpha1.ReasonRolloutIncomplete, "3/4 0 0 3 1 0")
+	g.WaitRollout(t, name, v1alpha1.ReasonRolloutIncomplete, "3/4 0 0 3 1 0")
 	g.becomes(t, "in conflict", populations, name, applied())
 }

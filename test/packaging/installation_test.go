@@ -6,7 +6,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package e2e
+package packaging
 
 import (
 	"context"
@@ -36,16 +36,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
-
-// rollout restarts a Deployment, and waits until all of its pods are new.
-func rollout(t *testing.T, c *framework.Cluster, deployment string) {
-	t.Helper()
-	for _, command := range []string{"restart", "status"} {
-		if out, err := c.Kubectl("-n", "nsinit-system", "rollout", command, "deployment/"+deployment); err != nil {
-			t.Fatal(err, out)
-		}
-	}
-}
 
 // installation is an installation of overlays/embedded by the commands of docs/install.md.
 type installation struct {
@@ -113,6 +103,7 @@ func TestExamples(t *testing.T) {
 // TestInstallation installs nsinit as docs/install.md says, works with it, upgrades it, and
 // uninstalls it as docs/operate.md says. The pods run with the rights of their service accounts.
 func TestInstallation(t *testing.T) {
+	framework.DependsOnKubernetes(t)
 	next := t.TempDir()
 	i := newInstallation(t, "embedded", "", map[string]string{"nsinit:" + nextVersion: next})
 	build := exec.CommandContext(t.Context(), "nice", "-n", "19", filepath.Join(i.Root, "hack", "build.sh"), next, "./cmd/nsinit-apiserver", "./cmd/nsinit-controller-manager", "./cmd/policy-population")

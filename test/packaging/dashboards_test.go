@@ -6,7 +6,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package e2e
+package packaging
 
 import (
 	"context"
@@ -88,7 +88,7 @@ func startDashboards(t *testing.T) (d *dashboards, population *os.Process) {
 	c.Populate(t, "standard", framework.ConfigMapManifest("inside", "x"))
 	population = c.StartPopulation(t, "--health-bind-address="+health)
 	const network = "network.example.com"
-	run(t, c, func(ctx context.Context, _ string, _ *corev1.Namespace) error {
+	c.RunInitializers(t, func(ctx context.Context, _ string, _ *corev1.Namespace) error {
 		select {
 		case <-ctx.Done():
 		case <-time.After(2 * time.Second):

@@ -6,7 +6,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package e2e
+package packaging
 
 import (
 	"bytes"
@@ -264,7 +264,7 @@ func (g *gitops) testRights(t *testing.T) {
 	user := g.User(t, gitopsUser, framework.Everything())
 	t.Run("Helm is refused for a namespace in the chart, and upgrades the failed release", g.testFailedRelease)
 
-	askToRetry(t, g.Cluster, user)
+	g.AskTenantToRetry(t, user)
 	t.Run("Flux retries as asked", func(t *testing.T) {
 		namespace := g.Name("flux")
 		g.LeaveLater(t, namespace)

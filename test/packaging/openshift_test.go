@@ -6,13 +6,12 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package e2e
+package packaging
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -196,49 +195,4 @@ func originAsFinalizer(c *framework.Cluster) example {
 			return finalized, stateOfNamespace(finalized)
 		},
 	}
-}
-
-// TestFinalizeKeepsOrder: participants are removed in any order, and the others keep theirs.
-// A participant can remove only its own name, and only privileged users can add one.
-func TestFinalizeKeepsOrder(t *testing.T) {
-	c := framework.Share(t)
-	names := []string{"one.example.com", "two.example.com", "three.example.com"}
-	var initializers []v1alpha1.RegisteredInitializer
-	for _, name := range names {
-		initializers = append(initializers, v1alpha1.RegisteredInitializer{Name: name, Finalizer: true})
-	}
-	c.Configure(t, initializers...)
-	namespace := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCurrent(t, namespace, names[0])
-	// The namespace is deleted while it is initializing. It also waits for two participants that have not had a turn,
-	// because they may have begun.
-	c.DeleteNamespace(t, namespace)
-	c.WaitTerminating(t, namespace)
-	finalizers := func(want string) {
-		t.Helper()
-		framework.Eventually(t, "the finalizers of the NamespaceLifecycle", func(ctx context.Context) error {
-			lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(ctx, namespace, metav1.GetOptions{})
-			if err == nil && fmt.Sprint(lifecycle.Spec.Finalizers) != want {
-				err = fmt.Errorf("they are %v, want %s", lifecycle.Spec.Finalizers, want)
-			}
-			return err
-		})
-	}
-	finalizers("[one.example.com two.example.com three.example.com]")
-	c.WaitCondition(t, namespace, v1alpha1.ConditionReady, "False/Terminating", `"one.example.com", "two.example.com", "three.example.com"`)
-	c.ReleaseParticipant(t, namespace, "two.example.com")
-	finalizers("[one.example.com three.example.com]")
-	lifecycle, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Get(t.Context(), namespace, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lifecycle.Spec.Finalizers = []v1alpha1.FinalizerName{"three.example.com", "one.example.com"}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Finalize(t.Context(), namespace, lifecycle, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "the order must be kept") {
-		t.Errorf("another order: %v", err)
-	}
-	c.ReleaseParticipant(t, namespace, "three.example.com")
-	finalizers("[one.example.com]")
-	c.ReleaseParticipant(t, namespace, "one.example.com")
-	c.WaitNoLifecycle(t, namespace)
-	c.WaitNoNamespace(t, namespace)
 }
