@@ -123,7 +123,9 @@ func (p *part) event(raw string) bool {
 		p.lines[k] = append(p.lines[k], line{e.Test, strings.TrimSuffix(e.Output, "\n")})
 	case "attr":
 		if seconds, err := strconv.ParseFloat(e.Value, 64); e.Key == "waited" && err == nil {
-			p.waited[k] += seconds
+			if least, has := p.waited[k]; !has || seconds < least { // subtests wait at the same time
+				p.waited[k] = seconds
+			}
 		}
 	case "pass", "fail", "skip":
 		if !isSub {

@@ -95,6 +95,7 @@ func TestProgress(t *testing.T) {
 	}{
 		"tests": {false, []string{
 			`{"Action":"attr","Package":"PKG","Test":"TestA","Key":"waited","Value":"2.5"}`,
+			`{"Action":"attr","Package":"PKG","Test":"TestA/sub","Key":"waited","Value":"3.5"}`,
 			`{"Action":"output","Package":"PKG","Test":"TestA/sub","Output":"    x_test.go:1: no\n"}`,
 			`{"Action":"fail","Package":"PKG","Test":"TestA/sub","Elapsed":1}`,
 			`{"Action":"pass","Package":"PKG","Test":"TestB","Elapsed":1}`,
