@@ -116,4 +116,8 @@ func workload(spec map[string]any, values, kind string, lines map[string]string)
 	container := pod["containers"].([]any)[0].(map[string]any)
 	container["resources"] = marker("resources")
 	lines["resources"] = "%sresources:\n%s  {{- toYaml " + values + ".resources | nindent INDENT }}\n"
+	for list, value := range map[string]string{"args": "extraArgs", "env": "extraEnv"} {
+		container[list+last] = marker(value)
+		lines[value] = "%s{{- with " + values + "." + value + " }}\n%s{{- toYaml . | nindent INDENT }}\n%s{{- end }}\n"
+	}
 }
