@@ -52,6 +52,10 @@ func TestStaticPolicies(t *testing.T) {
 	administrator := kubernetes.NewForConfigOrDie(server)
 	c.User(t, "e2e-static", framework.Everything())
 	tenant := kubernetes.NewForConfigOrDie(through(c, server, "e2e-static"))
+	framework.Eventually(t, "the other kube-apiserver has the tenant's permissions", func(ctx context.Context) error {
+		_, err := tenant.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	})
 	closed := func() {
 		t.Helper()
 		namespace, err := tenant.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Name("static")}}, metav1.CreateOptions{})

@@ -196,7 +196,7 @@ func (s *Server) WaitReady(t testing.TB) {
 	t.Helper()
 	client := s.Client(t, "admin").Discovery().RESTClient()
 	var last string
-	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		select {
 		case err := <-s.stopped:
 			return false, err
