@@ -136,12 +136,13 @@ func (c *Cluster) buildKubernetes(ctx context.Context) error {
 
 // kubernetesPrograms returns the programs of Kubernetes.
 func (c *Cluster) kubernetesPrograms(ctx context.Context) ([]kubernetesProgram, error) {
+	// The two versions can be the same: then the module is read once.
+	byVersion := map[string]map[string]string{newest: {}, c.Kubernetes: {}}
+	maps.Copy(byVersion[newest], commonPrograms())
+	maps.Copy(byVersion[c.Kubernetes], versionedPrograms())
 	var all []kubernetesProgram
-	for _, part := range []struct {
-		kubernetes string
-		programs   map[string]string
-	}{{newest, commonPrograms()}, {c.Kubernetes, versionedPrograms()}} {
-		source := kubernetesSource{dir: c.kubernetesModule(part.kubernetes)}
+	for version, programs := range byVersion {
+		source := kubernetesSource{dir: c.kubernetesModule(version)}
 		goMod, err := os.ReadFile(filepath.Join(source.dir, "go.mod"))
 		if err != nil {
 			return nil, err
@@ -153,12 +154,12 @@ func (c *Cluster) kubernetesPrograms(ctx context.Context) ([]kubernetesProgram, 
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range slices.Sorted(maps.Keys(part.programs)) {
+		for _, name := range slices.Sorted(maps.Keys(programs)) {
 			path := c.program(name)
 			all = append(all, kubernetesProgram{
-				name: name, pkg: part.programs[name], source: source,
+				name: name, pkg: programs[name], source: source,
 				path: path, stamp: filepath.Join(filepath.Dir(path), "."+name+".built"),
-				entry: fmt.Sprintf("%s-%s-%.8x", name, source.version, sha256.Sum256([]byte(part.programs[name]+" "+inputs))),
+				entry: fmt.Sprintf("%s-%s-%.8x", name, source.version, sha256.Sum256([]byte(programs[name]+" "+inputs))),
 			})
 		}
 	}
