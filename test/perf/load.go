@@ -217,8 +217,13 @@ func (p *plane) measured(ctx context.Context, count int, load func() error) (map
 
 // addTimes adds the median and the 99th percentile of times in seconds, and their number per second.
 func addTimes(figures map[string]float64, times []float64, all float64) {
-	figures["p50, ms"] = 1000 * median(times)
-	figures["p99, ms"] = 1000 * times[len(times)*99/100]
-	figures["last, ms"] = 1000 * times[len(times)-1]
+	q := quantiles(times)
+	figures["p50, ms"], figures["p99, ms"], figures["last, ms"] = q[0], q[1], q[2]
 	figures["per second"] = float64(len(times)) / all
+}
+
+// quantiles returns the median, the 99th percentile and the maximum of times in seconds, in milliseconds. It sorts the times.
+func quantiles(times []float64) [3]float64 {
+	slices.Sort(times)
+	return [3]float64{1000 * median(times), 1000 * times[len(times)*99/100], 1000 * times[len(times)-1]}
 }

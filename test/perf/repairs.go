@@ -143,12 +143,6 @@ func measureRepairs(ctx context.Context, o repairOptions) (err error) {
 	return nil
 }
 
-// quantiles returns the median, the 99th percentile and the maximum of times in seconds, in milliseconds.
-func quantiles(times []float64) [3]float64 {
-	slices.Sort(times)
-	return [3]float64{1000 * median(times), 1000 * times[len(times)*99/100], 1000 * times[len(times)-1]}
-}
-
 // registerRepairs creates the population and its configuration, and grants the permissions that the program needs.
 func (p *plane) registerRepairs(ctx context.Context) error {
 	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}}
