@@ -121,7 +121,7 @@ func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 
 func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testserver.Patience); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited too long: %s", what)
 		}

@@ -24,6 +24,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 )
 
+// Patience is how long a test waits for what usually takes seconds, on a busy machine, too.
+const Patience = 3 * time.Minute
+
 // Server is a running server.
 type Server struct {
 	// Core is the core API that the server talks to.
@@ -196,7 +199,7 @@ func (s *Server) WaitReady(t testing.TB) {
 	t.Helper()
 	client := s.Client(t, "admin").Discovery().RESTClient()
 	var last string
-	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
 		select {
 		case err := <-s.stopped:
 			return false, err
