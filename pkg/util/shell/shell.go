@@ -49,5 +49,5 @@ func IsPlain(value string) bool { return plain.MatchString(value) }
 
 // isHidden reports whether a terminal shows a character as a space or not at all.
 func isHidden(r rune) bool {
-	return r != ' ' && !unicode.IsGraphic(r) || r != ' ' && unicode.IsSpace(r)
+	return r != ' ' && (!unicode.IsGraphic(r) || unicode.IsSpace(r))
 }
