@@ -36,7 +36,8 @@ func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tal
 			continue
 		}
 		inventory := c.inventory(source)
-		if !r.compiled.Selects(namespaceOf(source)) && len(r.compiled.Obsolete(nil, inventory)) == 0 {
+		selected := r.compiled.Selects(namespaceOf(source))
+		if !selected && len(r.compiled.Obsolete(nil, inventory)) == 0 {
 			continue
 		}
 		v := r.views[source.UID]
@@ -44,7 +45,10 @@ func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tal
 			v = r.renew(v, source)
 		}
 		views[source.UID] = v
-		tallies = append(tallies, v.count(inventory, p.Spec.Rollout == v1alpha1.RolloutApply))
+		// The cache can still have an inventory with objects that were deleted meanwhile.
+		if t := v.count(inventory, p.Spec.Rollout == v1alpha1.RolloutApply); selected || t.obsolete > 0 {
+			tallies = append(tallies, t)
+		}
 	}
 	r.views = views
 	return tallies, true
