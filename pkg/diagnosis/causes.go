@@ -352,9 +352,9 @@ func namespaceCauses() []entry {
 		{DeletionProtected, "a deletion of the namespace itself would be refused; a note, unless nsinit has to delete the namespace", []remedy{
 			{description: "if the namespace is to be deleted, " + doAsRefusalAsks},
 		}},
-		{NamespaceFrozen, "an administrator froze the namespace, so its tenants cannot write into it; a note", []remedy{
+		{NamespaceFrozen, "an administrator froze the namespace, so its tenants cannot write into it; a note, unless its content has to be deleted", []remedy{
 			{description: "ask the user who froze it"},
-			{description: "unfreeze it", command: "kubectl nsinit unfreeze $NAMESPACE", risk: "tenants can write into the namespace again"},
+			{description: "unfreeze it", command: "kubectl nsinit unfreeze $NAMESPACE", risk: "tenants can write into the namespace again. If it is being deleted, its content is deleted"},
 		}},
 	}
 }

@@ -168,7 +168,7 @@ func lostClaims(o Observation) []Finding {
 	return found
 }
 
-// frozen reports that an administrator froze the namespace.
+// frozen reports that an administrator froze the namespace. Then its content cannot be deleted.
 func frozen(o Observation) []Finding {
 	namespace := o.Namespace.Object
 	if namespace == nil {
@@ -178,5 +178,9 @@ func frozen(o Observation) []Finding {
 	if !frozen {
 		return nil
 	}
-	return []Finding{o.finding(NamespaceFrozen, Healthy, nil, message, nil)}
+	state := Healthy
+	if (o.phase() == Terminating || o.hypothetical) && len(o.remaining()) > 0 {
+		state, message = Stuck, message+". Its content is kept until it is unfrozen: "+o.counts()
+	}
+	return []Finding{o.finding(NamespaceFrozen, state, nil, message, nil)}
 }

@@ -264,6 +264,9 @@ func TestRules(t *testing.T) {
 		"frozen": {Observation{Installation: none, Namespace: named(closed, open, func(n *corev1.Namespace) {
 			n.Labels, n.Annotations = map[string]string{v1alpha1.LabelFrozen: ""}, map[string]string{v1alpha1.AnnotationFrozenBy: "jane", v1alpha1.AnnotationFrozenReason: "audit"}
 		})}, []string{"Healthy NamespaceFrozen"}, []string{`user "jane" froze the namespace: audit`}, []string{"kubectl nsinit unfreeze ns"}},
+		"frozen and terminating": {Observation{Installation: none, Content: listsConfigMap, Deletions: tried(nil, "configmaps/a"), Namespace: named(young, func(n *corev1.Namespace) {
+			n.Labels, n.Annotations = map[string]string{v1alpha1.LabelFrozen: ""}, map[string]string{v1alpha1.AnnotationFrozenBy: "jane", v1alpha1.AnnotationFrozenReason: "audit"}
+		})}, []string{"Stuck NamespaceFrozen"}, []string{"Its content is kept until it is unfrozen: configmaps (1)"}, []string{"kubectl nsinit unfreeze ns"}},
 		"a user who may not delete it": {Observation{Installation: none, Namespace: named(closed, open), DeletionErr: forbidden(`User "jane" cannot delete resource "namespaces"`)}, nil, nil, nil},
 
 		// The namespace controller.

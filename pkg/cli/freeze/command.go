@@ -50,8 +50,11 @@ still read. The message of each refusal says who froze the namespace and why.
 If another user froze the namespace, or for another reason, the command fails and says who and why. With --overwrite, it replaces both:
 the first unfreeze then ends the freeze for both reasons.
 
-Users with the verb initialize on the namespace can still write, such as the controllers of Kubernetes and initializers. You need the
-verb freeze on namespaces, which the ClusterRole nsinit:freeze contains.`,
+Users with the verb initialize on the namespace can still write, such as the controllers of Kubernetes and initializers, but they delete
+nothing except pods whose nodes fail, and endpoints. CronJobs start no Jobs. If the namespace is being deleted, what is left of its content
+is kept until you unfreeze it.
+
+You need the verb freeze on namespaces, which the ClusterRole nsinit:freeze contains.`,
 		Example: `  # Keep everything as it is during an incident
   kubectl nsinit freeze shop --reason="incident 4711: evidence"`,
 	})
@@ -144,6 +147,9 @@ func (o *Options) write(ctx context.Context, self string) (*corev1.Namespace, er
 		return namespace, nil
 	case frozen && o.freeze && !o.Overwrite:
 		return nil, fmt.Errorf("namespace %q is already frozen: %s; to replace the user and the reason, use --overwrite", namespace.Name, said)
+	}
+	if o.freeze && namespace.DeletionTimestamp != nil {
+		_, _ = fmt.Fprintf(o.ErrOut, "Warning: namespace %q is being deleted: what is left of its content is kept until you unfreeze it\n", namespace.Name)
 	}
 	var label any // nil removes it
 	annotations := map[string]any{v1alpha1.AnnotationUnfrozenBy: self}

@@ -36,6 +36,7 @@ func cluster() *cmdtesting.Cluster {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a"}}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot", Labels: frozen, Annotations: by("joe")}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "mine", Labels: frozen, Annotations: by("jane")}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending", DeletionTimestamp: new(metav1.Now()), Finalizers: []string{"a/b"}}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "thawed", Annotations: unfrozen}})
 	c.Core.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "jane"}}}, nil
@@ -104,6 +105,9 @@ func TestFreeze(t *testing.T) {
 		"no reason":  {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{Annotations: annotations("joe", "audit", "jane")}},
 		"not frozen": {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=over"}, Out: "namespace/shop unfrozen\n"}, metav1.ObjectMeta{Labels: open}},
 
+		"ending": {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"ending", "--reason=audit"}, Out: "namespace/ending frozen\n",
+			ErrOut: "Warning: namespace \"ending\" is being deleted: what is left of its content is kept until you unfreeze it\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "audit")}},
+
 		"another user": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"depot", "--reason=audit"},
 			Err: `namespace "depot" is already frozen: user "joe" froze the namespace: audit; to replace the user and the reason, use --overwrite`}},
 		"another reason":    {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"mine", "--reason=two"}, Err: `user "jane" froze the namespace: audit`}},
@@ -140,7 +144,7 @@ func TestComplete(t *testing.T) {
 	for name, test := range map[string]struct {
 		command cmdtesting.Command
 		want    []string
-	}{"freeze": {freeze.NewFreezeCommand, []string{"shop", "thawed"}}, "unfreeze": {freeze.NewUnfreezeCommand, []string{"depot", "mine"}}} {
+	}{"freeze": {freeze.NewFreezeCommand, []string{"ending", "shop", "thawed"}}, "unfreeze": {freeze.NewUnfreezeCommand, []string{"depot", "mine"}}} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, cluster().Complete(t, test.command)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
