@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/retry"
 
@@ -154,13 +155,13 @@ func errOfOther(live *unstructured.Unstructured) error {
 	return fmt.Errorf("it exists, and %s created or changed it: change the name in the manifest, or delete the object", managersOf(live))
 }
 
-// Try returns what would become of an object if Apply applied it. The Applier must have DryRun.
-func (a *Applier) Try(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured) (Outcome, error) {
+// Try returns what would become of an object if Repair applied it. The Applier must have DryRun.
+func (a *Applier) Try(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured, former types.UID) (Outcome, error) {
 	live, err := a.Get(ctx, namespace.Name, content)
 	if err != nil {
 		live = nil // Apply reports the cause
 	}
-	applied, err := a.Apply(ctx, namespace, content)
+	applied, err := a.Repair(ctx, namespace, content, former)
 	switch {
 	case err != nil:
 		return Refused, err
@@ -399,8 +400,8 @@ func (a *Applier) report(ctx context.Context, namespace *corev1.Namespace, objec
 	if err := a.Await(ctx, namespace); err != nil {
 		return Refused, err
 	}
-	if object.Wanted().IsIn(inventory) {
-		return a.Try(ctx, namespace, object.Content)
+	if i := object.Wanted().find(inventory); i >= 0 {
+		return a.Try(ctx, namespace, object.Content, inventory[i].UID)
 	}
 	_, outcome, err := a.Adopt(ctx, namespace, object.Content, inventory)
 	return outcome, err

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/util/flowcontrol"
@@ -63,6 +64,60 @@ func (a *Applier) Apply(ctx context.Context, namespace *corev1.Namespace, conten
 		return nil, err
 	}
 	return client.Apply(ctx, content.GetName(), content, a.options(true))
+}
+
+// Repair applies a content like Apply. Some fields cannot be changed: if kube-apiserver rejects the content as invalid, Repair
+// deletes the stored object and applies the content again, provided that a user created the object in the place of the one that
+// was applied, or made it immutable. It keeps the object if it is cluster-scoped, or if the content is invalid as a new object,
+// too. applied is the UID of the object that was applied, or empty: Repair never deletes an object in a place where nothing was
+// applied.
+func (a *Applier) Repair(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured, applied types.UID) (*unstructured.Unstructured, error) {
+	stored, rejected := a.Apply(ctx, namespace, content)
+	if !apierrors.IsInvalid(rejected) || applied == "" {
+		return stored, rejected
+	}
+	client, err := a.resource(content.GroupVersionKind(), namespace.Name)
+	if err != nil || !client.namespaced {
+		return nil, rejected
+	}
+	failed := func(err error) (*unstructured.Unstructured, error) {
+		explain(&err, "replace", content.GetKind(), content.GetName())
+		return nil, fmt.Errorf("%w; it has to be replaced: %w", err, rejected)
+	}
+	live, err := client.Get(ctx, content.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return failed(err)
+	}
+	uid := live.GetUID()
+	if immutable, _, _ := unstructured.NestedBool(live.Object, "immutable"); uid == applied && !immutable {
+		return nil, rejected
+	}
+	if live.GetDeletionTimestamp() != nil {
+		return failed(errors.New("it is being deleted; if it stays, check its finalizers"))
+	}
+	// kube-apiserver reports that the name is taken after it has accepted the rest of the object.
+	placed := content.DeepCopy() // content is the caller's
+	placed.SetNamespace(namespace.Name)
+	if _, err := client.Create(ctx, placed, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return failed(err)
+	}
+	if a.DryRun {
+		return placed, nil
+	}
+	if err := client.remove(ctx, content.GetName(), uid); err != nil {
+		return failed(err)
+	}
+	return a.Apply(ctx, namespace, content)
+}
+
+// remove deletes an object, and no other of its name.
+func (r *resource) remove(ctx context.Context, name string, uid types.UID) error {
+	background := metav1.DeletePropagationBackground
+	err := r.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // options returns the options to apply an object. With force, fields of other clients are taken over.
@@ -160,12 +215,7 @@ func (a *Applier) Prune(ctx context.Context, namespace *corev1.Namespace, object
 	if !ours {
 		return nil
 	}
-	uid, background := live.GetUID(), metav1.DeletePropagationBackground
-	err = client.Delete(ctx, object.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return client.remove(ctx, object.Name, live.GetUID())
 }
 
 // AppliedTime returns when a field manager last changed an object by applying it.

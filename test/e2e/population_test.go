@@ -298,6 +298,71 @@ func TestPopulationDrift(t *testing.T) {
 	waitValue(t, c, namespace, "free", "gone")
 }
 
+// TestPopulationImmutable: a user makes an object immutable, or creates another one whose fields cannot be changed in its place.
+// It is replaced. An object that the population never applied stays.
+func TestPopulationImmutable(t *testing.T) {
+	c := framework.Connect(t)
+	all := []string{"get", "list", "watch", "create", "patch", "delete"}
+	c.GrantPopulation(t, framework.ConfigMapRule(), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: all},
+		rbacv1.PolicyRule{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"rolebindings"}, Verbs: all},
+		rbacv1.PolicyRule{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, ResourceNames: []string{"view"}, Verbs: []string{"bind"}})
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	hook := c.StartPopulation(t)
+	c.Populate(t, "immutable", repaired(framework.ConfigMapManifest("settings", "first")),
+		repaired(v1alpha1.PopulationManifest{Name: "secret", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"type":"Opaque"}`)}}),
+		repaired(v1alpha1.PopulationManifest{Name: "binding", Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"viewers"},
+			"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"viewers"}]}`)}}))
+	namespace := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, namespace)
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := c.Kubectl(append(args, "--namespace", namespace)...); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	waitField := func(resource, path, want string) {
+		t.Helper()
+		framework.Eventually(t, fmt.Sprintf("%s of %s is %s", path, resource, want), func(context.Context) error {
+			got, err := c.Kubectl("get", resource, "--namespace", namespace, "--output=jsonpath={"+path+"}")
+			if err == nil && got != want {
+				err = fmt.Errorf("it is %q", got)
+			}
+			return err
+		})
+	}
+	run("patch", "configmap", "settings", "--type=merge", "--patch", `{"data":{"value":"changed"},"immutable":true}`)
+	waitField("configmap/settings", ".data.value", "first")
+
+	if err := hook.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, replacement := range []string{
+		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"type":"e2e.example.com/other"}`,
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"viewers"},
+			"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"edit"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"tenant"}]}`,
+	} {
+		if out, err := c.KubectlInput(replacement, "replace", "--force", "--namespace", namespace); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	c.StartPopulation(t)
+	waitField("secret/s", ".type", "Opaque")
+	waitField("rolebinding/viewers", ".roleRef.name", "view")
+	waitField("rolebinding/viewers", ".subjects[*].name", "viewers")
+
+	// An immutable object without drift does not keep a change of its manifest away. The tenant's own object stays.
+	run("patch", "configmap", "settings", "--type=merge", "--patch", `{"immutable":true}`)
+	run("create", "configmap", "mine", "--from-literal=value=mine")
+	run("patch", "configmap", "mine", "--type=merge", "--patch", `{"immutable":true}`)
+	changePopulation(t, c, "immutable", func(spec *v1alpha1.NamespacePopulationSpec) {
+		spec.Manifests[0] = repaired(framework.ConfigMapManifest("settings", "second"))
+		spec.Manifests = append(spec.Manifests, repaired(framework.ConfigMapManifest("mine", "x")))
+	})
+	waitValue(t, c, namespace, "settings", "second")
+	waitPopulation(t, c, "immutable", v1alpha1.ConditionApplied, metav1.ConditionFalse, "field is immutable")
+	waitValue(t, c, namespace, "mine", "mine")
+}
+
 // TestPopulationLabels: a manifest that a changed label selects is applied immediately if its drift is repaired.
 func TestPopulationLabels(t *testing.T) {
 	c := framework.Connect(t)

@@ -210,7 +210,7 @@ func preview(ctx context.Context, applier *population.Applier, namespace *corev1
 		result.Result = "rendered"
 		return result
 	}
-	outcome, err := applier.Try(ctx, namespace, object.Content)
+	outcome, err := applier.Try(ctx, namespace, object.Content, "")
 	if err != nil {
 		return refused(err)
 	}

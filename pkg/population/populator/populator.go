@@ -287,11 +287,13 @@ func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task)
 		klog.FromContext(ctx).Info("Pruned", "population", entry.Population, "manifest", entry.Manifest, "kind", entry.Kind, "object", entry.Name)
 		return entry, false, nil
 	case apply:
+		var replaceable types.UID
 		if t.object.DriftPolicy == v1alpha1.DriftRepair {
 			p.follow(t.object.Content.GroupVersionKind())
+			replaceable = entry.UID
 		}
 		// gofail: var populationBeforeApply struct{}
-		stored, err := p.applier.Apply(ctx, namespace, t.object.Content)
+		stored, err := p.applier.Repair(ctx, namespace, t.object.Content, replaceable)
 		if err != nil {
 			return failed(err)
 		}
