@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -337,4 +338,69 @@ func TestGuardFinalizer(t *testing.T) {
 	if err := change(client, writes["namespaces/finalize"], func(n *corev1.Namespace) { n.Spec.Finalizers = nil }); err != nil {
 		t.Errorf("removing the finalizer of Kubernetes, as its namespace controller does: %v", err)
 	}
+}
+
+// TestGuardContentFinalizer: no client but the namespace controller of Kubernetes can remove "kubernetes" from spec.finalizers
+// of a terminating namespace while it has content, which would stay in storage.
+func TestGuardContentFinalizer(t *testing.T) {
+	framework.DependsOnKubernetes(t)
+	c := framework.Share(t)
+	name := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, name)
+	configMaps := c.Core.CoreV1().ConfigMaps(name)
+	if _, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{framework.Holder}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	finalize := func(config *rest.Config, dryRun []string, finalizers ...corev1.FinalizerName) error {
+		client := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces()
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			namespace, err := c.Core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			namespace.Spec.Finalizers = finalizers
+			_, err = client.Finalize(t.Context(), namespace, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		})
+	}
+	dryRun := []string{metav1.DryRunAll}
+	if err := finalize(c.Admin, dryRun); err != nil {
+		t.Errorf("a namespace that is not terminating: %v", err)
+	}
+	c.DeleteNamespace(t, name)
+	c.WaitCondition(t, name, corev1.NamespaceFinalizersRemaining, "True/SomeFinalizersRemain")
+	for title, finalizers := range map[string][]corev1.FinalizerName{"none": nil, "another one": {origin}} {
+		for _, dryRun := range [][]string{nil, dryRun} {
+			if err := framework.RefusedBy(guard, finalize(c.Admin, dryRun, finalizers...), "spec.finalizers", "kubectl nsinit why "+name); err != nil {
+				t.Errorf("finalizers: %s, dry run %v: %v", title, dryRun, err)
+			}
+		}
+	}
+	if err := finalize(c.Admin, nil, corev1.FinalizerKubernetes, origin); err != nil {
+		t.Errorf("another finalizer is added: %v", err)
+	}
+	if err := finalize(c.Admin, nil, corev1.FinalizerKubernetes); err != nil {
+		t.Errorf("another finalizer is removed: %v", err)
+	}
+	// Every other way to write a namespace keeps spec.finalizers, or is not served.
+	for _, subresource := range []string{"", "status", "finalize"} {
+		for kind, patch := range map[types.PatchType]string{
+			types.MergePatchType: `{"spec":{"finalizers":null}}`, types.StrategicMergePatchType: `{"spec":{"finalizers":null}}`,
+			types.JSONPatchType: `[{"op":"remove","path":"/spec/finalizers"}]`,
+		} {
+			_, _ = c.Core.CoreV1().Namespaces().Patch(t.Context(), name, kind, []byte(patch), metav1.PatchOptions{}, strings.Fields(subresource)...)
+		}
+	}
+	if live, err := c.Core.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); err != nil || !slices.Contains(live.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		t.Fatalf("after the patches, spec.finalizers are %v, %v", live.Spec.Finalizers, err)
+	}
+	for _, controller := range []*rest.Config{c.As("system:serviceaccount:kube-system:namespace-controller"), c.As("system:kube-controller-manager", "system:masters")} {
+		if err := finalize(controller, dryRun); err != nil {
+			t.Errorf("%s was refused: %v", controller.Impersonate.UserName, err)
+		}
+	}
+	if _, err := configMaps.Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.WaitNoNamespace(t, name)
 }

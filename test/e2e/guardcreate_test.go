@@ -22,7 +22,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -47,6 +50,32 @@ func TestGuardCreate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestGuardNameReuse: only nsinit adds its finalizer of strict-name-reuse. Without the component, nsinit would never remove it.
+func TestGuardNameReuse(t *testing.T) {
+	framework.DependsOnKubernetes(t)
+	c := framework.Share(t)
+	tenant := kubernetes.NewForConfigOrDie(c.User(t, "e2e-writer", framework.Everything())).CoreV1().Namespaces()
+	finalizers := []corev1.FinalizerName{v1alpha1.NameReuseFinalizer}
+	for name, client := range map[string]typedcorev1.NamespaceInterface{c.Name("held"): tenant, c.Name("held"): c.Core.CoreV1().Namespaces()} {
+		for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
+			_, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NamespaceSpec{Finalizers: finalizers}}, metav1.CreateOptions{DryRun: dryRun})
+			if err := framework.RefusedBy(guardCreate, err, "nsinit.dev/strict-name-reuse"); err != nil {
+				t.Errorf("%s, dry run %v: %v", name, dryRun, err)
+			}
+		}
+	}
+	namespace := c.CreateNamespace(t, c.Admin)
+	framework.Eventually(t, "a tenant cannot add it later", func(ctx context.Context) error {
+		live, err := tenant.Get(ctx, namespace.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		live.Spec.Finalizers = append(live.Spec.Finalizers, finalizers...)
+		_, err = tenant.Finalize(ctx, live, metav1.UpdateOptions{})
+		return framework.RefusedBy(guard, err, "nsinit.dev/strict-name-reuse")
+	})
 }
 
 // TestStampAgain: the stamp acts again after a webhook has changed the namespace.
