@@ -133,6 +133,42 @@ func checkDegraded(t *testing.T, c *framework.Cluster, lifecycle *v1alpha1.Names
 	}
 }
 
+// TestFailedSelection: a creator who makes an expression fail gets the stricter of two entries with the same name, whichever comes
+// first.
+func TestFailedSelection(t *testing.T) {
+	const initializer = "quota.failed-selection.example.com"
+	c := framework.Share(t)
+	namespaces := c.Name("fails")
+	lenient := v1alpha1.RegisteredInitializer{FailurePolicy: new(v1alpha1.Ignore), TimeoutSeconds: new(int32(1))}
+	for name, test := range map[string]struct {
+		fails, later v1alpha1.RegisteredInitializer
+	}{
+		"a lenient entry fails": {lenient, v1alpha1.RegisteredInitializer{}},
+		"a strict entry fails":  {v1alpha1.RegisteredInitializer{}, lenient},
+	} {
+		t.Run(name, func(t *testing.T) {
+			prefix := v1alpha1.MatchCondition{Name: "prefix", Expression: fmt.Sprintf("namespaceObject.metadata.name.startsWith(%q)", namespaces)}
+			test.fails.MatchConditions = []v1alpha1.MatchCondition{prefix, {Name: "tier", Expression: `namespaceObject.metadata.labels["tier"] == "gold"`}}
+			test.later.MatchConditions = []v1alpha1.MatchCondition{prefix}
+			test.fails.Name, test.later.Name = initializer, initializer
+			c.Configure(t, test.fails)
+			later := c.Configure(t, test.later)
+			namespace := framework.UniqueName(namespaces)
+			if _, err := c.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			c.LeaveLater(t, namespace)
+			lifecycle := c.WaitCurrent(t, namespace, initializer)
+			if entry := lifecycle.Spec.Plan[0]; len(lifecycle.Spec.Plan) != 1 || entry.FailurePolicy != nil || entry.TimeoutSeconds != nil || entry.Configuration.Name != later.Name {
+				t.Errorf("the plan is %s", framework.JSON(t, lifecycle.Spec.Plan))
+			}
+			if degraded := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded); degraded == nil || degraded.Reason != v1alpha1.ReasonExpressionFailed {
+				t.Errorf("the condition is %+v", degraded)
+			}
+		})
+	}
+}
+
 // TestWrongExpression: a configuration with a wrong expression is refused, and the message shows the position.
 func TestWrongExpression(t *testing.T) {
 	c := framework.Share(t)

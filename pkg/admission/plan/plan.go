@@ -11,9 +11,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -47,46 +49,94 @@ func NewMerger() *Merger { return &Merger{expressions.NewSelection()} }
 // Merge merges configurations into the plan of a namespace, which has its current labels and the annotations of its
 // creator. It sorts the configurations by name, and keeps the order of the entries in each. Configurations that are being
 // deleted, and entries that are not active or do not select the namespace, are left out. Of the remaining entries with the
-// same name, the first is used. If one of them is a participant, the built-in initializer is the first entry of the plan. The
-// order of the entries has no cycle.
+// same name, the first is used. An entry whose selection failed counts as selected, but does not keep a later entry out of the
+// plan: the later one is used, and is as strict as both. If one entry is a participant, the built-in initializer is the first
+// entry of the plan. The order of the entries has no cycle.
 func (m *Merger) Merge(configurations []v1alpha1.NamespaceInitializerConfiguration, namespace *corev1.Namespace) *Plan {
 	plan := &Plan{}
 	selection := &selection{conditions: m.conditions, namespace: namespace, left: budget}
-	registeredBy := map[string]string{}
-	finalizers := false
+	registered := map[string]*candidate{}
+	var candidates []*candidate
 	for _, configuration := range sorted(configurations) {
 		for i := range configuration.Initializers {
-			initializer := &configuration.Initializers[i]
-			var reason Reason
-			var message string
-			var failures []string
-			switch by, taken := registeredBy[initializer.Name]; {
-			case configuration.DeletionTimestamp != nil:
-				reason, message = ConfigurationDeleted, fmt.Sprintf("configuration %q is being deleted", configuration.Name)
-			case taken:
-				reason, message = NameTaken, fmt.Sprintf("configuration %q registers it first", by)
-			case !helper.IsInPlans(&configuration, initializer):
-				reason, message = NotServed, fmt.Sprintf("activation is %s, and no program has reported that it serves the initializer", v1alpha1.ActivationWhenServed)
-			default:
-				reason, message, failures = selection.exclude(initializer)
-			}
-			if reason != "" {
-				plan.LeftOut = append(plan.LeftOut, LeftOut{initializer.Name, configuration.Name, reason, message})
+			c := &candidate{PlannedInitializer: planned(&configuration, &configuration.Initializers[i])}
+			c.exclude(&configuration, &configuration.Initializers[i], registered[c.Name], selection)
+			candidates = append(candidates, c)
+			if c.reason != "" {
 				continue
 			}
-			for _, failure := range failures {
-				plan.Degradations = append(plan.Degradations, expressionFailed(configuration.Name, initializer.Name, failure))
+			for _, failure := range c.failures {
+				plan.Degradations = append(plan.Degradations, expressionFailed(configuration.Name, c.Name, failure))
 			}
-			registeredBy[initializer.Name] = configuration.Name
-			plan.Entries = append(plan.Entries, planned(&configuration, initializer))
-			finalizers = finalizers || initializer.Finalizer
+			switch other := registered[c.Name]; {
+			case other == nil:
+				registered[c.Name] = c
+			case len(c.failures) > 0: // other failed, too
+				other.absorb(c)
+			default:
+				c.absorb(other)
+				registered[c.Name] = c
+			}
 		}
 	}
-	if finalizers {
+	for _, c := range candidates {
+		if used := registered[c.Name]; c.reason == "" && used != c {
+			c.reason, c.message = NameTaken, fmt.Sprintf("an expression failed, so the entry of configuration %q is in the plan, as strict as both", used.Configuration.Name)
+		}
+		if c.reason == "" {
+			plan.Entries = append(plan.Entries, c.PlannedInitializer)
+		} else {
+			plan.LeftOut = append(plan.LeftOut, LeftOut{c.Name, c.Configuration.Name, c.reason, c.message})
+		}
+	}
+	if slices.ContainsFunc(plan.Entries, func(p v1alpha1.PlannedInitializer) bool { return p.Finalizer }) {
 		plan.Entries = slices.Insert(plan.Entries, 0, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}})
 	}
 	plan.breakCycles()
 	return plan
+}
+
+// candidate is an entry of a configuration, and why it is not in the plan, if so.
+type candidate struct {
+	v1alpha1.PlannedInitializer
+	reason   Reason
+	message  string
+	failures []string // of its selection
+}
+
+// exclude decides whether the candidate is not in the plan. The former candidate with the name may be nil.
+func (c *candidate) exclude(configuration *v1alpha1.NamespaceInitializerConfiguration, initializer *v1alpha1.RegisteredInitializer, former *candidate, selection *selection) {
+	switch {
+	case configuration.DeletionTimestamp != nil:
+		c.reason, c.message = ConfigurationDeleted, fmt.Sprintf("configuration %q is being deleted", configuration.Name)
+	case former != nil && len(former.failures) == 0:
+		c.reason, c.message = NameTaken, fmt.Sprintf("configuration %q registers it first", former.Configuration.Name)
+	case !helper.IsInPlans(configuration, initializer):
+		c.reason, c.message = NotServed, fmt.Sprintf("activation is %s, and no program has reported that it serves the initializer", v1alpha1.ActivationWhenServed)
+	default:
+		c.reason, c.message, c.failures = selection.exclude(initializer)
+	}
+}
+
+// absorb replaces another candidate with the name. The selection of one of them failed, so both may be meant: the result keeps
+// the namespace closed as long as each would, and is a participant if one is.
+func (c *candidate) absorb(other *candidate) {
+	if patience(&other.RegisteredInitializer) > patience(&c.RegisteredInitializer) {
+		c.FailurePolicy, c.TimeoutSeconds = other.FailurePolicy, other.TimeoutSeconds
+	}
+	c.Finalizer, c.Holds = c.Finalizer || other.Finalizer, cmp.Or(c.Holds, other.Holds)
+}
+
+// patience orders failure policies: Ignore, Fail, none. Of the same ones, the longer deadline is the greater.
+func patience(initializer *v1alpha1.RegisteredInitializer) int64 {
+	if initializer.FailurePolicy == nil {
+		return math.MaxInt64
+	}
+	seconds := int64(ptr.Deref(initializer.TimeoutSeconds, v1alpha1.DefaultTimeoutSeconds))
+	if *initializer.FailurePolicy == v1alpha1.Fail {
+		seconds += math.MaxInt32
+	}
+	return seconds
 }
 
 // sorted returns configurations in the order of their names.

@@ -114,3 +114,32 @@ func checkEntries(t *rapid.T, given []v1alpha1.NamespaceInitializerConfiguration
 		t.Fatalf("the order is another: %v", plan)
 	}
 }
+
+// TestFailuresRemoveNothing: whatever the expressions that fail would yield, each initializer of the plan that they would give
+// is in the plan, and waits and takes part at least as much.
+func TestFailuresRemoveNothing(t *testing.T) {
+	merger, namespace := NewMerger(), &corev1.Namespace{}
+	rapid.Check(t, func(t *rapid.T) {
+		given := configurations().Draw(t, "configurations")
+		resolved := make([]v1alpha1.NamespaceInitializerConfiguration, 0, len(given))
+		for i := range given {
+			other := given[i].DeepCopy()
+			for j := range given[i].Initializers {
+				conditions := []v1alpha1.MatchCondition{{Name: "c", Expression: rapid.SampledFrom([]string{"true", "false", `namespaceObject.metadata.labels["x"] == ""`}).Draw(t, "expression")}}
+				given[i].Initializers[j].MatchConditions = conditions
+				if conditions[0].Expression != "true" && conditions[0].Expression != "false" {
+					conditions = []v1alpha1.MatchCondition{{Name: "c", Expression: rapid.SampledFrom([]string{"true", "false"}).Draw(t, "it would yield")}}
+				}
+				other.Initializers[j].MatchConditions = conditions
+			}
+			resolved = append(resolved, *other)
+		}
+		entries := merger.Merge(given, namespace).Entries
+		for _, want := range merger.Merge(resolved, namespace).Entries {
+			i := slices.IndexFunc(entries, func(p v1alpha1.PlannedInitializer) bool { return p.Name == want.Name })
+			if i < 0 || want.Finalizer && !entries[i].Finalizer || patience(&want.RegisteredInitializer) > patience(&entries[i].RegisteredInitializer) {
+				t.Fatalf("without failures, the plan has %+v, and with them it is %+v", want, entries)
+			}
+		}
+	})
+}

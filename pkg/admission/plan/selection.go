@@ -29,7 +29,8 @@ type Reason string
 const (
 	// ConfigurationDeleted entries belong to a configuration that is being deleted.
 	ConfigurationDeleted Reason = "ConfigurationDeleted"
-	// NameTaken entries have the name of another entry of the plan, which an earlier configuration registers.
+	// NameTaken entries have the name of another entry of the plan: an earlier configuration registers it, or a later one that
+	// selects the namespace without a failure.
 	NameTaken Reason = "NameTaken"
 	// NotServed entries have the activation WhenServed, and no program has reported that it serves them.
 	NotServed Reason = "NotServed"

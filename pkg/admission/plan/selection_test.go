@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -124,6 +125,64 @@ func TestSelection(t *testing.T) {
 				t.Error("there is no condition")
 			case condition != nil && (condition.Message != test.degraded || condition.Type != v1alpha1.ConditionPlanDegraded || condition.Status != metav1.ConditionTrue || condition.Reason != v1alpha1.ReasonExpressionFailed):
 				t.Errorf("the condition is %+v\nwant %s", condition, test.degraded)
+			}
+		})
+	}
+}
+
+// TestFailedSelection: an entry whose selection failed neither takes the name from a later entry, nor loses its policies to it.
+func TestFailedSelection(t *testing.T) {
+	const a = "a.example.com"
+	policy := func(i v1alpha1.RegisteredInitializer, policy v1alpha1.FailurePolicyType, seconds int32) v1alpha1.RegisteredInitializer {
+		i.FailurePolicy, i.TimeoutSeconds = &policy, &seconds
+		return i
+	}
+	held := func(i v1alpha1.RegisteredInitializer) v1alpha1.RegisteredInitializer {
+		i.Finalizer, i.Holds = true, new(v1alpha1.HoldContent)
+		return i
+	}
+	broken, certain, mismatch := when(a, `namespaceObject.metadata.labels["x"] == "y"`), when(a), when(a, teamB)
+	for name, test := range map[string]struct {
+		entries  []v1alpha1.RegisteredInitializer // of the configurations 1, 2, ...
+		want     v1alpha1.RegisteredInitializer
+		from     string
+		leftOut  []LeftOut
+		degraded int
+	}{
+		"a lenient one before a strict one": {[]v1alpha1.RegisteredInitializer{policy(broken, v1alpha1.Ignore, 1), held(certain)}, held(certain), "2",
+			[]LeftOut{{a, "1", NameTaken, `an expression failed, so the entry of configuration "2" is in the plan, as strict as both`}}, 1},
+		"a strict one before a lenient one": {[]v1alpha1.RegisteredInitializer{held(broken), policy(certain, v1alpha1.Ignore, 1)}, held(certain), "2",
+			[]LeftOut{{a, "1", NameTaken, `an expression failed, so the entry of configuration "2" is in the plan, as strict as both`}}, 1},
+		"the longer deadline": {[]v1alpha1.RegisteredInitializer{policy(broken, v1alpha1.Ignore, 1), policy(broken, v1alpha1.Ignore, 9), policy(certain, v1alpha1.Ignore, 3)},
+			policy(certain, v1alpha1.Ignore, 9), "3", []LeftOut{{a, "1", NameTaken, `an expression failed, so the entry of configuration "3" is in the plan, as strict as both`},
+				{a, "2", NameTaken, `an expression failed, so the entry of configuration "3" is in the plan, as strict as both`}}, 2},
+		"Fail is stricter than Ignore": {[]v1alpha1.RegisteredInitializer{policy(broken, v1alpha1.Fail, 1), policy(certain, v1alpha1.Ignore, 9)}, policy(certain, v1alpha1.Fail, 1), "2",
+			[]LeftOut{{a, "1", NameTaken, `an expression failed, so the entry of configuration "2" is in the plan, as strict as both`}}, 1},
+		"all fail": {[]v1alpha1.RegisteredInitializer{policy(broken, v1alpha1.Ignore, 1), held(broken)}, held(certain), "1",
+			[]LeftOut{{a, "2", NameTaken, `an expression failed, so the entry of configuration "1" is in the plan, as strict as both`}}, 2},
+		"the next one does not match": {[]v1alpha1.RegisteredInitializer{policy(broken, v1alpha1.Ignore, 1), mismatch}, policy(certain, v1alpha1.Ignore, 1), "1",
+			[]LeftOut{{a, "2", ConditionFalse, `matchCondition "c" is false: "team-b" in creatorGroups`}}, 1},
+		"one that is certain, before": {[]v1alpha1.RegisteredInitializer{policy(certain, v1alpha1.Ignore, 1), held(broken)}, policy(certain, v1alpha1.Ignore, 1), "1",
+			[]LeftOut{{a, "2", NameTaken, `configuration "1" registers it first`}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var configurations []v1alpha1.NamespaceInitializerConfiguration
+			for i, entry := range test.entries {
+				configurations = append(configurations, registered(fmt.Sprint(i+1), entry))
+			}
+			got := NewMerger().Merge(configurations, shop())
+			want := []v1alpha1.PlannedInitializer{{RegisteredInitializer: test.want, Configuration: &v1alpha1.ConfigurationReference{Name: test.from, UID: types.UID("uid-" + test.from)}}}
+			if test.want.Finalizer {
+				want = append([]v1alpha1.PlannedInitializer{{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: v1alpha1.InitializerLifecycle}}}, want...)
+			}
+			if diff := cmp.Diff(want, got.Entries); diff != "" {
+				t.Errorf("the plan (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.leftOut, got.LeftOut); diff != "" {
+				t.Errorf("left out (-want +got):\n%s", diff)
+			}
+			if len(got.Degradations) != test.degraded {
+				t.Errorf("the degradations are %+v", got.Degradations)
 			}
 		})
 	}
