@@ -58,6 +58,16 @@ func (c *Checker) MayReport(ctx context.Context, initializer string) error {
 	return c.check(ctx, v1alpha1.VerbInitialize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, initializer, initializer)
 }
 
+// MayRegister checks whether the user may register an initializer: one that may act as it, or has the verb open in all
+// namespaces. The right to initialize namespaces is not needed.
+func (c *Checker) MayRegister(ctx context.Context, initializer string) error {
+	err := c.MayReport(ctx, initializer)
+	if err != nil && c.MayOpen(ctx, "") == nil {
+		return nil
+	}
+	return err
+}
+
 // MayFinalize checks whether the user may act as a participant of a deletion.
 func (c *Checker) MayFinalize(ctx context.Context, participant string) error {
 	rbac := participant + " --finalizer"

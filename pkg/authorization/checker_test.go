@@ -38,10 +38,14 @@ func TestRefusals(t *testing.T) {
 	refused(c.MayFinalize(ctx, "approval.example.com"), `user "alice" needs verb "finalize" on initializers.nsinit.dev "approval.example.com", granted cluster-wide`+command+" --finalizer --user=USER")
 	refused(c.MayFinalize(ctx, "kubernetes"), `user "alice" needs verb "finalize" on initializers.nsinit.dev "kubernetes", granted cluster-wide`)
 	refused(c.MayOpen(ctx, "shop"), `user "alice" needs verb "open" on namespaces "shop", granted cluster-wide`)
+	refused(c.MayRegister(ctx, "approval.example.com"), `user "alice" needs verb "initialize" on initializers.nsinit.dev "approval.example.com", granted cluster-wide`+command+" --user=USER")
 	allowed = "namespaces"
+	if err := c.MayRegister(ctx, "approval.example.com"); err != nil {
+		t.Errorf("with the verb open: %v", err)
+	}
 	refused(c.MayInitialize(ctx, "shop", "approval.example.com"), `user "alice" needs verb "initialize" on initializers.nsinit.dev "approval.example.com", granted cluster-wide`+command+" --user=USER")
 	allowed = "initializers"
-	if err := c.MayFinalize(ctx, "approval.example.com"); err != nil {
+	if err := errors.Join(c.MayFinalize(ctx, "approval.example.com"), c.MayRegister(ctx, "approval.example.com")); err != nil {
 		t.Error(err)
 	}
 	failure = errors.New("down")

@@ -7,8 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 // Package namespaceinitializers holds the admission plugin NamespaceInitializers. When a
 // NamespaceLifecycle is created, the plugin reads the namespace, and writes the current
 // initializers into the plan. Only users with the verb open can set another plan. When a configuration
-// is written, the plugin warns of initializers and predecessors that have no effect, and refuses initializers that wait
-// for each other.
+// is written, the plugin checks who registers which initializer, warns of initializers and predecessors that have no effect,
+// and refuses initializers that wait for each other.
 package namespaceinitializers
 
 import (
@@ -143,7 +143,8 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 }
 
 // Validate checks that the lifecycle still has the current plan after all mutating plugins. It warns
-// of initializers of a configuration that have no effect, and refuses a configuration that closes a cycle.
+// of initializers of a configuration that have no effect, and refuses a configuration that the user may not write, or that
+// closes a cycle.
 func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	if err := p.validateConfiguration(ctx, attributes); err != nil {
 		return err
@@ -216,14 +217,17 @@ func (p *Plugin) namespace(ctx context.Context, attributes admission.Attributes,
 	return namespace, nil
 }
 
-// validateConfiguration adds a warning to the response for each initializer of a written configuration that has no
-// effect, as the condition NamesAccepted reports, or that no program serves, and for each predecessor that does not exist. It
-// refuses a configuration that makes initializers wait for each other. If the configurations cannot be read, the request
-// succeeds.
+// validateConfiguration checks a written configuration. It refuses entries of initializers that the user may not register,
+// and initializers that wait for each other. It adds a warning to the response for each
+// initializer that has no effect, as the condition NamesAccepted reports, or that no program serves, and for each predecessor
+// that does not exist. If the configurations cannot be read, it only checks the rights of the user.
 func (p *Plugin) validateConfiguration(ctx context.Context, attributes admission.Attributes) error {
 	written, ok := attributes.GetObject().(*nsinit.NamespaceInitializerConfiguration)
-	if !ok || attributes.GetSubresource() != "" || written.DeletionTimestamp != nil {
+	if !ok || attributes.GetSubresource() != "" {
 		return nil
+	}
+	if err := p.authorizeRegistration(ctx, attributes, written); err != nil || written.DeletionTimestamp != nil {
+		return err
 	}
 	var configuration v1alpha1.NamespaceInitializerConfiguration
 	all, err := p.source.Configurations(ctx)
@@ -239,6 +243,25 @@ func (p *Plugin) validateConfiguration(ctx context.Context, attributes admission
 	}
 	for _, message := range slices.Concat(plan.Ineffective(&configuration, all), plan.UnknownPredecessors(&configuration, all), unserved(written)) {
 		warning.AddWarning(ctx, "", message)
+	}
+	return nil
+}
+
+// authorizeRegistration refuses to add, change or remove an entry of an initializer that the user may not register.
+func (p *Plugin) authorizeRegistration(ctx context.Context, attributes admission.Attributes, written *nsinit.NamespaceInitializerConfiguration) error {
+	var former []nsinit.RegisteredInitializer
+	if old, ok := attributes.GetOldObject().(*nsinit.NamespaceInitializerConfiguration); ok {
+		former = old.Initializers
+	}
+	for _, entry := range slices.Concat(written.Initializers, former) {
+		same := func(other nsinit.RegisteredInitializer) bool { return equality.Semantic.DeepEqual(entry, other) }
+		if slices.ContainsFunc(written.Initializers, same) && slices.ContainsFunc(former, same) {
+			continue
+		}
+		if err := p.checker.MayRegister(ctx, entry.Name); err != nil {
+			return authorization.Refusal(attributes.GetResource().GroupResource(), written.Name,
+				fmt.Errorf("initializers: cannot add, change or remove the entry of %q without the verb %q on all namespaces: %w", entry.Name, v1alpha1.VerbOpen, err))
+		}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -72,6 +73,57 @@ func create(lifecycle *nsinit.NamespaceLifecycle, subresource string) admission.
 
 func newTestLifecycle() *nsinit.NamespaceLifecycle {
 	return &nsinit.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "ns"}, Spec: nsinit.NamespaceLifecycleSpec{NamespaceUID: "u"}}
+}
+
+// TestRegistration: a user adds, changes and removes only the entries of initializers that it may act as. Every other write is
+// allowed, also if the configurations cannot be read.
+func TestRegistration(t *testing.T) {
+	const own, other = "own.example.com", "other.example.com"
+	entry := func(name string, finalizer bool) nsinit.RegisteredInitializer {
+		return nsinit.RegisteredInitializer{Name: name, Finalizer: finalizer}
+	}
+	type entries = []nsinit.RegisteredInitializer
+	p := newPlugin(&source{err: errors.New("down")})
+	p.SetUnconditionalAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetVerb() == v1alpha1.VerbInitialize && a.GetName() == own {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "", nil
+	}))
+	for name, test := range map[string]struct {
+		old, updated entries // old is nil for a creation
+		subresource  string
+		allowed      bool
+	}{
+		"its own":            {nil, entries{entry(own, true)}, "", true},
+		"none":               {nil, nil, "", true},
+		"another":            {nil, entries{entry(own, true), entry(other, true)}, "", false},
+		"nothing changed":    {entries{entry(other, true)}, entries{entry(other, true)}, "", true},
+		"another order":      {entries{entry(other, true), entry(own, true)}, entries{entry(own, true), entry(other, true)}, "", true},
+		"its own beside one": {entries{entry(other, true)}, entries{entry(other, true), entry(own, true)}, "", true},
+		"its own changed":    {entries{entry(other, true), entry(own, true)}, entries{entry(other, true), entry(own, false)}, "", true},
+		"its own removed":    {entries{entry(other, true), entry(own, true)}, entries{entry(other, true)}, "", true},
+		"another added":      {entries{entry(own, true)}, entries{entry(own, true), entry(other, true)}, "", false},
+		"another changed":    {entries{entry(other, true)}, entries{entry(other, false)}, "", false},
+		"another removed":    {entries{entry(other, true), entry(own, true)}, entries{entry(own, true)}, "", false},
+		"another renamed":    {entries{entry(other, true)}, entries{entry(own, true)}, "", false},
+		"through the status": {entries{entry(other, true)}, entries{entry(other, false)}, "status", true}, // which keeps the entries
+	} {
+		t.Run(name, func(t *testing.T) {
+			operation, old := admission.Create, runtime.Object(nil)
+			if test.old != nil {
+				operation, old = admission.Update, &nsinit.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Initializers: test.old}
+			}
+			u := &user.DefaultInfo{Name: "u"}
+			attributes := admission.NewAttributesRecord(&nsinit.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Initializers: test.updated}, old,
+				v1alpha1.SchemeGroupVersion.WithKind("NamespaceInitializerConfiguration"), "", "c",
+				v1alpha1.SchemeGroupVersion.WithResource("namespaceinitializerconfigurations"), test.subresource, operation, nil, false, u)
+			err := p.Validate(genericapirequest.WithUser(t.Context(), u), attributes, nil)
+			if test.allowed && err != nil || !test.allowed && !apierrors.IsForbidden(err) {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestValidateChecksAgain: the plan must still match the configurations.
