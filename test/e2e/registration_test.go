@@ -101,3 +101,68 @@ func TestNameBelongsToSomebody(t *testing.T) {
 		return create(c.Name("a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}, framework.Initializers(victim)...)
 	})
 }
+
+// TestTooManyInitializers: a configuration with which the NamespaceLifecycle of a namespace could become too large to store is
+// refused. A namespace that gets as many initializers as possible opens.
+func TestTooManyInitializers(t *testing.T) {
+	c := framework.Connect(t)
+	var all []v1alpha1.RegisteredInitializer
+	for i := range 192 {
+		label := strings.Repeat("x", 60)
+		all = append(all, v1alpha1.RegisteredInitializer{Name: fmt.Sprintf("i%03d.%s.%s.%s.example.com", i, label, label, label), Ordering: &v1alpha1.InitializerOrdering{}})
+	}
+	c.Configure(t, all[:64]...)
+	last := c.Configure(t, all[64:128]...)
+	client := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations()
+	create := func(initializers ...v1alpha1.RegisteredInitializer) error {
+		created, err := client.Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: framework.UniqueName("more")}, Initializers: initializers}, metav1.CreateOptions{})
+		if err == nil {
+			t.Cleanup(func() { _ = client.Delete(context.Background(), created.Name, metav1.DeleteOptions{}) })
+		}
+		return err
+	}
+	for what, err := range map[string]error{"names that are registered already": create(all[:64]...), "a few more": create(all[128:136]...)} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	const says, next = "a namespace can get %d initializers, which take ", " bytes, and may take 1048576: remove initializers, or names in ordering.after"
+	refused := func(err error, count int) {
+		t.Helper()
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `initializers: Invalid value: "64 initializers": with those of all configurations, `+fmt.Sprintf(says, count)) || !strings.Contains(err.Error(), next) {
+			t.Error(err)
+		}
+	}
+	refused(create(all[128:]...), 192)
+	framework.Eventually(t, "long lists of predecessors are refused", func(ctx context.Context) error {
+		stored, err := client.Get(ctx, last.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range stored.Initializers {
+			for _, initializer := range all[:64] {
+				stored.Initializers[i].Ordering.After = append(stored.Initializers[i].Ordering.After, initializer.Name)
+			}
+		}
+		if _, err = client.Update(ctx, stored, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
+			return err
+		}
+		refused(err, 136)
+		return nil
+	})
+
+	namespace, lifecycles := c.CreateNamespace(t, c.Admin).Name, c.Nsinit.NsinitV1alpha1().NamespaceLifecycles()
+	framework.Eventually(t, "all initializers are skipped", func(ctx context.Context) error {
+		lifecycle, err := lifecycles.Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(lifecycle.Spec.Plan) != 136 {
+			t.Errorf("the plan has %d initializers", len(lifecycle.Spec.Plan))
+		}
+		lifecycle.Spec.Initializers.Pending = nil
+		_, err = lifecycles.Initialize(ctx, namespace, lifecycle, metav1.UpdateOptions{})
+		return err
+	})
+	c.WaitReady(t, namespace)
+}

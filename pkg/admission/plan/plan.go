@@ -15,11 +15,20 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/expressions"
+)
+
+const (
+	// maxSize bounds, in bytes, what the initializers of one namespace can take in its NamespaceLifecycle. A namespace gets all
+	// if every selection fails. etcd stores 1.5 MiB: two configurations that are written at the same moment can exceed the bound.
+	maxSize = 1 << 20
+	// entrySize is what one takes besides its entry in the plan: its longest message, and its name in other lists.
+	entrySize = 6 << 10
 )
 
 // Source provides the current configurations.
@@ -178,4 +187,32 @@ func Ineffective(configuration *v1alpha1.NamespaceInitializerConfiguration, all 
 		}
 	}
 	return messages
+}
+
+// ValidateSize refuses a configuration with which the NamespaceLifecycle of a namespace can become too large to store, unless
+// it could before. The list of all configurations may include an older version of the given one.
+func ValidateSize(configuration *v1alpha1.NamespaceInitializerConfiguration, all []v1alpha1.NamespaceInitializerConfiguration) field.ErrorList {
+	_, before := size(all)
+	count, after := size(replaced(configuration, all))
+	if after <= max(before, maxSize) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("initializers"), fmt.Sprintf("%d initializers", len(configuration.Initializers)),
+		fmt.Sprintf("with those of all configurations, a namespace can get %d initializers, which take %d bytes, and may take %d: remove initializers, or names in ordering.after", count, after, maxSize))}
+}
+
+// size returns how many initializers a namespace can get, and how many bytes they take. Of several entries with the same name,
+// the largest counts. Configurations that are being deleted are ignored.
+func size(configurations []v1alpha1.NamespaceInitializerConfiguration) (count, bytes int) {
+	sizes := map[string]int{}
+	for _, configuration := range configurations {
+		for i := range configuration.Initializers {
+			if entry := planned(&configuration, &configuration.Initializers[i]); configuration.DeletionTimestamp == nil {
+				bytes -= sizes[entry.Name]
+				sizes[entry.Name] = max(sizes[entry.Name], entry.Size()+entrySize)
+				bytes += sizes[entry.Name]
+			}
+		}
+	}
+	return len(sizes), bytes
 }

@@ -188,6 +188,69 @@ func TestFailedSelection(t *testing.T) {
 	}
 }
 
+// TestValidateSize: a configuration is refused if it makes the largest plan larger than what can be stored.
+func TestValidateSize(t *testing.T) {
+	many := func(name string, from, to int, after ...string) v1alpha1.NamespaceInitializerConfiguration {
+		c := registered(name)
+		for i := from; i < to; i++ {
+			c.Initializers = append(c.Initializers, v1alpha1.RegisteredInitializer{Name: fmt.Sprintf("i%04d.example.com", i), Ordering: &v1alpha1.InitializerOrdering{After: after}})
+		}
+		return c
+	}
+	long := make([]string, 64)
+	for i := range long {
+		long[i] = strings.Repeat("x", 250)
+	}
+	deleted := many("1", 0, 64)
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	type list = []v1alpha1.NamespaceInitializerConfiguration
+	for name, test := range map[string]struct {
+		written v1alpha1.NamespaceInitializerConfiguration
+		all     list
+		want    string
+	}{
+		"few":                        {many("3", 128, 160), list{many("1", 0, 64), many("2", 64, 128)}, ""},
+		"many":                       {many("3", 128, 192), list{many("1", 0, 64), many("2", 64, 128)}, `initializers: Invalid value: "64 initializers": with those of all configurations, a namespace can get 192 initializers, which take `},
+		"with the same names":        {many("3", 64, 128), list{many("1", 0, 64), many("2", 64, 128)}, ""},
+		"the older version":          {many("2", 128, 192), list{many("1", 0, 64), many("2", 64, 128)}, ""},
+		"a deleted configuration":    {many("3", 128, 192), list{deleted, many("2", 64, 128)}, ""},
+		"long lists":                 {many("1", 0, 64, long...), nil, "and may take 1048576: remove initializers, or names in ordering.after"},
+		"the longest list of a name": {many("2", 0, 64, long[:40]...), list{many("1", 0, 64), many("3", 64, 128)}, "a namespace can get 128 initializers"},
+		"no more than before":        {many("2", 0, 64), list{many("1", 0, 300), many("2", 0, 63)}, ""},
+		"fewer than before":          {many("1", 0, 299), list{many("1", 0, 300)}, ""},
+		"even more than before":      {many("1", 0, 301), list{many("1", 0, 300)}, "a namespace can get 301 initializers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ValidateSize(&test.written, test.all); (len(got) > 0) != (test.want != "") || len(got) > 0 && !strings.Contains(got[0].Error(), test.want) {
+				t.Errorf("got %v, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestLargest: the largest NamespaceLifecycle that ValidateSize allows can be stored.
+func TestLargest(t *testing.T) {
+	name := func(i int) string { return fmt.Sprintf("i%04d.%s.example.com", i, strings.Repeat("x", 235)) }
+	var c v1alpha1.NamespaceInitializerConfiguration
+	c.Name = strings.Repeat("c", 253)
+	l := v1alpha1.NamespaceLifecycle{Spec: v1alpha1.NamespaceLifecycleSpec{Initializers: &v1alpha1.NamespaceInitializers{}}}
+	now := metav1.NowMicro()
+	for i := range 1000 {
+		c.Initializers = append(c.Initializers, v1alpha1.RegisteredInitializer{Name: name(i), Finalizer: true})
+		if ValidateSize(&c, nil) != nil {
+			break
+		}
+		l.Spec.Plan = append(l.Spec.Plan, planned(&c, &c.Initializers[i]))
+		l.Spec.Finalizers = append(l.Spec.Finalizers, v1alpha1.FinalizerName(name(i)))
+		l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name(i), TurnStartTime: &now})
+		l.Status.CurrentInitializers = append(l.Status.CurrentInitializers, name(i))
+		l.Status.Initializers = append(l.Status.Initializers, v1alpha1.InitializerStatus{Name: name(i), Message: strings.Repeat("m", 4096), StartTime: &now, Deadline: &now})
+	}
+	if size := l.Size(); len(l.Spec.Plan) < 100 || size > 1<<20 {
+		t.Errorf("with %d initializers, it takes %d bytes", len(l.Spec.Plan), size)
+	}
+}
+
 // TestBudget: all conditions of a plan share a budget. Those after its end are not evaluated, and count as a match.
 func TestBudget(t *testing.T) {
 	namespace := shop()

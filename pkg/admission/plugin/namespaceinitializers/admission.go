@@ -8,7 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 // NamespaceLifecycle is created, the plugin reads the namespace, and writes the current
 // initializers into the plan. Only users with the verb open can set another plan. When a configuration
 // is written, the plugin checks who registers which initializer, warns of initializers and predecessors that have no effect,
-// and refuses initializers that wait for each other.
+// and refuses initializers that wait for each other, and plans that are too large.
 package namespaceinitializers
 
 import (
@@ -143,8 +143,8 @@ func (p *Plugin) Admit(ctx context.Context, attributes admission.Attributes, _ a
 }
 
 // Validate checks that the lifecycle still has the current plan after all mutating plugins. It warns
-// of initializers of a configuration that have no effect, and refuses a configuration that the user may not write, or that
-// closes a cycle.
+// of initializers of a configuration that have no effect, and refuses a configuration that the user may not write, that closes
+// a cycle, or that makes plans too large.
 func (p *Plugin) Validate(ctx context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
 	if err := p.validateConfiguration(ctx, attributes); err != nil {
 		return err
@@ -218,7 +218,7 @@ func (p *Plugin) namespace(ctx context.Context, attributes admission.Attributes,
 }
 
 // validateConfiguration checks a written configuration. It refuses entries of initializers that the user may not register,
-// and initializers that wait for each other. It adds a warning to the response for each
+// initializers that wait for each other, and plans that are too large to store. It adds a warning to the response for each
 // initializer that has no effect, as the condition NamesAccepted reports, or that no program serves, and for each predecessor
 // that does not exist. If the configurations cannot be read, it only checks the rights of the user.
 func (p *Plugin) validateConfiguration(ctx context.Context, attributes admission.Attributes) error {
@@ -238,7 +238,7 @@ func (p *Plugin) validateConfiguration(ctx context.Context, attributes admission
 		klog.FromContext(ctx).Info("Cannot compare a configuration with the others", "configuration", written.Name, "err", err)
 		return nil
 	}
-	if errs := plan.ValidateOrder(&configuration, all); len(errs) > 0 {
+	if errs := append(plan.ValidateOrder(&configuration, all), plan.ValidateSize(&configuration, all)...); len(errs) > 0 {
 		return apierrors.NewInvalid(attributes.GetKind().GroupKind(), written.Name, errs)
 	}
 	for _, message := range slices.Concat(plan.Ineffective(&configuration, all), plan.UnknownPredecessors(&configuration, all), unserved(written)) {
