@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -303,7 +304,8 @@ spec: {policyName: e2e-label}
 
 // mutatingPolicy: a MutatingAdmissionPolicy sets a label. On a cluster without them, configurations are written.
 func (a clusterAdmission) mutatingPolicy(t *testing.T) {
-	user := a.User(t, "e2e-label-user", framework.Everything())
+	user := a.User(t, "e2e-label-user", framework.Everything(), rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName},
+		Resources: []string{v1alpha1.ResourceInitializers}, Verbs: []string{v1alpha1.VerbInitialize}})
 	if !a.StampsByPolicy(t) {
 		a.waitCreated(t, user, "unlabelled", func(*v1alpha1.NamespaceInitializerConfiguration) error { return nil })
 		a.betaPolicy(t)
