@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	baseversion "k8s.io/component-base/version"
@@ -31,6 +32,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/version"
 	"github.com/nsinit/nsinit/pkg/cli/wait"
 	"github.com/nsinit/nsinit/pkg/cli/why"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // NewCommand returns the command with its subcommands.
@@ -84,6 +86,11 @@ func Run(ctx context.Context, streams genericiooptions.IOStreams, args ...string
 			err = fmt.Errorf("the connection to the server %s was refused - did you specify the right host or port?", server.Host)
 		}
 	}
-	_, _ = fmt.Fprintf(streams.ErrOut, "error: %v\n", err)
+	text := printable.Lines(err.Error())
+	var status apierrors.APIStatus
+	if errors.As(err, &status) { // the message is of the server, of an admission webhook, or of a policy
+		text = printable.Line(text)
+	}
+	_, _ = fmt.Fprintf(streams.ErrOut, "error: %s\n", text)
 	return 1
 }

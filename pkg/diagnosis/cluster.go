@@ -261,7 +261,7 @@ func (h hook) reviews() string {
 		}
 		all = append(all, strings.Join(operations, ",")+" of "+strings.Join(rule.Resources, ","))
 	}
-	return listed(all)
+	return counted(all)
 }
 
 // hooks returns the admission webhooks. An error means that some are missing.

@@ -9,6 +9,7 @@ package diagnosis
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/nsinit/nsinit/pkg/util/shell"
 )
 
 const (
@@ -175,12 +178,23 @@ func knownFinalizer(finalizer, namespace string) known {
 	return known{}
 }
 
-// listed names the first of some things, and counts the rest.
+// listed names the first of some objects, and counts the rest. A name that could be read as a part of the message is quoted.
 func listed(names []string) string {
-	if len(names) <= namesShown {
-		return strings.Join(names, ", ")
+	quoted := slices.Clone(names)
+	for i, name := range quoted {
+		if !shell.IsPlain(name) {
+			quoted[i] = strconv.Quote(name)
+		}
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:namesShown], ", "), len(names)-namesShown)
+	return counted(quoted)
+}
+
+// counted has the first of some texts, and counts the rest.
+func counted(texts []string) string {
+	if len(texts) <= namesShown {
+		return strings.Join(texts, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:namesShown], ", "), len(texts)-namesShown)
 }
 
 func earlier(a, b *metav1.Time) *metav1.Time {

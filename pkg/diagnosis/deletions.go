@@ -51,9 +51,10 @@ func parseRefusal(err error) refusal {
 		{webhookUnavailable, `failed calling webhook "([^"]+)"`},
 		{refusedByPolicy, `ValidatingAdmissionPolicy '([^']+)' with binding '([^']+)' denied request`},
 		{refusedByPolicy, `ValidatingAdmissionPolicy '([^']+)' denied request`},
-		{notAllowed, `User "([^"]*)" cannot (?:delete|patch) resource`},
+		{notAllowed, `User "((?:[^"\\]|\\.)*)" cannot (?:delete|patch) resource`},
 	} {
-		if match := regexp.MustCompile(form.pattern).FindStringSubmatch(r.message); match != nil {
+		// The name of the object comes first, and a tenant can choose one that looks like the rest.
+		if match := regexp.MustCompile(`^(?:\S+ (?:"(?:[^"\\]|\\.)*" )?is forbidden: |Internal error occurred: )?` + form.pattern).FindStringSubmatch(r.message); match != nil {
 			r.kind, r.name = form.kind, match[1]
 			if len(match) > 2 {
 				r.binding = match[2]

@@ -305,7 +305,9 @@ func (r *Runner) rehearsedBefore(uid types.UID) bool {
 }
 
 // shorten cuts a message to the length that the server accepts.
-func shorten(message string) string { return printable.Shorten(message, validation.MaxMessageLength) }
+func shorten(message string) string {
+	return printable.Shorten(printable.Lines(message), validation.MaxMessageLength)
+}
 
 // notFoundIsOver adds errOver to the error for an object that does not exist.
 func notFoundIsOver(err error) error {

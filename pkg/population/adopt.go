@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // Outcome is what became of an object in a namespace that exists already or, with DryRun, what would become of it.
@@ -384,7 +385,7 @@ func (a *Applier) Report(ctx context.Context, namespace *corev1.Namespace, objec
 				temporary = err
 			}
 			if err != nil {
-				result.Message = strings.TrimSpace(err.Error())
+				result.Message = strings.TrimSpace(printable.Lines(err.Error()))
 			}
 		}
 		results = append(results, result)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // ReasonInvalid is the reason of the conditions Ready and RolledOut of a NamespacePopulation that does not compile.
@@ -88,7 +89,7 @@ func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation
 			continue
 		}
 		if problems++; problems == 1 || condition.Reason == reasonCheckFailed && reason != reasonCheckFailed {
-			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, fmt.Sprintf("manifest %s: %v", m.Name, err)
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, printable.Lines(fmt.Sprintf("manifest %s: %v", m.Name, err))
 		}
 	}
 	if condition.Reason == reasonCheckFailed {

@@ -29,6 +29,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/printable"
+	"github.com/nsinit/nsinit/pkg/util/shell"
 )
 
 // verb is what differs between the commands.
@@ -221,7 +222,7 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, command *
 // Run implements cmdutil.Options. After a conflict, it reads the NamespaceLifecycle of the same namespace again.
 func (o *Options) Run(ctx context.Context) error {
 	namespace, name := o.Args[0], o.Args[1]
-	rbac := name + o.rbac
+	rbac := shell.WordOr(name, "INITIALIZER") + o.rbac
 	options := metav1.UpdateOptions{FieldManager: o.manager, DryRun: o.DryRun.Options()}
 	var updated *v1alpha1.NamespaceLifecycle
 	uid, already := types.UID(o.uid), ""
@@ -245,7 +246,7 @@ func (o *Options) Run(ctx context.Context) error {
 	})
 	var none cmdutil.NoLifecycle
 	if o.without && errors.As(err, &none) {
-		_, err := fmt.Fprintf(o.PrintFlags.Lasting(o.IOStreams), "nothing waits for %s: %s\n", name, none)
+		_, err := fmt.Fprintf(o.PrintFlags.Lasting(o.IOStreams), "nothing waits for %s: %s\n", printable.Line(name), none)
 		return err
 	}
 	if err != nil {

@@ -154,7 +154,7 @@ func printText(out io.Writer, results []Result) error {
 	for _, result := range results {
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", result.Check, result.State, printable.Line(result.Message))
 		if result.Remedy != "" {
-			_, _ = fmt.Fprintf(table, "\t\t  remedy: %s\n", result.Remedy)
+			_, _ = fmt.Fprintf(table, "\t\t  remedy: %s\n", printable.Line(result.Remedy))
 		}
 	}
 	return table.Flush()

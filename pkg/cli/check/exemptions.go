@@ -18,13 +18,15 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/util/printable"
+	"github.com/nsinit/nsinit/pkg/util/shell"
 )
 
 // malformed adds the lines of the list of exemptions that have no effect.
 func (i *inspection) malformed(check string, configMap *corev1.ConfigMap) {
 	list := installation.ParseExemptions(configMap)
 	for _, line := range list.Malformed {
-		i.add(check, Warning, "kubectl --namespace "+configMap.Namespace+" edit configmap "+configMap.Name, "%s: %s", list.Source, line)
+		i.add(check, Warning, "kubectl --namespace "+shell.WordOr(configMap.Namespace, "NAMESPACE")+" edit configmap "+configMap.Name, "%s: %s", list.Source, line)
 	}
 	if len(list.Malformed) == 0 {
 		i.add(check, OK, "", "%s exists; entries: %d", list.Source, list.Len())
@@ -102,7 +104,7 @@ func quoted(values []string) string {
 
 // print prints the report for people.
 func (c *Creation) print(out io.Writer) error {
-	_, err := fmt.Fprintln(out, c.Message)
+	_, err := fmt.Fprintln(out, printable.Line(c.Message))
 	for _, line := range c.Malformed {
 		_, _ = fmt.Fprintf(out, "without effect: %s\n", line)
 	}

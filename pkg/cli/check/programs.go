@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/util/shell"
 )
 
 // rollout is how far a Deployment or a StatefulSet is.
@@ -43,7 +44,7 @@ func (i *inspection) programs(ctx context.Context) {
 	var complete []string
 	for _, r := range rollouts {
 		found := fmt.Sprintf("%s has %d of %d pods available", r.name, min(r.available, r.want), r.want)
-		remedy := "kubectl --namespace " + i.namespace + " rollout status " + r.name
+		remedy := "kubectl --namespace " + shell.WordOr(i.namespace, "NAMESPACE") + " rollout status " + shell.WordOr(r.name, "WORKLOAD")
 		switch {
 		case r.complete():
 			complete = append(complete, found)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/shell"
 )
 
 // ExitCode is the exit code of a command that prints an answer, not an error.
@@ -27,7 +28,8 @@ func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 // NoNamespace is the error for a namespace that does not exist.
 func NoNamespace(name string) error { return fmt.Errorf("namespace %q does not exist", name) }
 
-// Permission adds to an error for a missing permission the command that prints it: kubectl nsinit rbac with rbacArgs.
+// Permission adds to an error for a missing permission the command that prints it: kubectl nsinit rbac with rbacArgs, which are
+// words of a shell.
 func Permission(err error, rbacArgs string) error {
 	if !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "kubectl nsinit rbac ") {
 		return err
@@ -51,5 +53,5 @@ func (c *Clients) Lifecycle(ctx context.Context, namespace, rbacArgs string) (*v
 	if _, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		return nil, NoLifecycle(NoNamespace(namespace).Error())
 	}
-	return nil, NoLifecycle(fmt.Sprintf("namespace %q has no NamespaceLifecycle; run kubectl nsinit why %s", namespace, namespace))
+	return nil, NoLifecycle(fmt.Sprintf("namespace %q has no NamespaceLifecycle; run kubectl nsinit why %s", namespace, shell.WordOr(namespace, "NAMESPACE")))
 }

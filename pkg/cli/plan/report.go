@@ -36,7 +36,7 @@ func former(namespace string) error {
 func (o *Options) exempt(ctx context.Context, namespace *corev1.Namespace, exists bool) string {
 	list, err := o.Clients.Exemptions(ctx)
 	if err != nil {
-		_, _ = fmt.Fprintf(o.ErrOut, "Exemptions are not considered: %v\n", err)
+		_, _ = fmt.Fprintf(o.ErrOut, "Exemptions are not considered: %s\n", printable.Line(err.Error()))
 		return ""
 	}
 	exemption := list.ExemptName(namespace.Name, namespace.GenerateName)
@@ -103,9 +103,9 @@ func text(out io.Writer, r *Report) error {
 	case r.Exists:
 		_, _ = fmt.Fprintf(out, "The plan of namespace %q:\n\n", r.Namespace)
 	case len(r.Initializers) == 0:
-		_, _ = fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, no initializer acts on it.\n", r.Namespace, r.Creator)
+		_, _ = fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, no initializer acts on it.\n", r.Namespace, printable.Line(r.Creator))
 	default:
-		_, _ = fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, its plan is:\n\n", r.Namespace, r.Creator)
+		_, _ = fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, its plan is:\n\n", r.Namespace, printable.Line(r.Creator))
 	}
 	if err := r.writeInitializers(out); err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/population"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // atOnce is how many namespaces are checked at the same time.
@@ -213,7 +214,7 @@ func table(out io.Writer, report *Report, populations int) error {
 	for _, n := range report.Items {
 		for _, r := range n.Manifests {
 			if r.Message != "" {
-				_, _ = fmt.Fprintf(out, "\n%s: %s/%s: %s: %s\n", n.Namespace, r.Population, r.Manifest, r.Result, r.Message)
+				_, _ = fmt.Fprintf(out, "\n%s: %s/%s: %s: %s\n", n.Namespace, r.Population, r.Manifest, r.Result, printable.Line(r.Message))
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // text prints a line for each manifest, and then why manifests are refused.
@@ -24,14 +25,14 @@ func text(out io.Writer, namespace *corev1.Namespace, exists bool, results []Res
 		return err
 	}
 	if !exists {
-		_, _ = fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, it gets:\n\n", namespace.Name, namespace.Annotations[v1alpha1.AnnotationCreatedBy])
+		_, _ = fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, it gets:\n\n", namespace.Name, printable.Line(namespace.Annotations[v1alpha1.AnnotationCreatedBy]))
 	}
 	table := printers.GetNewTabWriter(out)
 	_, _ = fmt.Fprintln(table, "POPULATION\tMANIFEST\tOBJECT\tRESULT")
 	for _, r := range results {
 		object, what := unstructured.Unstructured{Object: r.Object}, ""
 		if r.Object != nil {
-			what = fmt.Sprintf("%s/%s", object.GetKind(), object.GetName())
+			what = printable.Line(object.GetKind() + "/" + object.GetName())
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Population, r.Manifest, what, r.Result)
 	}
@@ -40,7 +41,7 @@ func text(out io.Writer, namespace *corev1.Namespace, exists bool, results []Res
 	}
 	for _, r := range results {
 		if r.Message != "" {
-			_, _ = fmt.Fprintf(out, "\n%s/%s: %s\n", r.Population, r.Manifest, r.Message)
+			_, _ = fmt.Fprintf(out, "\n%s/%s: %s\n", r.Population, r.Manifest, printable.Line(r.Message))
 		}
 	}
 	return nil

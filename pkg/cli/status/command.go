@@ -159,7 +159,7 @@ func (o *Options) describe(ctx context.Context, name string) error {
 	} else {
 		_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s%s\n", name, lifecycle.Status.Phase, former)
 		for _, condition := range lifecycle.Status.Conditions {
-			_, _ = fmt.Fprintf(o.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
+			_, _ = fmt.Fprintf(o.Out, "  %s\n", printable.Line(fmt.Sprintf("%s=%s: %s", condition.Type, condition.Status, condition.Message)))
 		}
 	}
 	if len(lifecycle.Status.Initializers) == 0 {
@@ -224,7 +224,7 @@ func (o *Options) conditions(namespace *corev1.Namespace) error {
 	}
 	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s\n", namespace.Name, phase)
 	for _, condition := range namespace.Status.Conditions {
-		_, _ = fmt.Fprintf(o.Out, "  %s=%s: %s\n", condition.Type, condition.Status, printable.Line(condition.Message))
+		_, _ = fmt.Fprintf(o.Out, "  %s\n", printable.Line(fmt.Sprintf("%s=%s: %s", condition.Type, condition.Status, condition.Message)))
 	}
 	return nil
 }

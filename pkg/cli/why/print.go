@@ -62,7 +62,7 @@ func (o *Options) text(to io.Writer, d *diagnosis.Diagnosis) error {
 		table := printers.GetNewTabWriter(&out)
 		_, _ = fmt.Fprintln(table, "  TYPE\tSTATUS\tAGE\tREASON\tMESSAGE")
 		for _, c := range d.Conditions {
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", printable.Line(string(c.Type)), c.Status, age(now, &c.LastTransitionTime, ""), printable.Line(c.Reason), printable.Line(c.Message))
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", printable.Line(string(c.Type)), printable.Line(string(c.Status)), age(now, &c.LastTransitionTime, ""), printable.Line(c.Reason), printable.Line(c.Message))
 		}
 		if err := table.Flush(); err != nil {
 			return err

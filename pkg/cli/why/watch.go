@@ -52,7 +52,7 @@ func (o *Options) watch(ctx context.Context, diagnoser diagnosis.Diagnoser, line
 		case first && err != nil:
 			return err
 		case err != nil: // the server may be restarting
-			_, _ = fmt.Fprintf(o.ErrOut, "cannot read the cluster, retrying: %v\n", err)
+			_, _ = fmt.Fprintf(o.ErrOut, "cannot read the cluster, retrying: %s\n", printable.Line(err.Error()))
 		default:
 			reported = o.report(w.NotExamined(), reported)
 		}

@@ -30,6 +30,7 @@ import (
 	typed "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 	"github.com/nsinit/nsinit/pkg/util/shared"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
@@ -273,7 +274,7 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task) (v1alpha1.PopulatedObject, bool, error) {
 	entry := t.entry
 	failed := func(err error) (v1alpha1.PopulatedObject, bool, error) {
-		entry.State, entry.Message = v1alpha1.PopulatedObjectFailed, strings.TrimSpace(err.Error())
+		entry.State, entry.Message = v1alpha1.PopulatedObjectFailed, strings.TrimSpace(printable.Lines(err.Error()))
 		return entry, true, err
 	}
 	switch t.action {

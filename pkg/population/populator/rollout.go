@@ -18,6 +18,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // Report returns what RollOut would do in a namespace with an inventory.
@@ -128,7 +129,7 @@ func (p *Populator) adopt(ctx context.Context, namespace *corev1.Namespace, t ta
 		return p.applied(t, stored), nil
 	}
 	entry := t.entry
-	entry.Message = strings.TrimSpace(err.Error())
+	entry.Message = strings.TrimSpace(printable.Lines(err.Error()))
 	switch {
 	case population.IsTemporary(err):
 		entry.State = v1alpha1.PopulatedObjectPending

@@ -20,6 +20,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // tallies returns the outcomes in each namespace that a population selects or in which it has obsolete objects, sorted by name,
@@ -134,7 +135,7 @@ func (c *Controller) rollOut(ctx context.Context, r *rollout, source *metav1.Par
 	}
 	if err != nil {
 		for _, object := range population.Render([]*population.Population{r.compiled}, namespace) {
-			results = append(results, population.Result{Key: object.Key, Outcome: population.Refused, Message: err.Error()})
+			results = append(results, population.Result{Key: object.Key, Outcome: population.Refused, Message: printable.Lines(err.Error())})
 		}
 	}
 	return results, nil

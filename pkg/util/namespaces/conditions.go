@@ -10,11 +10,14 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // SetCondition sets a condition, and returns whether more than the time changed. If the status stays
-// the same, so does the transition time.
+// the same, so does the transition time. The message may contain an error of another program.
 func SetCondition(conditions *[]corev1.NamespaceCondition, want corev1.NamespaceCondition) bool {
+	want.Message = printable.Lines(want.Message)
 	i := slices.IndexFunc(*conditions, func(c corev1.NamespaceCondition) bool { return c.Type == want.Type })
 	if i < 0 {
 		*conditions = append(*conditions, want)

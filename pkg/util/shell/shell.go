@@ -31,6 +31,14 @@ func Word(value string) (string, bool) {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'", true
 }
 
+// WordOr is Word, or a placeholder for the reader to replace, such as NAMESPACE.
+func WordOr(value, placeholder string) string {
+	if word, ok := Word(value); ok {
+		return word
+	}
+	return placeholder
+}
+
 // Words returns values as words with spaces between. It reports false if there is none, or if Word does so for one of them.
 func Words(values []string) (string, bool) {
 	words := make([]string, len(values))
