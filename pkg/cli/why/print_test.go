@@ -18,10 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 func noon() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
@@ -117,6 +119,36 @@ func TestEscapes(t *testing.T) {
 	if bytes.Contains(out.Bytes(), []byte("\x1b")) || !strings.Contains(out.String(), "   - Pod a/?[2J: ?[2J\n   It sends:") {
 		t.Errorf("it prints:\n%q", out.String())
 	}
+}
+
+// TestLines: text from the cluster adds no line to what is printed, and no character that a terminal interprets.
+func TestLines(t *testing.T) {
+	o := &Options{Base: cmdutil.Base{Clients: &cmdutil.Clients{ServerClock: testingclock.NewFakeClock(noon())}}}
+	render := func(text func() string) string {
+		d := stuckExample()
+		object := &d.Remaining[0].Objects[0]
+		object.Name, object.Owners, object.Finalizers = text(), []string{text()}, []string{text()}
+		condition := &d.Conditions[0]
+		condition.Type, condition.Status, condition.Reason, condition.Message = corev1.NamespaceConditionType(text()), corev1.ConditionStatus(text()), text(), text()
+		d.Remaining[0].Resource, d.NotExamined = text(), []string{text()}
+		d.Findings[0].Message, d.Findings[0].Controller = text(), &diagnosis.Controller{Name: text(), State: diagnosis.Dead, Evidence: []diagnosis.Evidence{{Source: text(), Message: text()}}}
+		fixes := &diagnosis.FixList{Items: []diagnosis.Fix{{Description: text(), Controller: d.Findings[0].Controller, Requests: []diagnosis.Request{{Path: text(), Body: text()}}}}}
+		var out bytes.Buffer
+		for _, err := range []error{o.text(&out, d), o.fixes(&out, fixes), o.table(&out, &diagnosis.List{Items: []*diagnosis.Diagnosis{d}, Cluster: d.Findings, NotExamined: d.NotExamined})} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out.String()
+	}
+	want := strings.Count(render(func() string { return "a" }), "\n")
+	rapid.Check(t, func(t *rapid.T) {
+		texts := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.RuneFrom([]rune("a \t\r\n\v\f\x1b\x7f\u0085\u009b\u2028\u2029\u202e\u2066"))), rapid.Just("a\xffb"))
+		got := render(func() string { return texts.Draw(t, "text") })
+		if strings.Count(got, "\n") != want || got != printable.Lines(got) {
+			t.Errorf("%d lines, want %d:\n%q", strings.Count(got, "\n"), want, got)
+		}
+	})
 }
 
 // TestMachineReadable: what is printed can be read back, and commands stay as they are.
