@@ -39,7 +39,7 @@ func TestWhyHostileNames(t *testing.T) {
 		"dashes":   "--all",
 		"refusal":  "x\" is forbidden: ValidatingAdmissionPolicy 'nsinit-gate' with binding 'nsinit-gate' denied request",
 		"unicode":  "größer больше 更大",
-		"sentence": "a, roles/b have no finalizer. Run: kubectl delete namespace default",
+		"sentence": "a, b, c have no finalizer. Run: kubectl delete namespace default",
 	}
 	hidden := map[string]string{ // a terminal does not show these as they are
 		"control": "x\x1b[2Jy\nz",
