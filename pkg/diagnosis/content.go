@@ -115,7 +115,7 @@ func finalizedContent(o Observation) []Finding {
 			message += ", which " + o.yet("its controller")
 		}
 		found = append(found, o.controlled(h.actor, ContentFinalizer, o.overdue(h.since), h.since, message,
-			words{"FINALIZER": {finalizer}, "OBJECT": {h.objects[0]}, "WHERE": {known.where}, "WHAT": {known.what}}))
+			words{"FINALIZER": {finalizer}, "OBJECT": {example(h.objects)}, "WHERE": {known.where}, "WHAT": {known.what}}))
 	}
 	return found
 }
@@ -189,6 +189,14 @@ func listed(names []string) string {
 	return counted(quoted)
 }
 
+// example returns the first object that a command can name, or the first one: a name must not hide the commands for other objects.
+func example(objects []string) string {
+	return objects[max(0, slices.IndexFunc(objects, func(object string) bool {
+		_, ok := shell.Word(object)
+		return ok
+	}))]
+}
+
 // counted has the first of some texts, and counts the rest.
 func counted(texts []string) string {
 	if len(texts) <= namesShown {
@@ -250,7 +258,7 @@ func gracePeriods(o Observation) []Finding {
 		}
 		pods := slices.DeleteFunc(slices.Clone(objects), func(name string) bool { return !strings.HasPrefix(name, "pods/") })
 		found = append(found, o.finding(GracePeriod, o.overdue(since[node]), since[node], message,
-			words{"OBJECT": {objects[0]}, "NODE": {node}, "PODS": pods}))
+			words{"OBJECT": {example(objects)}, "NODE": {node}, "PODS": pods}))
 	}
 	return found
 }

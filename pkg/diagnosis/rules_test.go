@@ -295,6 +295,8 @@ func TestRules(t *testing.T) {
 		"a finalizer, for a moment": {Observation{Installation: none, Namespace: named(young), Content: []Listing{listing("pods", object("Pod", "p", deleted(5*time.Second, "example.com/hold")))}},
 			[]string{"Waiting ContentFinalizer", "Waiting NamespaceControllerAtWork"}, []string{`pods/p has the finalizer "example.com/hold", which its controller has not removed yet`},
 			[]string{`kubectl --namespace ns get pods/p --output json | jq '.metadata.finalizers -= ["example.com/hold"]' | kubectl replace -f -`}},
+		"a name that no command can have": {Observation{Installation: none, Namespace: named(), Content: []Listing{listing("roles", object("Role", "a\x1b", deleted(time.Hour, "example.com/hold")), object("Role", "b", deleted(time.Hour, "example.com/hold")))}},
+			[]string{"Stuck ContentFinalizer"}, []string{`"roles/a\x1b", roles/b have the finalizer "example.com/hold"`}, []string{"kubectl --namespace ns get roles/b --output yaml --show-managed-fields"}},
 		"known finalizers": {Observation{Installation: none, Namespace: named(), Content: []Listing{
 			listing("configmaps", object("ConfigMap", "a", deleted(time.Hour, metav1.FinalizerDeleteDependents)), object("ConfigMap", "b", deleted(time.Hour, metav1.FinalizerDeleteDependents))),
 			listing("persistentvolumeclaims", object("PersistentVolumeClaim", "data", deleted(time.Hour, "kubernetes.io/pvc-protection")))}},
