@@ -37,7 +37,7 @@ func namespaceFinalizers(o Observation) []Finding {
 				state = Stuck
 			}
 			found = append(found, o.finding(SpecFinalizer, state, since,
-				fmt.Sprintf("spec.finalizers has %q: strict-name-reuse holds the namespace until no earlier request can be in progress", finalizer), words{"NAMEREUSE": {string(finalizer)}}))
+				fmt.Sprintf("spec.finalizers has %q: strict-name-reuse holds the namespace until no earlier request can be in progress, and its list has had room for the name", finalizer), words{"NAMEREUSE": {string(finalizer)}}))
 		default:
 			found = append(found, o.controlled(actor{finalizer: string(finalizer)}, SpecFinalizer, o.overdue(since), since,
 				fmt.Sprintf("spec.finalizers has %q, which %s", finalizer, o.yet("its controller")), words{"FINALIZER": {string(finalizer)}}))

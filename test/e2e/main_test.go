@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// These tests take half a minute or more.
-	framework.Main(m, "TestReplicas", "TestStrictNameReuse", "TestDeletionStorm", "TestBothStories", "TestConformanceFindsFaults",
+	framework.Main(m, "TestReplicas", "TestStrictNameReuse", "TestStrictNameReuseFull", "TestDeletionStorm", "TestBothStories", "TestConformanceFindsFaults",
 		"TestKill", "TestProtocolInShell", "TestSystemControllers", "TestServed", "TestProtocol", "TestClusterAdmission",
 		"TestNamespaceTermination", "TestFullVolume", "TestWhyFixPrograms", "TestSecurityMatrix", "TestProvisionerConformance",
 		"TestCertificates", "TestLostStorage", "TestFullQuota", "TestWhyStuck", "TestPluginRBAC", "TestConformance",

@@ -90,7 +90,7 @@ func TestStrictNameReuse(t *testing.T) {
 		}
 	})
 	t.Run("with the component", func(t *testing.T) {
-		installStrictNameReuse(t, c)
+		installStrictNameReuse(t, c, reusePeriod)
 		const atOnce = 40
 		var got reuseResult
 		for left := rounds; left > 0; left -= atOnce {
@@ -104,6 +104,105 @@ func TestStrictNameReuse(t *testing.T) {
 			t.Error("writes for the former namespace reached the new one")
 		}
 	})
+}
+
+// TestStrictNameReuseFull: a user cannot fill the list of names. The list has no room for the names of deleted namespaces that the
+// user holds with a finalizer. They stay until it has, so other users can create namespaces, and no name is free early.
+func TestStrictNameReuseFull(t *testing.T) {
+	c := framework.Connect(t)
+	tenant := c.Tenant(t)
+	const period = 20 * time.Second
+	installStrictNameReuse(t, c, period)
+	lists, namespaces := c.Core.CoreV1().ConfigMaps(installed.DefaultNamespace), c.Core.CoreV1().Namespaces()
+	list := func(ctx context.Context) map[string]string {
+		found, err := lists.Get(ctx, installed.RemovedNamespaces, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.Data
+	}
+
+	// The names of the user need 2 KiB, and the list has 1 KiB left.
+	var held []string
+	for i := range 20 {
+		name := fmt.Sprintf("%s-%d", framework.UniqueName("held"), i)
+		name += strings.Repeat("x", 63-len(name))
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{framework.Holder}}}
+		if _, err := namespaces.Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Release(t, name) })
+		held = append(held, name)
+	}
+	framework.Eventually(t, "the list is almost full", func(ctx context.Context) error {
+		full, err := lists.Get(ctx, installed.RemovedNamespaces, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		until := time.Now().Add(period).UTC().Format(time.RFC3339)
+		for size := 0; size < 511<<10; size += 63 + len(until) {
+			full.Data[fmt.Sprintf("%063d", size)] = until
+		}
+		_, err = lists.Update(ctx, full, metav1.UpdateOptions{})
+		return err
+	})
+	for _, name := range held {
+		if err := namespaces.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	framework.Eventually(t, "the namespaces are held", func(ctx context.Context) error {
+		for _, name := range held {
+			namespace, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(namespace.Spec.Finalizers, v1alpha1.NameReuseFinalizer) {
+				return fmt.Errorf("%s has %v", name, namespace.Spec.Finalizers)
+			}
+		}
+		return nil
+	})
+	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "reuse-"}}
+	if _, err := tenant.CoreV1().Namespaces().Create(t.Context(), other, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("another user cannot create a namespace: %v", err)
+	}
+	if until, found := list(t.Context())["_all"]; found {
+		t.Errorf("every name is refused until %s", until)
+	}
+
+	// From the removal until the period is over, no name can be used again.
+	for _, name := range held {
+		c.Release(t, name)
+	}
+	removed, reused := map[string]time.Time{}, map[string]time.Time{}
+	framework.Eventually(t, "the names can be used again", func(ctx context.Context) error {
+		for _, name := range held {
+			if _, found := reused[name]; found {
+				continue
+			}
+			again := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			_, err := namespaces.Create(ctx, again, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err == nil {
+				reused[name] = time.Now()
+			} else if !apierrors.IsForbidden(err) && !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+			if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) && removed[name].IsZero() {
+				removed[name] = time.Now()
+			}
+		}
+		if len(reused) < len(held) {
+			return fmt.Errorf("%d of %d can", len(reused), len(held))
+		}
+		return nil
+	})
+	for _, name := range held {
+		// The namespace was removed at most a poll before the test noticed.
+		if after := reused[name].Sub(removed[name]); after < period-5*time.Second {
+			t.Errorf("the name %s could be used again %s after the removal, want %s", name, after, period)
+		}
+	}
 }
 
 // reuseAttack is what the attacks need.
@@ -430,14 +529,14 @@ func deadWebhook(t *testing.T, c *framework.Cluster) *webhook {
 
 // installStrictNameReuse installs the component with a short period until the test ends, and waits until
 // namespaces can be created again.
-func installStrictNameReuse(t *testing.T, c *framework.Cluster) {
+func installStrictNameReuse(t *testing.T, c *framework.Cluster, period time.Duration) {
 	t.Helper()
 	dir := filepath.Join(c.Root, "artifacts", "deploy", "components", "strict-name-reuse")
 	list, err := os.ReadFile(filepath.Join(dir, "list.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	shorter := strings.Replace(string(list), "_period: 75s", "_period: "+reusePeriod.String(), 1)
+	shorter := strings.Replace(string(list), "_period: 75s", "_period: "+period.String(), 1)
 	if _, err := c.KubectlInput(shorter, "apply", "--server-side"); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ type Controller struct {
 	queue     workqueue.TypedRateLimitingInterface[string]
 
 	mu          sync.Mutex
-	terminating sets.Set[string]
+	terminating map[string]deletion
 	// removed are the removed names that are not in the list yet.
 	removed sets.Set[string]
 }
@@ -73,7 +73,7 @@ func New(core kubernetes.Interface, namespace string, clock clock.WithTicker) (*
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: clock}),
-		terminating: sets.New[string](),
+		terminating: map[string]deletion{},
 		removed:     sets.New[string](),
 		installed:   make(chan struct{}),
 	}
@@ -86,7 +86,7 @@ func New(core kubernetes.Interface, namespace string, clock clock.WithTicker) (*
 		},
 		c.list: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { installed(); c.enqueueAll() },
-			UpdateFunc: func(any, any) { c.queue.Add(listKey) },
+			UpdateFunc: c.listChanged,
 			DeleteFunc: func(any) { c.enqueueAll() },
 		},
 	} {
@@ -107,6 +107,21 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
+// listChanged adds the list and the names that changed in it to the queue.
+func (c *Controller) listChanged(oldObj, newObj any) {
+	c.queue.Add(listKey)
+	oldList, _ := oldObj.(*corev1.ConfigMap)
+	newList, ok := newObj.(*corev1.ConfigMap)
+	if !ok || oldList == nil {
+		return
+	}
+	for name, value := range newList.Data {
+		if oldList.Data[name] != value {
+			c.queue.Add(name)
+		}
+	}
+}
+
 // namespaceChanged adds a terminating namespace to the queue. It also detects that another namespace
 // replaced one of its name, because an interrupted watch does not show the removal.
 func (c *Controller) namespaceChanged(oldObj, newObj any) {
@@ -121,14 +136,14 @@ func (c *Controller) namespaceChanged(oldObj, newObj any) {
 	if replaced {
 		c.removed.Insert(namespace.Name)
 	}
-	known, deleted := c.terminating.Has(namespace.Name), namespace.DeletionTimestamp != nil
-	if deleted {
-		c.terminating.Insert(namespace.Name)
+	before := c.terminating[namespace.Name]
+	if namespace.DeletionTimestamp != nil {
+		c.terminating[namespace.Name] = deletionOf(namespace)
 		c.queue.Add(namespace.Name)
 	} else {
-		c.terminating.Delete(namespace.Name)
+		delete(c.terminating, namespace.Name)
 	}
-	if replaced || known != deleted {
+	if replaced || before != c.terminating[namespace.Name] {
 		c.queue.AddAfter(listKey, settleDelay)
 	}
 }
@@ -140,7 +155,7 @@ func (c *Controller) namespaceRemoved(object any) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.terminating.Delete(namespace.Name)
+	delete(c.terminating, namespace.Name)
 	c.removed.Insert(namespace.Name)
 	c.queue.AddAfter(listKey, settleDelay)
 }
@@ -219,10 +234,12 @@ func (c *Controller) reconcileNamespace(ctx context.Context, name string) error 
 		return err
 	}
 	var period time.Duration
+	var listed time.Time
 	if configMap != nil {
 		period, _ = periodOf(configMap.Data)
+		listed = listedSince(configMap.Data[name])
 	}
-	want, again := nextFinalizers(namespace, period, c.clock.Now())
+	want, again := nextFinalizers(namespace, listed, period, c.clock.Now())
 	if !slices.Equal(want, namespace.Spec.Finalizers) {
 		updated := namespace.DeepCopy()
 		updated.Spec.Finalizers = want
@@ -239,7 +256,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, name string) error 
 func (c *Controller) observe(created time.Time) observation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return observation{created: created, terminating: c.terminating.Clone(), removed: c.removed.Clone(), now: c.clock.Now()}
+	return observation{created: created, terminating: maps.Clone(c.terminating), removed: c.removed.Clone(), now: c.clock.Now()}
 }
 
 // forget removes names that are in the list.

@@ -75,7 +75,12 @@ func TestController(t *testing.T) {
 	if _, err := namespaces.Update(ctx, deleted, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { return is(list(), "shop", terminating) })
+	eventually(t, func() error {
+		if listedSince(list()["shop"]).IsZero() {
+			return fmt.Errorf("the list is %v", list())
+		}
+		return nil
+	})
 	if err := namespaces.Delete(ctx, "shop", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,13 +106,6 @@ func TestController(t *testing.T) {
 
 func namespace(name, uid string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}}
-}
-
-func is(list map[string]string, name, value string) error {
-	if list[name] != value {
-		return fmt.Errorf("the list is %v, want %s: %s", list, name, value)
-	}
-	return nil
 }
 
 func eventually(t *testing.T, check func() error) {
