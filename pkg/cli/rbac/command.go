@@ -85,7 +85,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	command.Flags().BoolVar(&o.View, "view", o.View, "Print the permission to read NamespaceLifecycles, for no initializer.")
 	command.Flags().BoolVar(&o.Finalizer, "finalizer", o.Finalizer, "The initializer also cleans up after namespaces that are deleted.")
 	command.Flags().StringVar(&o.Configuration, "configuration", o.Configuration, "Name of the NamespaceInitializerConfiguration in which the initializer registers itself.")
-	command.Flags().StringSliceVar(&o.ConfineTo, "confine-to", o.ConfineTo, "Also print a policy: the initializer may write only these namespaced resources (RESOURCE[.GROUP],...), and only in namespaces that are initializing or terminating. With an empty list, it may write none.")
+	command.Flags().StringSliceVar(&o.ConfineTo, "confine-to", o.ConfineTo, "Also print a policy: the initializer may write only these namespaced resources (RESOURCE[.GROUP],...), and only in namespaces that are initializing or terminating. With an empty list, it may write none. A token that it makes for a service account works after the namespace opens.")
 	command.MarkFlagsMutuallyExclusive("view", "finalizer")
 	command.MarkFlagsMutuallyExclusive("view", "confine-to")
 	command.MarkFlagsMutuallyExclusive("view", "configuration")
@@ -119,6 +119,12 @@ func (o *Options) Run(context.Context) error {
 	printer, err := o.PrintFlags.ToPrinter()
 	if err != nil {
 		return err
+	}
+	for _, resource := range o.resources {
+		if resource.Group == "" && (resource.Resource == "serviceaccounts" || resource.Resource == "secrets") {
+			_, _ = fmt.Fprintf(o.ErrOut, "Warning: with %s, the initializer can make tokens of service accounts while a namespace is initializing; "+
+				"they work after it opens, and the policy does not limit them\n", resource.Resource)
+		}
 	}
 	for _, object := range o.objects() {
 		if err := printer.PrintObj(object, o.Out); err != nil {

@@ -95,6 +95,10 @@ nsinit-confine-openshift.com-my--origin nsinit-confine-openshift.com-my--origin
 		"one that is confined": {Args: []string{"a.example.com", "--service-account=hooks:hook", "--confine-to=configmaps,roles.rbac.authorization.k8s.io", "-o", confined},
 			Out: `request.userInfo.username == "system:serviceaccount:hooks:hook"` + variables + sdk("hooks") + ` || variables.initializes && variables.resource in ["configmaps", "roles.rbac.authorization.k8s.io"]` +
 				`"initializer a.example.com may write only in namespaces that are initializing or terminating, and only configmaps, roles.rbac.authorization.k8s.io` + refuses},
+		"one that is confined and can make tokens": {Args: []string{"a.example.com", "--user=jane", "--confine-to=serviceaccounts,secrets.example.com", "-o", "jsonpath={.spec.policyName}"},
+			Out: "nsinit-confine-a.example.com",
+			ErrOut: "Warning: with serviceaccounts, the initializer can make tokens of service accounts while a namespace is initializing; " +
+				"they work after it opens, and the policy does not limit them\n"},
 		"one that registers itself and is confined": {Args: []string{"a.example.com", "--user=jane", "--configuration=20-a", "--confine-to=configmaps", "-o", "jsonpath={.spec.validations[*].expression}"},
 			Out: sdk("") + ` || variables.initializes && variables.resource in ["configmaps"] || variables.resource == "namespaceinitializerconfigurations.nsinit.dev" && request.?name.orValue("") == "20-a"`},
 		"a service account as a user, confined to nothing": {Args: []string{"a.example.com", "--user=system:serviceaccount:hooks:hook", "--confine-to=", "-o", confined},
