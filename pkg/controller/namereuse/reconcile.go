@@ -147,12 +147,10 @@ func next(list map[string]string, o observation) (want map[string]string, again 
 
 // waiting returns the namespaces that are being deleted and not in the list, in the order of their deletion.
 func (o observation) waiting(list map[string]string) []string {
-	var names []string
-	for name := range o.terminating {
-		if _, found := list[name]; !found {
-			names = append(names, name)
-		}
-	}
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(o.terminating)), func(name string) bool {
+		_, found := list[name]
+		return found
+	})
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(o.terminating[a].began.Compare(o.terminating[b].began), strings.Compare(a, b))
 	})
@@ -161,8 +159,8 @@ func (o observation) waiting(list map[string]string) []string {
 
 // listedSince returns since when a name has been in the list as that of a namespace that is being deleted, or zero.
 func listedSince(value string) time.Time {
-	if since, found := strings.CutPrefix(value, terminating); found {
-		t, _ := time.Parse(time.RFC3339, since)
+	since, found := strings.CutPrefix(value, terminating)
+	if t, err := time.Parse(time.RFC3339, since); found && err == nil {
 		return t
 	}
 	return time.Time{}
