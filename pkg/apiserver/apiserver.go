@@ -97,7 +97,7 @@ type CompletedConfig struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(withCreation(handler), storage{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
+		handler = withIdentifiedStorage(withShortPatches(withCreation(handler), c.Extra.Codecs), storage{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}

@@ -124,7 +124,7 @@ func TestReport(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			old := server.MustConfigure(t, testserver.Configuration(uniqueName(), "a.example.com", "b.example.com"))
 			sent := old.DeepCopy()
-			report("a.example.com", "c.example.com")(sent)
+			report("a.example.com")(sent)
 			entry := entryOf(sent, "a.example.com")
 			entry.Reporter = "another user"
 			entry.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: metav1.ConditionFalse}, {Type: "Other", Status: metav1.ConditionTrue}}
@@ -236,5 +236,39 @@ func TestReportRefused(t *testing.T) {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !strings.Contains(status.Error(), want) || !strings.Contains(status.Error(), "kubectl nsinit rbac a.example.com --user=USER") {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestLongPatches: the time to merge a strategic merge patch grows with the square of its length, so a long one is refused
+// before it is merged. Names outside the plan are refused, whatever the type of the patch: managedFields do not keep them.
+func TestLongPatches(t *testing.T) {
+	t.Parallel()
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
+	server.MustRecord(t, "long")
+	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
+	patch := func(kind types.PatchType, count int) error {
+		entries := []any{map[string]any{"name": "a.example.com", "message": "reported"}}
+		for i := range count {
+			entries = append(entries, map[string]any{"name": fmt.Sprintf("unknown-%d.example.com", i), "message": "x"})
+		}
+		_, err := client.Patch(t.Context(), "long", kind, testserver.MustJSON(map[string]any{"apiVersion": "nsinit.dev/v1alpha1", "kind": "NamespaceLifecycle",
+			"status": map[string]any{"initializers": entries}}), metav1.PatchOptions{FieldManager: "test"}, "status")
+		return err
+	}
+	if err := patch(types.StrategicMergePatchType, 2000); !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "at most 65536 bytes") {
+		t.Errorf("a long patch: %v", err)
+	}
+	for _, kind := range []types.PatchType{types.StrategicMergePatchType, types.MergePatchType, types.ApplyYAMLPatchType} {
+		if err := patch(kind, 1); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "status.initializers") {
+			t.Errorf("%s with a name outside the plan: %v", kind, err)
+		}
+		if err := patch(kind, 0); err != nil {
+			t.Errorf("%s of the own entry: %v", kind, err)
+		}
+	}
+	record, err := client.Get(t.Context(), "long", metav1.GetOptions{})
+	if err != nil || strings.Contains(string(testserver.MustJSON(record)), "unknown-") {
+		t.Errorf("%v, %v", err, record)
 	}
 }

@@ -259,9 +259,12 @@ func lifecycleChanges() map[string]change[*v1alpha1.NamespaceLifecycle] {
 		"lastActor":              {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.LastActor = "other" })},
 		"derived conditions":     {part: "derived status", do: func(l lifecycle) { l.Status.Conditions[0].Message = "changed" }},
 		"message":                {part: "status.initializers", do: entry(func(s *v1alpha1.InitializerStatus) { s.Message = "half way" })},
-		"no entries":             {part: "status.initializers", do: func(l lifecycle) { l.Status.Initializers = nil }, owner: kept},
-		"conditions":             {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = append(l.Status.Conditions, stalled) }},
-		"no conditions":          {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = nil }, owner: kept},
+		"an entry outside the plan": {part: "status.initializers", do: func(l lifecycle) {
+			l.Status.Initializers = append(l.Status.Initializers, v1alpha1.InitializerStatus{Name: "unplanned.example.com", State: v1alpha1.InitializerWaiting})
+		}, owner: refused},
+		"no entries":    {part: "status.initializers", do: func(l lifecycle) { l.Status.Initializers = nil }, owner: kept},
+		"conditions":    {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = append(l.Status.Conditions, stalled) }},
+		"no conditions": {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = nil }, owner: kept},
 	})
 }
 
@@ -281,7 +284,7 @@ func configurationChanges() map[string]change[*v1alpha1.NamespaceInitializerConf
 		"pending":                    {part: "status", do: func(c configuration) { c.Status.PendingNamespaces = 7 }},
 		"a report":                   {part: "status", do: entries(v1alpha1.RegisteredInitializerStatus{Name: "a.example.com", ReportTime: &now})},
 		"a reporter":                 {part: "status.initializers.*.reporter", do: entries(v1alpha1.RegisteredInitializerStatus{Name: "a.example.com", Reporter: "other"})},
-		"an entry of no initializer": {part: "status", do: entries(v1alpha1.RegisteredInitializerStatus{Name: "c.example.com", ReportTime: &now}), owner: kept},
+		"an entry of no initializer": {part: "status", do: entries(v1alpha1.RegisteredInitializerStatus{Name: "c.example.com", ReportTime: &now}), owner: refused},
 	})
 }
 

@@ -71,6 +71,9 @@ type Part[T Object] struct {
 type Endpoint[T Object] struct {
 	// Owns names the parts that the client writes.
 	Owns []string
+	// Entries returns the names of the entries of status.initializers, and the names that they can have. Other names are refused:
+	// managedFields would keep them. It may be nil.
+	Entries func(T) (names, known []string)
 	// Prepare normalizes these parts and derives what the server sets, after all other parts were
 	// taken from the old object. It may be nil.
 	Prepare func(ctx context.Context, updated, old T)

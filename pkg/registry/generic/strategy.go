@@ -11,7 +11,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // Strategy is the strategy of one endpoint, derived from the declaration of the kind.
@@ -153,6 +156,30 @@ func (s *Strategy[T]) ownsField(path fieldpath.Path) bool {
 		}
 	}
 	return owned
+}
+
+// refuse implements subresourceStrategy. The store reports conflicts later.
+func (s *Strategy[T]) refuse(object, oldObject runtime.Object) error {
+	sent, old := object.(T), oldObject.(T)
+	if version := sent.GetResourceVersion(); s.endpoint.Entries == nil || version != "" && version != old.GetResourceVersion() {
+		return nil
+	}
+	entries, _ := s.endpoint.Entries(sent)
+	_, known := s.endpoint.Entries(old)
+	path := field.NewPath("status", "initializers")
+	refusal := field.TooMany(path, len(entries), len(known))
+	if len(entries) <= len(known) {
+		i := slices.IndexFunc(entries, func(name string) bool { return !slices.Contains(known, name) })
+		if i < 0 {
+			return nil
+		}
+		refusal = field.NotSupported(path.Index(i).Child("name"), printable.Shorten(printable.Line(entries[i]), validation.DNS1123SubdomainMaxLength), known)
+	}
+	kinds, _, err := s.ObjectKinds(old)
+	if err != nil {
+		return err
+	}
+	return apierrors.NewInvalid(kinds[0].GroupKind(), old.GetName(), field.ErrorList{refusal})
 }
 
 // authorize implements subresourceStrategy.

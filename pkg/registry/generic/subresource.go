@@ -26,6 +26,7 @@ import (
 type subresourceStrategy interface {
 	rest.RESTUpdateStrategy
 	rest.ResetFieldsFilterStrategy
+	refuse(sent, old runtime.Object) error
 	authorize(ctx context.Context, updated, old runtime.Object) error
 	audit(updated, old runtime.Object) map[string]string
 }
@@ -78,7 +79,10 @@ func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.Upd
 		}
 		return validateUpdate(ctx, updated, old)
 	}
-	object, created, err := r.store.Update(ctx, name, withReadableVersion(info), validateCreate, authorized, false, options)
+	info = rest.WrapUpdatedObjectInfo(withReadableVersion(info), func(_ context.Context, sent, old runtime.Object) (runtime.Object, error) {
+		return sent, r.strategy.refuse(sent, old)
+	})
+	object, created, err := r.store.Update(ctx, name, info, validateCreate, authorized, false, options)
 	if err == nil && !dryrun.IsDryRun(options.DryRun) {
 		for key, value := range annotations {
 			audit.AddAuditAnnotation(ctx, key, value)

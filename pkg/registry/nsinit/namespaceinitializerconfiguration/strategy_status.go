@@ -30,6 +30,15 @@ import (
 func status(checker *authorization.Checker, clock clock.PassiveClock) generic.Endpoint[configuration] {
 	return generic.Endpoint[configuration]{
 		Owns: []string{"status"},
+		Entries: func(c configuration) (entries, registered []string) {
+			for _, entry := range c.Status.Initializers {
+				entries = append(entries, entry.Name)
+			}
+			for _, initializer := range c.Initializers {
+				registered = append(registered, initializer.Name)
+			}
+			return entries, registered
+		},
 		Prepare: func(ctx context.Context, updated, old configuration) {
 			mergeEntries(updated, old, metav1.NewMicroTime(clock.Now()), reporter(ctx))
 		},

@@ -28,6 +28,15 @@ import (
 func status(checker *authorization.Checker, clock clock.PassiveClock) generic.Endpoint[object] {
 	return generic.Endpoint[object]{
 		Owns: []string{"status.initializers", "status.conditions"},
+		Entries: func(lifecycle object) (entries, planned []string) {
+			for _, entry := range lifecycle.Status.Initializers {
+				entries = append(entries, entry.Name)
+			}
+			for _, entry := range lifecycle.Spec.Plan {
+				planned = append(planned, entry.Name)
+			}
+			return entries, planned
+		},
 		Prepare: func(ctx context.Context, updated, old object) {
 			for i := range updated.Status.Initializers {
 				entry := &updated.Status.Initializers[i]
