@@ -85,7 +85,7 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	s := &shared{
 		Options:         o,
 		clients:         clients,
-		coreInformers:   informers.NewSharedInformerFactoryWithOptions(clients.core, resync, informers.WithTransform(slim.WithoutManagedFields)),
+		coreInformers:   informers.NewSharedInformerFactoryWithOptions(clients.core, resync, informers.WithTransform(slim.ControlledNamespaces)),
 		nsinitInformers: nsinitinformers.NewSharedInformerFactoryWithOptions(clients.nsinit, resync, nsinitinformers.WithTransform(slim.WithoutManagedFields)),
 		exemptions:      exemptions.New(clients.core, namespace, configMap),
 		events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),

@@ -96,10 +96,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if condition == nil {
 		return nil
 	}
-	namespace = namespace.DeepCopy()
+	read := namespace
+	namespace = read.DeepCopy()
 	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	utilnamespaces.SetCondition(&namespace.Status.Conditions, *condition)
-	_, err = c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
+	_, err = utilnamespaces.PatchStatus(ctx, c.Core.CoreV1(), read, namespace)
 	switch {
 	case apierrors.IsConflict(err):
 		return err

@@ -129,7 +129,7 @@ func TestReconcile(t *testing.T) {
 func TestReconcileFails(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("namespaces"), "shop", nil)
 	c, core, events := newController(t, namespace(frozen("audit")))
-	core.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
+	core.PrependReactor("patch", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
 	if err := c.reconcile(t.Context(), "shop"); !apierrors.IsConflict(err) || len(events.Events) > 0 {
 		t.Errorf("%v, %d events", err, len(events.Events))
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
@@ -248,7 +249,7 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 	report := s.objects.opened(s.lifecycle)
 	report.apply(namespace, c.Clock.Now())
 	// gofail: var lifecycleBeforeOpenGate struct{}
-	updated, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
+	updated, err := utilnamespaces.PatchStatus(ctx, c.Core.CoreV1(), read, namespace)
 	if err != nil {
 		return fmt.Errorf("cannot open the gate: %w", err)
 	}
@@ -289,6 +290,6 @@ func (c *Controller) write(ctx context.Context, read *corev1.Namespace, report r
 		return nil
 	}
 	// gofail: var lifecycleBeforeReport struct{}
-	_, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{})
+	_, err := utilnamespaces.PatchStatus(ctx, c.Core.CoreV1(), read, namespace)
 	return utilapierrors.IgnoreAbsent(err)
 }

@@ -73,7 +73,7 @@ func (c *Controller) reportFailing(ctx context.Context, name string, err error) 
 	if !utilnamespaces.SetCondition(&namespace.Status.Conditions, want) {
 		return
 	}
-	if _, err := c.Core.CoreV1().Namespaces().UpdateStatus(ctx, namespace, metav1.UpdateOptions{}); utilapierrors.IgnoreAbsent(err) != nil {
+	if _, err := utilnamespaces.PatchStatus(ctx, c.Core.CoreV1(), s.namespace, namespace); utilapierrors.IgnoreAbsent(err) != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot report on the namespace", "err", err)
 	}
 }

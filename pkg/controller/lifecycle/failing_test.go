@@ -27,7 +27,7 @@ func TestFailing(t *testing.T) {
 	var refusal error
 	f.nsinit.PrependReactor("delete", "namespacelifecycles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refusal })
 	reports := func() int {
-		return len(slices.DeleteFunc(f.writes(), func(write string) bool { return write != "update namespaces/status" }))
+		return len(slices.DeleteFunc(f.writes(), func(write string) bool { return write != "patch namespaces/status" }))
 	}
 	try := func(times int) *corev1.NamespaceCondition {
 		t.Helper()

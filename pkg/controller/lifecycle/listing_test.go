@@ -86,14 +86,14 @@ func TestUnlisted(t *testing.T) {
 		writes    []string
 		says      string
 	}{
-		"its turn":                          {namespace(closed), aLifecycle(pending("a")), unreadableError(), nil, []string{"update namespaces/status"}, "key /registry/x; an administrator"},
-		"nothing is pending":                {namespace(closed), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
-		"its own is corrupt":                {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"update namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries`},
-		"no lifecycle, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"update namespaces/status", "create namespacelifecycles"}, "and retries: no room"},
-		"nothing can be read":               {namespace(closed), aLifecycle(), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, "cannot list NamespaceLifecycles, and retries: storage was lost"},
-		"the removal waits":                 {namespace(deleting, emptied), aLifecycle(leaving), errors.New("storage was lost"), nil, []string{"update namespaces/status"}, ""},
+		"its turn":                          {namespace(closed), aLifecycle(pending("a")), unreadableError(), nil, []string{"patch namespaces/status"}, "key /registry/x; an administrator"},
+		"nothing is pending":                {namespace(closed), aLifecycle(), unreadableError(), nil, []string{"patch namespaces/status"}, ""},
+		"its own is corrupt":                {namespace(closed), aLifecycle(), unreadableError(), apierrors.NewInternalError(errors.New("own")), []string{"patch namespaces/status"}, `cannot read NamespaceLifecycle "ns", and retries`},
+		"no lifecycle, nothing can be read": {namespace(closed), nil, errors.New("storage was lost"), nil, []string{"patch namespaces/status", "create namespacelifecycles"}, "and retries: no room"},
+		"nothing can be read":               {namespace(closed), aLifecycle(), errors.New("storage was lost"), nil, []string{"patch namespaces/status"}, "cannot list NamespaceLifecycles, and retries: storage was lost"},
+		"the removal waits":                 {namespace(deleting, emptied), aLifecycle(leaving), errors.New("storage was lost"), nil, []string{"patch namespaces/status"}, ""},
 		"it is open":                        {namespace(), aLifecycle(), unreadableError(), nil, nil, ""},
-		"it is deleted":                     {namespace(ready, deleting), aLifecycle(), unreadableError(), nil, []string{"update namespaces/status"}, ""},
+		"it is deleted":                     {namespace(ready, deleting), aLifecycle(), unreadableError(), nil, []string{"patch namespaces/status"}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

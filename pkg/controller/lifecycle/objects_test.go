@@ -140,7 +140,7 @@ func TestWaitsForObjects(t *testing.T) {
 			if writes := f.after(t, 0); len(writes) > 0 {
 				t.Errorf("it immediately writes %v", writes)
 			}
-			if diff := cmp.Diff([]string{"update namespaces/status"}, f.after(t, time.Second)); diff != "" {
+			if diff := cmp.Diff([]string{"patch namespaces/status"}, f.after(t, time.Second)); diff != "" {
 				t.Errorf("after a second (-want +got):\n%s", diff)
 			}
 			if got := f.condition(t, v1alpha1.ConditionInitializing); got != waitingForAccount {
@@ -153,7 +153,7 @@ func TestWaitsForObjects(t *testing.T) {
 				t.Errorf("the wait sends requests: %v", requests)
 			}
 			f.appear(t)
-			if diff := cmp.Diff([]string{"update namespaces/status"}, f.after(t, 0)); diff != "" || f.closed() {
+			if diff := cmp.Diff([]string{"patch namespaces/status"}, f.after(t, 0)); diff != "" || f.closed() {
 				t.Errorf("when the object exists (-want +got):\n%s", diff)
 			}
 			if got, want := f.condition(t, v1alpha1.ConditionReady), "Ready=True Initialized "+serverMessage; got != want {
@@ -306,7 +306,7 @@ func TestOpeningFails(t *testing.T) {
 	f := newRequiring(t, namespace(closed), aLifecycle(created(0)))
 	f.after(t, 0)
 	f.Clock.(*testingclock.FakeClock).Step(5 * time.Second)
-	f.core.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+	f.core.PrependReactor("patch", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("no connection")
 	})
 	if err := f.reconcile(t.Context(), "ns"); err == nil || len(f.events.Events) > 0 {

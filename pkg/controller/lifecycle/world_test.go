@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package lifecycle
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
@@ -205,6 +207,8 @@ func (w *world) execute(action clienttesting.Action) (runtime.Object, error) {
 		return w.get(action.GetResource().Resource)
 	case clienttesting.DeleteActionImpl:
 		return nil, w.delete(action.GetResource().Resource, a.DeleteOptions.Preconditions)
+	case clienttesting.PatchActionImpl:
+		return w.patchNamespace(a.GetPatch(), action.GetSubresource())
 	case clienttesting.CreateAction: // an update, too
 		switch sent := a.GetObject().(type) {
 		case *corev1.Namespace:
@@ -243,6 +247,29 @@ func locked(resource string, sent, stored metav1.Object) error {
 		return apierrors.NewConflict(v1alpha1.Resource(resource), worldName, errors.New("the object has been modified"))
 	}
 	return nil
+}
+
+// patchNamespace serves a strategic merge patch of a namespace. It names the version that the controller has read.
+func (w *world) patchNamespace(patch []byte, subresource string) (runtime.Object, error) {
+	if w.namespace == nil {
+		return nil, notFound("namespaces")
+	}
+	stored, err := json.Marshal(w.namespace)
+	if err != nil {
+		return nil, err
+	}
+	patched, err := strategicpatch.StrategicMergePatch(stored, patch, corev1.Namespace{})
+	if err != nil {
+		return nil, err
+	}
+	sent := &corev1.Namespace{}
+	if err := json.Unmarshal(patched, sent); err != nil {
+		return nil, err
+	}
+	if !strings.Contains(string(patch), `"resourceVersion":`) {
+		w.t.Fatalf("the patch names no version: %s", patch)
+	}
+	return w.updateNamespace(sent, subresource)
 }
 
 // updateNamespace serves PUT of namespaces, their status and finalize, by the controller.

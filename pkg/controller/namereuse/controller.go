@@ -27,6 +27,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/installation"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -76,6 +77,9 @@ func New(core kubernetes.Interface, namespace string, clock clock.WithTicker) (*
 		terminating: map[string]deletion{},
 		removed:     sets.New[string](),
 		installed:   make(chan struct{}),
+	}
+	if err := c.namespaces.SetTransform(slim.ControlledNamespaces); err != nil {
+		return nil, err
 	}
 	installed := sync.OnceFunc(func() { close(c.installed) })
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
@@ -241,9 +245,12 @@ func (c *Controller) reconcileNamespace(ctx context.Context, name string) error 
 	}
 	want, again := nextFinalizers(namespace, listed, period, c.clock.Now())
 	if !slices.Equal(want, namespace.Spec.Finalizers) {
-		updated := namespace.DeepCopy()
-		updated.Spec.Finalizers = want
-		_, err := c.core.CoreV1().Namespaces().Finalize(ctx, updated, metav1.UpdateOptions{})
+		updated, err := c.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}) // the cache has only a part of it
+		if err != nil {
+			return utilapierrors.IgnoreAbsent(err)
+		}
+		updated.Spec.Finalizers, _ = nextFinalizers(updated, period, c.clock.Now())
+		_, err = c.core.CoreV1().Namespaces().Finalize(ctx, updated, metav1.UpdateOptions{})
 		return utilapierrors.IgnoreAbsent(err)
 	}
 	if !again.IsZero() {

@@ -33,7 +33,7 @@ type Namespaces struct {
 // New returns Namespaces that are not running yet.
 func New(client metadata.Interface) (*Namespaces, error) {
 	n := &Namespaces{informer: metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("namespaces"), "", 0, cache.Indexers{}, nil).Informer()}
-	if err := n.informer.SetTransform(slim.WithoutManagedFields); err != nil {
+	if err := n.informer.SetTransform(slim.NamespaceMetadata); err != nil {
 		return nil, err
 	}
 	return n, n.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {

@@ -7,9 +7,15 @@ SPDX-License-Identifier: Apache-2.0
 package namespaces
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -42,4 +48,29 @@ func TrueCondition(conditions []corev1.NamespaceCondition, kind corev1.Namespace
 		}
 	}
 	return nil
+}
+
+// PatchStatus writes the conditions and the removals of labels by which an updated copy of a namespace differs from what was
+// read, through the subresource status. What was read can be a part of the namespace: everything else stays. The error is a
+// conflict if the namespace has changed since.
+func PatchStatus(ctx context.Context, client typedcorev1.NamespacesGetter, read, updated *corev1.Namespace) (*corev1.Namespace, error) {
+	removed := map[string]any{}
+	for key := range read.Labels {
+		if _, kept := updated.Labels[key]; !kept {
+			removed[key] = nil
+		}
+	}
+	order, changed := []any{}, []corev1.NamespaceCondition{}
+	for _, condition := range updated.Status.Conditions {
+		order = append(order, map[string]any{"type": condition.Type})
+		if !slices.Contains(read.Status.Conditions, condition) {
+			changed = append(changed, condition)
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": read.ResourceVersion, "labels": removed},
+		"status": map[string]any{"$setElementOrder/conditions": order, "conditions": changed}})
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the patch of namespace %q: %w", read.Name, err)
+	}
+	return client.Namespaces().Patch(ctx, read.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }

@@ -29,6 +29,23 @@ func namespace(change func(*corev1.Namespace)) *corev1.Namespace {
 func TestTransforms(t *testing.T) {
 	closed := func(n *corev1.Namespace) { n.Labels = map[string]string{v1alpha1.LabelInitializing: ""} }
 	managed := func(n *corev1.Namespace) { n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}} }
+	large := namespace(func(n *corev1.Namespace) {
+		closed(n)
+		managed(n)
+		n.Labels["team"], n.Annotations[v1alpha1.AnnotationCreatedBy], n.Annotations[v1alpha1.AnnotationCreatedByGroups] = "a", "jane", "many"
+		n.Finalizers = []string{"a.example.com/x", "b.example.com/x", v1alpha1.ContentFinalizer}
+		n.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes, "a.example.com/x", "b.example.com/x"}
+		n.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
+	})
+	controlled := namespace(func(n *corev1.Namespace) {
+		closed(n)
+		n.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: "jane"}
+		n.Finalizers = []string{"a.example.com/x", v1alpha1.ContentFinalizer}
+		n.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes, "a.example.com/x"}
+	})
+	metadata := &metav1.PartialObjectMetadata{ObjectMeta: *large.ObjectMeta.DeepCopy()}
+	selected := &metav1.PartialObjectMetadata{ObjectMeta: *large.ObjectMeta.DeepCopy()}
+	selected.ManagedFields, selected.Finalizers, selected.OwnerReferences = nil, nil, nil
 	tombstone := cache.DeletedFinalStateUnknown{Key: "ns"}
 	for name, test := range map[string]struct {
 		transform   cache.TransformFunc
@@ -38,6 +55,9 @@ func TestTransforms(t *testing.T) {
 		"closed":         {ClosedNamespaces, namespace(func(n *corev1.Namespace) { closed(n); managed(n) }), namespace(closed)},
 		"open": {ClosedNamespaces, namespace(managed),
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", UID: "uid", ResourceVersion: "5"}}},
+		"controlled":              {ControlledNamespaces, large.DeepCopy(), controlled},
+		"controlled, again":       {ControlledNamespaces, controlled.DeepCopy(), controlled},
+		"metadata":                {NamespaceMetadata, metadata, selected},
 		"a tombstone":             {WithoutManagedFields, tombstone, tombstone},
 		"a tombstone of the same": {ClosedNamespaces, tombstone, tombstone},
 	} {
