@@ -249,7 +249,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, name string) error 
 		if err != nil {
 			return utilapierrors.IgnoreAbsent(err)
 		}
-		updated.Spec.Finalizers, _ = nextFinalizers(updated, period, c.clock.Now())
+		updated.Spec.Finalizers, _ = nextFinalizers(updated, listed, period, c.clock.Now())
 		_, err = c.core.CoreV1().Namespaces().Finalize(ctx, updated, metav1.UpdateOptions{})
 		return utilapierrors.IgnoreAbsent(err)
 	}
