@@ -125,6 +125,11 @@ perf-repairs: build ## Measure how long repairs take during a change of a popula
 	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
 	@$(OUTPUT)/bin/perf repairs $(REPAIRS)
 
+.PHONY: perf-memory
+perf-memory: build ## Measure the memory of the programs while a tenant creates the largest namespaces.
+	@cd test/perf && go build -o $(OUTPUT)/bin/perf .
+	@$(OUTPUT)/bin/perf memory
+
 .PHONY: bench
 bench: ## Run the benchmarks.
 	@go test -run '^$$' -bench . -benchmem ./...

@@ -30,6 +30,7 @@ const usage = `usage: perf COMMAND [FLAGS]
   report       write docs/performance.md from what run has measured
   content      keep the content of deleted namespaces in several ways, and print what that costs
   repairs      repair objects while a population change reaches thousands of namespaces, and print how long that takes
+  memory       create the largest namespaces that are admitted, and print how much memory the programs use in cgroups
   initializer  serve initializers, as run does in a separate process
 `
 
@@ -100,6 +101,13 @@ func run(ctx context.Context, args []string) error {
 		}
 		o.planes = *planes
 		return measureRepairs(ctx, o)
+	case "memory":
+		planes := planesFlag(flags)
+		namespaces := flags.Int("namespaces", 1000, "the number of namespaces")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		return measureMemory(ctx, *planes, *namespaces)
 	case "initializer":
 		kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
 		write := flags.Bool("write", false, "write one ConfigMap in each namespace")
