@@ -86,7 +86,7 @@ func operations() []operation {
 		{"open or close the gate through namespaces/finalize", "PUT", namespace + "/finalize" + dry, "", namespaceBody(toggled), answers("rrrr++rrU", "rrrr++rrU", "rrrr++rrU")},
 		{"open the gate by a patch", "PATCH", namespace + dry, jsonPatch, patchOf(`[{"op":"add","path":"/metadata/labels/nsinit.dev~1initializing","value":"x"},{"op":"remove","path":"/metadata/labels/nsinit.dev~1initializing"}]`), answers("rrrrr+rrU", "rrrrr+rr+", "rrrrr+rr+")},
 		{"forge the creator", "PATCH", namespace + dry, merge, patchOf(`{"metadata":{"annotations":{"nsinit.dev/created-by":"me"}}}`), answers("rrrrr+rrU", "rrrrr+rrU", "rrrrr+rrU")},
-		{"write conditions of namespaces/status", "PATCH", namespace + "/status" + dry, strategic, patchOf(`{"status":{"conditions":[{"type":"E2E","status":"True"}]}}`), answers("rrrrr+rr+", "rrrrr+rr+", "rrrrr+rr+")},
+		{"write conditions of namespaces/status", "PATCH", namespace + "/status" + dry, strategic, patchOf(`{"status":{"conditions":[{"type":"E2E","status":"True"}]}}`), answers("rrrr++rr+", "rrrr++rr+", "rrrr++rr+")},
 		{"drop nsinit's finalizer", "PUT", namespace + "/finalize" + dry, "", namespaceBody(func(n *corev1.Namespace) { n.Finalizers = nil }), answers("rrrr++rrU", "rrrr++rrU", "rrrr++rrU")},
 		{"delete namespaces", "DELETE", namespace + dry, "", nil, answers("rrrr++rr+", "rrrr++rr+", "rrrr++rr+")},
 		// Its NamespaceLifecycle.

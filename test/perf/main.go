@@ -51,76 +51,73 @@ func run(ctx context.Context, args []string) error {
 	}
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	dir := flags.String("dir", filepath.Join("_output", "perf"), "the folder with the samples")
+	planes := ""
+	var action func() error
 	switch command {
 	case "run":
-		planes := planesFlag(flags)
+		planesFlag(flags, &planes)
 		only := flags.String("only", "", "a regular expression for the names of scenarios")
 		rounds := flags.Int("rounds", 0, "the number of rounds of each scenario; 0 means its default")
-		if err := flags.Parse(args); err != nil {
-			return err
+		action = func() error {
+			expression, err := regexp.Compile(*only)
+			if err != nil {
+				return fmt.Errorf("--only: %w", err)
+			}
+			return measure(ctx, options{dir: *dir, planes: planes, only: expression, rounds: *rounds})
 		}
-		expression, err := regexp.Compile(*only)
-		if err != nil {
-			return fmt.Errorf("--only: %w", err)
-		}
-		return measure(ctx, options{dir: *dir, planes: *planes, only: expression, rounds: *rounds})
 	case "profile":
-		planes := planesFlag(flags)
+		planesFlag(flags, &planes)
 		scenario := flags.String("scenario", "storm", "what to do meanwhile")
-		if err := flags.Parse(args); err != nil {
-			return err
+		action = func() error {
+			return profile(ctx, planes, filepath.Join(*dir, "profiles"), *scenario)
 		}
-		return profile(ctx, *planes, filepath.Join(*dir, "profiles"), *scenario)
 	case "report":
 		output := flags.String("output", filepath.Join("docs", "performance.md"), "the file to write")
-		if err := flags.Parse(args); err != nil {
-			return err
+		action = func() error {
+			return report(*dir, *output)
 		}
-		return report(*dir, *output)
 	case "content":
 		o := holdOptions{counts: []int{1, 20, 100}}
-		planes := planesFlag(flags)
+		planesFlag(flags, &o.planes)
 		flags.IntVar(&o.rounds, "rounds", 1, "the number of rounds")
 		flags.DurationVar(&o.lasts, "lasts", time.Minute, "how long the content is held")
 		flags.Func("only", "a regular expression for the ways to keep the content", o.setOnly)
 		flags.Func("counts", "the numbers of namespaces, separated by commas (default 1,20,100)", o.setCounts)
-		if err := flags.Parse(args); err != nil {
-			return err
+		action = func() error {
+			return measureHolds(ctx, o)
 		}
-		o.planes = *planes
-		return measureHolds(ctx, o)
 	case "repairs":
 		var o repairOptions
-		planes := planesFlag(flags)
+		planesFlag(flags, &o.planes)
 		flags.StringVar(&o.before, "before", "", "another build of policy-population, to measure too")
 		flags.IntVar(&o.namespaces, "namespaces", 2000, "the number of namespaces")
 		flags.IntVar(&o.rounds, "rounds", 3, "the number of changes of the population")
 		flags.IntVar(&o.quiet, "quiet", 100, "the number of repairs before each change")
-		if err := flags.Parse(args); err != nil {
-			return err
+		action = func() error {
+			return measureRepairs(ctx, o)
 		}
-		o.planes = *planes
-		return measureRepairs(ctx, o)
 	case "memory":
-		planes := planesFlag(flags)
+		planesFlag(flags, &planes)
 		namespaces := flags.Int("namespaces", 1000, "the number of namespaces")
-		if err := flags.Parse(args); err != nil {
-			return err
+		action = func() error {
+			return measureMemory(ctx, planes, *namespaces)
 		}
-		return measureMemory(ctx, *planes, *namespaces)
 	case "initializer":
 		kubeconfig := flags.String("kubeconfig", "", "the kubeconfig")
 		write := flags.Bool("write", false, "write one ConfigMap in each namespace")
-		if err := flags.Parse(args); err != nil {
-			return err
+		action = func() error {
+			return serveInitializers(ctx, *kubeconfig, *write, flags.Args())
 		}
-		return serveInitializers(ctx, *kubeconfig, *write, flags.Args())
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		return errors.New("name a command")
 	}
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return action()
 }
 
-func planesFlag(flags *flag.FlagSet) *string {
-	return flags.String("planes", filepath.Join(os.TempDir(), "nsinit-perf"), "the folder with the state of the control planes, whose path must be short")
+func planesFlag(flags *flag.FlagSet, planes *string) {
+	flags.StringVar(planes, "planes", filepath.Join(os.TempDir(), "nsinit-perf"), "the folder with the state of the control planes, whose path must be short")
 }

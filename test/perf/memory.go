@@ -22,6 +22,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // What nsinit-guard-create admits.
@@ -186,15 +187,14 @@ func (p *plane) createLargest(ctx context.Context, name string) error {
 
 // sample records the peak until the context ends.
 func (g *memoryGroup) sample(ctx context.Context) {
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(context.Context) {
 		usage, usageErr := g.value("memory.usage_in_bytes", "")
 		inactive, inactiveErr := g.value("memory.stat", "total_inactive_file")
 		if usageErr == nil && inactiveErr == nil {
 			counted, _ := g.value("memory.stat", "total_mapped_file")
 			g.peak = max(g.peak, usage-inactive+max(0, g.mapped()-counted))
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	}, 20*time.Millisecond)
 }
 
 // mapped returns the size of the pages of files that a process has mapped. In a pod, those of the program count, too; here,

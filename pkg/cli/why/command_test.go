@@ -143,7 +143,7 @@ func TestWhy(t *testing.T) {
 		"all, and one":   {[]string{"--all", "open"}, "", `unexpected argument "open": --all is for every namespace`},
 		"if deleted":     {[]string{"open", "--if-deleted"}, `Namespace "open": Active for 60s. A deletion would not be blocked.`, ""},
 		"all, deleted":   {[]string{"--all", "--if-deleted"}, "", "--if-deleted and --fix are for one namespace: give its name instead of --all"},
-		"no arguments":   {nil, "", "the argument NAMESPACE is missing; for example:"},
+		"no arguments":   {[]string{}, "", "the argument NAMESPACE is missing; for example:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, err := waiting(t).Run(t, why.NewCommand, test.args...)
