@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -59,14 +60,25 @@ func TestController(t *testing.T) {
 		t.Fatal(err)
 	}
 	failures := 0
-	client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+	client.PrependReactor("update", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		failures++
-		switch failures {
-		case 1:
+		if failures == 1 {
 			return true, nil, errors.New("not now")
-		case 2:
+		}
+		// The fake stores what a client with an old object sends.
+		update, ok := action.(clienttesting.UpdateAction)
+		if !ok {
+			return true, nil, fmt.Errorf("the action is a %T", action)
+		}
+		sent, ok := update.GetObject().(*corev1.ConfigMap)
+		stored, err := client.Tracker().Get(action.GetResource(), action.GetNamespace(), installation.RemovedNamespaces)
+		if !ok || err != nil {
+			return true, nil, fmt.Errorf("the object is a %T: %w", update.GetObject(), err)
+		}
+		if current, ok := stored.(*corev1.ConfigMap); !ok || failures == 2 || current.ResourceVersion != sent.ResourceVersion {
 			return true, nil, apierrors.NewConflict(corev1.Resource("configmaps"), installation.RemovedNamespaces, errors.New("changed"))
 		}
+		sent.ResourceVersion = strconv.Itoa(failures)
 		return false, nil, nil
 	})
 
