@@ -46,6 +46,8 @@ type Options struct {
 	Commit string
 	// Seed is added to the seed of each round, which is its number.
 	Seed uint64
+	// Slack is added to each bound of time, because other work slows the machine down.
+	Slack time.Duration
 	// StopAtViolation ends the campaign with the first round that finds a violation.
 	StopAtViolation bool
 }
@@ -213,7 +215,7 @@ func (l *lane) round(ctx context.Context, f *fault.Fault) error {
 	l.state.Rounds++
 	round := &Round{
 		Fault: f, Injections: min(l.PerRound, l.Injections-result.Injections), Number: l.state.Rounds,
-		Seed: l.Seed, Slots: l.Slots, Rate: l.Rate, Recreate: l.Recreate && !f.NameReuse || l.StrictNameReuse,
+		Seed: l.Seed, Slots: l.Slots, Rate: l.Rate, Recreate: l.Recreate && !f.NameReuse || l.StrictNameReuse, Slack: l.Slack,
 	}
 	l.mu.Unlock()
 	began := time.Now()
@@ -319,6 +321,7 @@ func Slice(ctx context.Context, options Options, faults []fault.Fault) (err erro
 	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
 		return err
 	}
+	options.Slack = sliceSlack
 	r := &runner{Options: options, state: &State{Began: time.Now(), Results: map[string]*Result{}}, one: (*Round).Run, taken: sets.New[string]()}
 	l := &lane{runner: r}
 	if err := l.up(ctx); err != nil {

@@ -36,6 +36,8 @@ const (
 	healBound = 2 * time.Minute
 	// roundBound is how long a round may take in all.
 	roundBound = 30 * time.Minute
+	// sliceSlack is the slack of a slice, which runs beside compilers and other tests. Only the campaign judges how long nsinit takes.
+	sliceSlack = 5 * time.Minute
 )
 
 // Round is one round of a fault.
@@ -50,6 +52,8 @@ type Round struct {
 	Rate  float64
 	// Recreate lets tenants use names again.
 	Recreate bool
+	// Slack is that of the Options.
+	Slack time.Duration
 }
 
 // Outcome is the result of a round.
@@ -133,7 +137,7 @@ func (r *running) end() {
 
 // warmUp waits until namespaces have opened.
 func (r *running) warmUp(ctx context.Context) error {
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, warmUpBound, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, warmUpBound+r.Slack, true, func(context.Context) (bool, error) {
 		return r.opened() >= min(2, r.Slots), nil
 	})
 	if err != nil {
@@ -168,7 +172,7 @@ func (r *running) inject(ctx context.Context) error {
 			pause(ctx, r.Fault.Hold)
 		}
 		if heal != nil {
-			healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healBound)
+			healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healBound+r.Slack)
 			healed := heal(healing)
 			cancel()
 			if healed != nil {
@@ -202,7 +206,7 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 	r.recorder.Mark(history.Mark{Name: history.MarkQuiet})
 	began := time.Now()
 	// The check reports a bound that has passed.
-	_ = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, settleBound, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, settleBound+r.Slack, true, func(ctx context.Context) (bool, error) {
 		left, err := traffic.Unsettled(ctx, r.env.Core, r.env.Prefix)
 		return err == nil && len(left) == 0, nil
 	})
@@ -211,7 +215,7 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	r.recorder.Mark(history.Mark{Name: history.MarkSettled})
-	removing, cancel := context.WithTimeout(ctx, removeBound)
+	removing, cancel := context.WithTimeout(ctx, removeBound+r.Slack)
 	_ = traffic.DeleteAll(removing, r.env.Core, r.env.Prefix)
 	cancel()
 	if err := r.catchUp(ctx); err != nil {
@@ -223,7 +227,7 @@ func (r *running) settle(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	h := r.recorder.History()
-	options := check.Options{NamePrefix: r.env.Prefix, ReasonDelay: reasonDelay}
+	options := check.Options{NamePrefix: r.env.Prefix, ReasonDelay: reasonDelay + r.Slack}
 	return &Outcome{
 		Injections: r.done, Namespaces: len(check.NewView(h, options).Incarnations()), Recovery: recovery, History: h, Violations: check.All(h, options),
 	}, nil
@@ -234,7 +238,7 @@ const reasonDelay = 15 * time.Second
 
 // catchUp waits until the history contains the last revisions of both stores.
 func (r *running) catchUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, catchUpBound)
+	ctx, cancel := context.WithTimeout(ctx, catchUpBound+r.Slack)
 	defer cancel()
 	for store, client := range r.clients {
 		if _, err := r.recorder.CatchUp(ctx, store, client); err != nil {
