@@ -292,14 +292,15 @@ func TestFullQuota(t *testing.T) {
 	}
 	large := strings.Repeat("x", 250<<10)
 	// Old revisions may fill the database before its objects do. It is then compacted, and filled further.
-	fill := func() (refused error) {
+	var refused error
+	fill := func() {
+		refused = nil
 		for began := time.Now(); refused == nil || !strings.Contains(refused.Error(), "reserved for updates and deletions"); time.Sleep(50 * time.Millisecond) { // 5 MB a second
 			if time.Since(began) > framework.Patience {
 				t.Fatalf("the storage should be full long since: %v", refused)
 			}
 			_, refused = create(large)
 		}
-		return refused
 	}
 	fill()
 	// nsinit-apiserver compacts the database again. So what is in use grows further, by updates.
@@ -310,7 +311,7 @@ func TestFullQuota(t *testing.T) {
 		})
 	}
 	const full = "storage is full"
-	refused := fill()
+	fill()
 	if reason := apierrors.ReasonForError(refused); reason != "InsufficientStorage" || !strings.Contains(refused.Error(), full) {
 		t.Errorf("a new object is refused by %v (%s)", refused, reason)
 	}
