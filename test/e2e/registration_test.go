@@ -88,8 +88,8 @@ func TestNameBelongsToSomebody(t *testing.T) {
 	for what, err := range map[string]error{
 		"a label, and nothing else":   patch(others, types.MergePatchType, `{"metadata":{"labels":{"e2e":"labelled"}}}`),
 		"its own entry, with another": update(others, func(n *v1alpha1.NamespaceInitializerConfiguration) { n.Initializers = append(n.Initializers, mine) }),
-		"a change of its own entry":   patch(name, types.StrategicMergePatchType, `{"initializers":[{"name":"`+own+`","finalizer":true}]}`),
-		"a removal of its own entry":  patch(name, types.MergePatchType, `{"initializers":[]}`),
+		"changing its own entry":      patch(name, types.StrategicMergePatchType, `{"initializers":[{"name":"`+own+`","finalizer":true}]}`),
+		"removing its own entry":      patch(name, types.MergePatchType, `{"initializers":[]}`),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -25,7 +25,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestSizeOfNamespaces: the labels and annotations of a namespace are limited, when it is created and later, whoever writes them,
+// TestSizeOfNamespaces: the labels and annotations of a namespace are limited, when it is created and later, for every writer,
 // except users with the verb open. nsinit's own do not count: a namespace at its limit can be frozen, and opens. Its labels and
 // annotations stay when nsinit writes conditions, although the controllers do not keep them in memory.
 func TestSizeOfNamespaces(t *testing.T) {
