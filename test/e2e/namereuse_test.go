@@ -172,10 +172,11 @@ func TestStrictNameReuseFull(t *testing.T) {
 	}
 
 	// From the removal until the period is over, no name can be used again.
+	existed, reused := map[string]time.Time{}, map[string]time.Time{}
 	for _, name := range held {
+		existed[name] = time.Now()
 		c.Release(t, name)
 	}
-	existed, reused := map[string]time.Time{}, map[string]time.Time{}
 	framework.Eventually(t, "the names can be used again", func(ctx context.Context) error {
 		for _, name := range held {
 			if _, found := reused[name]; found {

@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,6 +30,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
@@ -251,9 +251,8 @@ func isReported(t *testing.T, c *framework.Cluster, namespace string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(found.Status.Conditions, func(condition corev1.NamespaceCondition) bool {
-		return condition.Type == v1alpha1.ConditionInitializing && condition.Reason == "RecordNotCreated"
-	})
+	condition := utilnamespaces.TrueCondition(found.Status.Conditions, v1alpha1.ConditionInitializing)
+	return condition != nil && condition.Reason == v1alpha1.ReasonNoRecord
 }
 
 // TestFullQuota: the quota of the embedded etcd is used up. No object can be created, and every namespace that
@@ -311,7 +310,6 @@ func TestFullQuota(t *testing.T) {
 		})
 	}
 	const full = "storage is full"
-	fill()
 	if reason := apierrors.ReasonForError(refused); reason != "InsufficientStorage" || !strings.Contains(refused.Error(), full) {
 		t.Errorf("a new object is refused by %v (%s)", refused, reason)
 	}
