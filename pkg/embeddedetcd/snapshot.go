@@ -90,16 +90,16 @@ func Recover(ctx context.Context, dir string) (before, after int64, err error) {
 		return 0, 0, err
 	}
 	defer func() { _ = client.Close() }()
-	if before, after, err = Reclaim(ctx, client, client.Endpoints()[0], true); err != nil {
+	if before, after, err = Reclaim(ctx, client, client.Endpoints()[0], func(*clientv3.StatusResponse) bool { return true }); err != nil {
 		return before, after, fmt.Errorf("etcd in %q: %w", dir, err)
 	}
 	return before, after, nil
 }
 
-// Reclaim compacts the member behind a client, which frees space inside its database. With defragment,
-// it also defragments the member, which makes the database smaller, and clears its alarms. The member
-// does not answer meanwhile. Reclaim returns the size of the database before and after.
-func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, defragment bool) (before, after int64, err error) {
+// Reclaim compacts the member behind a client, which frees space inside its database. If its status then
+// says so to fragmented, Reclaim also defragments the member, which makes the database smaller, and clears
+// its alarms. The member does not answer meanwhile. Reclaim returns the size of the database before and after.
+func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, fragmented func(*clientv3.StatusResponse) bool) (before, after int64, err error) {
 	status, err := client.Status(ctx, endpoint)
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot read its status: %w", err)
@@ -107,8 +107,12 @@ func Reclaim(ctx context.Context, client *clientv3.Client, endpoint string, defr
 	if _, err := client.Compact(ctx, status.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return status.DbSize, 0, fmt.Errorf("cannot compact: %w", err)
 	}
-	if !defragment {
-		return status.DbSize, status.DbSize, nil
+	compacted, err := client.Status(ctx, endpoint)
+	if err != nil {
+		return status.DbSize, 0, fmt.Errorf("cannot read its status: %w", err)
+	}
+	if !fragmented(compacted) {
+		return status.DbSize, compacted.DbSize, nil
 	}
 	if _, err := client.Defragment(ctx, endpoint); err != nil {
 		return status.DbSize, 0, fmt.Errorf("cannot defragment: %w", err)

@@ -120,7 +120,7 @@ func (m *Monitor) review(ctx context.Context) {
 	if pause, worth := usage.reclaimAfter(); !m.Embedded || !worth || time.Since(m.reclaimed) < pause {
 		return
 	}
-	m.reclaim(ctx, usage.fragmented())
+	m.reclaim(ctx, usage)
 	m.reclaimed = time.Now()
 	if usage, err = m.observe(ctx); err == nil {
 		m.update(ctx, usage)
@@ -199,15 +199,20 @@ func (m *Monitor) status(ctx context.Context, endpoint string) (*clientv3.Status
 	return (*clientv3.StatusResponse)(status), err
 }
 
-// reclaim compacts the database, and defragments it if requested.
-func (m *Monitor) reclaim(ctx context.Context, defragment bool) {
+// reclaim compacts the database. It defragments it if that is needed, or is once old revisions are gone.
+func (m *Monitor) reclaim(ctx context.Context, usage Usage) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimTimeout)
 	defer cancel()
 	logger := klog.FromContext(ctx)
-	before, after, err := embeddedetcd.Reclaim(ctx, m.Client, m.Client.Endpoints()[0], defragment)
+	defragmented := false
+	before, after, err := embeddedetcd.Reclaim(ctx, m.Client, m.Client.Endpoints()[0], func(status *clientv3.StatusResponse) bool {
+		compacted := Usage{Size: status.DbSize, InUse: status.DbSizeInUse, Quota: status.DbSizeQuota}
+		defragmented = usage.fragmented() || compacted.fragmented()
+		return defragmented
+	})
 	if err != nil {
 		logger.Error(err, "Cannot reclaim space of the storage, retrying")
 		return
 	}
-	logger.Info("Reclaimed space of the storage", "defragmented", defragment, "beforeBytes", before, "afterBytes", after)
+	logger.Info("Reclaimed space of the storage", "defragmented", defragmented, "beforeBytes", before, "afterBytes", after)
 }
