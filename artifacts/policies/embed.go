@@ -9,27 +9,40 @@ package policies
 
 import "embed"
 
-// Files are the manifests of kustomization.yaml.
-//
-//go:embed stamp.yaml guard-create.yaml guard.yaml gate.yaml freeze.yaml content.yaml kustomization.yaml
+//go:embed stamp.yaml guard-create.yaml guard.yaml gate.yaml freeze.yaml content.yaml kustomization.yaml in-force
 var files embed.FS
 
-// Files returns the manifests, and kustomization.yaml, which lists them.
+// Files returns the manifests, and kustomization.yaml, which lists those that an administrator applies.
 func Files() embed.FS { return files }
 
-// Manifests returns the content of the manifests, with or without the stamp.
+// Manifests returns the content of the manifests that an administrator applies, with or without the stamp.
 func Manifests(stamp bool) ([]string, error) {
 	names := []string{"gate.yaml", "guard.yaml", "freeze.yaml", "content.yaml", "guard-create.yaml"}
 	if stamp {
 		names = append(names, "stamp.yaml")
 	}
+	return read(names...)
+}
+
+// Stamp returns the binding with which nsinit-controller-manager brings the stamp into force.
+func Stamp() (string, error) { return readOne("in-force/stamp.yaml") }
+
+// GuardCreate returns the binding with which nsinit-controller-manager brings the guard of creation into force.
+func GuardCreate() (string, error) { return readOne("in-force/guard-create.yaml") }
+
+func read(names ...string) ([]string, error) {
 	var manifests []string
 	for _, name := range names {
-		data, err := files.ReadFile(name)
+		manifest, err := readOne(name)
 		if err != nil {
 			return nil, err
 		}
-		manifests = append(manifests, string(data))
+		manifests = append(manifests, manifest)
 	}
 	return manifests, nil
+}
+
+func readOne(name string) (string, error) {
+	data, err := files.ReadFile(name)
+	return string(data), err
 }

@@ -392,7 +392,7 @@ func TestManifests(t *testing.T) {
 	image := "registry.example.com/team/nsinit@" + found[kindIndex].Digest.String()
 	for _, overlay := range []string{"embedded", "ha", "embedded-cert-manager", "ha-cert-manager"} {
 		webhook := string(read(t, output, "install-"+overlay+"-stamp-webhook.yaml"))
-		if strings.Contains(webhook, "kind: MutatingAdmissionPolicy") || !strings.Contains(webhook, "  name: nsinit-stamp\n") || strings.Count(webhook, "image: "+image) != 3 {
+		if strings.Contains(webhook, "kind: MutatingAdmissionPolicy") || !strings.Contains(webhook, "  name: nsinit-stamp-opened-by\n") || strings.Count(webhook, "image: "+image) != 3 {
 			t.Errorf("install-%s-stamp-webhook.yaml has the policy in place of the webhook, or another image:\n%s", overlay, webhook)
 		}
 		text := string(read(t, output, "install-"+overlay+".yaml"))

@@ -24,6 +24,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/cli/create"
 	"github.com/nsinit/nsinit/pkg/cli/freeze"
+	"github.com/nsinit/nsinit/pkg/cli/off"
 	"github.com/nsinit/nsinit/pkg/cli/plan"
 	"github.com/nsinit/nsinit/pkg/cli/preview"
 	"github.com/nsinit/nsinit/pkg/cli/rbac"
@@ -55,7 +56,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	for _, newCommand := range []func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command{
 		create.NewCommand, wait.NewCommand, status.NewCommand, why.NewCommand, plan.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
 		version.NewCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFailCommand, act.NewFinalizeCommand, freeze.NewFreezeCommand, freeze.NewUnfreezeCommand,
-		static.NewCommand,
+		off.NewOffCommand, off.NewOnCommand, static.NewCommand,
 	} {
 		command.AddCommand(newCommand(f, streams))
 	}

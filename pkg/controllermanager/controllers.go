@@ -30,12 +30,14 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/exemptions"
 	"github.com/nsinit/nsinit/pkg/controller/freeze"
+	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	"github.com/nsinit/nsinit/pkg/controller/requiredobjects"
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
@@ -47,7 +49,7 @@ const resync = 10 * time.Minute
 // controllers returns the constructors of the controllers of the leader. A constructor returns nil if its
 // controller is disabled. To add a controller, add its constructor here.
 func (s *shared) controllers() []func() (runnable, error) {
-	return []func() (runnable, error){s.lifecycles, s.configurations, s.freezes, s.terminations, s.certificates}
+	return []func() (runnable, error){s.lifecycles, s.configurations, s.freezes, s.terminations, s.certificates, s.gate}
 }
 
 // runnable runs until its context ends.
@@ -233,4 +235,13 @@ func (s *shared) certificates() (runnable, error) {
 		return nil, err
 	}
 	return certificates.New(certificates.Dependencies{Core: s.core, APIs: s.apis, Metrics: metrics, Clock: systemclock.New()}, s.Certificates.Options).Run, nil
+}
+
+// gate closes new namespaces once nsinit works.
+func (s *shared) gate() (runnable, error) {
+	controller, err := gate.New(gate.Dependencies{Core: s.core, Nsinit: s.nsinit, Events: s.events, Clock: systemclock.New(), Namespace: installation.Namespace()})
+	if err != nil {
+		return nil, err
+	}
+	return controller.Run, nil
 }

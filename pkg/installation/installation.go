@@ -22,6 +22,12 @@ const (
 	ControllerManager = "nsinit-controller-manager"
 	// APIServer is the name of nsinit-apiserver, its workload, its Service and the label of its pods.
 	APIServer = "nsinit-apiserver"
+	// Off is the name of the ConfigMap that keeps nsinit from closing new namespaces, in the namespace of nsinit.
+	Off = "nsinit-off"
+	// GuardCreate is the name of the policy that checks new namespaces. Events on it say whether they are closed.
+	GuardCreate = "nsinit-guard-create"
+	// Stamp is the name of the policy or the webhook that closes new namespaces.
+	Stamp = "nsinit-stamp"
 	// PartOf selects the workloads of nsinit by their label.
 	PartOf = "app.kubernetes.io/part-of=nsinit"
 	// ServingSecret is the Secret with the serving certificate of nsinit's programs.

@@ -94,7 +94,7 @@ func TestStaticPolicies(t *testing.T) {
 	}
 	// Until the files are written again, the policies of the API have another list.
 	policies := filepath.Join(c.Root, "artifacts", "policies")
-	kubectl("apply", "-f", filepath.Join(policies, "guard-create.yaml"))
+	kubectl("apply", "-f", filepath.Join(policies, "guard-create.yaml"), "-f", filepath.Join(policies, "in-force", "guard-create.yaml"))
 	framework.Eventually(t, "the guard of the API is in force", func(ctx context.Context) error {
 		if _, err := dryCreate(ctx); err == nil || !strings.Contains(err.Error(), "'nsinit-guard-create'") {
 			return fmt.Errorf("it is not refused by it: %w", errors.Join(err, errors.New("(no other error)")))
@@ -110,7 +110,7 @@ func TestStaticPolicies(t *testing.T) {
 		}
 		return err
 	})
-	kubectl("apply", "-k", policies)
+	kubectl("apply", "-k", policies, "-f", filepath.Join(policies, "in-force", "stamp.yaml"))
 	kubectl("delete", "-k", policies)
 	closed()
 

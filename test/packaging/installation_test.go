@@ -54,9 +54,6 @@ func newInstallation(t *testing.T, overlay, more string, images map[string]strin
 	i.node = i.StartNode(t, all)
 	i.Balance(t, func() []string { return i.node.Addresses("nsinit-apiserver") })
 	i.words = map[string]string{overlayEmbedded: i.Overlay(t, overlay, more)}
-	if !i.StampsByPolicy(t) {
-		i.words["mutatingadmissionpolicy/nsinit-stamp mutatingadmissionpolicy/nsinit-stamp-opened-by"] = "mutatingwebhookconfiguration/nsinit-stamp"
-	}
 	return i
 }
 

@@ -48,9 +48,25 @@ func (c *Cluster) probeClients() (admin, probe kubernetes.Interface, err error) 
 	return admin, probe, err
 }
 
-// policiesAct waits until the stamp and the guard are in force.
-func (c *Cluster) policiesAct(ctx context.Context) error {
-	admin, probe, err := c.probeClients()
+// guardActs waits until the guard is in force.
+func (c *Cluster) guardActs(ctx context.Context) error {
+	_, probe, err := c.probeClients()
+	if err != nil {
+		return err
+	}
+	return poll(ctx, startLimit, 200*time.Millisecond, func() error {
+		_, err := probe.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceDefault, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelInitializing+`":"true"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if !refusedBy(err, "nsinit-guard") {
+			return fmt.Errorf("the guard does not act: %w", orOpen(err))
+		}
+		return nil
+	})
+}
+
+// stampActs waits until nsinit-controller-manager has brought the stamp and the guard of creation into force.
+func (c *Cluster) stampActs(ctx context.Context) error {
+	admin, _, err := c.probeClients()
 	if err != nil {
 		return err
 	}
@@ -63,12 +79,8 @@ func (c *Cluster) policiesAct(ctx context.Context) error {
 		if !helper.IsClosed(created) {
 			return fmt.Errorf("the stamp does not act: a new namespace carries %q", created.Labels)
 		}
-		_, err = probe.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceDefault, types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"`+v1alpha1.LabelInitializing+`":"true"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		if !refusedBy(err, "nsinit-guard") {
-			return fmt.Errorf("the guard does not act: %w", orOpen(err))
-		}
-		return nil
+		_, err = admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, "nsinit-guard-create.configmap-nsinit-exemptions", metav1.GetOptions{})
+		return err
 	})
 }
 
@@ -109,7 +121,7 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 		return err
 	}
 	namespace, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "nsinit-dev-probe-", Labels: map[string]string{probeLabel: "true"},
+		GenerateName: "nsinit-dev-probe-", Labels: map[string]string{probeLabel: "true", v1alpha1.LabelInitializing: "true"},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return err

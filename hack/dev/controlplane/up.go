@@ -206,7 +206,7 @@ func get(ctx context.Context, path string, config *rest.Config) ([]byte, error) 
 }
 
 // nsinit installs and starts nsinit. The controller comes last, because it opens the namespace that shows the
-// gate.
+// gate. It brings the stamp into force.
 func (c *Cluster) nsinit(ctx context.Context) error {
 	if err := c.ApplyBase(ctx); err != nil {
 		return err
@@ -220,7 +220,10 @@ func (c *Cluster) nsinit(ctx context.Context) error {
 	if err := c.ApplyPolicies(ctx); err != nil {
 		return err
 	}
-	return c.gateActsAndOpens(ctx)
+	if err := c.gateActsAndOpens(ctx); err != nil {
+		return err
+	}
+	return c.stampActs(ctx)
 }
 
 // ApplyBase applies the manifests of nsinit without its policies and programs.
@@ -241,13 +244,13 @@ func (c *Cluster) apply(ctx context.Context, manifests ...string) (string, error
 	return c.Admin(ctx, append([]string{"apply", "--server-side", "--force-conflicts", "--validate=ignore"}, manifests...)...)
 }
 
-// ApplyPolicies applies the policies, and waits until the stamp and the guard are in force.
+// ApplyPolicies applies the policies, and waits until the guard is in force.
 func (c *Cluster) ApplyPolicies(ctx context.Context) error {
 	if _, err := c.apply(ctx, "-k", c.path("policies")); err != nil {
 		return err
 	}
 	c.say("waiting for the policies to be in force")
-	return c.policiesAct(ctx)
+	return c.guardActs(ctx)
 }
 
 // Served returns an error until the API of nsinit is available through kube-apiserver.

@@ -68,6 +68,8 @@ type inspection struct {
 	results   []Result
 	// webhookStamps says that a webhook takes the place of the policy that stamps.
 	webhookStamps bool
+	// off says that kubectl nsinit off was run.
+	off bool
 }
 
 // inspect checks everything.
@@ -75,7 +77,7 @@ func inspect(ctx context.Context, clients *cmdutil.Clients) []Result {
 	i := &inspection{Clients: clients, namespace: clients.InstalledIn(ctx), now: clients.Clock.Now()}
 	i.kubernetes()
 	for _, check := range []func(context.Context){
-		i.programs, i.installation, i.storageSpace, i.objects, i.served, i.configMaps, i.delivered, i.nameReuse, i.stamp, i.servingCertificate,
+		i.programs, i.installation, i.storageSpace, i.objects, i.served, i.configMaps, i.delivered, i.inForce, i.nameReuse, i.stamp, i.servingCertificate,
 	} {
 		check(ctx)
 	}
@@ -193,6 +195,9 @@ func (i *inspection) storageSpace(ctx context.Context) {
 
 // stamp checks whether a new namespace would be closed.
 func (i *inspection) stamp(ctx context.Context) {
+	if i.off {
+		return
+	}
 	const check, generateName = "Gate", "nsinit-check-"
 	namespace, err := i.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: generateName}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	earlywrites "github.com/nsinit/nsinit/artifacts/early-writes"
 	"github.com/nsinit/nsinit/artifacts/policies"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // delivery is a set of objects that nsinit delivers.
@@ -50,6 +52,39 @@ func (i *inspection) delivered(ctx context.Context) {
 	}
 	i.compareAll(ctx, delivery{check: "EarlyWrites", bad: Warning, remedy: remedy, field: "webhooks",
 		manifests: func() ([]string, error) { return []string{earlywrites.Webhook()}, nil }})
+}
+
+// inForce checks whether nsinit-controller-manager has brought the stamp and the guard of creation into force.
+func (i *inspection) inForce(ctx context.Context) {
+	const check = "InForce"
+	off, err := i.Core.CoreV1().ConfigMaps(i.namespace).Get(ctx, installation.Off, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		i.off = true
+		i.add(check, Warning, "kubectl nsinit on", "user %q ran kubectl nsinit off at %s: new namespaces are not closed", off.Data["user"], off.CreationTimestamp.UTC().Format(time.RFC3339))
+		return
+	case !apierrors.IsNotFound(err):
+		i.unknown(check, err)
+		return
+	}
+	wanted := delivery{check: check, bad: Problem, field: "spec",
+		remedy: "nsinit-controller-manager creates it once nsinit works: fix the other problems, and read its log about the controller gate"}
+	guard, stamp := wanted, wanted
+	guard.manifests = one(policies.GuardCreate)
+	stamp.manifests = one(policies.Stamp)
+	if i.webhookStamps {
+		stamp.field, stamp.manifests = "webhooks", one(func() (string, error) { return stampwebhook.Stamp(), nil })
+	}
+	i.compareAll(ctx, stamp)
+	i.compareAll(ctx, guard)
+}
+
+// one returns a function that returns a manifest as a list.
+func one(manifest func() (string, error)) func() ([]string, error) {
+	return func() ([]string, error) {
+		text, err := manifest()
+		return []string{text}, err
+	}
 }
 
 // objects returns the delivered objects, for an installation in a namespace.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
@@ -33,7 +34,8 @@ KIND is "validating" or "mutating". kube-apiserver reads each kind from another 
 Static policies cannot read a ConfigMap, so the manifests contain the exemptions. Run the command again when the exemptions change, and
 replace the files on each control plane node. kube-apiserver reads them again within a minute.
 
-Without --filename, the command reads the exemptions from ConfigMap nsinit-exemptions, in the namespace of nsinit.`
+Without --filename, the command reads the exemptions from ConfigMap nsinit-exemptions, in the namespace of nsinit. It then prints nothing
+before nsinit works, because with the manifests, new namespaces stay closed until nsinit opens them.`
 
 const example = `  # The exemptions of the installed nsinit
   kubectl nsinit static validating > validating/nsinit.yaml
@@ -95,9 +97,24 @@ func (o *Options) Run(ctx context.Context) error {
 	return nil
 }
 
+// inForce returns an error unless nsinit-controller-manager has brought the policies of the API into force.
+func (o *Options) inForce(ctx context.Context) error {
+	objects, err := gate.NewObjects(o.Clients.Core, o.Clients.InstalledIn(ctx))
+	if err != nil {
+		return err
+	}
+	if exists, err := objects.Guard.Exists(ctx); err != nil || exists {
+		return err
+	}
+	return fmt.Errorf("%s does not exist, so nsinit does not work yet, or kubectl nsinit off was run: run kubectl nsinit check first", objects.Guard)
+}
+
 // exemptions reads the ConfigMap from the file or from the cluster.
 func (o *Options) exemptions(ctx context.Context) (*corev1.ConfigMap, error) {
 	if o.Filename == "" {
+		if err := o.inForce(ctx); err != nil {
+			return nil, err
+		}
 		configMap, err := o.Clients.ExemptionsConfigMap(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%w: give their file with --filename", err)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,6 +24,18 @@ import (
 func exemptions() *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-exemptions"},
 		Data: map[string]string{"namespaces": "kube-system\ndefault\n", "users": `"joe`}}
+}
+
+func inForce() *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nsinit-guard-create.configmap-nsinit-exemptions"}}
+}
+
+// TestNotInForce: before nsinit works, nothing is printed that would close namespaces.
+func TestNotInForce(t *testing.T) {
+	out, _, err := cmdtesting.New(exemptions()).Run(t, static.NewCommand, "mutating")
+	if err == nil || !strings.Contains(err.Error(), "does not exist, so nsinit does not work yet") || out != "" {
+		t.Errorf("%v, prints %s", err, out)
+	}
 }
 
 // TestStatic: all policies of a kind are printed without parameters, with the exemptions in their expressions.
@@ -49,7 +62,7 @@ func TestStatic(t *testing.T) {
 		"the names":         {[]string{"mutating", "-o", "name"}, []string{"mutatingadmissionpolicy.admissionregistration.k8s.io/nsinit-stamp.static.k8s.io"}, []string{"spec"}, "Warning"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, errOut, err := cmdtesting.New(exemptions()).Run(t, static.NewCommand, test.args...)
+			out, errOut, err := cmdtesting.New(exemptions(), inForce()).Run(t, static.NewCommand, test.args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +102,7 @@ func TestStaticErrors(t *testing.T) {
 		"no YAML":      {[]string{"mutating", "--filename=command_test.go"}, "--filename=command_test.go: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, _, err := cmdtesting.New().Run(t, static.NewCommand, test.args...); err == nil || !strings.Contains(err.Error(), test.err) {
+			if _, _, err := cmdtesting.New(inForce()).Run(t, static.NewCommand, test.args...); err == nil || !strings.Contains(err.Error(), test.err) {
 				t.Errorf("%v", err)
 			}
 		})

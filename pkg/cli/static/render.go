@@ -37,6 +37,13 @@ func render(kind string, exemptions *corev1.ConfigMap) ([]*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
+	for _, binding := range []func() (string, error){policies.Stamp, policies.GuardCreate} {
+		manifest, err := binding()
+		if err != nil {
+			return nil, err
+		}
+		manifests = append(manifests, manifest)
+	}
 	objects, err := cmdutil.ReadManifests(exemptions.Namespace, manifests...)
 	if err != nil {
 		return nil, err

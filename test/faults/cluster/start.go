@@ -47,6 +47,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		c.gatesAct,
 		func(ctx context.Context) error { return c.startAll(ctx, controllerManager, policyPopulation) },
 		c.opens,
+		c.stamps,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -179,9 +180,9 @@ func (c *Cluster) healthy(ctx context.Context, url string) error {
 // probeLabel is the label of the namespace by which Start checks the policies.
 const probeLabel = "faults.nsinit.dev/probe"
 
-func (c *Cluster) createProbe(ctx context.Context, server int, dryRun ...string) (*corev1.Namespace, error) {
+func (c *Cluster) createProbe(ctx context.Context, server int, labels map[string]string, dryRun ...string) (*corev1.Namespace, error) {
 	return kubernetes.NewForConfigOrDie(c.Admin(server)).CoreV1().Namespaces().Create(ctx,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Labels: map[string]string{probeLabel: ""}}}, metav1.CreateOptions{DryRun: dryRun})
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Labels: labels}}, metav1.CreateOptions{DryRun: dryRun})
 }
 
 // opens waits until the namespace that gatesAct created is open, and deletes it.
@@ -204,25 +205,34 @@ func (c *Cluster) opens(ctx context.Context) error {
 	})
 }
 
-// gatesAct creates a namespace, and waits until each kube-apiserver has the stamp and refuses a
-// write into the closed namespace.
-func (c *Cluster) gatesAct(ctx context.Context) error {
-	namespace, err := c.createProbe(ctx, 0)
-	if err != nil {
-		return err
-	}
-	for i := range c.options.Topology.KubeAPIServers {
-		if err := eventually(ctx, func(ctx context.Context) error {
-			stamped, err := c.createProbe(ctx, i, metav1.DryRunAll)
+// stamps waits until each kube-apiserver stamps new namespaces, and checks them.
+func (c *Cluster) stamps(ctx context.Context) error {
+	return eventually(ctx, func(ctx context.Context) error {
+		for i := range c.options.Topology.KubeAPIServers {
+			stamped, err := c.createProbe(ctx, i, nil, metav1.DryRunAll)
 			if err != nil {
 				return err
 			}
 			if _, closed := stamped.Labels[v1alpha1.LabelInitializing]; !closed {
 				return fmt.Errorf("kube-apiserver-%d does not stamp a new namespace", i)
 			}
+		}
+		_, err := kubernetes.NewForConfigOrDie(c.admin).AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, "nsinit-guard-create.configmap-nsinit-exemptions", metav1.GetOptions{})
+		return err
+	})
+}
+
+// gatesAct creates a closed namespace, and waits until each kube-apiserver refuses a write into it.
+func (c *Cluster) gatesAct(ctx context.Context) error {
+	namespace, err := c.createProbe(ctx, 0, map[string]string{probeLabel: "", v1alpha1.LabelInitializing: "true"})
+	if err != nil {
+		return err
+	}
+	for i := range c.options.Topology.KubeAPIServers {
+		if err := eventually(ctx, func(ctx context.Context) error {
 			config := c.Admin(i)
 			config.Impersonate = rest.ImpersonationConfig{UserName: controlplane.ProbeUser}
-			_, err = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace.Name).Create(ctx,
+			_, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace.Name).Create(ctx,
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil || !strings.Contains(err.Error(), "nsinit-gate") {
 				return fmt.Errorf("the gate of kube-apiserver-%d does not act: %w", i, err)

@@ -1,0 +1,234 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package gate
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	testingclock "k8s.io/utils/clock/testing"
+
+	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/pkg/installation"
+)
+
+// fixture is a cluster with nsinit, and a controller.
+type fixture struct {
+	*Controller
+	core   *fake.Clientset
+	events *record.FakeRecorder
+	// broken is why nsinit does not work, or nil.
+	broken error
+}
+
+func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
+	t.Helper()
+	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "platform", UID: "uid"}})
+	f := &fixture{core: fake.NewClientset(objects...), events: record.NewFakeRecorder(10)}
+	nsinit := nsinitfake.NewClientset()
+	nsinit.PrependReactor("create", "namespacelifecycles", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if create, ok := action.(clienttesting.CreateActionImpl); !ok || len(create.CreateOptions.DryRun) == 0 {
+			t.Error("the probe is no dry run")
+		}
+		return true, nil, f.broken
+	})
+	c, err := New(Dependencies{Core: f.core, Nsinit: nsinit, Events: f.events, Clock: clock, Namespace: "platform"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Controller = c
+	go func() { // ends the wait between stamp and guard
+		for t.Context().Err() == nil {
+			if clock.HasWaiters() {
+				clock.Step(settle)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return f
+}
+
+// live returns what exists.
+func (f *fixture) live(t *testing.T) (names []string) {
+	t.Helper()
+	for _, object := range f.InOrder() {
+		exists, err := object.Exists(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exists {
+			names = append(names, object.Kind)
+		}
+	}
+	return names
+}
+
+// written returns what was applied and deleted since the last call.
+func (f *fixture) written() (names []string) {
+	for _, action := range f.core.Actions() {
+		if verb := action.GetVerb(); verb == "patch" {
+			names = append(names, action.GetResource().Resource)
+		}
+	}
+	f.core.ClearActions()
+	return names
+}
+
+func policy() runtime.Object {
+	return &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.Stamp}}
+}
+
+func off() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: installation.Off}}
+}
+
+const (
+	guardKind, policyKind, webhookKind = "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration"
+	guards, stamps                     = "validatingadmissionpolicybindings", "mutatingadmissionpolicybindings"
+)
+
+// TestReview: nothing is in force before nsinit works. Then the stamp comes first. Failures remove nothing.
+func TestReview(t *testing.T) {
+	f := newFixture(t, policy())
+	f.broken = errors.New("no etcd")
+	if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), "no etcd") || f.live(t) != nil {
+		t.Errorf("%v, and there is %v", err, f.live(t))
+	}
+	f.broken = nil
+	f.written()
+	if err := f.review(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{stamps, guards}, f.written()); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if event := <-f.events.Events; !strings.HasPrefix(event, "Normal GateInForce nsinit works: new namespaces are closed") {
+		t.Errorf("event %q", event)
+	}
+	f.broken = errors.New("no etcd")
+	if err := f.review(t.Context()); err != nil || f.written() != nil {
+		t.Errorf("while nsinit works no more: %v", err)
+	}
+	f.broken = nil
+
+	// Another version can have other objects, and a user can delete one.
+	f.applied = false
+	if err := f.review(t.Context()); err != nil || len(f.written()) != 2 || len(f.events.Events) > 0 {
+		t.Errorf("after a restart: %v", err)
+	}
+	if _, err := f.Guard.Remove(t.Context(), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.review(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{guardKind, policyKind}, f.live(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if binding, err := f.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), f.Guard.Name, metav1.GetOptions{}); err != nil || binding.Spec.ParamRef.Namespace != "platform" {
+		t.Errorf("%+v %v", binding, err)
+	}
+}
+
+// TestUpgradeFails: a new version that does not work leaves the gate in force.
+func TestUpgradeFails(t *testing.T) {
+	f := newFixture(t, policy())
+	if err := f.review(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.applied, f.broken = false, errors.New("no certificate")
+	f.written()
+	if err := f.review(t.Context()); err != nil || f.written() != nil || len(f.live(t)) != 2 {
+		t.Errorf("%v, and there is %v", err, f.live(t))
+	}
+}
+
+// TestWebhook: without the policy of the stamp, the webhook stamps, and the other one is removed.
+func TestWebhook(t *testing.T) {
+	f := newFixture(t)
+	if err := f.PolicyStamp.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.review(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{guardKind, webhookKind}, f.live(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestOff: the ConfigMap removes what is in force, and the event says how to go back.
+func TestOff(t *testing.T) {
+	f := newFixture(t, policy())
+	if err := f.review(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.core.CoreV1().ConfigMaps("platform").Create(t.Context(), off(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap platform/nsinit-off exists; to close them again, run kubectl nsinit on") || f.live(t) != nil {
+		t.Errorf("%v, and there is %v", err, f.live(t))
+	}
+	if err := f.core.CoreV1().ConfigMaps("platform").Delete(t.Context(), installation.Off, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.review(t.Context()); err != nil || len(f.live(t)) != 2 {
+		t.Errorf("%v, and there is %v", err, f.live(t))
+	}
+}
+
+// TestErrors: what cannot be read or written is named.
+func TestErrors(t *testing.T) {
+	for name, test := range map[string]struct{ verb, resource, says string }{
+		"no ConfigMap": {"get", "configmaps", "cannot read ConfigMap platform/nsinit-off: no"},
+		"no policy":    {"get", "mutatingadmissionpolicies", "cannot read MutatingAdmissionPolicy nsinit-stamp: no"},
+		"no stamp":     {"patch", stamps, "cannot apply MutatingAdmissionPolicyBinding nsinit-stamp.configmap-nsinit-exemptions: no"},
+		"no guard":     {"patch", guards, "cannot apply ValidatingAdmissionPolicyBinding nsinit-guard-create.configmap-nsinit-exemptions: no"},
+		"no namespace": {"get", "namespaces", "new namespaces are not closed yet, because nsinit does not work yet: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, policy())
+			f.core.PrependReactor(test.verb, test.resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
+			if err := f.review(t.Context()); err == nil || !strings.HasPrefix(err.Error(), test.says) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestRun: each state is reported once.
+func TestRun(t *testing.T) {
+	f := newFixture(t, policy(), off())
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	if event := <-f.events.Events; !strings.HasPrefix(event, "Warning GateNotInForce new namespaces are not closed, because ConfigMap platform/nsinit-off exists") {
+		t.Errorf("event %q", event)
+	}
+	if err := f.core.CoreV1().ConfigMaps("platform").Delete(t.Context(), installation.Off, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if event := <-f.events.Events; !strings.HasPrefix(event, "Normal GateInForce") {
+		t.Errorf("event %q", event)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
