@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // workload is a Deployment, a StatefulSet or a DaemonSet, or a pod of the cluster.
@@ -138,7 +140,7 @@ func (o Observation) leases(a actor) []Evidence {
 			found = append(found, Evidence{Source: source, Message: *lease.Spec.HolderIdentity + " renews it", Time: &metav1.Time{Time: lease.Spec.RenewTime.Time}, Shows: Alive})
 		case its: // its controller can run with another Lease, or without one
 			found = append(found, Evidence{Source: source, Message: message})
-		case a.lease == "" && state == leaseHeld && contains(lease.Name, words):
+		case a.lease == "" && state == leaseHeld && contains(lease.Name, words) && lease.Name != installation.ControllerManager: // whose name has the domain of other programs
 			found = append(found, Evidence{Source: source, Message: "is held by " + *lease.Spec.HolderIdentity + ", which could be the controller", Shows: Unknown})
 		}
 	}

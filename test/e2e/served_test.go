@@ -108,7 +108,7 @@ EOF`, map[string]string{"CONFIGURATION": s.configuration})
 		t.Fatal(out, err)
 	}
 	for _, want := range []string{
-		`Warning: initializers[0] "policy-population.nsinit.dev" is not served: no program has reported that it serves it, so new namespaces wait for it; start the program, or set activation: WhenServed`,
+		`Warning: initializers[0] "policy-population.nsinit.dev" is not served yet: new namespaces wait for it without limit, because it has no failurePolicy; if its program runs, it reports within 20s, otherwise start it, or set activation: WhenServed`,
 		`Warning: initializers[1] "shell.example.com" has no effect yet: no program has reported that it serves it (activation: WhenServed); start the program`,
 	} {
 		if !strings.Contains(out, want+"\n") {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -28,7 +29,7 @@ func (i *inspection) served(ctx context.Context) {
 		return
 	}
 	served, all, overdue := 0, 0, false
-	var never []string
+	var never, unlimited []string
 	for _, configuration := range list.Items {
 		all += len(configuration.Initializers)
 		for _, initializer := range configuration.Initializers {
@@ -36,6 +37,9 @@ func (i *inspection) served(ctx context.Context) {
 			switch {
 			case entry == nil || entry.ReportTime == nil:
 				never = append(never, initializer.Name)
+				if initializer.FailurePolicy == nil && ptr.Deref(initializer.Activation, "") != v1alpha1.ActivationWhenServed {
+					unlimited = append(unlimited, initializer.Name)
+				}
 			case meta.IsStatusConditionFalse(entry.Conditions, v1alpha1.ConditionServed):
 				overdue = true
 				i.add(check, Problem, "check whether the program of the initializer runs, and read its log",
@@ -51,6 +55,9 @@ func (i *inspection) served(ctx context.Context) {
 	message := fmt.Sprintf("%d of %d are served", served, all)
 	if len(never) > 0 {
 		message += "; no program has ever reported that it serves " + strings.Join(never, ", ")
+	}
+	if len(unlimited) > 0 {
+		message += "; without a failurePolicy, new namespaces wait without limit for " + strings.Join(unlimited, ", ")
 	}
 	i.add(check, OK, "", "%s", message)
 }

@@ -36,7 +36,7 @@ func TestServed(t *testing.T) {
 	}{
 		"no configuration": {},
 		"all":              {[]string{"a.example.com"}, []v1alpha1.RegisteredInitializerStatus{one}, []Result{{Check: check, State: OK, Message: "1 of 1 are served"}}},
-		"never":            {[]string{"a.example.com", "c.example.com"}, []v1alpha1.RegisteredInitializerStatus{one}, []Result{{Check: check, State: OK, Message: "1 of 2 are served; no program has ever reported that it serves c.example.com"}}},
+		"never":            {[]string{"a.example.com", "c.example.com"}, []v1alpha1.RegisteredInitializerStatus{one}, []Result{{Check: check, State: OK, Message: "1 of 2 are served; no program has ever reported that it serves c.example.com; without a failurePolicy, new namespaces wait without limit for c.example.com"}}},
 		"overdue": {[]string{"a.example.com", "b.example.com", "c.example.com"}, []v1alpha1.RegisteredInitializerStatus{one, late},
 			[]Result{{Check: check, State: Problem, Message: `initializer "b.example.com" of configuration "c" is not served: user "hook" last reported 3m ago`, Remedy: remedy}}},
 	} {

@@ -139,7 +139,7 @@ func age(now time.Time, since *metav1.Time, prefix string) string {
 	if since.IsZero() {
 		return ""
 	}
-	return prefix + duration.HumanDuration(now.Sub(since.Time))
+	return prefix + duration.HumanDuration(max(0, now.Sub(since.Time)))
 }
 
 func writeFinding(out *strings.Builder, now time.Time, number int, label string, f diagnosis.Finding) {

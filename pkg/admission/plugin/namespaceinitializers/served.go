@@ -15,6 +15,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // unserved returns a message for each initializer of a configuration that no program serves.
@@ -31,8 +32,12 @@ func unserved(configuration *nsinit.NamespaceInitializerConfiguration) []string 
 		case initializer.Activation != nil && *initializer.Activation == nsinit.ActivationWhenServed:
 			messages = append(messages, fmt.Sprintf("%s has no effect yet: no program has reported that it serves it (activation: %s); start the program", what, nsinit.ActivationWhenServed))
 		default:
-			messages = append(messages, fmt.Sprintf("%s is not served: no program has reported that it serves it, so new namespaces wait for it; start the program, or set activation: %s",
-				what, nsinit.ActivationWhenServed))
+			until := "until its deadline"
+			if initializer.FailurePolicy == nil {
+				until = "without limit, because it has no failurePolicy"
+			}
+			messages = append(messages, fmt.Sprintf("%s is not served yet: new namespaces wait for it %s; if its program runs, it reports within %s, otherwise start it, or set activation: %s",
+				what, until, timing.ReportInterval, nsinit.ActivationWhenServed))
 		}
 	}
 	return messages

@@ -30,13 +30,15 @@ func TestUnserved(t *testing.T) {
 		Initializers: []nsinit.RegisteredInitializer{
 			{Name: "served.example.com"}, {Name: "new.example.com"}, {Name: "never.example.com", Activation: &always}, {Name: "late.example.com"},
 			{Name: "when.example.com", Activation: &whenServed}, {Name: "when-served.example.com", Activation: &whenServed}, {Name: "when-late.example.com", Activation: &whenServed},
+			{Name: "short.example.com", FailurePolicy: new(nsinit.Ignore)},
 		},
 		Status: nsinit.NamespaceInitializerConfigurationStatus{Initializers: []nsinit.RegisteredInitializerStatus{
 			entry("served.example.com", metav1.ConditionTrue), entry("never.example.com", metav1.ConditionUnknown), entry("late.example.com", metav1.ConditionFalse),
 			entry("when-served.example.com", metav1.ConditionTrue), entry("when-late.example.com", metav1.ConditionFalse),
 		}},
 	}
-	const wait = "is not served: no program has reported that it serves it, so new namespaces wait for it; start the program, or set activation: WhenServed"
+	const start = "; if its program runs, it reports within 20s, otherwise start it, or set activation: WhenServed"
+	const wait = "is not served yet: new namespaces wait for it without limit, because it has no failurePolicy" + start
 	const late = `is not served: user "hook" last reported at 2026-01-01T00:00:00Z, so new namespaces wait for it; check its program`
 	want := []string{
 		`initializers[1] "new.example.com" ` + wait,
@@ -44,6 +46,7 @@ func TestUnserved(t *testing.T) {
 		`initializers[3] "late.example.com" ` + late,
 		`initializers[4] "when.example.com" has no effect yet: no program has reported that it serves it (activation: WhenServed); start the program`,
 		`initializers[6] "when-late.example.com" ` + late,
+		`initializers[7] "short.example.com" is not served yet: new namespaces wait for it until its deadline` + start,
 	}
 	if diff := cmp.Diff(want, unserved(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
