@@ -67,6 +67,7 @@ func TestGateWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	args := c.Arguments(t, "nsinit-apiserver")
 	c.ReplaceServer(t)
 	for _, object := range objects.InOrder() {
 		if _, err := object.Remove(t.Context(), metav1.DeleteOptions{}); err != nil {
@@ -84,7 +85,7 @@ func TestGateWaits(t *testing.T) {
 		t.Errorf("check: exit code %d\n%s", code, out)
 	}
 
-	process := c.Run(t, "nsinit-apiserver", c.Arguments(t, "nsinit-apiserver")...)
+	process := c.Run(t, "nsinit-apiserver", args...)
 	c.WaitServing(t)
 	waitStamped(t, c, true)
 	waitGateEvent(t, c, "GateInForce", "nsinit works: new namespaces are closed until they are initialized")
@@ -108,6 +109,7 @@ func TestOff(t *testing.T) {
 	c.Configure(t, framework.Initializers("never.example.com")...)
 	closed := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, closed, "never.example.com")
+	args := c.Arguments(t, "nsinit-apiserver")
 	c.ReplaceServer(t)
 	framework.Eventually(t, "the APIService is not available", func(context.Context) error {
 		out, err := c.Kubectl("get", "apiservice", installation.APIService, "--output=jsonpath={.status.conditions[*].status}")
@@ -136,7 +138,7 @@ func TestOff(t *testing.T) {
 	}
 	waitCheck(t, c, "ran kubectl nsinit off")
 
-	c.Run(t, "nsinit-apiserver", c.Arguments(t, "nsinit-apiserver")...)
+	c.Run(t, "nsinit-apiserver", args...)
 	contains(t, c.MustPlugin(t, "on"), "configmap/nsinit-off deleted")
 	c.WaitServing(t)
 	waitStamped(t, c, true)

@@ -110,8 +110,10 @@ func TestStaticPolicies(t *testing.T) {
 		}
 		return err
 	})
-	kubectl("apply", "-k", policies, "-f", filepath.Join(policies, "in-force", "stamp.yaml"))
+	kubectl("apply", "-k", policies)
+	kubectl("apply", "-f", filepath.Join(policies, "in-force"))
 	kubectl("delete", "-k", policies)
+	kubectl("delete", "-f", filepath.Join(policies, "in-force"))
 	closed()
 
 	write(more)

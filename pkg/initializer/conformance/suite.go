@@ -189,16 +189,9 @@ func (s *suite) create(t *testing.T, name string) *corev1.Namespace {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.until(t, fmt.Sprintf("namespace %s is removed", name), func(ctx context.Context) error {
-			err := s.core.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
-			switch {
-			case apierrors.IsNotFound(err):
-				return nil
-			case err == nil || apierrors.IsConflict(err):
-				return errors.New("it is being deleted")
-			}
-			return err
-		})
+		if err := s.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
 	})
 	return namespace
 }
