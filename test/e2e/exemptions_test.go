@@ -99,7 +99,7 @@ func addExemptions(t *testing.T, c *framework.Cluster, lines map[string]string) 
 	})
 }
 
-// TestExemptionsGuarded: the permission to write ConfigMaps does not suffice to change the list.
+// TestExemptionsGuarded: the permission to write ConfigMaps does not suffice to change the list, or to turn nsinit off.
 func TestExemptionsGuarded(t *testing.T) {
 	framework.DependsOnKubernetes(t)
 	c := framework.Connect(t)
@@ -122,6 +122,10 @@ func TestExemptionsGuarded(t *testing.T) {
 		},
 		"patch": func(ctx context.Context) error {
 			_, err := client.Patch(ctx, exemptions, types.MergePatchType, []byte(`{"data":{"namespaces":"mine"}}`), metav1.PatchOptions{DryRun: dryRun})
+			return err
+		},
+		"off": func(ctx context.Context) error {
+			_, err := client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: installed.Off}}, metav1.CreateOptions{DryRun: dryRun})
 			return err
 		},
 		"delete": func(ctx context.Context) error {
