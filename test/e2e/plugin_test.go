@@ -269,9 +269,9 @@ func TestPluginCheck(t *testing.T) {
 	// Its certificate is not in a Secret here, which is a warning.
 	waits("Certificate", "Warning", "stored elsewhere", 2)
 	results, _ := check()
-	delivered := "20 objects match"
+	delivered := "22 objects match"
 	if !c.StampsByPolicy(t) {
-		delivered = "17 objects match"
+		delivered = "18 objects match"
 	}
 	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Lifecycles": "are served", "Objects": "can be listed", "Controllers": "holds Lease",
 		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "accepts new objects", "Policies": delivered, "InForce": "1 objects match", "Gate": "a new namespace is closed"} {

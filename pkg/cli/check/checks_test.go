@@ -123,9 +123,9 @@ func TestDelivered(t *testing.T) {
 		for _, object := range objects {
 			kinds[object.GetKind()]++
 		}
-		want := map[string]int{"ValidatingAdmissionPolicy": 9, "ValidatingAdmissionPolicyBinding": 8}
+		want := map[string]int{"ValidatingAdmissionPolicy": 9, "ValidatingAdmissionPolicyBinding": 9}
 		if stamp {
-			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 2, 1
+			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 2, 2
 		}
 		if diff := cmp.Diff(want, kinds); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
