@@ -21,19 +21,9 @@ func Manifests(stamp bool) ([]string, error) {
 	if stamp {
 		names = append(names, "stamp.yaml")
 	}
-	return read(names...)
-}
-
-// Stamp returns the binding with which nsinit-controller-manager brings the stamp into force.
-func Stamp() (string, error) { return readOne("in-force/stamp.yaml") }
-
-// GuardCreate returns the binding with which nsinit-controller-manager brings the guard of creation into force.
-func GuardCreate() (string, error) { return readOne("in-force/guard-create.yaml") }
-
-func read(names ...string) ([]string, error) {
 	var manifests []string
 	for _, name := range names {
-		manifest, err := readOne(name)
+		manifest, err := read(name)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +32,13 @@ func read(names ...string) ([]string, error) {
 	return manifests, nil
 }
 
-func readOne(name string) (string, error) {
+// Stamp returns the binding with which nsinit-controller-manager brings the stamp into force.
+func Stamp() (string, error) { return read("in-force/stamp.yaml") }
+
+// GuardCreate returns the binding with which nsinit-controller-manager brings the guard of creation into force.
+func GuardCreate() (string, error) { return read("in-force/guard-create.yaml") }
+
+func read(name string) (string, error) {
 	data, err := files.ReadFile(name)
 	return string(data), err
 }

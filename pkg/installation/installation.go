@@ -24,6 +24,8 @@ const (
 	APIServer = "nsinit-apiserver"
 	// Off is the name of the ConfigMap that keeps nsinit from closing new namespaces, in the namespace of nsinit.
 	Off = "nsinit-off"
+	// OffUser is the key of that ConfigMap with the user who created it.
+	OffUser = "user"
 	// GuardCreate is the name of the policy that checks new namespaces. Events on it say whether they are closed.
 	GuardCreate = "nsinit-guard-create"
 	// Stamp is the name of the policy or the webhook that closes new namespaces.

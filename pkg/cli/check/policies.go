@@ -61,7 +61,7 @@ func (i *inspection) inForce(ctx context.Context) {
 	switch {
 	case err == nil:
 		i.off = true
-		i.add(check, Warning, "kubectl nsinit on", "user %q ran kubectl nsinit off at %s: new namespaces are not closed", off.Data["user"], off.CreationTimestamp.UTC().Format(time.RFC3339))
+		i.add(check, Warning, "kubectl nsinit on", "user %q ran kubectl nsinit off at %s: new namespaces are not closed", off.Data[installation.OffUser], off.CreationTimestamp.UTC().Format(time.RFC3339))
 		return
 	case !apierrors.IsNotFound(err):
 		i.unknown(check, err)

@@ -37,8 +37,7 @@ import (
 const (
 	// offLimit is how long kube-apiserver may take until it evaluates no removed policy any more.
 	offLimit = 30 * time.Second
-	// keyUser and keyAPIService are the keys of the ConfigMap: who ran the command, and the APIService that it removed.
-	keyUser       = "user"
+	// keyAPIService is the key of the ConfigMap with the APIService that off removed.
 	keyAPIService = "apiService"
 )
 
@@ -124,7 +123,7 @@ func (o *Options) off(ctx context.Context) error {
 		return err
 	}
 	// The ConfigMap comes first, because the controller creates again what is removed without it.
-	data := map[string]string{keyUser: self.Username}
+	data := map[string]string{installation.OffUser: self.Username}
 	if service != nil {
 		saved, err := json.Marshal(apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: service.Name, Labels: service.Labels, Annotations: service.Annotations}, Spec: service.Spec})
 		if err != nil {
