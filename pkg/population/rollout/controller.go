@@ -8,6 +8,7 @@ package rollout
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,6 +93,9 @@ type rollout struct {
 	compiled   *population.Population
 	views      map[types.UID]*view
 	written    time.Time
+	// labels and annotations are those of the population, and asked is when they changed: problems are then checked again.
+	labels, annotations map[string]string
+	asked               time.Time
 	// limit is the number of namespaces that refuse objects at which the rollout pauses, and probed when another one was probed.
 	limit  int
 	probed time.Time
@@ -109,7 +113,8 @@ func New(config Config) (*Controller, error) {
 		UpdateFunc: func(oldObj, newObj any) {
 			before, ok := oldObj.(*v1alpha1.NamespacePopulation)
 			after, stillOK := newObj.(*v1alpha1.NamespacePopulation)
-			if ok && stillOK && (before.Generation != after.Generation || before.UID != after.UID || !readySince(before).Equal(readySince(after))) {
+			if ok && stillOK && (before.Generation != after.Generation || before.UID != after.UID || !sameMetadata(before, after.Labels, after.Annotations) ||
+				!readySince(before).Equal(readySince(after))) {
 				c.enqueue(newObj)
 			}
 		},
@@ -185,7 +190,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if apply {
 		c.probe(ctx, r, tallies)
 	}
-	batch, wait := next(tallies, r.limit, apply, readySince(p), c.Clock.Now())
+	batch, wait := next(tallies, r.limit, apply, r.askedSince(p), c.Clock.Now())
 	if len(batch) == 0 || c.Clock.Since(r.written) >= between {
 		status := statusOf(p.Generation, tallies)
 		condition := conditionOf(p, status, tallies, r.limit)
@@ -210,6 +215,9 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) {
 	r := c.rollouts[p.Name]
 	if r != nil && r.uid == p.UID && r.generation == p.Generation {
+		if !sameMetadata(p, r.labels, r.annotations) {
+			r.labels, r.annotations, r.asked = p.Labels, p.Annotations, c.Clock.Now()
+		}
 		return r, nil
 	}
 	compiled, errs := population.Compile(p.Name, &p.Spec)
@@ -217,9 +225,23 @@ func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) 
 		delete(c.rollouts, p.Name)
 		return nil, errs.ToAggregate()
 	}
-	r = &rollout{uid: p.UID, generation: p.Generation, compiled: compiled, views: map[types.UID]*view{}, limit: tooMany}
+	r = &rollout{uid: p.UID, generation: p.Generation, compiled: compiled, views: map[types.UID]*view{}, limit: tooMany,
+		labels: p.Labels, annotations: p.Annotations}
 	c.rollouts[p.Name] = r
 	return r, nil
+}
+
+// sameMetadata reports whether a population has the given labels and annotations.
+func sameMetadata(p *v1alpha1.NamespacePopulation, labels, annotations map[string]string) bool {
+	return maps.Equal(p.Labels, labels) && maps.Equal(p.Annotations, annotations)
+}
+
+// askedSince returns when an administrator last changed what problems can depend on, or the labels or annotations of the population.
+func (r *rollout) askedSince(p *v1alpha1.NamespacePopulation) time.Time {
+	if ready := readySince(p); ready.After(r.asked) {
+		return ready
+	}
+	return r.asked
 }
 
 // clear removes the state of a rollout from a population, if there is one.

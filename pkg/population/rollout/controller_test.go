@@ -328,7 +328,14 @@ func TestReports(t *testing.T) {
 // TestPauses: a rollout waits when three namespaces refuse objects. The next process starts with them, and continues when
 // the cause does not exist any more: at the latest after a minute, and immediately when the population becomes ready.
 func TestPauses(t *testing.T) {
-	for name, ready := range map[string]bool{"after a minute": false, "when it is ready": true} {
+	for name, change := range map[string]func(*v1alpha1.NamespacePopulation){
+		"after a minute": nil,
+		"when it is ready": func(p *v1alpha1.NamespacePopulation) {
+			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()})
+		},
+		"when it is labelled":  func(p *v1alpha1.NamespacePopulation) { p.Labels = map[string]string{"again": "1"} },
+		"when it is annotated": func(p *v1alpha1.NamespacePopulation) { p.Annotations = map[string]string{"again": "1"} },
+	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {
 				for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -352,10 +359,8 @@ func TestPauses(t *testing.T) {
 				w.set(population.Created)
 				time.Sleep(10 * time.Second)
 				w.check(t, v1alpha1.ReasonRolloutPaused, "0/5", "")
-				if ready {
-					w.update(t, func(p *v1alpha1.NamespacePopulation) {
-						p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()})
-					})
+				if change != nil {
+					w.update(t, change)
 				} else {
 					time.Sleep(retryRefused)
 				}

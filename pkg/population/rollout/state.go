@@ -30,7 +30,7 @@ const (
 	reportAtOnce = 8
 	// retryRefused is how soon namespaces that refused objects are tried again: permissions and policies are not watched.
 	retryRefused = time.Minute
-	// recheck is how soon conflicts and reports are checked again: most objects of namespaces are not watched.
+	// recheck is how soon old conflicts and reports are checked again: most objects of namespaces are not watched.
 	recheck = 10 * time.Minute
 )
 
@@ -47,8 +47,8 @@ type view struct {
 	results map[population.Key]population.Result
 	// deletions are those of obsolete objects.
 	deletions map[population.Identity]population.Result
-	// checked is when the last check ended.
-	checked time.Time
+	// checked is when the last check ended, and stuck when the first of the last checks ended that all had conflicts.
+	checked, stuck time.Time
 	// err is why the check since then could not be made, failing when this began, and retry when it is made again.
 	err            error
 	failing, retry time.Time
@@ -87,6 +87,11 @@ func (v *view) set(results []population.Result, err error, now time.Time) {
 		} else {
 			v.deletions[result.Deletes] = result
 		}
+	}
+	if !slices.ContainsFunc(results, func(result population.Result) bool { return result.Outcome == population.Conflict }) {
+		v.stuck = time.Time{}
+	} else if v.stuck.IsZero() {
+		v.stuck = now
 	}
 }
 
@@ -192,8 +197,9 @@ func readySince(p *v1alpha1.NamespacePopulation) time.Time {
 	return time.Time{}
 }
 
-// due returns when the namespace is checked again, and whether it ever is.
-func (t tally) due(apply bool, ready time.Time) (time.Time, bool) {
+// due returns when the namespace is checked again, and whether it ever is. Problems from before asked are checked now. A conflict is
+// checked after a minute, then each time after it has lasted twice as long, up to recheck.
+func (t tally) due(apply bool, asked time.Time) (time.Time, bool) {
 	switch {
 	case t.isRecorded():
 		return time.Time{}, false
@@ -201,18 +207,19 @@ func (t tally) due(apply bool, ready time.Time) (time.Time, bool) {
 		return t.view.retry, true
 	case t.unknown > 0:
 		return time.Time{}, true
-	case t.refuses() && t.view.checked.Before(ready):
-		return ready, true
+	case len(t.problems) > 0 && t.view.checked.Before(asked):
+		return asked, true
 	case apply && t.refuses():
 		return t.view.checked.Add(retryRefused), true
+	case apply:
+		return t.view.checked.Add(min(max(t.view.checked.Sub(t.view.stuck), retryRefused), recheck)), true
 	}
 	return t.view.checked.Add(recheck), true
 }
 
 // next returns the namespaces to check now, and when to look for others if there are none. A rollout pauses while as many namespaces
-// as the limit refuse objects. Those whose last check had an error
-// are the last ones, so that others do not wait for them.
-func next(tallies []tally, limit int, apply bool, ready, now time.Time) (batch []tally, wait time.Duration) {
+// as the limit refuse objects. Those whose last check had an error are the last ones, so that others do not wait for them.
+func next(tallies []tally, limit int, apply bool, asked, now time.Time) (batch []tally, wait time.Duration) {
 	var again, waiting, failing []tally
 	wait = recheck
 	current, paused := 0, apply && refusing(tallies) >= limit
@@ -224,7 +231,7 @@ func next(tallies []tally, limit int, apply bool, ready, now time.Time) (batch [
 			wait = min(wait, retryRefused) // another controller repairs them
 		}
 		isNew := t.isNew()
-		due, ever := t.due(apply, ready)
+		due, ever := t.due(apply, asked)
 		switch {
 		case !ever, isNew && paused:
 		case due.After(now):

@@ -29,7 +29,7 @@ func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
 // viewOf is a view of a namespace with a manifest for each outcome, m0, m1 and so on. An empty outcome is not known yet.
 func viewOf(name string, checked time.Duration, outcomes ...population.Outcome) *view {
-	v := &view{of: &population.Population{Name: "p"}, source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), results: map[population.Key]population.Result{}}
+	v := &view{of: &population.Population{Name: "p"}, source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), stuck: start().Add(checked - recheck), results: map[population.Key]population.Result{}}
 	for i, outcome := range outcomes {
 		key := population.Key{Population: "p", Manifest: fmt.Sprintf("m%d", i)}
 		v.wanted = append(v.wanted, population.Wanted{Key: key, Identity: population.Identity{Kind: "ConfigMap", Name: key.Manifest}})
@@ -203,6 +203,7 @@ func TestNext(t *testing.T) {
 		"it became ready":         {tallies: all(one("a", 0, refused), one("b", 0, refused), one("c", 0, refused), todo("d")), now: 2 * time.Second, ready: time.Second, apply: "a", report: "d a b c", wait: recheck},
 		"it was ready":            {tallies: all(one("a", time.Second, refused), todo("b")), now: 2 * time.Second, ready: time.Second, apply: "b", report: "b", wait: retryRefused - time.Second},
 		"after ten minutes":       {tallies: all(one("a", 0, conflict), one("b", 0, unchanged)), now: recheck, apply: "a", report: "a b", wait: recheck},
+		"asked for a conflict":    {tallies: all(one("a", 0, conflict), one("b", 0, unchanged)), now: 2 * time.Second, ready: time.Second, apply: "a", report: "a", wait: recheck - 2*time.Second},
 		"partly not checked":      {tallies: one("a", 0, refused, ""), apply: "a", report: "a", wait: recheck},
 		"a new manifest":          {tallies: all(one("a", 0, refused, ""), one("b", 0, refused, ""), one("c", 0, refused, ""), todo("d")), apply: "a", report: "d a b c", wait: recheck},
 		"one fails":               {tallies: all(failing("a", 0, ""), todo("b", "c")), apply: "b", report: "b c a", wait: recheck},
@@ -236,6 +237,28 @@ func TestNext(t *testing.T) {
 	entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "m0", UID: "u"}
 	if batch, _ := next([]tally{known.count([]v1alpha1.PopulatedObject{entry}, true)}, tooMany, true, time.Time{}, start().Add(24*time.Hour)); len(batch) != 0 {
 		t.Errorf("checked again: %+v", batch)
+	}
+}
+
+// TestStuck: a conflict is checked after a minute, and then less often.
+func TestStuck(t *testing.T) {
+	v, now := viewOf("shop", 0, conflict), start()
+	v.stuck = time.Time{}
+	check := func(outcome population.Outcome) time.Duration {
+		v.set([]population.Result{{Key: v.wanted[0].Key, Outcome: outcome}}, nil, now)
+		due, _ := v.count(nil, true).due(true, time.Time{})
+		wait := due.Sub(now)
+		now = due
+		return wait
+	}
+	for i, want := range []time.Duration{1, 1, 2, 4, 8, 10, 10} {
+		if got := check(conflict); got != want*time.Minute {
+			t.Errorf("check %d: the next one after %s, want %d minutes", i, got, want)
+		}
+	}
+	check(unchanged)
+	if got := check(conflict); got != time.Minute {
+		t.Errorf("a new conflict is checked after %s", got)
 	}
 }
 

@@ -101,7 +101,7 @@ func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRol
 		condition.Reason, condition.Message = v1alpha1.ReasonRolloutProgressing, progress
 	default:
 		condition.Reason = v1alpha1.ReasonRolloutIncomplete
-		condition.Message = fmt.Sprintf("%s. In the others, objects in conflict: %d, refused: %d%s; refused objects are tried again every minute, and conflicts every ten minutes",
+		condition.Message = fmt.Sprintf("%s. In the others, objects in conflict: %d, refused: %d%s; refused objects are tried again every minute, and conflicts after one to ten minutes, or when you change a label of the population",
 			progress, status.Conflicts, status.Refused, first(status))
 	}
 	return condition

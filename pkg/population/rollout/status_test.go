@@ -84,7 +84,7 @@ func TestConditionOf(t *testing.T) {
 			"1 of 2 namespaces have received every object. In the others, objects to create: 0, to change: 0, to delete: 1, in conflict: 0, refused: 0; to apply, set spec.rollout to Apply"},
 		"incomplete": {v1alpha1.RolloutApply, append(done(1), tallyOf("a", 0, conflict), tallyOf("b", 0, refused), tallyOf("c", 0, refused), tallyOf("d", 0, refused)), metav1.ConditionFalse, "Incomplete",
 			"1 of 5 namespaces have received every object. In the others, objects in conflict: 1, refused: 3, such as manifest m0 in namespace b: refused in b; " +
-				"refused objects are tried again every minute, and conflicts every ten minutes"},
+				"refused objects are tried again every minute, and conflicts after one to ten minutes, or when you change a label of the population"},
 		"complete":     {v1alpha1.RolloutApply, done(3), metav1.ConditionTrue, "Complete", "3 of 3 namespaces have received every object"},
 		"no namespace": {v1alpha1.RolloutApply, nil, metav1.ConditionTrue, "Complete", "0 of 0 namespaces have received every object"},
 	} {
