@@ -28,7 +28,7 @@ func served(o Observation) []Finding {
 	var found []Finding
 	lifecycle := o.Lifecycle.Object
 	for _, name := range helper.CurrentInitializers(lifecycle) {
-		configuration, registration := o.registration(name)
+		configuration, registration := helper.Registration(o.Configurations, name)
 		if registration == nil {
 			continue
 		}
@@ -72,27 +72,8 @@ func (o Observation) initializerActor(name string) actor {
 	if entry := helper.Entry(o.Lifecycle.Object, name); entry != nil {
 		a.acted = entry.LastActor
 	}
-	if _, a.report = o.registration(name); a.report != nil {
+	if _, a.report = helper.Registration(o.Configurations, name); a.report != nil {
 		a.user = a.report.Reporter
 	}
 	return a
-}
-
-// registration returns the configuration that registers an initializer, with its status there. If several do, or did when the
-// namespace was planned, the one with the last report counts. The status is nil if no configuration can be read that registers it.
-func (o Observation) registration(name string) (configuration string, last *v1alpha1.RegisteredInitializerStatus) {
-	for i := range o.Configurations {
-		c := &o.Configurations[i]
-		if !slices.ContainsFunc(c.Initializers, func(initializer v1alpha1.RegisteredInitializer) bool { return initializer.Name == name }) {
-			continue
-		}
-		status := helper.RegistrationStatus(c, name)
-		if status == nil {
-			status = &v1alpha1.RegisteredInitializerStatus{Name: name} // it has never reported
-		}
-		if last == nil || status.ReportTime != nil && (last.ReportTime == nil || last.ReportTime.Before(status.ReportTime)) {
-			configuration, last = c.Name, status
-		}
-	}
-	return configuration, last
 }

@@ -208,7 +208,7 @@ func TestPluginStatusOfTenant(t *testing.T) {
 	namespace := c.CreateNamespace(t, c.Admin).Name
 	c.WaitCurrent(t, namespace, "one.example.com")
 	c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/InitializersPending")
-	if out := c.MustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(v1alpha1.LifecycleInitializing)) || !strings.Contains(out, `Initializing=True: waiting for initializer "one.example.com"`) {
+	if out := c.MustPlugin(t, "status", namespace, "--as=e2e-getter"); !strings.Contains(out, "Namespace "+namespace+": "+string(v1alpha1.LifecycleInitializing)) || !strings.Contains(out, `Initializing=True, Ready=False: waiting for initializer "one.example.com"`) {
 		t.Errorf("status:\n%s", out)
 	}
 	c.RefusedPlugin(t, `User "e2e-getter" cannot list resource "namespacelifecycles"`, "status", "--as=e2e-getter")

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -38,7 +39,8 @@ import (
 const long = `Show what namespaces wait for.
 
 Without a name, it lists the namespaces that are initializing or terminating. With a name, it shows every initializer of the namespace,
-its progress and its last message. If you may not get the NamespaceLifecycle, it shows the conditions of the namespace.
+its progress and its last message, which --output=wide does not shorten. If you may not get the NamespaceLifecycle, it shows the
+conditions of the namespace.
 
 With --output=json or yaml, it prints NamespaceLifecycles.`
 
@@ -57,6 +59,8 @@ const (
 	readers = "--view"
 	// maxNamed is how many names are shown of those that an initializer waits for.
 	maxNamed = 3
+	// maxMessage is the length of a message in the table, in bytes: the conditions have the whole of the current one.
+	maxMessage = 60
 )
 
 // Options are the options of the command.
@@ -148,24 +152,52 @@ func (o *Options) describe(ctx context.Context, name string) error {
 	case err != nil && (lifecycleErr != nil || !apierrors.IsForbidden(err)):
 		return cmdutil.Permission(err, readers)
 	case apierrors.IsNotFound(lifecycleErr), apierrors.IsForbidden(lifecycleErr):
-		return o.conditions(namespace)
+		return o.namespace(namespace)
 	case lifecycleErr != nil:
 		return lifecycleErr
 	case err == nil && namespace.UID != lifecycle.Spec.NamespaceUID:
 		former = ", the NamespaceLifecycle is of a former namespace of this name"
 	}
-	if err == nil && former == "" && lacksObjects(namespace) {
-		_ = o.conditions(namespace) // the initializers are done, and the namespace has a later state
-	} else {
-		_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s%s\n", name, lifecycle.Status.Phase, former)
-		for _, condition := range lifecycle.Status.Conditions {
-			_, _ = fmt.Fprintf(o.Out, "  %s\n", printable.Line(fmt.Sprintf("%s=%s: %s", condition.Type, condition.Status, condition.Message)))
-		}
+	if err != nil || former != "" {
+		namespace = &corev1.Namespace{} // only the lifecycle is shown
+	}
+	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s%s\n", name, phaseOf(namespace, lifecycle), former)
+	o.conditions(merged(lifecycle.Status.Conditions, namespace))
+	if lifecycle.Status.Phase == v1alpha1.LifecycleTerminating && len(helper.Participants(lifecycle)) > 0 {
+		_, _ = fmt.Fprintf(o.Out, "  waiting for the cleanup of %s\n", strings.Join(helper.Participants(lifecycle), ", "))
 	}
 	if len(lifecycle.Status.Initializers) == 0 {
 		return nil
 	}
-	return o.initializers(lifecycle)
+	return o.initializers(ctx, lifecycle)
+}
+
+// phaseOf returns the phase of a lifecycle, or that of its namespace if it is later: it waits for required objects.
+func phaseOf(namespace *corev1.Namespace, lifecycle *v1alpha1.NamespaceLifecycle) v1alpha1.LifecyclePhase {
+	if lacksObjects(namespace) && helper.IsClosed(namespace) {
+		return v1alpha1.LifecycleInitializing
+	}
+	return lifecycle.Status.Phase
+}
+
+// merged returns the conditions of a lifecycle and those of its namespace. Of the former, Initializing is earlier while the namespace
+// waits for required objects. Of the latter, those are left out that say that nothing is wrong.
+func merged(lifecycle []metav1.Condition, namespace *corev1.Namespace) []metav1.Condition {
+	lacks := lacksObjects(namespace)
+	conditions := slices.DeleteFunc(slices.Clone(lifecycle), func(c metav1.Condition) bool { return lacks && c.Type == v1alpha1.ConditionInitializing })
+	for _, c := range fromNamespace(namespace) {
+		if meta.FindStatusCondition(conditions, c.Type) == nil && (c.Status == metav1.ConditionTrue || c.Type == v1alpha1.ConditionReady) {
+			conditions = append(conditions, c)
+		}
+	}
+	return conditions
+}
+
+func fromNamespace(namespace *corev1.Namespace) (conditions []metav1.Condition) {
+	for _, c := range namespace.Status.Conditions {
+		conditions = append(conditions, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Message: c.Message})
+	}
+	return conditions
 }
 
 // lacksObjects reports whether a namespace waits for required objects, or was opened without them.
@@ -175,9 +207,14 @@ func lacksObjects(namespace *corev1.Namespace) bool {
 	})
 }
 
-func (o *Options) initializers(lifecycle *v1alpha1.NamespaceLifecycle) error {
+func (o *Options) initializers(ctx context.Context, lifecycle *v1alpha1.NamespaceLifecycle) error {
+	// Who may not read them does not see which initializers no program serves.
+	configurations, err := o.Clients.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		configurations = &v1alpha1.NamespaceInitializerConfigurationList{}
+	}
 	table := printers.GetNewTabWriter(o.Out)
-	_, _ = fmt.Fprintln(table, "INITIALIZER\tSTATE\tTOOK\tCLEANS UP\tMESSAGE\tLAST ACTOR")
+	_, _ = fmt.Fprintln(table, "INITIALIZER\tSTATE\tTOOK\tCLEANS UP\tLAST ACTOR\tMESSAGE")
 	for _, status := range lifecycle.Status.Initializers {
 		took := "<none>"
 		switch {
@@ -186,10 +223,28 @@ func (o *Options) initializers(lifecycle *v1alpha1.NamespaceLifecycle) error {
 		case status.StartTime != nil:
 			took = duration.HumanDuration(o.Clients.Clock.Since(status.StartTime.Time)) + " so far"
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, took, cleansUp(lifecycle, status.Name),
-			cmp.Or(printable.Line(status.Message), waits(lifecycle, status), "<none>"), cmp.Or(printable.Line(status.LastActor), "<none>"))
+		message := cmp.Or(printable.Line(status.Message), waits(lifecycle, status), "<none>")
+		if *o.PrintFlags.OutputFormat != "wide" {
+			message = printable.Shorten(message, maxMessage)
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s%s\t%s\t%s\t%s\t%s\n", status.Name, status.State, unserved(configurations.Items, status), took,
+			cleansUp(lifecycle, status.Name), cmp.Or(printable.Line(status.LastActor), "<none>"), message)
 	}
 	return table.Flush()
+}
+
+// unserved says that no program serves an initializer that has its turn, or that none ever did: it may then be a person.
+func unserved(configurations []v1alpha1.NamespaceInitializerConfiguration, status v1alpha1.InitializerStatus) string {
+	_, registration := helper.Registration(configurations, status.Name)
+	switch {
+	case status.State != v1alpha1.InitializerRunning || registration == nil:
+		return ""
+	case registration.ReportTime == nil:
+		return ", never served"
+	case meta.IsStatusConditionFalse(registration.Conditions, v1alpha1.ConditionServed):
+		return ", not served"
+	}
+	return ""
 }
 
 // waits names what an initializer waits for, or returns "".
@@ -216,15 +271,30 @@ func cleansUp(lifecycle *v1alpha1.NamespaceLifecycle, name string) string {
 	return "no"
 }
 
-// conditions shows the conditions of the namespace.
-func (o *Options) conditions(namespace *corev1.Namespace) error {
+// namespace shows a namespace without its lifecycle.
+func (o *Options) namespace(namespace *corev1.Namespace) error {
 	phase := string(namespace.Status.Phase)
 	if helper.IsClosed(namespace) && namespace.DeletionTimestamp == nil {
 		phase = string(v1alpha1.LifecycleInitializing)
 	}
 	_, _ = fmt.Fprintf(o.Out, "Namespace %s: %s\n", namespace.Name, phase)
-	for _, condition := range namespace.Status.Conditions {
-		_, _ = fmt.Fprintf(o.Out, "  %s\n", printable.Line(fmt.Sprintf("%s=%s: %s", condition.Type, condition.Status, condition.Message)))
-	}
+	o.conditions(fromNamespace(namespace))
 	return nil
+}
+
+// conditions shows conditions, those with one message on one line.
+func (o *Options) conditions(conditions []metav1.Condition) {
+	for i, condition := range conditions {
+		same := func(other metav1.Condition) bool { return other.Message == condition.Message }
+		if slices.ContainsFunc(conditions[:i], same) {
+			continue
+		}
+		var states []string
+		for _, c := range conditions[i:] {
+			if same(c) {
+				states = append(states, fmt.Sprintf("%s=%s", c.Type, c.Status))
+			}
+		}
+		_, _ = fmt.Fprintf(o.Out, "  %s\n", printable.Line(strings.Join(states, ", ")+": "+condition.Message))
+	}
 }

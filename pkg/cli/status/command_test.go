@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,7 +134,6 @@ func lifecycle(name string) *v1alpha1.NamespaceLifecycle {
 	return l
 }
 
-// refusing answers requests for some resources with 403.
 // ordered is a lifecycle in which d waits for others.
 func ordered(after ...string) *v1alpha1.NamespaceLifecycle {
 	l := &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u", Initializers: &v1alpha1.NamespaceInitializers{}},
@@ -148,6 +148,7 @@ func ordered(after ...string) *v1alpha1.NamespaceLifecycle {
 	return l
 }
 
+// refusing answers requests for some resources with 403.
 func refusing(cluster *cmdtesting.Cluster, resources ...string) *cmdtesting.Cluster {
 	for _, resource := range resources {
 		refuse := func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -159,22 +160,51 @@ func refusing(cluster *cmdtesting.Cluster, resources ...string) *cmdtesting.Clus
 	return cluster
 }
 
+// reporting is a lifecycle whose only initializer has its turn and reports a message.
+func reporting(message string) *v1alpha1.NamespaceLifecycle {
+	l := ordered()
+	l.Status.Initializers[0].State, l.Status.Initializers[0].Message = v1alpha1.InitializerRunning, message
+	return l
+}
+
+// table is what is shown of reporting.
+func table(unserved, message string) string {
+	header := "INITIALIZER     STATE     " + strings.Repeat(" ", len(unserved)) + "TOOK     CLEANS UP   LAST ACTOR   MESSAGE\n"
+	return header + "d.example.com   Running" + unserved + "   <none>   no          <none>       " + message + "\n"
+}
+
+// registering is a configuration with the initializer of reporting.
+func registering(status *v1alpha1.RegisteredInitializerStatus) *v1alpha1.NamespaceInitializerConfiguration {
+	c := &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Initializers: []v1alpha1.RegisteredInitializer{{Name: "d.example.com"}}}
+	if status != nil {
+		status.Name = "d.example.com"
+		c.Status.Initializers = []v1alpha1.RegisteredInitializerStatus{*status}
+	}
+	return c
+}
+
+// leaving is a lifecycle with one participant that has not cleaned up.
+func leaving() *v1alpha1.NamespaceLifecycle {
+	return &v1alpha1.NamespaceLifecycle{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.NamespaceLifecycleSpec{NamespaceUID: "u", Finalizers: []v1alpha1.FinalizerName{"b.example.com", "kubernetes"}},
+		Status: v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleTerminating}}
+}
+
 func TestOne(t *testing.T) {
+	const initializing = "Namespace shop: Initializing\n  Initializing=True: waiting for something\n"
+	reported := metav1.NewMicroTime(cmdtesting.Now())
 	const described = `  Initializing=True: waiting for initializer "b.example.com" (2 of 3)
-INITIALIZER     STATE     TOOK         CLEANS UP   MESSAGE   LAST ACTOR
-a.example.com   Done      2s           done        <none>    hook
-b.example.com   Running   58s so far   yes         90%?[0m   <none>
-c.example.com   Waiting   <none>       no          <none>    <none>
+INITIALIZER     STATE     TOOK         CLEANS UP   LAST ACTOR   MESSAGE
+a.example.com   Done      2s           done        hook         <none>
+b.example.com   Running   58s so far   yes         <none>       90%?[0m
+c.example.com   Waiting   <none>       no          <none>       <none>
 `
 	former := func(n *corev1.Namespace) { n.UID = "another" }
 	for name, test := range map[string]cmdtesting.Test{
-		"what it waits for": {Cluster: cmdtesting.New(namespace(closed), ordered("a.example.com", "b.example.com")), Args: []string{"shop"}, Out: `Namespace shop: Initializing
-INITIALIZER     STATE     TOOK     CLEANS UP   MESSAGE                                  LAST ACTOR
-d.example.com   Waiting   <none>   no          waits for a.example.com, b.example.com   <none>
+		"what it waits for": {Cluster: cmdtesting.New(namespace(closed), ordered("a.example.com", "b.example.com")), Args: []string{"shop"}, Out: initializing + `INITIALIZER     STATE     TOOK     CLEANS UP   LAST ACTOR   MESSAGE
+d.example.com   Waiting   <none>   no          <none>       waits for a.example.com, b.example.com
 `},
-		"it waits for many": {Cluster: cmdtesting.New(namespace(closed), ordered("a", "b", "c", "e", "f")), Args: []string{"shop"}, Out: `Namespace shop: Initializing
-INITIALIZER     STATE     TOOK     CLEANS UP   MESSAGE                        LAST ACTOR
-d.example.com   Waiting   <none>   no          waits for a, b, c and 2 more   <none>
+		"it waits for many": {Cluster: cmdtesting.New(namespace(closed), ordered("a", "b", "c", "e", "f")), Args: []string{"shop"}, Out: initializing + `INITIALIZER     STATE     TOOK     CLEANS UP   LAST ACTOR   MESSAGE
+d.example.com   Waiting   <none>   no          <none>       waits for a, b, c and 2 more
 `},
 		"its initializers":         {Cluster: cmdtesting.New(namespace(closed), lifecycle("shop")), Args: []string{"shop"}, Out: "Namespace shop: Initializing\n" + described},
 		"wide":                     {Cluster: cmdtesting.New(namespace(closed), lifecycle("shop")), Args: []string{"shop", "-o", "wide"}, Out: "Namespace shop: Initializing\n" + described},
@@ -189,9 +219,25 @@ d.example.com   Waiting   <none>   no          waits for a, b, c and 2 more   <n
 		"text that is not safe": {Cluster: refusing(cmdtesting.New(namespace(func(n *corev1.Namespace) {
 			n.Status.Conditions = []corev1.NamespaceCondition{{Type: "a\x1b", Status: "b\n", Message: "c\u202e"}}
 		})), "namespacelifecycles"), Args: []string{"shop"}, Out: "Namespace shop: Active\n  a?=b : c?\n"},
-		"exempt":   {Cluster: cmdtesting.New(namespace()), Args: []string{"shop"}, Out: "Namespace shop: Active\n"},
-		"its name": {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
-		"a field":  {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "jsonpath={.kind} {.status.phase}"}, Out: "NamespaceLifecycle Initializing"},
+		"one message, two conditions": {Cluster: cmdtesting.New(namespace(closed, func(n *corev1.Namespace) {
+			n.Status.Conditions = []corev1.NamespaceCondition{
+				{Type: v1alpha1.ConditionInitializing, Status: corev1.ConditionTrue, Message: "of the namespace"},
+				{Type: v1alpha1.ConditionReady, Status: corev1.ConditionFalse, Message: `waiting for initializer "b.example.com" (2 of 3)`},
+				{Type: v1alpha1.ConditionFrozen, Status: corev1.ConditionTrue, Message: "frozen by ann"},
+				{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionFalse, Message: "nothing"},
+			}
+		}), lifecycle("shop")), Args: []string{"shop"}, Out: strings.Replace("Namespace shop: Initializing\n"+described, "Initializing=True: waiting for initializer \"b.example.com\" (2 of 3)",
+			"Initializing=True, Ready=False: waiting for initializer \"b.example.com\" (2 of 3)\n  Frozen=True: frozen by ann", 1)},
+		"a long message":       {Cluster: cmdtesting.New(namespace(closed), reporting(strings.Repeat("long ", 20))), Args: []string{"shop"}, Out: initializing + table("", strings.Repeat("long ", 11)+"lo...")},
+		"a long message, wide": {Cluster: cmdtesting.New(namespace(closed), reporting(strings.Repeat("long ", 20))), Args: []string{"shop", "-o", "wide"}, Out: initializing + table("", strings.Repeat("long ", 20))},
+		"no program":           {Cluster: cmdtesting.New(namespace(closed), reporting("no"), registering(nil)), Args: []string{"shop"}, Out: initializing + table(", never served", "no")},
+		"a program that stopped": {Cluster: cmdtesting.New(namespace(closed), reporting("no"), registering(&v1alpha1.RegisteredInitializerStatus{ReportTime: &reported, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: metav1.ConditionFalse}}})),
+			Args: []string{"shop"}, Out: initializing + table(", not served", "no")},
+		"a program":    {Cluster: cmdtesting.New(namespace(closed), reporting("no"), registering(&v1alpha1.RegisteredInitializerStatus{ReportTime: &reported})), Args: []string{"shop"}, Out: initializing + table("", "no")},
+		"participants": {Cluster: cmdtesting.New(namespace(terminating), leaving()), Args: []string{"shop"}, Out: "Namespace shop: Terminating\n  waiting for the cleanup of b.example.com\n"},
+		"exempt":       {Cluster: cmdtesting.New(namespace()), Args: []string{"shop"}, Out: "Namespace shop: Active\n"},
+		"its name":     {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "name"}, Out: "namespacelifecycle.nsinit.dev/shop\n"},
+		"a field":      {Cluster: cmdtesting.New(namespace(), lifecycle("shop")), Args: []string{"shop", "-o", "jsonpath={.kind} {.status.phase}"}, Out: "NamespaceLifecycle Initializing"},
 
 		"no namespace":             {Args: []string{"shop"}, Err: `namespace "shop" does not exist`},
 		"no namespace, JSON":       {Args: []string{"shop", "-o", "json"}, Err: `namespace "shop" does not exist`},

@@ -225,3 +225,23 @@ func RegistrationStatus(configuration *v1alpha1.NamespaceInitializerConfiguratio
 	}
 	return &configuration.Status.Initializers[i]
 }
+
+// Registration returns the configuration that registers an initializer, with its status there, whose ReportTime is nil if no program
+// has reported that it serves the initializer. If several configurations do, or did when a namespace was planned, the one with the last
+// report counts. The status is nil if none does.
+func Registration(configurations []v1alpha1.NamespaceInitializerConfiguration, name string) (configuration string, last *v1alpha1.RegisteredInitializerStatus) {
+	for i := range configurations {
+		c := &configurations[i]
+		if !slices.ContainsFunc(c.Initializers, func(initializer v1alpha1.RegisteredInitializer) bool { return initializer.Name == name }) {
+			continue
+		}
+		status := RegistrationStatus(c, name)
+		if status == nil {
+			status = &v1alpha1.RegisteredInitializerStatus{Name: name}
+		}
+		if last == nil || status.ReportTime != nil && (last.ReportTime == nil || last.ReportTime.Before(status.ReportTime)) {
+			configuration, last = c.Name, status
+		}
+	}
+	return configuration, last
+}
