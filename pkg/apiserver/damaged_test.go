@@ -50,13 +50,18 @@ func bodies(t *testing.T, object runtime.Object) map[string][]byte {
 // send returns the status of the answer to a request.
 func send(t *testing.T, client rest.Interface, verb, mediaType string, body []byte, path ...string) (int, string) {
 	t.Helper()
-	status := 0
-	data, err := client.Verb(verb).Suffix(path...).SetHeader("Content-Type", mediaType).
-		Body(body).MaxRetries(0).Do(context.Background()).StatusCode(&status).Raw()
-	if err != nil && status == 0 {
-		t.Fatal(err)
+	for attempt := 1; ; attempt++ {
+		status := 0
+		data, err := client.Verb(verb).Suffix(path...).SetHeader("Content-Type", mediaType).
+			Body(body).MaxRetries(0).Do(context.Background()).StatusCode(&status).Raw()
+		if err != nil && status == 0 {
+			t.Fatal(err)
+		}
+		// On a busy machine, etcd can be too slow.
+		if status != http.StatusServiceUnavailable || attempt == 10 {
+			return status, string(data)
+		}
 	}
-	return status, string(data)
 }
 
 // TestDamagedBodies: what a client damaged is the client's error, in whatever format it comes.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -167,7 +168,11 @@ func TestReportsTogether(t *testing.T) {
 		group.Go(func() {
 			for range 5 {
 				patch := fmt.Appendf(nil, `{"status":{"initializers":[{"name":%q,"reportTime":%q}]}}`, name, time.Now().UTC().Format(metav1.RFC3339Micro))
-				if _, err := configurations.Patch(t.Context(), "c", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+				// On a busy machine, a request can time out.
+				if err := retry.OnError(retry.DefaultRetry, apierrors.IsTimeout, func() error {
+					_, err := configurations.Patch(t.Context(), "c", types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+					return err
+				}); err != nil {
 					t.Error(err)
 				}
 			}
