@@ -8,6 +8,8 @@ package driftcontroller
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -28,6 +31,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/pkg/population/existing"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/slim"
@@ -72,8 +76,9 @@ type Config struct {
 // Controller corrects drift in open namespaces.
 type Controller struct {
 	Config
-	// repairs are the namespaces with changed objects or labels, and changes those that are reconciled for another reason. They
-	// have separate workers, because changes can be many and slow, and a repair must not wait for them.
+	// repairs are the namespaces with changed objects, and changes those that are reconciled for another reason, such as changed
+	// labels or a repair that failed. They have separate workers, because changes can be many and slow, and a repair must not wait
+	// for them.
 	repairs, changes    queue
 	statuses, readiness queue
 	inventories         listers.PopulatedNamespaceLister
@@ -83,6 +88,8 @@ type Controller struct {
 	mu sync.Mutex
 	// busy are the namespaces that workers reconcile. The value is the queue to which the namespace is added after that, or nil.
 	busy map[string]queue
+	// closed are the namespaces that are reconciled when they open.
+	closed sets.Set[string]
 }
 
 type queue = workqueue.TypedRateLimitingInterface[string]
@@ -101,6 +108,7 @@ func New(config Config) (*Controller, error) {
 		statuses:  newQueue("population-status"),
 		readiness: newQueue("population-readiness"),
 		busy:      map[string]queue{},
+		closed:    sets.New[string](),
 	}
 	inventories, populations := config.Informers.PopulatedNamespaces(), config.Informers.NamespacePopulations()
 	c.inventories, c.populations = inventories.Lister(), populations.Lister()
@@ -112,7 +120,7 @@ func New(config Config) (*Controller, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if err := config.Namespaces.OnLabels(c.repairs.Add); err != nil {
+	if err := errors.Join(config.Namespaces.OnLabels(c.changes.Add), config.Namespaces.OnOpen(c.opened)); err != nil {
 		return nil, err
 	}
 	_, err := populations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -171,7 +179,34 @@ func (c *Controller) exclusively(from queue) func(context.Context, string) error
 			}
 			delete(c.busy, name)
 		}()
-		return c.reconcile(ctx, name)
+		err := c.reconcile(ctx, name)
+		if err != nil && from == c.repairs && !population.IsTemporary(err) {
+			// It can fail in every namespace, such as without a permission. Others must not wait for it.
+			klog.FromContext(ctx).Error(err, "A repair failed, retrying as a change", "name", name)
+			c.changes.AddRateLimited(name)
+			return nil
+		}
+		return err
+	}
+}
+
+// opened queues a namespace in which something changed while it was closed.
+func (c *Controller) opened(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Has(name) {
+		c.changes.Add(name)
+	}
+}
+
+// setClosed remembers or forgets that a namespace is to be reconciled when it opens.
+func (c *Controller) setClosed(name string, is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if is {
+		c.closed.Insert(name)
+	} else {
+		c.closed.Delete(name)
 	}
 }
 
@@ -184,7 +219,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return utilapierrors.IgnoreAbsent(err)
 	}
+	c.setClosed(name, true) // before the read: it can open after that
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil || !helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil {
+		c.setClosed(name, false)
+	}
 	if apierrors.IsNotFound(err) || err == nil && namespace.UID != inventory.Spec.NamespaceUID {
 		return c.Forget(ctx, inventory)
 	}
@@ -222,8 +261,20 @@ func (c *Controller) inventoryUpdated(oldObj, newObj any) {
 	if oldInventory.ResourceVersion == newInventory.ResourceVersion || oldInventory.UID != newInventory.UID {
 		c.enqueue(newInventory)
 	}
+	// What drifts while a rollout brings an object is repaired only after the inventory has the object.
+	if !slices.Equal(hashes(oldInventory), hashes(newInventory)) {
+		c.repairs.Add(newInventory.Name)
+	}
 	c.inventoryChanged(oldInventory)
 	c.inventoryChanged(newInventory)
+}
+
+// hashes returns the hashes of the objects as they were applied.
+func hashes(inventory *v1alpha1.PopulatedNamespace) (all []string) {
+	for _, entry := range inventory.Status.Objects {
+		all = append(all, entry.ContentHash)
+	}
+	return all
 }
 
 // inventoryChanged queues the populations of an inventory.

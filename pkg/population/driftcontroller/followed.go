@@ -8,6 +8,8 @@ package driftcontroller
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"slices"
 	"sync"
 
@@ -85,6 +87,9 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 	}); err != nil {
 		logger.Error(err, "Cannot set the error handler of a watch")
 	}
+	if err := informer.SetTransform(slimmed); err != nil {
+		logger.Error(err, "Cannot set the transformation of a watch")
+	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
 			if isInInitialList { // it may have changed since it was applied
@@ -93,6 +98,7 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 		},
 		UpdateFunc: func(oldObj, newObj any) {
 			if drifted(oldObj, newObj) {
+				enqueueNamespace(c.repairs, oldObj) // its owner can be removed
 				enqueueNamespace(c.repairs, newObj)
 			}
 		},
@@ -121,18 +127,39 @@ func enqueueNamespace(to queue, object any) {
 	}
 }
 
+const (
+	// mainWrites and allWrites are annotations of the objects in memory: hashes of managedFields without and with subresources.
+	mainWrites, allWrites = "main", "all"
+)
+
+// slimmed is a cache.TransformFunc that keeps of an object what drifted compares. Tenants choose the size of the rest.
+func slimmed(object any) (any, error) {
+	o, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	all := o.ManagedFields
+	o.ManagedFields, o.Finalizers = nil, nil
+	o.Annotations = map[string]string{allWrites: hashOf(all), mainWrites: hashOf(slices.DeleteFunc(slices.Clone(all), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource != "" }))}
+	return o, nil
+}
+
+func hashOf(fields []metav1.ManagedFieldsEntry) string {
+	hash := sha256.New()
+	_ = json.NewEncoder(hash).Encode(fields) // decoded from JSON
+	return string(hash.Sum(nil))
+}
+
 // drifted reports whether an update changed more than the status of an object, which controllers update often. Every
-// change of a field changes managedFields.
+// change of a field changes managedFields, except a second change by the same client in the same second.
 func drifted(oldObj, newObj any) bool {
 	before, ok := oldObj.(metav1.Object)
 	after, stillOK := newObj.(metav1.Object)
 	if !ok || !stillOK {
 		return true
 	}
-	main := func(object metav1.Object) []metav1.ManagedFieldsEntry {
-		return slices.DeleteFunc(slices.Clone(object.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource != "" })
-	}
-	return before.GetUID() != after.GetUID() || !equality.Semantic.DeepEqual(main(before), main(after)) ||
+	differs := func(writes string) bool { return before.GetAnnotations()[writes] != after.GetAnnotations()[writes] }
+	return before.GetUID() != after.GetUID() || differs(mainWrites) || !differs(allWrites) && before.GetResourceVersion() != after.GetResourceVersion() ||
 		!equality.Semantic.DeepEqual(before.GetLabels(), after.GetLabels()) || !equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) ||
 		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
 }

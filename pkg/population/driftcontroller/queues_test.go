@@ -238,3 +238,134 @@ func TestOneAtATime(t *testing.T) {
 		expect(3, true)
 	})
 }
+
+// TestFailedRepair: a repair that fails, which can be so in every namespace, is tried again as a change. A temporary error is not.
+func TestFailedRepair(t *testing.T) {
+	for want, err := range map[string]error{"changes": errors.New("forbidden"), "repairs": context.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			failing := false
+			c, halt := runController(t, nsinitfake.NewClientset(&v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}),
+				corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}), func(context.Context, *corev1.Namespace, bool) error {
+					if failing {
+						return err
+					}
+					return nil
+				})
+			defer halt(func() {})
+			failing = true
+			c.drift("shop")
+			if got := map[string]bool{"changes": c.changes.NumRequeues("shop") > 0, "repairs": c.repairs.NumRequeues("shop") > 0}; !got[want] || got["changes"] == got["repairs"] {
+				t.Errorf("after %v, it is in %v, want %s", err, got, want)
+			}
+		})
+	}
+}
+
+// TestHandlers: what happens to a watched object is repaired although changes block their workers.
+func TestHandlers(t *testing.T) {
+	for name, happens := range map[string]func(c *Controller, o *metav1.PartialObjectMetadata) error{
+		"a change": func(c *Controller, o *metav1.PartialObjectMetadata) error {
+			o.Labels["x"] = "y"
+			return objects(c).Update(corev1.SchemeGroupVersion.WithResource("configmaps"), o, o.Namespace)
+		},
+		"a deletion": func(c *Controller, o *metav1.PartialObjectMetadata) error {
+			return objects(c).Delete(corev1.SchemeGroupVersion.WithResource("configmaps"), o.Namespace, o.Name)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, calls, stop := runBlocked(t, 20)
+				defer stop()
+				c.Followed.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+				settled()
+				namespace := ""
+				for i := range 20 {
+					if n := fmt.Sprintf("namespace-%d", i); calls.began[n] == 0 {
+						namespace = n
+					}
+				}
+				object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: namespace, Labels: map[string]string{v1alpha1.LabelPopulation: "p"}}}
+				if err := objects(c).Create(corev1.SchemeGroupVersion.WithResource("configmaps"), object.DeepCopy(), namespace); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if err := happens(c, object); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if calls.began[namespace] != 1 {
+					t.Fatalf("namespace %s waits", namespace)
+				}
+				calls.end(namespace, nil)
+			})
+		})
+	}
+}
+
+// objects are those that the Controller watches.
+func objects(c *Controller) clienttesting.ObjectTracker {
+	client, _ := c.Metadata.(*metadatafake.FakeMetadataClient)
+	return client.Tracker()
+}
+
+// TestOpened: what happened while a namespace was closed is repaired when it opens. Others are not reconciled then.
+func TestOpened(t *testing.T) {
+	for name, drifts := range map[string]bool{"with drift": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
+				core, calls := corefake.NewClientset(namespace), 0
+				nsinit := nsinitfake.NewClientset()
+				c, halt := runController(t, nsinit, core, func(context.Context, *corev1.Namespace, bool) error { calls++; return nil })
+				defer halt(func() {})
+				if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				metadata := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: *namespace.ObjectMeta.DeepCopy()}
+				if err := objects(c).Create(corev1.SchemeGroupVersion.WithResource("namespaces"), metadata.DeepCopy(), ""); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				go c.Namespaces.Run(ctx)
+				settled()
+				if drifts {
+					c.drift("shop")
+				}
+				open := namespace.DeepCopy()
+				open.Labels, metadata.Labels = nil, nil
+				if _, err := core.CoreV1().Namespaces().Update(ctx, open, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if err := objects(c).Update(corev1.SchemeGroupVersion.WithResource("namespaces"), metadata, ""); err != nil {
+					t.Fatal(err)
+				}
+				settled()
+				if (calls > 0) != drifts || c.closed.Len() > 0 {
+					t.Errorf("reconciled %d times; closed are %v", calls, c.closed)
+				}
+			})
+		})
+	}
+}
+
+// TestConcluded: when an inventory gets what a rollout applied, its namespace is reconciled: what drifted before was not repaired.
+func TestConcluded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
+		nsinit, calls := nsinitfake.NewClientset(inventory), 0
+		_, halt := runController(t, nsinit, corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}),
+			func(context.Context, *corev1.Namespace, bool) error { calls++; return nil })
+		defer halt(func() {})
+		before := calls
+		inventory = inventory.DeepCopy()
+		inventory.ResourceVersion, inventory.Status.Objects = "2", []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", UID: "o", ContentHash: "new"}}
+		if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().UpdateStatus(t.Context(), inventory, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		settled()
+		if calls != before+1 {
+			t.Errorf("reconciled %d times", calls-before)
+		}
+	})
+}

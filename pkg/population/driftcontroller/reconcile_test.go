@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
@@ -45,7 +46,7 @@ func TestReconcile(t *testing.T) {
 				}
 			}
 			populated, forgotten := false, false
-			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), Config: Config{
+			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), closed: sets.New[string](), Config: Config{
 				Core: corefake.NewClientset(&corev1.Namespace{ObjectMeta: test.namespace}), Nsinit: nsinitfake.NewClientset(inventory),
 				Populate: func(_ context.Context, _ *corev1.Namespace, closed bool) error { populated = !closed; return nil },
 				Forget:   func(context.Context, *v1alpha1.PopulatedNamespace) error { forgotten = true; return nil },

@@ -48,11 +48,23 @@ func New(client metadata.Interface) (*Namespaces, error) {
 // OnLabels registers a function that is called with the name of a namespace when its labels or its creator change. That the
 // namespace opens is no such change.
 func (n *Namespaces) OnLabels(changed func(name string)) error {
+	return n.onUpdate(selectsAnew, changed)
+}
+
+// OnOpen registers a function that is called with the name of a namespace when its gate opens.
+func (n *Namespaces) OnOpen(opened func(name string)) error {
+	return n.onUpdate(func(before, after *metav1.PartialObjectMetadata) bool {
+		return metav1.HasLabel(before.ObjectMeta, v1alpha1.LabelInitializing) && !metav1.HasLabel(after.ObjectMeta, v1alpha1.LabelInitializing)
+	}, opened)
+}
+
+// onUpdate calls a function with the name of each namespace that changes as is returns true for.
+func (n *Namespaces) onUpdate(is func(before, after *metav1.PartialObjectMetadata) bool, call func(name string)) error {
 	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(oldObj, newObj any) {
 		before, ok := oldObj.(*metav1.PartialObjectMetadata)
 		after, stillOK := newObj.(*metav1.PartialObjectMetadata)
-		if ok && stillOK && before.UID == after.UID && selectsAnew(before, after) {
-			changed(after.Name)
+		if ok && stillOK && before.UID == after.UID && is(before, after) {
+			call(after.Name)
 		}
 	}})
 	return err

@@ -249,9 +249,13 @@ func next(tallies []tally, limit int, apply bool, asked, now time.Time) (batch [
 		batch = slices.Concat(waiting, again, failing)
 		return batch[:min(reportAtOnce, len(batch))], wait
 	}
-	// What was refused is tried first: while it still is, the rollout reaches no other namespace.
-	if batch = again; len(batch) == 0 {
+	switch {
+	case len(again) == 0:
 		batch = slices.Concat(waiting, failing)
+	case len(waiting) == 0: // also while the rollout is paused
+		batch = again
+	default: // the namespaces that refuse objects, which can be many of one tenant, do not delay the others
+		batch = []tally{waiting[0], again[0]}
 	}
 	return batch[:min(atOnce, max(1, current), len(batch))], wait
 }

@@ -204,6 +204,7 @@ func TestNext(t *testing.T) {
 		"it was ready":            {tallies: all(one("a", time.Second, refused), todo("b")), now: 2 * time.Second, ready: time.Second, apply: "b", report: "b", wait: retryRefused - time.Second},
 		"after ten minutes":       {tallies: all(one("a", 0, conflict), one("b", 0, unchanged)), now: recheck, apply: "a", report: "a b", wait: recheck},
 		"asked for a conflict":    {tallies: all(one("a", 0, conflict), one("b", 0, unchanged)), now: 2 * time.Second, ready: time.Second, apply: "a", report: "a", wait: recheck - 2*time.Second},
+		"others are not delayed":  {tallies: all(one("a", 0, conflict), one("b", 0, conflict), one("c", 0, unchanged), one("d", 0, unchanged), todo("e", "f")), now: recheck, apply: "e a", report: "e f a b c d", wait: recheck},
 		"partly not checked":      {tallies: one("a", 0, refused, ""), apply: "a", report: "a", wait: recheck},
 		"a new manifest":          {tallies: all(one("a", 0, refused, ""), one("b", 0, refused, ""), one("c", 0, refused, ""), todo("d")), apply: "a", report: "d a b c", wait: recheck},
 		"one fails":               {tallies: all(failing("a", 0, ""), todo("b", "c")), apply: "b", report: "b c a", wait: recheck},
