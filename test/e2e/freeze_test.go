@@ -146,7 +146,7 @@ func guarded(t *testing.T, client kubernetes.Interface, namespace string, may bo
 // keep who froze it. In the end, e2e-freezer froze it.
 func guardsFrozen(t *testing.T, namespace string, tenant, freezer kubernetes.Interface) {
 	t.Helper()
-	self, other, label, long, lines, empty := "e2e-freezer", "kubernetes-admin", "true", strings.Repeat("x", 513), "mi\nne", ""
+	self, other, label, long, lines, mirrored, empty := "e2e-freezer", "kubernetes-admin", "true", strings.Repeat("x", 513), "mi\nne", "mi\u202ene", ""
 	guarded(t, tenant, namespace, false, map[string]change{
 		"unfreeze":       by(nil, map[string]*string{v1alpha1.AnnotationUnfrozenBy: new("e2e-frozen")}),
 		"another reason": annotation(v1alpha1.AnnotationFrozenReason, &self),
@@ -169,7 +169,8 @@ func guardsFrozen(t *testing.T, namespace string, tenant, freezer kubernetes.Int
 	forgets := unfreezing(&self, &self)
 	forgets.annotations[v1alpha1.AnnotationFrozenBy] = &self
 	guarded(t, freezer, namespace, true, map[string]change{
-		"freeze as another user": freezing(&other, &self), "freeze with lines": freezing(&self, &lines), "freeze with a long reason": freezing(&self, &long), "freeze without a reason": freezing(&self, &empty),
+		"freeze as another user": freezing(&other, &self), "freeze with lines": freezing(&self, &lines), "freeze with bidirectional controls": freezing(&self, &mirrored),
+		"freeze with a long reason": freezing(&self, &long), "freeze without a reason": freezing(&self, &empty),
 		"unfreeze without a user": by(nil, nil), "unfreeze as another user": unfreezing(&other, &self), "unfreeze with lines": unfreezing(&self, &lines),
 		"unfreeze with a long reason": unfreezing(&self, &long), "unfreeze, and forget who froze it": forgets,
 		"unfrozen by while it is frozen": by(&label, map[string]*string{v1alpha1.AnnotationFrozenBy: &self, v1alpha1.AnnotationUnfrozenBy: &self}),
