@@ -57,8 +57,8 @@ func TestExemptions(t *testing.T) {
 		"the groups":  {Annotations: map[string]string{v1alpha1.AnnotationCreatedByGroups: "team-a"}},
 	} {
 		meta.Name = name
-		if _, err := create(t.Context(), meta); framework.RefusedBy(guardCreate, err, "exempt") != nil {
-			t.Errorf("an exempt namespace with %s: %v", what, framework.RefusedBy(guardCreate, err, "exempt"))
+		if _, err := create(t.Context(), meta); framework.RefusedBy(guardCreator, err, "create it without them") != nil {
+			t.Errorf("an exempt namespace with %s: %v", what, framework.RefusedBy(guardCreator, err, "create it without them"))
 		}
 	}
 	if _, err := create(t.Context(), metav1.ObjectMeta{Name: name}); err != nil {

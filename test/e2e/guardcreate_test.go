@@ -29,7 +29,7 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-const guardCreate = "nsinit-guard-create"
+const guardCreate, guardCreator = "nsinit-guard-create", "nsinit-guard-creator"
 
 // TestGuardCreate: a namespace is refused if another webhook or policy, which comes after the stamp, removes its
 // label or annotations.
@@ -61,7 +61,7 @@ func TestGuardNameReuse(t *testing.T) {
 	for name, client := range map[string]typedcorev1.NamespaceInterface{c.Name("held"): tenant, c.Name("held"): c.Core.CoreV1().Namespaces()} {
 		for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
 			_, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NamespaceSpec{Finalizers: finalizers}}, metav1.CreateOptions{DryRun: dryRun})
-			if err := framework.RefusedBy(guardCreate, err, "nsinit.dev/strict-name-reuse"); err != nil {
+			if err := framework.RefusedBy(guardCreator, err, "nsinit.dev/strict-name-reuse"); err != nil {
 				t.Errorf("%s, dry run %v: %v", name, dryRun, err)
 			}
 		}

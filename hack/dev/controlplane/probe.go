@@ -66,7 +66,7 @@ func (c *Cluster) guardActs(ctx context.Context) error {
 
 // stampActs waits until nsinit-controller-manager has brought the stamp and the guard of creation into force.
 func (c *Cluster) stampActs(ctx context.Context) error {
-	admin, _, err := c.probeClients()
+	admin, probe, err := c.probeClients()
 	if err != nil {
 		return err
 	}
@@ -79,14 +79,21 @@ func (c *Cluster) stampActs(ctx context.Context) error {
 		if !helper.IsClosed(created) {
 			return fmt.Errorf("the stamp does not act: a new namespace carries %q", created.Labels)
 		}
-		// The guard of creation refuses this finalizer, also for an administrator.
-		created.ObjectMeta, created.Spec.Finalizers = metav1.ObjectMeta{Name: created.Name}, []corev1.FinalizerName{v1alpha1.NameReuseFinalizer}
-		_, err = admin.CoreV1().Namespaces().Create(ctx, created, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err = probe.CoreV1().Namespaces().Create(ctx, TooLarge(created.Name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !refusedBy(err, "nsinit-guard-create") {
 			return fmt.Errorf("the guard of creation does not act: %w", orOpen(err))
 		}
 		return nil
 	})
+}
+
+// TooLarge returns a namespace with more annotations than the guard of creation allows.
+func TooLarge(name string) *corev1.Namespace {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
+	for i := range 33 {
+		namespace.Annotations[fmt.Sprintf("probe-%d", i)] = ""
+	}
+	return namespace
 }
 
 // removeEarlyWrites removes the webhook that asks clients to retry early writes. With it, the probe would wait instead of

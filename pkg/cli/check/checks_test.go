@@ -123,7 +123,7 @@ func TestDelivered(t *testing.T) {
 		for _, object := range objects {
 			kinds[object.GetKind()]++
 		}
-		want := map[string]int{"ValidatingAdmissionPolicy": 9, "ValidatingAdmissionPolicyBinding": 9}
+		want := map[string]int{"ValidatingAdmissionPolicy": 10, "ValidatingAdmissionPolicyBinding": 10}
 		if stamp {
 			want["MutatingAdmissionPolicy"], want["MutatingAdmissionPolicyBinding"] = 2, 2
 		}

@@ -216,9 +216,9 @@ func (c *Cluster) stamps(ctx context.Context) error {
 			if _, closed := stamped.Labels[v1alpha1.LabelInitializing]; !closed {
 				return fmt.Errorf("kube-apiserver-%d does not stamp a new namespace", i)
 			}
-			// The guard of creation refuses this finalizer, also for an administrator.
-			stamped.ObjectMeta, stamped.Spec.Finalizers = metav1.ObjectMeta{Name: stamped.Name}, []corev1.FinalizerName{v1alpha1.NameReuseFinalizer}
-			_, err = kubernetes.NewForConfigOrDie(c.Admin(i)).CoreV1().Namespaces().Create(ctx, stamped, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			config := c.Admin(i)
+			config.Impersonate = rest.ImpersonationConfig{UserName: controlplane.ProbeUser}
+			_, err = kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Create(ctx, controlplane.TooLarge(stamped.Name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil || !strings.Contains(err.Error(), "nsinit-guard-create") {
 				return fmt.Errorf("the guard of creation of kube-apiserver-%d does not act: %w", i, err)
 			}
