@@ -19,7 +19,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/controller/gate"
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -137,6 +139,15 @@ func TestOff(t *testing.T) {
 		}
 	}
 	waitCheck(t, c, "ran kubectl nsinit off")
+	// Initializers would be selected by it later.
+	tenant := kubernetes.NewForConfigOrDie(c.User(t, "e2e-forger", framework.Everything())).CoreV1().Namespaces()
+	for key, value := range map[string]string{v1alpha1.AnnotationCreatedBy: "e2e-forger", v1alpha1.AnnotationCreatedByGroups: "platform-admins", v1alpha1.AnnotationOpenedBy: "root"} {
+		_, err := tenant.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged", Labels: map[string]string{v1alpha1.LabelInitializing: "true"},
+			Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: "e2e-forger", key: value}}}, metav1.CreateOptions{})
+		if err := framework.RefusedBy(guardCreator, err, "create it without them"); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
 
 	c.Run(t, "nsinit-apiserver", args...)
 	contains(t, c.MustPlugin(t, "on"), "configmap/nsinit-off deleted")

@@ -47,8 +47,13 @@ type Clients struct {
 	ServerClock clock.PassiveClock
 }
 
-// InstalledIn returns the namespace into which nsinit is installed.
+// InstalledIn returns the namespace into which nsinit is installed: that of a binding, or else of the APIService, which does not exist
+// before nsinit works.
 func (c *Clients) InstalledIn(ctx context.Context) string {
+	binding, err := c.Core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, installation.Follows, metav1.GetOptions{})
+	if err == nil && binding.Spec.ParamRef != nil {
+		return binding.Spec.ParamRef.Namespace
+	}
 	service, err := c.APIs.ApiregistrationV1().APIServices().Get(ctx, installation.APIService, metav1.GetOptions{})
 	if err != nil {
 		return installation.DefaultNamespace // what needs the namespace reports that it finds nothing there

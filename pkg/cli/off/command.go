@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -111,27 +110,22 @@ func (o *Options) off(ctx context.Context) error {
 		return err
 	}
 	namespace := o.Clients.InstalledIn(ctx)
-	marks, err := o.marks(ctx)
-	if err != nil {
-		return err
-	}
-	if len(marks) > 0 { // the command was run before, and may have removed the APIService, which names the namespace
-		namespace = marks[0].Namespace
-	}
-	service, err := o.unavailable(ctx)
+	service, available, err := o.apiService(ctx)
 	if err != nil {
 		return err
 	}
 	// The ConfigMap comes first, because the controller creates again what is removed without it.
 	data := map[string]string{installation.OffUser: self.Username}
 	if service != nil {
-		saved, err := json.Marshal(apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: service.Name, Labels: service.Labels, Annotations: service.Annotations}, Spec: service.Spec})
+		saved, err := json.Marshal(apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: service.Name, Labels: service.Labels, Annotations: service.Annotations, OwnerReferences: service.OwnerReferences}, Spec: service.Spec})
 		if err != nil {
 			return err
 		}
 		data[keyAPIService] = string(saved)
 	}
-	if err := o.mark(ctx, namespace, data); err != nil {
+	if err := o.mark(ctx, namespace, data); apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		_, _ = fmt.Fprintf(o.ErrOut, "ConfigMap %s cannot be created: %v. If nsinit-controller-manager still runs, it closes new namespaces again.\n", installation.Off, err)
+	} else if err != nil {
 		return err
 	}
 	objects, err := gate.NewObjects(o.Clients.Core, namespace)
@@ -158,33 +152,27 @@ func (o *Options) off(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := o.open(ctx); err != nil || bool(o.DryRun) {
-		return err
+	// First, because a namespace that is created meanwhile can still be closed.
+	if !o.DryRun {
+		if err := o.verify(ctx); err != nil {
+			return err
+		}
 	}
-	return o.verify(ctx)
+	return o.open(ctx, available)
 }
 
-// unavailable returns the APIService of nsinit if it is not available, or nil.
-func (o *Options) unavailable(ctx context.Context) (*apiregistrationv1.APIService, error) {
+// apiService returns the APIService of nsinit if it is to be removed, because the API is not available, and whether it is.
+func (o *Options) apiService(ctx context.Context) (unavailable *apiregistrationv1.APIService, available bool, err error) {
 	service, err := o.Clients.APIs.ApiregistrationV1().APIServices().Get(ctx, installation.APIService, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil
+		return nil, false, nil
 	case err != nil:
-		return nil, err
+		return nil, false, err
 	case apiregistrationv1helper.IsAPIServiceConditionTrue(service, apiregistrationv1.Available):
-		return nil, nil
+		return nil, true, nil
 	}
-	return service, nil
-}
-
-// marks returns the ConfigMaps that off created.
-func (o *Options) marks(ctx context.Context) ([]corev1.ConfigMap, error) {
-	list, err := o.Clients.Core.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", installation.Off).String()})
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
+	return service, false, nil
 }
 
 // mark writes the ConfigMap. A former command may have saved the APIService in it.
@@ -205,14 +193,15 @@ func (o *Options) mark(ctx context.Context, namespace string, data map[string]st
 	return o.print(corev1.SchemeGroupVersion.WithKind("ConfigMap"), installation.Off, operation)
 }
 
-// open opens the namespaces that are closed, or counts them.
-func (o *Options) open(ctx context.Context) error {
+// open opens the namespaces that are closed, or counts them. available says that nsinit can initialize them.
+func (o *Options) open(ctx context.Context, available bool) error {
 	namespaces := o.Clients.Core.CoreV1().Namespaces()
 	list, err := namespaces.List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelInitializing})
 	if err != nil {
 		return err
 	}
 	closed := 0
+	var errs []error
 	for _, namespace := range list.Items {
 		switch {
 		case namespace.DeletionTimestamp != nil:
@@ -227,16 +216,21 @@ func (o *Options) open(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("cannot open namespace %q: %w", namespace.Name, err)
+			errs = append(errs, fmt.Errorf("cannot open namespace %q: %w", namespace.Name, err))
+			continue
 		}
 		if err := o.print(corev1.SchemeGroupVersion.WithKind("Namespace"), namespace.Name, "opened"); err != nil {
 			return err
 		}
 	}
 	if closed > 0 {
-		_, _ = fmt.Fprintf(o.ErrOut, "%d closed namespaces stay closed until nsinit has initialized them; to open them now, run kubectl nsinit off --open-closed\n", closed)
+		until := "nsinit has initialized them"
+		if !available {
+			until = "you run kubectl nsinit on and nsinit works, because its API is not registered"
+		}
+		_, _ = fmt.Fprintf(o.ErrOut, "%d closed namespaces stay closed until %s; to open them now, run kubectl nsinit off --open-closed\n", closed, until)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // verify waits until a new namespace is not closed.
@@ -263,40 +257,48 @@ func (o *Options) verify(ctx context.Context) error {
 }
 
 func (o *Options) on(ctx context.Context) error {
-	marks, err := o.marks(ctx)
-	if err != nil {
-		return err
-	}
-	if len(marks) == 0 {
+	configMaps := o.Clients.Core.CoreV1().ConfigMaps(o.Clients.InstalledIn(ctx))
+	mark, err := configMaps.Get(ctx, installation.Off, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
 		_, _ = fmt.Fprintln(o.ErrOut, "kubectl nsinit off was not run, or on was run since: nothing is changed.")
 		return nil
 	}
-	for _, configMap := range marks {
-		if err := o.restore(ctx, configMap.Data[keyAPIService]); err != nil {
-			return err
-		}
-		err := o.Clients.Core.CoreV1().ConfigMaps(configMap.Namespace).Delete(ctx, configMap.Name, metav1.DeleteOptions{DryRun: o.DryRun.Options()})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		if err := o.print(corev1.SchemeGroupVersion.WithKind("ConfigMap"), configMap.Name, "deleted"); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
+	}
+	if err := o.restore(ctx, mark); err != nil {
+		return err
+	}
+	// Another off can have removed the APIService again.
+	err = configMaps.Delete(ctx, mark.Name, metav1.DeleteOptions{DryRun: o.DryRun.Options(), Preconditions: &metav1.Preconditions{UID: &mark.UID, ResourceVersion: &mark.ResourceVersion}})
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("kubectl nsinit off was run meanwhile, so new namespaces are not closed: %w", err)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := o.print(corev1.SchemeGroupVersion.WithKind("ConfigMap"), mark.Name, "deleted"); err != nil {
+		return err
 	}
 	_, _ = fmt.Fprintln(o.ErrOut, "Once nsinit works, nsinit-controller-manager closes new namespaces. To wait for it, run kubectl nsinit check --wait.")
 	return nil
 }
 
 // restore creates the APIService that off removed, unless it exists.
-func (o *Options) restore(ctx context.Context, saved string) error {
+func (o *Options) restore(ctx context.Context, mark *corev1.ConfigMap) error {
+	saved := mark.Data[keyAPIService]
 	if saved == "" {
 		return nil
 	}
 	service := &apiregistrationv1.APIService{}
-	if err := json.Unmarshal([]byte(saved), service); err != nil {
-		return fmt.Errorf("cannot read the APIService that ConfigMap %s contains: %w; apply the manifests of nsinit again, which contain it, and delete the ConfigMap", installation.Off, err)
+	err := json.Unmarshal([]byte(saved), service)
+	if backend := service.Spec.Service; err == nil && (service.Name != installation.APIService || backend == nil || backend.Namespace != mark.Namespace || backend.Name != installation.APIServer) {
+		err = fmt.Errorf("it is APIService %q, which is not nsinit's in this namespace", service.Name)
 	}
-	_, err := o.Clients.APIs.ApiregistrationV1().APIServices().Create(ctx, service, metav1.CreateOptions{DryRun: o.DryRun.Options()})
+	if err != nil {
+		return fmt.Errorf("cannot restore the APIService that ConfigMap %s/%s contains: %w; remove the key %s, so that nsinit-controller-manager creates the APIService", mark.Namespace, mark.Name, err, keyAPIService)
+	}
+	_, err = o.Clients.APIs.ApiregistrationV1().APIServices().Create(ctx, service, metav1.CreateOptions{DryRun: o.DryRun.Options()})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil

@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package off_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -34,6 +35,10 @@ func cluster(t *testing.T, available apiregistrationv1.ConditionStatus, sticky b
 	closed := map[string]string{v1alpha1.LabelInitializing: "true"}
 	c := cmdtesting.New(
 		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: bound},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: installation.Follows},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: &admissionregistrationv1.ParamRef{Namespace: "platform"}}},
+		// That of a tenant means nothing.
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a-tenant", Name: installation.Off}, Data: map[string]string{"apiService": `{"metadata":{"name":"v1.evil.example.com"}}`}},
 		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nsinit-stamp.configmap-nsinit-exemptions"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "uid", Labels: closed}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ending", DeletionTimestamp: new(metav1.Now()), Finalizers: []string{"a/b"}, Labels: closed}},
@@ -66,6 +71,7 @@ mutatingadmissionpolicybinding.admissionregistration.k8s.io/nsinit-stamp.configm
 const (
 	service = "apiservice.apiregistration.k8s.io/v1alpha1.nsinit.dev"
 	stays   = "1 closed namespaces stay closed until nsinit has initialized them; to open them now, run kubectl nsinit off --open-closed\n"
+	remains = "1 closed namespaces stay closed until you run kubectl nsinit on and nsinit works, because its API is not registered; to open them now, run kubectl nsinit off --open-closed\n"
 	isOff   = "New namespaces are not closed any more. To close them again, run kubectl nsinit on.\n"
 	waits   = "Once nsinit works, nsinit-controller-manager closes new namespaces. To wait for it, run kubectl nsinit check --wait.\n"
 )
@@ -76,11 +82,11 @@ func TestOff(t *testing.T) {
 		sticky    bool
 		test      cmdtesting.Test
 	}{
-		"off":              {apiregistrationv1.ConditionTrue, false, cmdtesting.Test{Out: removed, ErrOut: stays + isOff}},
-		"the API is down":  {apiregistrationv1.ConditionFalse, false, cmdtesting.Test{Out: removed + service + " deleted\n", ErrOut: stays + isOff}},
+		"off":              {apiregistrationv1.ConditionTrue, false, cmdtesting.Test{Out: removed, ErrOut: isOff + stays}},
+		"the API is down":  {apiregistrationv1.ConditionFalse, false, cmdtesting.Test{Out: removed + service + " deleted\n", ErrOut: isOff + remains}},
 		"open":             {apiregistrationv1.ConditionTrue, false, cmdtesting.Test{Args: []string{"--open-closed"}, Out: removed + "namespace/shop opened\n", ErrOut: isOff}},
-		"the names":        {apiregistrationv1.ConditionTrue, false, cmdtesting.Test{Args: []string{"-o", "name"}, Out: strings.NewReplacer(" created", "", " deleted", "").Replace(removed), ErrOut: stays + isOff}},
-		"static policies":  {apiregistrationv1.ConditionTrue, true, cmdtesting.Test{Out: removed, ErrOut: stays, Err: "a new namespace is still closed or refused: it gets the label nsinit.dev/initializing; if kube-apiserver reads policies"}},
+		"the names":        {apiregistrationv1.ConditionTrue, false, cmdtesting.Test{Args: []string{"-o", "name"}, Out: strings.NewReplacer(" created", "", " deleted", "").Replace(removed), ErrOut: isOff + stays}},
+		"static policies":  {apiregistrationv1.ConditionTrue, true, cmdtesting.Test{Out: removed, Err: "a new namespace is still closed or refused: it gets the label nsinit.dev/initializing; if kube-apiserver reads policies"}},
 		"no such argument": {apiregistrationv1.ConditionTrue, false, cmdtesting.Test{Args: []string{"shop"}, Err: `unexpected argument "shop"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,6 +118,56 @@ func TestDryRun(t *testing.T) {
 		if action.GetResource().Resource != "selfsubjectreviews" && len(dryRun) == 0 {
 			t.Errorf("%s %s is no dry run", action.GetVerb(), action.GetResource().Resource)
 		}
+	}
+}
+
+// TestOffWithoutNamespace: if the namespace of nsinit is deleted, the rest is removed, too.
+func TestOffWithoutNamespace(t *testing.T) {
+	c := cluster(t, apiregistrationv1.ConditionFalse, false)
+	c.Core.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		err := apierrors.NewForbidden(corev1.Resource("configmaps"), installation.Off, errors.New("it is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return true, nil, err
+	})
+	_, rest, _ := strings.Cut(removed, "\n")
+	cmdtesting.Test{Cluster: c, Args: []string{"--open-closed"}, Out: rest + service + " deleted\nnamespace/shop opened\n",
+		ErrOut: "ConfigMap nsinit-off cannot be created: configmaps \"nsinit-off\" is forbidden: it is being terminated. If nsinit-controller-manager still runs, it closes new namespaces again.\n" + isOff}.Check(t, off.NewOffCommand)
+}
+
+// TestOpenRefused: a namespace that cannot be opened does not keep the others closed.
+func TestOpenRefused(t *testing.T) {
+	c := cluster(t, apiregistrationv1.ConditionTrue, false)
+	if err := c.Core.Tracker().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apart", UID: "other", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}); err != nil {
+		t.Fatal(err)
+	}
+	c.Core.PrependReactor("patch", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch, ok := action.(clienttesting.PatchAction)
+		return ok && patch.GetName() == "apart", nil, errors.New("no")
+	})
+	cmdtesting.Test{Cluster: c, Args: []string{"--open-closed"}, Out: removed + "namespace/shop opened\n", ErrOut: isOff, Err: `cannot open namespace "apart": no`}.Check(t, off.NewOffCommand)
+}
+
+// TestOnRefuses: only nsinit's own APIService is restored, and off that was run meanwhile is not lost.
+func TestOnRefuses(t *testing.T) {
+	c := cluster(t, apiregistrationv1.ConditionFalse, false)
+	if _, _, err := c.Run(t, off.NewOffCommand); err != nil {
+		t.Fatal(err)
+	}
+	c.Core.PrependReactor("delete", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewConflict(corev1.Resource("configmaps"), installation.Off, errors.New("changed"))
+	})
+	cmdtesting.Test{Cluster: c, Out: service + " created\n", Err: "kubectl nsinit off was run meanwhile, so new namespaces are not closed"}.Check(t, off.NewOnCommand)
+	for _, saved := range []string{"[]", `{"metadata":{"name":"v1.evil.example.com"},"spec":{"service":{"namespace":"platform","name":"nsinit-apiserver"}}}`,
+		`{"metadata":{"name":"v1alpha1.nsinit.dev"},"spec":{"service":{"namespace":"a-tenant","name":"nsinit-apiserver"}}}`,
+		`{"metadata":{"name":"v1alpha1.nsinit.dev"},"spec":{"service":{"namespace":"platform","name":"other"}}}`, `{"metadata":{"name":"v1alpha1.nsinit.dev"}}`} {
+		if err := c.APIs.Tracker().Delete(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices"), "", installation.APIService); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		if err := c.Core.Tracker().Update(corev1.SchemeGroupVersion.WithResource("configmaps"), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: installation.Off},
+			Data: map[string]string{"apiService": saved}}, "platform"); err != nil {
+			t.Fatal(err)
+		}
+		cmdtesting.Test{Cluster: c, Err: "cannot restore the APIService that ConfigMap platform/nsinit-off contains"}.Check(t, off.NewOnCommand)
 	}
 }
 
