@@ -63,6 +63,8 @@ type shared struct {
 	nsinitInformers nsinitinformers.SharedInformerFactory
 	exemptions      *exemptions.List
 	events          record.EventRecorder
+	// trusted returns the CAs of the certificates, if the process issues them.
+	trusted func(context.Context) ([]byte, error)
 }
 
 // clients are the clients of the cluster.
@@ -234,12 +236,14 @@ func (s *shared) certificates() (runnable, error) {
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	return certificates.New(certificates.Dependencies{Core: s.core, APIs: s.apis, Metrics: metrics, Clock: systemclock.New()}, s.Certificates.Options).Run, nil
+	controller := certificates.New(certificates.Dependencies{Core: s.core, APIs: s.apis, Metrics: metrics, Clock: systemclock.New()}, s.Certificates.Options)
+	s.trusted = controller.Trusted
+	return controller.Run, nil
 }
 
 // gate closes new namespaces once nsinit works.
 func (s *shared) gate() (runnable, error) {
-	controller, err := gate.New(gate.Dependencies{Core: s.core, Nsinit: s.nsinit, Events: s.events, Clock: systemclock.New(), Namespace: installation.Namespace()})
+	controller, err := gate.New(gate.Dependencies{Core: s.core, Nsinit: s.nsinit, APIs: s.apis, Trusted: s.trusted, Events: s.events, Clock: systemclock.New(), Namespace: installation.Namespace()})
 	if err != nil {
 		return nil, err
 	}

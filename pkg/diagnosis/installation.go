@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	notInstalled             = "nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)"
+	notInstalled             = "nsinit is not installed, or nsinit-apiserver was never ready (APIService v1alpha1.nsinit.dev does not exist)"
 	kubeControllerManager    = "kube-controller-manager"
 	namespaceControllerLease = "kube-system/" + kubeControllerManager
 )

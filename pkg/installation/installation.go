@@ -28,13 +28,22 @@ const (
 	OffUser = "user"
 	// GuardCreate is the name of the policy that checks new namespaces. Events on it say whether they are closed.
 	GuardCreate = "nsinit-guard-create"
+	// Follows is the name of the binding that matches nothing, and names the namespace of nsinit.
+	Follows = "nsinit-guard-create.follows-nsinit-exemptions"
 	// Stamp is the name of the policy or the webhook that closes new namespaces.
 	Stamp = "nsinit-stamp"
+	// OpenedBy is the name of the policy or the webhook that records who opens a namespace by hand.
+	OpenedBy = "nsinit-stamp-opened-by"
 	// PartOf selects the workloads of nsinit by their label.
 	PartOf = "app.kubernetes.io/part-of=nsinit"
 	// ServingSecret is the Secret with the serving certificate of nsinit's programs.
 	ServingSecret = "nsinit-apiserver-tls" //nolint:gosec // its name
 )
+
+// Gates returns the names of the policies, and of their bindings, that keep a closed namespace closed and its creator true.
+func Gates() []string {
+	return []string{"nsinit-gate", "nsinit-gate-namesakes", "nsinit-guard", "nsinit-guard-creator"}
+}
 
 // Namespace returns the namespace of a program of nsinit: that of its pod, which the manifests put into the environment
 // variable POD_NAMESPACE, or else DefaultNamespace.

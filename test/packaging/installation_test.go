@@ -183,10 +183,10 @@ func (i *installation) unregister(t *testing.T, configuration, initializer strin
 	})
 }
 
-func (i *installation) install(t *testing.T) {
-	// A wrong image is corrected by installing again.
-	wrong := i.Overlay(t, "embedded", "images: [{name: nsinit, newTag: wrong}]\n")
-	if out, err := i.Kubectl("apply", "--server-side", "-k", wrong); err != nil {
+// applyWrongImage installs an image that does not exist, and waits until nsinit-apiserver cannot start.
+func (i *installation) applyWrongImage(t *testing.T) {
+	t.Helper()
+	if out, err := i.Kubectl("apply", "--server-side", "-k", i.Overlay(t, "embedded", "images: [{name: nsinit, newTag: wrong}]\n")); err != nil {
 		t.Fatal(err, out)
 	}
 	framework.Eventually(t, "nsinit-apiserver-0 has no image", func(ctx context.Context) error {
@@ -196,6 +196,71 @@ func (i *installation) install(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// harmless checks that an installation that does not work leaves namespaces as they are.
+func (i *installation) harmless(t *testing.T) {
+	t.Helper()
+	namespace := i.newNamespace(t)
+	if i.IsClosed(t, namespace) {
+		t.Error("a new namespace is closed")
+	}
+	if err := framework.WriteConfigMap(t.Context(), i.Core, namespace); err != nil {
+		t.Errorf("a write: %v", err)
+	}
+	i.DeleteNamespace(t, namespace)
+	i.WaitNoNamespace(t, namespace)
+	if _, err := aggregator.NewForConfigOrDie(i.Admin).ApiregistrationV1().APIServices().Get(t.Context(), framework.APIService, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the APIService: %v", err)
+	}
+}
+
+// TestFailedInstallation: an installation whose programs get no certificate, or whose nsinit-apiserver reaches no etcd, leaves
+// namespaces as they are. kubectl nsinit check says so, and an event, if nsinit-controller-manager runs.
+func TestFailedInstallation(t *testing.T) {
+	framework.DependsOnKubernetes(t)
+	i := newInstallation(t, "embedded", "", nil)
+	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
+	for name, overlay := range map[string]string{"no certificate": "embedded-cert-manager", "no etcd": "ha"} {
+		t.Run(name, func(t *testing.T) {
+			dir := i.Overlay(t, overlay, "")
+			if out, err := i.Kubectl("apply", "--server-side", "-k", dir); err != nil {
+				t.Fatal(err, out)
+			}
+			if overlay == "ha" {
+				i.waitNoEtcd(t)
+			}
+			i.harmless(t)
+			if out, _, code := i.Plugin(t, "check"); code != 3 || !strings.Contains(out, "nsinit-apiserver was never ready") {
+				t.Errorf("check: exit code %d\n%s", code, out)
+			}
+			if out, err := i.Kubectl("delete", "-k", dir); err != nil {
+				t.Fatal(err, out)
+			}
+		})
+	}
+}
+
+// waitNoEtcd gives nsinit-apiserver a client certificate, and waits until an event says that no pod is ready.
+func (i *installation) waitNoEtcd(t *testing.T) {
+	t.Helper()
+	if out, err := i.Kubectl("-n", "nsinit-system", "create", "secret", "generic", "nsinit-etcd-client", "--from-file=ca.crt="+filepath.Join(i.Dir, "pki", "etcd-ca.crt"),
+		"--from-file=tls.crt="+filepath.Join(i.Dir, "pki", "etcd.crt"), "--from-file=tls.key="+filepath.Join(i.Dir, "pki", "etcd.key")); err != nil {
+		t.Fatal(err, out)
+	}
+	framework.Eventually(t, "an event says why namespaces are not closed", func(ctx context.Context) error {
+		events, err := i.Core.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "reason=GateNotInForce"})
+		if err == nil && !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, "no pod of nsinit-apiserver is ready") }) {
+			err = fmt.Errorf("the events are %s", framework.JSON(t, events.Items))
+		}
+		return err
+	})
+}
+
+func (i *installation) install(t *testing.T) {
+	// A wrong image is corrected by installing again.
+	i.applyWrongImage(t)
+	i.harmless(t)
 	i.documents(t, "Install")
 	if out, err := i.Shell(t, "kubectl nsinit check", nil); err != nil {
 		t.Errorf("kubectl nsinit check: %v\n%s", err, out)
@@ -251,8 +316,7 @@ func (i *installation) delivered(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		makes := strings.Contains(manifests, "- --certificates\n")
-		if cm := strings.HasSuffix(name, "cert-manager"); makes == cm || strings.Contains(manifests, "nsinit:certificates") == cm ||
-			strings.Contains(manifests, "cert-manager.io/inject-ca-from: nsinit-system/nsinit-apiserver") != cm {
+		if cm := strings.HasSuffix(name, "cert-manager"); makes == cm || strings.Contains(manifests, "nsinit:certificates") == cm {
 			t.Errorf("%s: --certificates is %v, or the rights to certificates do not follow", name, makes)
 		}
 		decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
@@ -408,6 +472,13 @@ func (i *installation) upgrade(t *testing.T) {
 	tenant := i.Tenant(t)
 	waiting := i.planned(t, "slow.example.com")
 	before := i.WaitCurrent(t, waiting, "slow.example.com")
+
+	// An upgrade that fails opens nothing.
+	i.applyWrongImage(t)
+	if i.StampsByPolicy(t) && !i.IsClosed(t, i.newNamespace(t)) {
+		t.Error("a namespace that was created after an upgrade failed is open")
+	}
+	i.closedTo(t, tenant, waiting)
 
 	i.words[overlayEmbedded] = i.Overlay(t, "embedded", "images: [{name: nsinit, newTag: "+nextVersion+"}]\n")
 	i.documents(t, "Install")

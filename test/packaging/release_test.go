@@ -137,6 +137,12 @@ func (r *release) installChart(t *testing.T, i *installation) {
 	}
 	i.words["oci://ghcr.io/nsinit/charts/nsinit"], i.words["VERSION"], i.words["nsinit-system"] = repository+" --plain-http", version, namespace
 
+	// An installation that fails, and is uninstalled without further steps, leaves namespaces as they are.
+	r.shell(t, i, "helm install nsinit "+repository+" --plain-http --version "+version+" --namespace "+namespace+" --create-namespace --set=image.digest=sha256:"+strings.Repeat("0", 64))
+	i.harmless(t)
+	r.shell(t, i, "helm uninstall nsinit --namespace "+namespace+" && kubectl delete namespace "+namespace)
+	i.harmless(t)
+
 	r.shell(t, i, i.Documented(t, framework.InstallGuide, "Install with Helm")[0])
 	i.work(t)
 

@@ -288,20 +288,27 @@ func (c *Cluster) writeOverlays() error {
 	if err != nil {
 		return err
 	}
-	if err := c.writeOverlay("manifests", fmt.Sprintf(`patches:
+	// nsinit-controller-manager registers the API of a server that runs in pods.
+	if err := c.writeOverlay("manifests/apiservice", fmt.Sprintf(`patches:
 - patch: |-
     apiVersion: apiregistration.k8s.io/v1
     kind: APIService
-    metadata: {name: v1alpha1.nsinit.dev}
+    metadata:
+      name: v1alpha1.nsinit.dev
+      labels: {app.kubernetes.io/managed-by: null}
     spec:
       caBundle: %s
       service: {port: %d}
+`, base64.StdEncoding.EncodeToString(ca), c.Ports["nsinit-apiserver"]), "artifacts/deploy/base/in-force"); err != nil {
+		return err
+	}
+	if err := c.writeOverlay("manifests", `patches:
 - patch: |-
     apiVersion: v1
     kind: Service
     metadata: {name: nsinit-apiserver, namespace: nsinit-system}
     spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
-`, base64.StdEncoding.EncodeToString(ca), c.Ports["nsinit-apiserver"]), "artifacts/deploy/base", "hack/dev/manifests"); err != nil {
+`, "artifacts/deploy/base", "hack/dev/manifests", c.path("manifests/apiservice")); err != nil {
 		return err
 	}
 	if !c.webhookStamps() {
@@ -314,15 +321,18 @@ func (c *Cluster) writeOverlays() error {
 	return c.writeOverlay("policies", "components: ["+component+"]\n", "artifacts/policies")
 }
 
-// writeOverlay writes a kustomization of folders of this checkout into a folder of this control plane. kustomize
-// takes folders only by relative paths.
+// writeOverlay writes a kustomization of folders into a folder of this control plane. Their paths are absolute or begin in this
+// checkout; kustomize takes only relative ones.
 func (c *Cluster) writeOverlay(name, more string, folders ...string) error {
 	if err := os.MkdirAll(c.path(name), 0o755); err != nil {
 		return err
 	}
 	var resources []string
 	for _, folder := range folders {
-		relative, err := filepath.Rel(c.path(name), filepath.Join(c.Root, folder))
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(c.Root, folder)
+		}
+		relative, err := filepath.Rel(c.path(name), folder)
 		if err != nil {
 			return err
 		}

@@ -116,7 +116,7 @@ func TestCheck(t *testing.T) {
 		err   string
 	}{
 		"text": {installed(), nil, []string{"CHECK ", "Kubernetes     OK        v1.36.0", "Controllers    OK        one holds Lease", "remedy: ",
-			"APIService     Problem   nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)", "Gate           OK        a new namespace is closed"}, "exit code 3"},
+			"APIService     Problem   nsinit is not installed, or nsinit-apiserver was never ready (APIService v1alpha1.nsinit.dev does not exist)", "Gate           OK        a new namespace is closed"}, "exit code 3"},
 		"items":            {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK Programs=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
 		"too old":          {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
 		"no leader":        {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
@@ -169,7 +169,7 @@ func TestCheckWait(t *testing.T) {
 		for _, says := range []string{
 			"waiting for Programs: deployment/cm has 0 of 2 pods available\n",
 			"waiting for Programs: deployment/cm has 1 of 2 pods available, 2 of the newest version\n",
-			"waiting for APIService: nsinit is not installed (APIService v1alpha1.nsinit.dev does not exist)\n",
+			"waiting for APIService: nsinit is not installed, or nsinit-apiserver was never ready (APIService v1alpha1.nsinit.dev does not exist)\n",
 			"error: the installation is not complete after 1m0s, because of APIService, ",
 		} {
 			_, after, found := strings.Cut(rest, says)

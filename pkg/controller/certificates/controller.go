@@ -177,11 +177,23 @@ func (c *Controller) secret(ctx context.Context, name string) (*corev1.Secret, e
 	return secret, err
 }
 
-// published returns the CAs in the caBundle of every APIService, or the first caBundle that differs
-// from the wanted CAs.
+// Trusted returns the CAs that clients must trust, in PEM, or nothing before the first one was made.
+func (c *Controller) Trusted(ctx context.Context) ([]byte, error) {
+	secret, err := c.secret(ctx, c.options.CASecret)
+	if secret == nil {
+		return nil, err
+	}
+	return secret.Data[keyTrusted], nil
+}
+
+// published returns the CAs in the caBundle of every APIService that exists, or the first caBundle that differs
+// from the wanted CAs. An APIService that is created later has the wanted ones.
 func (c *Controller) published(ctx context.Context, wanted []*x509.Certificate) ([]*x509.Certificate, error) {
 	for _, name := range c.options.APIServices {
 		service, err := c.APIs.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -247,7 +259,7 @@ func (c *Controller) publish(ctx context.Context, trusted []*x509.Certificate) e
 		return err
 	}
 	for _, name := range c.options.APIServices {
-		if _, err := c.APIs.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Name}); err != nil {
+		if _, err := c.APIs.ApiregistrationV1().APIServices().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Name}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("cannot set the caBundle of APIService %s: %w", name, err)
 		}
 	}

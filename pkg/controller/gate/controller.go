@@ -8,6 +8,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -31,6 +33,8 @@ const (
 	// period and retryPeriod are the times between two reviews, the latter while the gate is not in force.
 	period      = 10 * time.Second
 	retryPeriod = 2 * time.Second
+	// again is the time after which objects are applied again, which another client can change.
+	again = 10 * time.Minute
 	// settle is the time from the stamp to the guard. kube-apiserver evaluates a new binding after less than a second. Meanwhile
 	// the guard would refuse what the stamp does not stamp yet.
 	settle = 2 * time.Second
@@ -46,8 +50,12 @@ const (
 type Dependencies struct {
 	Core   kubernetes.Interface
 	Nsinit versioned.Interface
-	Events record.EventRecorder
-	Clock  clock.Clock
+	APIs   aggregator.Interface
+	// Trusted returns the CAs of nsinit-apiserver, in PEM, or nothing while there is none. If it is nil, another program sets the
+	// caBundle of the APIService.
+	Trusted func(ctx context.Context) ([]byte, error)
+	Events  record.EventRecorder
+	Clock   clock.Clock
 	// Namespace is that of nsinit.
 	Namespace string
 }
@@ -57,10 +65,12 @@ type Controller struct {
 	Dependencies
 	Objects
 
-	// applied says that this process has applied the objects, which can change with its version.
-	applied bool
+	// applied is when this process applied the objects, which can change with its version.
+	applied time.Time
 	// said is what the controller reported last.
 	said string
+
+	registration registration
 }
 
 // New returns a controller that is not running yet.
@@ -97,12 +107,8 @@ func (c *Controller) sleep(ctx context.Context, delay time.Duration) {
 
 // review brings the gate into force or out of it. It returns why new namespaces may not be closed.
 func (c *Controller) review(ctx context.Context) error {
-	off := Object{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap"}, Name: c.Namespace + "/" + installation.Off}
-	_, err := c.Core.CoreV1().ConfigMaps(c.Namespace).Get(ctx, installation.Off, metav1.GetOptions{})
-	if isOff, err := exists(off, err); err != nil {
+	if err := c.heedOff(ctx); err != nil {
 		return err
-	} else if isOff {
-		return c.off(ctx, off)
 	}
 	stamp, other, err := c.stamps(ctx)
 	if err != nil {
@@ -113,39 +119,63 @@ func (c *Controller) review(ctx context.Context) error {
 		return err
 	}
 	guarded, err := c.Guard.Exists(ctx)
-	if err != nil || c.applied && stamped && guarded {
+	if err != nil {
 		return err
 	}
-	if err := c.probe(ctx); err != nil {
-		if stamped && guarded {
+	inForce := stamped && guarded
+	if err = c.register(ctx, inForce); err == nil {
+		if inForce && c.Clock.Since(c.applied) < again {
+			return nil
+		}
+		err = c.probe(ctx)
+	}
+	if err != nil {
+		if inForce {
 			// The gate is in force, possibly as a former version left it. It is updated once nsinit works.
 			klog.FromContext(ctx).V(2).Info("The gate stays as it is", "err", err)
 			return nil
 		}
 		return fmt.Errorf("new namespaces are not closed yet, because nsinit does not work yet: %w; kubectl nsinit check shows what is wrong", err)
 	}
-	if err := stamp.Apply(ctx); err != nil {
+	// A user can run off meanwhile, and removes what exists until then.
+	if err := c.apply(ctx, stamp); err != nil {
 		return err
 	}
 	if !stamped {
 		c.sleep(ctx, settle)
+		if err := c.heedOff(ctx); err != nil {
+			return err
+		}
 	}
-	if err := c.Guard.Apply(ctx); err != nil {
+	if err := c.apply(ctx, c.Guard); err != nil {
 		return err
 	}
 	if _, err := other.Remove(ctx, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	c.applied = true
-	if !stamped || !guarded {
+	c.applied = c.Clock.Now()
+	if !inForce {
 		c.report(ctx, corev1.EventTypeNormal, reasonInForce, fmt.Sprintf("nsinit works: new namespaces are closed until they are initialized (%s, %s)", stamp, c.Guard))
 	}
 	return nil
 }
 
-// off removes the objects.
-func (c *Controller) off(ctx context.Context, because Object) error {
-	c.applied = false
+// apply applies an object, and removes it again if nsinit was turned off meanwhile.
+func (c *Controller) apply(ctx context.Context, object Object) error {
+	if err := object.Apply(ctx); err != nil {
+		return err
+	}
+	return c.heedOff(ctx)
+}
+
+// heedOff returns nil unless nsinit is off. It then removes the objects.
+func (c *Controller) heedOff(ctx context.Context) error {
+	because := Object{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap"}, Name: c.Namespace + "/" + installation.Off}
+	_, err := c.Core.CoreV1().ConfigMaps(c.Namespace).Get(ctx, installation.Off, metav1.GetOptions{})
+	if isOff, err := exists(because, err); err != nil || !isOff {
+		return err
+	}
+	c.applied = time.Time{}
 	for _, object := range c.InOrder() {
 		if _, err := object.Remove(ctx, metav1.DeleteOptions{}); err != nil {
 			return err
@@ -154,22 +184,40 @@ func (c *Controller) off(ctx context.Context, because Object) error {
 	return fmt.Errorf("new namespaces are not closed, because %s exists; to close them again, run kubectl nsinit on", because)
 }
 
-// stamps returns the object that brings the stamp into force, and the one that is not used: if the policy is installed, its
-// binding, else the webhook.
+// stamps returns the object that brings the stamp into force, and the one that is not used: the policy is preferred, and an object is
+// used only if the manifests have installed its owner.
 func (c *Controller) stamps(ctx context.Context) (used, other Object, err error) {
-	policy := Object{TypeMeta: metav1.TypeMeta{Kind: "MutatingAdmissionPolicy"}, Name: installation.Stamp}
-	_, err = c.Core.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, policy.Name, metav1.GetOptions{})
-	if installed, err := exists(policy, err); err != nil || installed {
-		return c.PolicyStamp, c.WebhookStamp, err
+	policy, err := c.PolicyStamp.Installed(ctx)
+	if err != nil {
+		return Object{}, Object{}, err
 	}
-	return c.WebhookStamp, c.PolicyStamp, nil
+	webhook, err := c.WebhookStamp.Installed(ctx)
+	switch {
+	case err != nil:
+		return Object{}, Object{}, err
+	case policy:
+		return c.PolicyStamp, c.WebhookStamp, nil
+	case webhook:
+		return c.WebhookStamp, c.PolicyStamp, nil
+	}
+	return Object{}, Object{}, errors.New("new namespaces are not closed, because the policy nsinit-stamp is missing: apply the manifests or the chart of nsinit again (before Kubernetes 1.36: manifests with stamp-webhook)")
 }
 
 // probe returns why nsinit does not work. In a dry run, kube-apiserver passes a NamespaceLifecycle on, and nsinit-apiserver
-// reads its etcd and checks whether it has space.
+// reads its etcd and checks whether it has space. A plan needs every configuration. Without the other policies, tenants could write
+// into a closed namespace.
 func (c *Controller) probe(ctx context.Context) error {
+	bindings := c.Core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	for _, name := range installation.Gates() {
+		if _, err := bindings.Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return fmt.Errorf("%w: apply the manifests or the chart of nsinit again", err)
+		}
+	}
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, c.Namespace, metav1.GetOptions{})
 	if err != nil {
+		return err
+	}
+	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().List(ctx, metav1.ListOptions{}); err != nil {
 		return err
 	}
 	_, err = c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().Create(ctx, &v1alpha1.NamespaceLifecycle{

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	testingclock "k8s.io/utils/clock/testing"
 
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
@@ -31,6 +33,9 @@ import (
 type fixture struct {
 	*Controller
 	core   *fake.Clientset
+	clock  *testingclock.FakeClock
+	nsinit *nsinitfake.Clientset
+	apis   *aggregatorfake.Clientset
 	events *record.FakeRecorder
 	// broken is why nsinit does not work, or nil.
 	broken error
@@ -39,16 +44,21 @@ type fixture struct {
 func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	t.Helper()
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "platform", UID: "uid"}})
-	f := &fixture{core: fake.NewClientset(objects...), events: record.NewFakeRecorder(10)}
-	nsinit := nsinitfake.NewClientset()
-	nsinit.PrependReactor("create", "namespacelifecycles", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "platform", UID: "uid"}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.GuardCreate, UID: "guard"}})
+	for _, name := range installation.Gates() {
+		objects = append(objects, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	f := &fixture{core: fake.NewClientset(objects...), events: record.NewFakeRecorder(10), clock: clock}
+	f.nsinit = nsinitfake.NewClientset()
+	f.nsinit.PrependReactor("create", "namespacelifecycles", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if create, ok := action.(clienttesting.CreateActionImpl); !ok || len(create.CreateOptions.DryRun) == 0 {
 			t.Error("the probe is no dry run")
 		}
 		return true, nil, f.broken
 	})
-	c, err := New(Dependencies{Core: f.core, Nsinit: nsinit, Events: f.events, Clock: clock, Namespace: "platform"})
+	f.apis = aggregatorfake.NewClientset(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: installation.APIService}})
+	c, err := New(Dependencies{Core: f.core, Nsinit: f.nsinit, APIs: f.apis, Events: f.events, Clock: clock, Namespace: "platform"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +101,11 @@ func (f *fixture) written() (names []string) {
 }
 
 func policy() runtime.Object {
-	return &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.Stamp}}
+	return &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: installation.Stamp, UID: "stamp"}}
+}
+
+func webhook() runtime.Object {
+	return &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: installation.OpenedBy, UID: "webhook"}}
 }
 
 func off() *corev1.ConfigMap {
@@ -128,7 +142,7 @@ func TestReview(t *testing.T) {
 	f.broken = nil
 
 	// Another version can have other objects, and a user can delete one.
-	f.applied = false
+	f.applied = time.Time{}
 	if err := f.review(t.Context()); err != nil || len(f.written()) != 2 || len(f.events.Events) > 0 {
 		t.Errorf("after a restart: %v", err)
 	}
@@ -152,19 +166,88 @@ func TestUpgradeFails(t *testing.T) {
 	if err := f.review(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.applied, f.broken = false, errors.New("no certificate")
+	f.applied, f.broken = time.Time{}, errors.New("no certificate")
 	f.written()
 	if err := f.review(t.Context()); err != nil || f.written() != nil || len(f.live(t)) != 2 {
 		t.Errorf("%v, and there is %v", err, f.live(t))
 	}
 }
 
+// TestNoStamp: if the stamp is not installed, nothing is brought into force, and what is stays.
+func TestNoStamp(t *testing.T) {
+	f := newFixture(t)
+	if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), "the policy nsinit-stamp is missing") || f.live(t) != nil {
+		t.Errorf("%v, and there is %v", err, f.live(t))
+	}
+}
+
+// TestOwners: what the controller creates is removed with the policies and the webhook of the manifests.
+func TestOwners(t *testing.T) {
+	f := newFixture(t, policy(), webhook())
+	for _, test := range []struct {
+		object     Object
+		kind, uid  string
+		references func() ([]metav1.OwnerReference, error)
+	}{
+		{f.Guard, "ValidatingAdmissionPolicy", "guard", func() ([]metav1.OwnerReference, error) {
+			o, err := f.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), f.Guard.Name, metav1.GetOptions{})
+			return o.GetOwnerReferences(), err
+		}},
+		{f.PolicyStamp, "MutatingAdmissionPolicy", "stamp", func() ([]metav1.OwnerReference, error) {
+			o, err := f.core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(), f.PolicyStamp.Name, metav1.GetOptions{})
+			return o.GetOwnerReferences(), err
+		}},
+		{f.WebhookStamp, "MutatingWebhookConfiguration", "webhook", func() ([]metav1.OwnerReference, error) {
+			o, err := f.core.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), f.WebhookStamp.Name, metav1.GetOptions{})
+			return o.GetOwnerReferences(), err
+		}},
+	} {
+		if err := test.object.Apply(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		references, err := test.references()
+		if err != nil || len(references) != 1 || references[0].Kind != test.kind || string(references[0].UID) != test.uid {
+			t.Errorf("%s: %v %+v", test.object, err, references)
+		}
+	}
+}
+
+// TestOffMeanwhile: what the controller applies while a user runs off is removed again.
+func TestOffMeanwhile(t *testing.T) {
+	for _, resource := range []string{stamps, guards} {
+		t.Run(resource, func(t *testing.T) {
+			f := newFixture(t, policy())
+			f.core.PrependReactor("patch", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+				return false, nil, f.core.Tracker().Add(off())
+			})
+			if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), "run kubectl nsinit on") || f.live(t) != nil {
+				t.Errorf("%v, and there is %v", err, f.live(t))
+			}
+		})
+	}
+}
+
+// TestGateMissing: without a gate or a guard, or with a configuration that cannot be read, new namespaces stay open.
+func TestGateMissing(t *testing.T) {
+	for _, name := range installation.Gates() {
+		f := newFixture(t, policy())
+		if err := f.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), name) || f.live(t) != nil {
+			t.Errorf("%s: %v, and there is %v", name, err, f.live(t))
+		}
+	}
+	f := newFixture(t, policy())
+	f.nsinit.PrependReactor("list", "namespaceinitializerconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("damaged") })
+	if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), "damaged") || f.live(t) != nil {
+		t.Errorf("%v, and there is %v", err, f.live(t))
+	}
+}
+
 // TestWebhook: without the policy of the stamp, the webhook stamps, and the other one is removed.
 func TestWebhook(t *testing.T) {
-	f := newFixture(t)
-	if err := f.PolicyStamp.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f := newFixture(t, webhook(), &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nsinit-stamp.configmap-nsinit-exemptions"}})
 	if err := f.review(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,12 @@ import (
 	"errors"
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
@@ -26,9 +30,30 @@ type Object struct {
 	metav1.TypeMeta
 	Name string
 
+	// owner is the delivered object with which the object is removed, such as its policy.
+	owner  owner
 	get    func(ctx context.Context) error
-	apply  func(ctx context.Context) error
+	apply  func(ctx context.Context, owner metav1.OwnerReference) error
 	remove func(ctx context.Context, options metav1.DeleteOptions) error
+}
+
+// owner is an object of the manifests.
+type owner struct {
+	kind, name string
+	uid        func(ctx context.Context) (types.UID, error)
+}
+
+// String implements fmt.Stringer.
+func (o owner) String() string { return o.kind + " " + o.name }
+
+func ownerOf[T metav1.Object](kind, name string, get func(context.Context, string, metav1.GetOptions) (T, error)) owner {
+	return owner{kind: kind, name: name, uid: func(ctx context.Context) (types.UID, error) {
+		object, err := get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return object.GetUID(), nil
+	}}
 }
 
 // Objects are the objects that bring the gate into force. One of the first two stamps new namespaces.
@@ -42,13 +67,16 @@ func NewObjects(core kubernetes.Interface, namespace string) (all Objects, err e
 		return Objects{}, err
 	}
 	registrations := core.AdmissionregistrationV1()
-	if all.PolicyStamp, err = newObject(registrations.MutatingAdmissionPolicyBindings(), namespace, stamp); err != nil {
+	if all.PolicyStamp, err = newObject(registrations.MutatingAdmissionPolicyBindings(), namespace, stamp,
+		ownerOf("MutatingAdmissionPolicy", installation.Stamp, registrations.MutatingAdmissionPolicies().Get)); err != nil {
 		return Objects{}, err
 	}
-	if all.WebhookStamp, err = newObject(registrations.MutatingWebhookConfigurations(), namespace, stampwebhook.Stamp()); err != nil {
+	if all.WebhookStamp, err = newObject(registrations.MutatingWebhookConfigurations(), namespace, stampwebhook.Stamp(),
+		ownerOf("MutatingWebhookConfiguration", installation.OpenedBy, registrations.MutatingWebhookConfigurations().Get)); err != nil {
 		return Objects{}, err
 	}
-	all.Guard, err = newObject(registrations.ValidatingAdmissionPolicyBindings(), namespace, guard)
+	all.Guard, err = newObject(registrations.ValidatingAdmissionPolicyBindings(), namespace, guard,
+		ownerOf("ValidatingAdmissionPolicy", installation.GuardCreate, registrations.ValidatingAdmissionPolicies().Get))
 	return all, err
 }
 
@@ -64,28 +92,31 @@ type client[T, C any] interface {
 }
 
 // newObject returns the object of a manifest, for an installation in a namespace.
-func newObject[T, C any](client client[T, C], namespace, manifest string) (Object, error) {
-	manifest = installation.InNamespace(manifest, namespace)
-	var meta metav1.PartialObjectMetadata
-	configuration := new(C)
-	if err := yaml.Unmarshal([]byte(manifest), &meta); err != nil {
+func newObject[T, C any](client client[T, C], namespace, manifest string, owner owner) (Object, error) {
+	content := map[string]any{}
+	if err := yaml.Unmarshal([]byte(installation.InNamespace(manifest, namespace)), &content); err != nil {
 		return Object{}, err
 	}
-	if err := yaml.UnmarshalStrict([]byte(manifest), configuration); err != nil {
-		return Object{}, err
-	}
+	object := unstructured.Unstructured{Object: content}
+	name := object.GetName()
 	return Object{
-		TypeMeta: meta.TypeMeta, Name: meta.Name,
+		TypeMeta: metav1.TypeMeta{APIVersion: object.GetAPIVersion(), Kind: object.GetKind()}, Name: name, owner: owner,
 		get: func(ctx context.Context) error {
-			_, err := client.Get(ctx, meta.Name, metav1.GetOptions{})
+			_, err := client.Get(ctx, name, metav1.GetOptions{})
 			return err
 		},
-		apply: func(ctx context.Context) error {
+		apply: func(ctx context.Context, owner metav1.OwnerReference) error {
+			object := object.DeepCopy()
+			object.SetOwnerReferences([]metav1.OwnerReference{owner})
+			configuration := new(C)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, configuration, true); err != nil {
+				return err
+			}
 			_, err := client.Apply(ctx, configuration, metav1.ApplyOptions{FieldManager: installation.ControllerManager, Force: true})
 			return err
 		},
 		remove: func(ctx context.Context, options metav1.DeleteOptions) error {
-			return client.Delete(ctx, meta.Name, options)
+			return client.Delete(ctx, name, options)
 		},
 	}, nil
 }
@@ -96,9 +127,19 @@ func (o Object) String() string { return o.Kind + " " + o.Name }
 // Exists reads the object.
 func (o Object) Exists(ctx context.Context) (bool, error) { return exists(o, o.get(ctx)) }
 
-// Apply creates or updates the object.
+// Installed reads the owner of the object.
+func (o Object) Installed(ctx context.Context) (bool, error) {
+	_, err := o.owner.uid(ctx)
+	return exists(o.owner, err)
+}
+
+// Apply creates or updates the object, as a dependent of its owner.
 func (o Object) Apply(ctx context.Context) error {
-	if err := o.apply(ctx); err != nil {
+	uid, err := o.owner.uid(ctx)
+	if err == nil {
+		err = o.apply(ctx, metav1.OwnerReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: o.owner.kind, Name: o.owner.name, UID: uid})
+	}
+	if err != nil {
 		return fmt.Errorf("cannot apply %s: %w", o, err)
 	}
 	return nil

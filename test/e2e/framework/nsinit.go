@@ -107,15 +107,14 @@ resources: [%s]
 components: [%s]
 patches:
 - patch: |-
-    apiVersion: apiregistration.k8s.io/v1
-    kind: APIService
-    metadata: {name: v1alpha1.nsinit.dev}
-    spec: {service: {port: %d}}
-- patch: |-
     apiVersion: v1
     kind: Service
     metadata: {name: nsinit-apiserver, namespace: nsinit-system}
-    spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
+    spec:
+      type: ExternalName
+      externalName: localhost
+      selector: null
+      ports: [{name: https, port: %d, protocol: TCP}, {$patch: replace}]
 %s`, resource, strings.Join(components, ", "), c.Ports(t)["nsinit-apiserver"], more)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
 		t.Fatal(err)

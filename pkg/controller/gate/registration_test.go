@@ -1,0 +1,144 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package gate
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/nsinit/nsinit/pkg/installation"
+)
+
+// unregistered is a cluster whose API of nsinit is not registered, with a pod of nsinit-apiserver.
+func unregistered(t *testing.T, ready bool) *fixture {
+	t.Helper()
+	f := newFixture(t, policy(),
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: installation.APIServer}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8443}}}},
+		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: "a", Labels: map[string]string{discoveryv1.LabelServiceName: installation.APIServer}},
+			Endpoints: []discoveryv1.Endpoint{{Conditions: discoveryv1.EndpointConditions{Ready: &ready}}}},
+		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "platform", Name: "b", Labels: map[string]string{discoveryv1.LabelServiceName: "another"}},
+			Endpoints: []discoveryv1.Endpoint{{}}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role, UID: "role"}})
+	if err := f.apis.ApiregistrationV1().APIServices().Delete(t.Context(), installation.APIService, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) apiService(t *testing.T) *apiregistrationv1.APIService {
+	t.Helper()
+	service, err := f.apis.ApiregistrationV1().APIServices().Get(t.Context(), installation.APIService, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return service
+}
+
+// TestRegister: the API is registered once a pod of nsinit-apiserver is ready and its CA is known.
+func TestRegister(t *testing.T) {
+	f := unregistered(t, false)
+	if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), "no pod of nsinit-apiserver is ready (kubectl --namespace platform get pods)") || f.apiService(t) != nil || f.live(t) != nil {
+		t.Errorf("before: %v, %+v, %v", err, f.apiService(t), f.live(t))
+	}
+	f = unregistered(t, true)
+	var ca []byte
+	f.Trusted = func(context.Context) ([]byte, error) { return ca, nil }
+	if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), "its certificate is not issued yet") || f.apiService(t) != nil {
+		t.Errorf("without a CA: %v, %+v", err, f.apiService(t))
+	}
+	ca = []byte("ca")
+	if err := f.review(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	service := f.apiService(t)
+	backend := service.Spec.Service
+	if backend.Namespace != "platform" || backend.Name != installation.APIServer || *backend.Port != 8443 || string(service.Spec.CABundle) != "ca" || service.Spec.InsecureSkipTLSVerify ||
+		len(service.OwnerReferences) != 1 || service.OwnerReferences[0].UID != "role" || service.Annotations[injectCA] != "" {
+		t.Errorf("%+v", service)
+	}
+
+	f = unregistered(t, true) // cert-manager sets the CA
+	if err := f.review(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if service := f.apiService(t); service.Annotations[injectCA] != "platform/nsinit-apiserver" {
+		t.Errorf("%+v", service)
+	}
+	if f.live(t) == nil {
+		t.Error("the gate is not in force")
+	}
+}
+
+// TestRegisterOff: while nsinit is off, its API is not registered.
+func TestRegisterOff(t *testing.T) {
+	f := unregistered(t, true)
+	if err := f.core.Tracker().Add(off()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.review(t.Context()); err == nil || f.apiService(t) != nil {
+		t.Errorf("%v, %+v", err, f.apiService(t))
+	}
+}
+
+// TestUnreachable: the registration is removed if kube-apiserver does not reach nsinit-apiserver for a while, and made again later. It
+// stays if the gate is in force, or if a user made it.
+func TestUnreachable(t *testing.T) {
+	f := unregistered(t, true)
+	f.broken = apierrors.NewServiceUnavailable("no route")
+	down := func() {
+		service := f.apiService(t)
+		service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Message: "no route to host"}}
+		if _, err := f.apis.ApiregistrationV1().APIServices().UpdateStatus(t.Context(), service, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	review := func(says string, registered bool) {
+		t.Helper()
+		if err := f.review(t.Context()); err == nil || !strings.Contains(err.Error(), says) || (f.apiService(t) != nil) != registered {
+			t.Errorf("%v, %+v, want %q", err, f.apiService(t), says)
+		}
+	}
+	review("no route", true)
+	down()
+	review("no route", true)
+	f.clock.Step(reached)
+	review("kube-apiserver does not reach nsinit-apiserver (no route to host), so APIService v1alpha1.nsinit.dev is removed, and created again at ", false)
+	review("kube-apiserver did not reach nsinit-apiserver (no route to host)", false)
+	f.clock.Step(retryReached)
+	review("no route", true)
+
+	f.broken = nil
+	if err := f.review(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	down()
+	for range 2 {
+		f.clock.Step(reached)
+		if err := f.review(t.Context()); err != nil || f.apiService(t) == nil {
+			t.Errorf("in force: %v, %+v", err, f.apiService(t))
+		}
+	}
+
+	f = newFixture(t, policy()) // a user made it
+	f.broken = apierrors.NewServiceUnavailable("no route")
+	down()
+	for range 2 {
+		review("no route", true)
+		f.clock.Step(reached)
+	}
+}
