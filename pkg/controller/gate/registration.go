@@ -95,7 +95,7 @@ func (c *Controller) createAPIService(ctx context.Context) error {
 		return err
 	}
 	if len(backend.Spec.Ports) > 0 {
-		object.Spec.Service.Port = ptr.To(backend.Spec.Ports[0].Port)
+		object.Spec.Service.Port = new(backend.Spec.Ports[0].Port)
 	}
 	if c.Trusted == nil {
 		object.Annotations = map[string]string{injectCA: c.Namespace + "/" + installation.APIServer}
@@ -114,7 +114,7 @@ func (c *Controller) createAPIService(ctx context.Context) error {
 		return err
 	}
 	// The permission to create names the object, so it covers only server-side apply.
-	if _, err := c.APIs.ApiregistrationV1().APIServices().Patch(ctx, object.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: installation.ControllerManager, Force: ptr.To(true)}); err != nil {
+	if _, err := c.APIs.ApiregistrationV1().APIServices().Patch(ctx, object.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: installation.ControllerManager, Force: new(true)}); err != nil {
 		return fmt.Errorf("cannot create APIService %s: %w", object.Name, err)
 	}
 	return nil
