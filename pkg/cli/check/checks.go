@@ -76,12 +76,27 @@ type inspection struct {
 func inspect(ctx context.Context, clients *cmdutil.Clients) []Result {
 	i := &inspection{Clients: clients, namespace: clients.InstalledIn(ctx), now: clients.Clock.Now()}
 	i.kubernetes()
+	if i.absent(ctx) {
+		return i.results
+	}
 	for _, check := range []func(context.Context){
 		i.programs, i.installation, i.storageSpace, i.objects, i.served, i.configMaps, i.delivered, i.inForce, i.nameReuse, i.stamp, i.servingCertificate,
 	} {
 		check(ctx)
 	}
 	return i.results
+}
+
+// absent reports whether nsinit was never installed. Other checks would only name its parts.
+func (i *inspection) absent(ctx context.Context) bool {
+	_, err := i.Core.CoreV1().Namespaces().Get(ctx, i.namespace, metav1.GetOptions{})
+	_, serviceErr := i.APIs.ApiregistrationV1().APIServices().Get(ctx, installation.APIService, metav1.GetOptions{})
+	_, guardErr := i.Core.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, installation.GuardCreate, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) || !apierrors.IsNotFound(serviceErr) || !apierrors.IsNotFound(guardErr) {
+		return false
+	}
+	i.add("Installation", Problem, "install nsinit (docs/install.md)", "nsinit is not installed: namespace %s, APIService %s and policy %s do not exist", i.namespace, installation.APIService, installation.GuardCreate)
+	return true
 }
 
 func (i *inspection) add(check string, state State, remedy, format string, args ...any) {

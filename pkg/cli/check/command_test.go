@@ -36,14 +36,19 @@ func installed() *cmdtesting.Cluster {
 	configMap := func(name string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: name}}
 	}
-	cluster := cmdtesting.New(configMap("nsinit-exemptions"), configMap("nsinit-storage"), &coordinationv1.Lease{
+	cluster := cmdtesting.New(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "nsinit-system"}}, configMap("nsinit-exemptions"), configMap("nsinit-storage"), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "nsinit-system", Name: "nsinit-controller-manager"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}})
-	cluster.Core.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.0"}
+	versioned(cluster)
 	cluster.Core.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelInitializing: ""}}}, nil
 	})
 	cluster.Respond(http.StatusOK, "{}")
+	return cluster
+}
+
+func versioned(cluster *cmdtesting.Cluster) *cmdtesting.Cluster {
+	cluster.Core.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.0"}
 	return cluster
 }
 
@@ -118,6 +123,7 @@ func TestCheck(t *testing.T) {
 		"text": {installed(), nil, []string{"CHECK ", "Kubernetes     OK        v1.36.0", "Controllers    OK        one holds Lease", "remedy: ",
 			"APIService     Problem   nsinit is not installed, or nsinit-apiserver was never ready (APIService v1alpha1.nsinit.dev does not exist)", "Gate           OK        a new namespace is closed"}, "exit code 3"},
 		"items":            {installed(), []string{items}, []string{"InstallationCheck Kubernetes=OK Programs=OK APIService=Problem Lifecycles=OK Controllers=OK StorageSpace=OK Objects=OK Exemptions=OK Storage=OK"}, "exit code 3"},
+		"nothing":          {versioned(cmdtesting.New()), nil, []string{"Installation   Problem   nsinit is not installed: namespace nsinit-system, APIService v1alpha1.nsinit.dev and policy nsinit-guard-create do not exist\n", "remedy: install nsinit (docs/install.md)\n"}, "exit code 3"},
 		"too old":          {old(installed()), []string{items}, []string{" Kubernetes=Problem "}, "exit code 3"},
 		"no leader":        {stopped(installed()), []string{items}, []string{" Controllers=Problem "}, "exit code 3"},
 		"the same version": {ofVersion(baseversion.Get().GitVersion), []string{items}, []string{" Policies=Problem "}, "exit code 3"},
