@@ -36,6 +36,7 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/fair"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -86,12 +87,10 @@ func New(d Dependencies) (*Controller, error) {
 		client:       d.Nsinit.NsinitV1alpha1().NamespaceLifecycles(),
 		namespaces:   d.Namespaces.Lister(),
 		lifecycles:   d.Lifecycles.Lister(),
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock}),
-		turns: turns{seen: map[string]sightings{}, ends: map[string]time.Time{}},
-		waits: waits{seen: map[string]sighting{}},
+		turns:        turns{seen: map[string]sightings{}, ends: map[string]time.Time{}},
+		waits:        waits{seen: map[string]sighting{}},
 	}
+	c.queue = fair.NewQueue(Name, d.Clock, workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay), c.creator)
 	namespaces, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.enqueue,
 		UpdateFunc: c.namespaceUpdated,
@@ -117,6 +116,15 @@ func New(d Dependencies) (*Controller, error) {
 		}
 	}
 	return c, nil
+}
+
+// creator returns the user who created a namespace, or nothing if it is not known.
+func (c *Controller) creator(name string) string {
+	namespace, err := c.namespaces.Get(name)
+	if err != nil {
+		return ""
+	}
+	return namespace.Annotations[v1alpha1.AnnotationCreatedBy]
 }
 
 // enqueue adds the name of a namespace, which is also the name of its lifecycle.

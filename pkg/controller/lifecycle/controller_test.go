@@ -623,3 +623,22 @@ func TestExemptNamespacesAreLeftAlone(t *testing.T) {
 		t.Errorf("written: %v", writes)
 	}
 }
+
+// TestCreatorsInTurn: many namespaces of one user do not delay that of another user.
+func TestCreatorsInTurn(t *testing.T) {
+	f := newFixture(t, nil, nil)
+	for _, name := range []string{"eve-1", "eve-2", "eve-3", "ann-1"} {
+		creator, _, _ := strings.Cut(name, "-")
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: creator}}}
+		f.cache(namespace, nil)
+		f.enqueue(namespace)
+	}
+	var names []string
+	for range 2 {
+		name, _ := f.queue.Get()
+		names = append(names, name)
+	}
+	if !slices.Equal(names, []string{"eve-1", "ann-1"}) {
+		t.Errorf("the first two are %v", names)
+	}
+}

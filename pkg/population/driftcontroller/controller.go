@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -34,6 +35,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/pkg/population/existing"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/fair"
 	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
@@ -103,10 +105,10 @@ func NewInformers(client versioned.Interface) externalversions.SharedInformerFac
 func New(config Config) (*Controller, error) {
 	c := &Controller{
 		Config:    config,
-		repairs:   newQueue("population-repairs"),
-		changes:   newQueue("populated-namespaces"),
-		statuses:  newQueue("population-status"),
-		readiness: newQueue("population-readiness"),
+		repairs:   newQueue("population-repairs", config.Namespaces.Creator),
+		changes:   newQueue("populated-namespaces", config.Namespaces.Creator),
+		statuses:  newQueue("population-status", noGroup),
+		readiness: newQueue("population-readiness", noGroup),
 		busy:      map[string]queue{},
 		closed:    sets.New[string](),
 	}
@@ -131,10 +133,11 @@ func New(config Config) (*Controller, error) {
 	return c, err
 }
 
-func newQueue(name string) queue {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
+func newQueue(name string, groupOf func(string) string) queue {
+	return fair.NewQueue(name, clock.RealClock{}, workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry), groupOf)
 }
+
+func noGroup(string) string { return "" }
 
 // Run runs until the context ends. The informers must be running.
 func (c *Controller) Run(ctx context.Context) {

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -366,6 +368,42 @@ func TestConcluded(t *testing.T) {
 		settled()
 		if calls != before+1 {
 			t.Errorf("reconciled %d times", calls-before)
+		}
+	})
+}
+
+// TestTenantsInTurn: the namespaces of one user do not delay a repair in one of another user.
+func TestTenantsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, calls, stop := runBlocked(t, 20)
+		defer stop()
+		for i := range 20 {
+			name, creator := fmt.Sprintf("namespace-%d", i), "eve"
+			if i == 19 {
+				creator = "ann"
+			}
+			if err := objects(c).Create(corev1.SchemeGroupVersion.WithResource("namespaces"), &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+				ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Annotations: map[string]string{v1alpha1.AnnotationCreatedBy: creator}}}, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.Namespaces.Run(ctx)
+		settled()
+		for i := range 20 {
+			c.drift(fmt.Sprintf("namespace-%d", i))
+		}
+		if calls.began["namespace-19"] > 0 {
+			t.Fatal("it does not wait")
+		}
+		for range 2 { // each worker continues twice
+			for _, name := range slices.Collect(maps.Keys(calls.running)) {
+				calls.end(name, nil)
+			}
+		}
+		if calls.began["namespace-19"] != 1 {
+			t.Errorf("the namespace of another user waits behind %v", calls.began)
 		}
 	})
 }

@@ -98,6 +98,16 @@ func (n *Namespaces) OnChange(changed func()) error {
 	return err
 }
 
+// Creator returns the user who created a namespace, or nothing if it is not known.
+func (n *Namespaces) Creator(name string) string {
+	object, _, _ := n.informer.GetStore().GetByKey(name)
+	namespace, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return ""
+	}
+	return namespace.Annotations[v1alpha1.AnnotationCreatedBy]
+}
+
 // HasSynced reports whether the namespaces were listed once.
 func (n *Namespaces) HasSynced() bool { return n.informer.HasSynced() }
 
