@@ -271,7 +271,7 @@ func TestPluginCheck(t *testing.T) {
 	results, _ := check()
 	delivered := "22 objects match"
 	if !c.StampsByPolicy(t) {
-		delivered = "18 objects match"
+		delivered = "20 objects match"
 	}
 	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Lifecycles": "are served", "Objects": "can be listed", "Controllers": "holds Lease",
 		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "accepts new objects", "Policies": delivered, "InForce": "1 objects match", "Gate": "a new namespace is closed"} {

@@ -180,11 +180,13 @@ func phaseOf(namespace *corev1.Namespace, lifecycle *v1alpha1.NamespaceLifecycle
 	return lifecycle.Status.Phase
 }
 
-// merged returns the conditions of a lifecycle and those of its namespace. Of the former, Initializing is earlier while the namespace
-// waits for required objects. Of the latter, those are left out that say that nothing is wrong.
+// merged returns the conditions of a lifecycle and those of its namespace. Of the former, Initializing and Ready are earlier if the
+// namespace lacks required objects. Of the latter, those are left out that say that nothing is wrong.
 func merged(lifecycle []metav1.Condition, namespace *corev1.Namespace) []metav1.Condition {
 	lacks := lacksObjects(namespace)
-	conditions := slices.DeleteFunc(slices.Clone(lifecycle), func(c metav1.Condition) bool { return lacks && c.Type == v1alpha1.ConditionInitializing })
+	conditions := slices.DeleteFunc(slices.Clone(lifecycle), func(c metav1.Condition) bool {
+		return lacks && (c.Type == v1alpha1.ConditionInitializing || c.Type == v1alpha1.ConditionReady)
+	})
 	for _, c := range fromNamespace(namespace) {
 		if meta.FindStatusCondition(conditions, c.Type) == nil && (c.Status == metav1.ConditionTrue || c.Type == v1alpha1.ConditionReady) {
 			conditions = append(conditions, c)

@@ -104,7 +104,10 @@ func lacking(n *corev1.Namespace) {
 // initialized is a lifecycle whose initializers are done.
 func initialized() *v1alpha1.NamespaceLifecycle {
 	l := lifecycle("shop")
-	l.Status = v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleActive}
+	l.Status = v1alpha1.NamespaceLifecycleStatus{Phase: v1alpha1.LifecycleActive, Conditions: []metav1.Condition{
+		{Type: v1alpha1.ConditionInitializing, Status: metav1.ConditionFalse, Message: "all are done"},
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Message: "all are done"},
+	}}
 	return l
 }
 
