@@ -271,7 +271,7 @@ func TestPluginCheck(t *testing.T) {
 	results, _ := check()
 	const delivered = "objects match this version of the plugin"
 	for check, says := range map[string]string{"Kubernetes": "v1.", "APIService": "available", "CA": "valid until", "Lifecycles": "are served", "Objects": "can be listed", "Controllers": "holds Lease",
-		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "accepts new objects", "Policies": delivered, "InForce": "1 objects match", "Gate": "a new namespace is closed"} {
+		"Exemptions": "nsinit-exemptions", "Storage": "nsinit-storage", "StorageSpace": "accepts new objects", "Policies": delivered, "InForce": "2 objects match", "Gate": "a new namespace is closed"} {
 		if err := finds(check, results, "OK", says); err != nil {
 			t.Error(err)
 		}

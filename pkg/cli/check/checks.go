@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -232,12 +233,17 @@ func (i *inspection) stamp(ctx context.Context) {
 // accepted reports whether the server accepted an object in a dry run, and adds the error.
 func (i *inspection) accepted(check string, err error, remedy, what string) bool {
 	switch {
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err) && !refused(err):
 		i.unknown(check, err)
 	case err != nil:
 		i.add(check, Problem, remedy, "no %s can be created: %v", what, err)
 	}
 	return err == nil
+}
+
+// refused reports whether a policy or a webhook caused an error. Otherwise, the user may not do this.
+func refused(err error) bool {
+	return strings.Contains(err.Error(), "' denied request") || strings.Contains(err.Error(), `" denied the request`)
 }
 
 // servingCertificate checks the certificate in the Secret of the manifests, if it is used.

@@ -75,8 +75,7 @@ func (i *inspection) inForce(ctx context.Context) {
 	if i.webhookStamps {
 		stamp.field, stamp.manifests = "webhooks", one(func() (string, error) { return stampwebhook.Stamp(), nil })
 	}
-	i.compareAll(ctx, stamp)
-	i.compareAll(ctx, guard)
+	i.compareAll(ctx, stamp, guard)
 }
 
 // one returns a function that returns a manifest as a list.
@@ -96,13 +95,24 @@ func (d delivery) objects(namespace string) ([]*unstructured.Unstructured, error
 	return cmdutil.ReadManifests(namespace, manifests...)
 }
 
-func (i *inspection) compareAll(ctx context.Context, d delivery) {
+// compareAll compares what is delivered for one check. It adds a result for each difference, or one for all.
+func (i *inspection) compareAll(ctx context.Context, all ...delivery) {
+	good, problems := 0, len(i.results)
+	for _, d := range all {
+		good += i.compareDelivery(ctx, d)
+	}
+	if len(i.results) == problems {
+		i.add(all[0].check, OK, "", "%d objects match this version of the plugin", good)
+	}
+}
+
+// compareDelivery adds a result for each difference, and returns how many objects have none.
+func (i *inspection) compareDelivery(ctx context.Context, d delivery) (good int) {
 	wanted, err := d.objects(i.namespace)
 	if err != nil {
 		i.add(d.check, Problem, "install the plugin again", "the plugin is damaged: %v", err)
-		return
+		return 0
 	}
-	good := 0
 	for _, want := range wanted {
 		what := fmt.Sprintf("%s %s", want.GetKind(), want.GetName())
 		live, difference, err := i.compare(ctx, want, d.field)
@@ -111,7 +121,7 @@ func (i *inspection) compareAll(ctx context.Context, d delivery) {
 			i.add(d.check, d.bad, d.remedy, "%s is missing", what)
 		case apierrors.IsForbidden(err):
 			i.unknown(d.check, err)
-			return
+			return good
 		case err != nil:
 			i.add(d.check, d.bad, d.remedy, "%s: %v", what, err)
 		case difference != "":
@@ -122,9 +132,7 @@ func (i *inspection) compareAll(ctx context.Context, d delivery) {
 			good++
 		}
 	}
-	if good == len(wanted) {
-		i.add(d.check, OK, "", "%d objects match this version of the plugin", good)
-	}
+	return good
 }
 
 // compare returns the live object, and where a field of it differs from the result of applying the
