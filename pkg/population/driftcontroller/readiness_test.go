@@ -28,7 +28,8 @@ func TestReportReadiness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{Nsinit: nsinit, Informers: NewInformers(nsinit).Nsinit().V1alpha1(), Namespaces: namespaces, Readiness: func(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
+	retried := 0
+	c, err := New(Config{Nsinit: nsinit, Retry: func() { retried++ }, Informers: NewInformers(nsinit).Nsinit().V1alpha1(), Namespaces: namespaces, Readiness: func(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: "R", ObservedGeneration: p.Generation}
 	}})
 	if err != nil {
@@ -54,6 +55,9 @@ func TestReportReadiness(t *testing.T) {
 		if ready == nil || ready.Status != status || ready.ObservedGeneration != 2 || meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionApplied) == nil {
 			t.Errorf("the conditions are %+v", population.Status.Conditions)
 		}
+	}
+	if retried != 1 {
+		t.Errorf("namespaces were retried %d times, want once: when it could be applied again", retried)
 	}
 
 	// A population that was deleted is not checked again.

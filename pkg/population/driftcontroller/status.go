@@ -35,19 +35,30 @@ func (c *Controller) reportStatus(ctx context.Context, name string) error {
 	}
 	return c.updateStatus(ctx, name, func(population *v1alpha1.NamespacePopulation) {
 		population.Status = statusOf(population, inventories)
+		if meta.IsStatusConditionFalse(population.Status.Conditions, v1alpha1.ConditionApplied) {
+			c.readiness.AddAfter(name, recheck) // perhaps a kind or a permission was removed
+		}
 	})
 }
 
-// checkReadiness reports whether a population could be applied to a new namespace, and queues the next check.
+// checkReadiness reports whether a population could be applied to a new namespace, and queues the next check. If it can be applied
+// again, namespaces do not wait for their next attempt.
 func (c *Controller) checkReadiness(ctx context.Context, name string) error {
-	return c.updateStatus(ctx, name, func(population *v1alpha1.NamespacePopulation) {
+	recovered := false
+	err := c.updateStatus(ctx, name, func(population *v1alpha1.NamespacePopulation) {
 		condition, again := c.Readiness(ctx, population), resync
 		if condition.Status != metav1.ConditionTrue {
 			again = recheck
 		}
 		c.readiness.AddAfter(name, again)
+		recovered = condition.Status == metav1.ConditionTrue && meta.IsStatusConditionFalse(population.Status.Conditions, v1alpha1.ConditionReady)
 		meta.SetStatusCondition(&population.Status.Conditions, condition)
 	})
+	if err == nil && recovered {
+		c.Retry()
+		c.enqueueAll()
+	}
+	return err
 }
 
 // updateStatus writes the status of a population if change changes it.

@@ -16,6 +16,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 )
 
+// maxManifestsSize is the size of the manifests of a population in bytes. etcd refuses larger objects, with an error that names no field.
+const maxManifestsSize = 1 << 20
+
 // ValidateNamespacePopulation validates a population, except for its expressions. For a new one,
 // old is nil. The name must be a valid value of a label.
 func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field.ErrorList {
@@ -29,6 +32,14 @@ func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field
 				errs = append(errs, field.Invalid(field.NewPath("spec", "manifests").Index(i).Child("name"), manifest.Name, problem))
 			}
 		}
+	}
+	size := 0
+	for _, manifest := range updated.Spec.Manifests {
+		size += len(manifest.Template.Raw)
+	}
+	if size > maxManifestsSize {
+		errs = append(errs, &field.Error{Type: field.ErrorTypeTooLong, Field: "spec.manifests", BadValue: field.OmitValueType{},
+			Detail: fmt.Sprintf("the manifests have %d bytes in total, and may have at most %d: distribute them over several populations", size, maxManifestsSize)})
 	}
 	if spec := &updated.Spec; spec.Rollout != "" && spec.Scope != nsinit.ScopeAll {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "rollout"),

@@ -7,10 +7,12 @@ SPDX-License-Identifier: Apache-2.0
 package validation
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
@@ -250,5 +252,29 @@ func TestValidateFinalize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			checkErrors(t, ValidateFinalize(test.updated, test.old), test.want)
 		})
+	}
+}
+
+// TestPopulationSize: the size of the manifests in total is bounded, so that etcd accepts each population.
+func TestPopulationSize(t *testing.T) {
+	half := strings.Repeat("x", maxManifestsSize/2)
+	for name, test := range map[string]struct {
+		sizes []string
+		want  string
+	}{
+		"the largest": {[]string{half, half}, ""},
+		"too large":   {[]string{half, half, "y"}, "spec.manifests: Too long: the manifests have 1048577 bytes in total, and may have at most 1048576: distribute them over several populations"},
+	} {
+		population := &nsinit.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+		for i, text := range test.sizes {
+			population.Spec.Manifests = append(population.Spec.Manifests, nsinit.PopulationManifest{Name: fmt.Sprint("m", i), Template: runtime.RawExtension{Raw: []byte(text)}})
+		}
+		got := ""
+		if errs := ValidateNamespacePopulation(population, nil); len(errs) > 0 {
+			got = errs.ToAggregate().Error()
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q", name, got)
+		}
 	}
 }
