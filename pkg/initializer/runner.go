@@ -68,10 +68,8 @@ type Runner struct {
 	mu sync.Mutex
 	// turns are the calls in progress, by the name of the namespace.
 	turns map[string]turn
-	// ended are the turns that this process ended, and that the watch may still show.
+	// ended are the turns that this process ended, or called in a dry run, and that the watch may still show.
 	ended sets.Set[ended]
-	// rehearsed are the UIDs of the lifecycles for which a dry run was made.
-	rehearsed map[types.UID]bool
 }
 
 type turn struct {
@@ -101,8 +99,7 @@ func New(options Options) (*Runner, error) {
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: options.Name, Clock: options.Clock}),
 		watches:   map[operation]cache.SharedIndexInformer{},
 		turns:     map[string]turn{},
-		ended:     sets.New[ended](),
-		rehearsed: map[types.UID]bool{},
+		ended:   sets.New[ended](),
 	}
 	if options.Metrics != nil {
 		r.registry = options.Metrics
@@ -246,7 +243,8 @@ func (r *Runner) changed(oldObj, newObj any) {
 	}
 }
 
-// over ends the turn of an operation. The turn of the other operation may have begun already.
+// over ends the turn of an operation. The turn of the other operation, or that in the next namespace of the name, may have begun
+// already.
 func (r *Runner) over(o operation, object any) {
 	lifecycle, ok := tombstone.Object[*v1alpha1.NamespaceLifecycle](object)
 	if !ok {
@@ -255,7 +253,7 @@ func (r *Runner) over(o operation, object any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended.Delete(ended{lifecycle.UID, o})
-	if turn, taken := r.turns[lifecycle.Name]; taken && turn.operation == o {
+	if turn, taken := r.turns[lifecycle.Name]; taken && turn.operation == o && turn.uid == lifecycle.Spec.NamespaceUID {
 		turn.end()
 	}
 	r.queue.Forget(lifecycle.Name)

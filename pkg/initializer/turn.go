@@ -40,9 +40,6 @@ func (r *Runner) take(ctx context.Context, name string) error {
 	if err != nil {
 		return ignoreOver(err)
 	}
-	if r.options.DryRun && r.rehearsedBefore(c.lifecycle.UID) {
-		return nil
-	}
 	turnCtx, end := context.WithCancel(ctx)
 	defer end()
 	if entry := c.entry(); c.operation == initialize && entry != nil && entry.Deadline != nil {
@@ -69,7 +66,7 @@ func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (str
 	switch {
 	case r.options.DryRun:
 		logger.Info("Dry run: called the function, and changed nothing", "err", err)
-		return resultOver, nil
+		return resultOver, r.end(c, func() error { return nil })
 	case err == nil:
 		switch err := r.end(c, func() error { return r.remove(ctx, c) }); {
 		case errors.Is(err, errOver):
@@ -293,15 +290,6 @@ func (r *Runner) hasEnded(o operation, lifecycle *v1alpha1.NamespaceLifecycle) b
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ended.Has(ended{lifecycle.UID, o})
-}
-
-// rehearsedBefore reports whether a dry run was made for a lifecycle, and remembers that it was.
-func (r *Runner) rehearsedBefore(uid types.UID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.rehearsed[uid]
-	r.rehearsed[uid] = true
-	return before
 }
 
 // shorten cuts a message to the length that the server accepts.
