@@ -46,6 +46,9 @@ const (
 	recountInterval = 10 * time.Second
 )
 
+// byConfiguration is the index of lifecycles by the configurations that they wait for.
+const byConfiguration = "configuration"
+
 // Dependencies is what a Controller works with.
 type Dependencies struct {
 	Nsinit         versioned.Interface
@@ -59,7 +62,6 @@ type Controller struct {
 	Dependencies
 
 	configurations listers.NamespaceInitializerConfigurationLister
-	lifecycles     listers.NamespaceLifecycleLister
 	synced         []cache.InformerSynced
 	queue          workqueue.TypedRateLimitingInterface[string]
 	// served has the configurations with an initializer whose last report may be too old.
@@ -83,7 +85,6 @@ func New(d Dependencies) (*Controller, error) {
 	c := &Controller{
 		Dependencies:   d,
 		configurations: d.Configurations.Lister(),
-		lifecycles:     d.Lifecycles.Lister(),
 		queue:          queue(Name),
 		served:         queue(Name + "-served"),
 		deletions:      map[string]deletion{},
@@ -97,6 +98,9 @@ func New(d Dependencies) (*Controller, error) {
 		return nil, fmt.Errorf("cannot watch configurations: %w", err)
 	}
 	c.synced = append(c.synced, registration.HasSynced)
+	if err := d.Lifecycles.Informer().AddIndexers(cache.Indexers{byConfiguration: pendingOn}); err != nil {
+		return nil, err
+	}
 	registration, err = d.Lifecycles.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.lifecycleChanged,
 		UpdateFunc: func(_, lifecycle any) { c.lifecycleChanged(lifecycle) },
@@ -228,14 +232,8 @@ func (c *Controller) finalize(ctx context.Context, configuration *v1alpha1.Names
 }
 
 func (c *Controller) countCached(configuration *v1alpha1.NamespaceInitializerConfiguration) int {
-	lifecycles, _ := c.lifecycles.List(labels.Everything()) // a cache has no error
-	count := 0
-	for _, lifecycle := range lifecycles {
-		if isPendingOn(lifecycle, configuration) {
-			count++
-		}
-	}
-	return count
+	names, _ := c.Lifecycles.Informer().GetIndexer().IndexKeys(byConfiguration, string(configuration.UID)) // the index exists
+	return len(names)
 }
 
 // countLive reads all lifecycles from storage, in pages.
@@ -245,10 +243,11 @@ func (c *Controller) countLive(ctx context.Context, configuration *v1alpha1.Name
 		return c.Nsinit.NsinitV1alpha1().NamespaceLifecycles().List(ctx, options)
 	})
 	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
-		if lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle); ok && isPendingOn(lifecycle, configuration) {
+		uids, err := pendingOn(object)
+		if slices.Contains(uids, string(configuration.UID)) {
 			count++
 		}
-		return nil
+		return err
 	})
 	return count, err
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -22,12 +23,19 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-// isPendingOn says whether a lifecycle waits for an initializer of a configuration.
-func isPendingOn(lifecycle *v1alpha1.NamespaceLifecycle, configuration *v1alpha1.NamespaceInitializerConfiguration) bool {
-	pending := helper.Pending(lifecycle)
-	return slices.ContainsFunc(lifecycle.Spec.Plan, func(planned v1alpha1.PlannedInitializer) bool {
-		return planned.Configuration != nil && planned.Configuration.UID == configuration.UID && slices.Contains(pending, planned.Name)
-	})
+// pendingOn returns the UIDs of the configurations for whose initializers a lifecycle waits.
+func pendingOn(object any) ([]string, error) {
+	lifecycle, ok := object.(*v1alpha1.NamespaceLifecycle)
+	if !ok {
+		return nil, nil
+	}
+	pending, uids := helper.Pending(lifecycle), sets.New[string]()
+	for _, planned := range lifecycle.Spec.Plan {
+		if planned.Configuration != nil && slices.Contains(pending, planned.Name) {
+			uids.Insert(string(planned.Configuration.UID))
+		}
+	}
+	return uids.UnsortedList(), nil
 }
 
 // namesAccepted returns the condition NamesAccepted of a configuration.
