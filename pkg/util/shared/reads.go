@@ -117,12 +117,12 @@ func (r *Reads[T]) run(ctx context.Context, running *read[T]) {
 		}
 		abandoned := err != nil && errors.Is(context.Cause(ctx), errAbandoned)
 		running.cancel()
-
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		if !abandoned && r.Ended != nil {
 			r.Ended(ctx, r.Clock.Since(began), result, err)
 		}
+
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		running.result, running.err = result, err
 		close(running.done)
 		r.begin()
