@@ -19,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission/configurations"
@@ -44,8 +43,6 @@ type ExtraConfig struct {
 	Scheme *runtime.Scheme
 	Codecs serializer.CodecFactory
 	Clock  clock.PassiveClock
-	// Features are the feature gates of nsinit.
-	Features featuregate.FeatureGate
 	// ReadRepairAfter is how long an initializer with failurePolicy Ignore can have its
 	// turn before a GET of the NamespaceLifecycle skips it. Zero: a GET changes nothing.
 	ReadRepairAfter time.Duration
@@ -124,10 +121,9 @@ func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
 		return nil, err
 	}
 	provider := rest.StorageProvider{
-		Scheme:   c.extra.Scheme,
-		Codecs:   c.extra.Codecs,
-		Checker:  authorization.New(c.generic.Authorization.Authorizer),
-		Features: c.extra.Features,
+		Scheme:  c.extra.Scheme,
+		Codecs:  c.extra.Codecs,
+		Checker: authorization.New(c.generic.Authorization.Authorizer),
 		Lifecycles: lifecyclestorage.Options{
 			Clock:           c.extra.Clock,
 			ReadRepairAfter: c.extra.ReadRepairAfter,

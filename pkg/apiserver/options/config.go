@@ -91,7 +91,6 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			Scheme:          o.scheme,
 			Codecs:          o.codecs,
 			Clock:           o.Clock,
-			Features:        o.Registry.FeatureGateFor(ComponentName),
 			ReadRepairAfter: o.ReadRepairAfter,
 			EtcdReady:       firstOf(o.storageDown, etcdReady),
 			StorageDown:     o.storageDown,

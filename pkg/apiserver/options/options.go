@@ -18,12 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	basecompatibility "k8s.io/component-base/compatibility"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
@@ -36,7 +33,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
-	"github.com/nsinit/nsinit/pkg/features"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
@@ -44,7 +40,7 @@ import (
 )
 
 const (
-	// ComponentName is the component of nsinit in feature gates and versions.
+	// ComponentName is the component of nsinit in versions.
 	ComponentName = "nsinit"
 
 	etcdPrefix     = "/registry/" + v1alpha1.GroupName
@@ -123,13 +119,10 @@ func New() *Options {
 	return o
 }
 
-// newRegistry returns the versions and feature gates of nsinit and of the Kubernetes libraries. Only
-// the gate of the libraries is global, because the libraries read it.
+// newRegistry returns the versions of nsinit and of the Kubernetes libraries, and the feature gates of the libraries.
 func newRegistry() basecompatibility.ComponentGlobalsRegistry {
 	registry := basecompatibility.NewComponentGlobalsRegistry()
-	gate := featuregate.NewVersionedFeatureGate(utilversion.MustParse(version.Binary))
-	utilruntime.Must(features.Add(gate)) // an error is a mistake in the list of features
-	registry.ComponentGlobalsOrRegister(ComponentName, basecompatibility.NewEffectiveVersionFromString(version.Binary, "", ""), gate)
+	registry.ComponentGlobalsOrRegister(ComponentName, basecompatibility.NewEffectiveVersionFromString(version.Binary, "", ""), nil)
 	registry.ComponentGlobalsOrRegister(basecompatibility.DefaultKubeComponent,
 		basecompatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, "", ""),
 		utilfeature.DefaultMutableFeatureGate)

@@ -87,17 +87,15 @@ func TestAdmissionChain(t *testing.T) {
 	}
 }
 
-// TestEmulatedVersion: a server that emulates a former version has none of the features that came later,
-// and none emulates a version that is not known yet.
+// TestEmulatedVersion: a server emulates no version that is not known yet.
 func TestEmulatedVersion(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		err  string
 	}{
-		"this version":                   {[]string{"--emulated-version=nsinit=" + version.Binary, "--feature-gates=nsinit:FailPolicyOnCreate=true"}, ""},
-		"the one before":                 {[]string{"--emulated-version=nsinit=0.0"}, ""},
-		"a feature it does not have yet": {[]string{"--emulated-version=nsinit=0.0", "--feature-gates=nsinit:FailPolicyOnCreate=true"}, "cannot set feature gate FailPolicyOnCreate to true"},
-		"a later one":                    {[]string{"--emulated-version=nsinit=99.0"}, "emulation version 99.0 is not between"},
+		"this version":   {[]string{"--emulated-version=nsinit=" + version.Binary}, ""},
+		"the one before": {[]string{"--emulated-version=nsinit=0.0"}, ""},
+		"a later one":    {[]string{"--emulated-version=nsinit=99.0"}, "emulation version 99.0 is not between"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := New()

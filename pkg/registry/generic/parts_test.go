@@ -13,8 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/randfill"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -24,7 +22,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/fuzzer"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
-	"github.com/nsinit/nsinit/pkg/features"
 	"github.com/nsinit/nsinit/pkg/generated/applyconfiguration"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
@@ -37,13 +34,8 @@ func lifecycles() *generic.Kind[*nsinit.NamespaceLifecycle] {
 	return namespacelifecycle.NewKind(nil, nil)
 }
 
-func configurations(t *testing.T) *generic.Kind[*nsinit.NamespaceInitializerConfiguration] {
-	t.Helper()
-	gate := featuregate.NewVersionedFeatureGate(version.MustParse("0.1"))
-	if err := features.Add(gate); err != nil {
-		t.Fatal(err)
-	}
-	return namespaceinitializerconfiguration.NewKind(nil, gate, clock.RealClock{})
+func configurations() *generic.Kind[*nsinit.NamespaceInitializerConfiguration] {
+	return namespaceinitializerconfiguration.NewKind(nil, clock.RealClock{})
 }
 
 // TestOwners: who may change what. A change of this table is a change of the API.
@@ -65,7 +57,7 @@ func TestOwners(t *testing.T) {
 	}
 	declared := map[string]map[string][]string{}
 	declare(declared, lifecycles())
-	declare(declared, configurations(t))
+	declare(declared, configurations())
 	declare(declared, populationstorage.NewKind())
 	declare(declared, populatedstorage.NewKind())
 	if diff := cmp.Diff(owners, declared); diff != "" {
@@ -83,7 +75,7 @@ func declare[T generic.Object](declared map[string]map[string][]string, kind *ge
 // TestParts: every field belongs to a part, and each part copies its fields and no other.
 func TestParts(t *testing.T) {
 	testParts(t, lifecycles())
-	testParts(t, configurations(t))
+	testParts(t, configurations())
 	testParts(t, populationstorage.NewKind())
 	testParts(t, populatedstorage.NewKind())
 }

@@ -11,12 +11,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/features"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
@@ -31,11 +28,7 @@ func TestExpressions(t *testing.T) {
 		}
 		return c
 	}
-	gate := featuregate.NewVersionedFeatureGate(version.MustParse("0.1"))
-	if err := features.Add(gate); err != nil {
-		t.Fatal(err)
-	}
-	strategy := generic.NewStrategy(NewKind(nil, gate, clock.RealClock{}), "", runtime.NewScheme())
+	strategy := generic.NewStrategy(NewKind(nil, clock.RealClock{}), "", runtime.NewScheme())
 	const message = "initializers[0].matchConditions[1].expression: Invalid value: \"creatorGroup.exists(g, g == \\\"team-a\\\")\": " +
 		"ERROR: <input>:1:1: undeclared reference to 'creatorGroup' (in container '')\n | creatorGroup.exists(g, g == \"team-a\")\n | ^"
 	for name, test := range map[string]struct {

@@ -12,22 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/expressions"
-	"github.com/nsinit/nsinit/pkg/features"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
 type configuration = *nsinit.NamespaceInitializerConfiguration
 
 // NewKind returns the declaration of configurations. The checker authorizes participants and reports.
-// The gate decides whether a new initializer can have the failurePolicy Fail.
-func NewKind(checker *authorization.Checker, gate featuregate.FeatureGate, clock clock.PassiveClock) *generic.Kind[*nsinit.NamespaceInitializerConfiguration] {
+func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.Kind[*nsinit.NamespaceInitializerConfiguration] {
 	return &generic.Kind[configuration]{
 		Resource: "namespaceinitializerconfigurations", Singular: "namespaceinitializerconfiguration", ShortNames: []string{"nsic"},
 		New:     func() runtime.Object { return &nsinit.NamespaceInitializerConfiguration{} },
@@ -48,14 +45,14 @@ func NewKind(checker *authorization.Checker, gate featuregate.FeatureGate, clock
 		Create: func(_ context.Context, c configuration) {
 			c.Status = nsinit.NamespaceInitializerConfigurationStatus{Phase: nsinit.ConfigurationActive, Conditions: generic.NotObserved(c, "nsinit-controller-manager")}
 		},
-		Validate:  validate(gate.Enabled(features.FailPolicyOnCreate), expressions.NewSelection()),
+		Validate:  validate(expressions.NewSelection()),
 		Fields:    func(c configuration) fields.Set { return fields.Set{"status.phase": string(c.Status.Phase)} },
 		Terminate: func(c configuration) { c.Status.Phase = nsinit.ConfigurationTerminating },
 		Table:     newTable(),
 	}
 }
 
-func validate(allowFail bool, selection *expressions.Selection) func(updated, old configuration) field.ErrorList {
+func validate(selection *expressions.Selection) func(updated, old configuration) field.ErrorList {
 	return func(updated, old configuration) field.ErrorList {
 		var errs field.ErrorList
 		if old == nil {
@@ -64,9 +61,6 @@ func validate(allowFail bool, selection *expressions.Selection) func(updated, ol
 			errs = validation.ValidateNamespaceInitializerConfigurationUpdate(updated, old)
 		}
 		errs = append(errs, validation.ValidateExpressions(updated, old, selection.Check)...)
-		if !allowFail {
-			errs = append(errs, validation.ValidateFailOpen(updated, old)...)
-		}
-		return errs
+		return append(errs, validation.ValidateFailOpen(updated, old)...)
 	}
 }

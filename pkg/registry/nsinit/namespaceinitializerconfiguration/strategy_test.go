@@ -13,24 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/features"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 )
 
-// TestFailOnCreate: an initializer becomes fail-closed by an update after the one that adds it,
-// or where the gate allows it.
+// TestFailOnCreate: an initializer becomes fail-closed by an update after the one that adds it.
 func TestFailOnCreate(t *testing.T) {
-	gate := featuregate.NewVersionedFeatureGate(version.MustParse("0.1"))
-	if err := features.Add(gate); err != nil {
-		t.Fatal(err)
-	}
 	strategyOf := func(endpoint string) *generic.Strategy[configuration] {
-		return generic.NewStrategy(NewKind(nil, gate, clock.RealClock{}), endpoint, runtime.NewScheme())
+		return generic.NewStrategy(NewKind(nil, clock.RealClock{}), endpoint, runtime.NewScheme())
 	}
 	strategy := strategyOf("")
 	of := func(policies ...nsinit.FailurePolicyType) *nsinit.NamespaceInitializerConfiguration {
@@ -90,14 +82,5 @@ func TestFailOnCreate(t *testing.T) {
 		if errs := endpoint.ValidateUpdate(t.Context(), of(nsinit.Fail), of(nsinit.Fail)); len(errs) > 0 {
 			t.Errorf("%s of a configuration with %s: %v", name, nsinit.Fail, errs)
 		}
-	}
-	if err := gate.Set("FailPolicyOnCreate=true"); err != nil {
-		t.Fatal(err)
-	}
-	if errs := strategyOf("").Validate(t.Context(), of(nsinit.Fail)); len(errs) > 0 {
-		t.Errorf("with the feature gate: %v", errs)
-	}
-	if errs := strategyOf("").ValidateUpdate(t.Context(), of(nsinit.Fail), of()); len(errs) > 0 {
-		t.Errorf("an update with the feature gate: %v", errs)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/component-base/featuregate"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -35,8 +34,6 @@ type StorageProvider struct {
 	Scheme  *runtime.Scheme
 	Codecs  serializer.CodecFactory
 	Checker *authorization.Checker
-	// Features are the feature gates of nsinit.
-	Features featuregate.FeatureGate
 	// Lifecycles configures the storage of NamespaceLifecycles.
 	Lifecycles lifecyclestorage.Options
 	// EarlyWrites configures the answers to writes into initializing namespaces.
@@ -50,7 +47,7 @@ type StorageProvider struct {
 // NewRESTStorage returns the group with the storage of each resource and subresource.
 func (p *StorageProvider) NewRESTStorage(getter apiserverregistry.RESTOptionsGetter) (genericapiserver.APIGroupInfo, error) {
 	group := genericapiserver.NewDefaultAPIGroupInfo(v1alpha1.GroupName, p.Scheme, metav1.ParameterCodec, p.Codecs)
-	configurations, err := generic.New(namespaceinitializerconfiguration.NewKind(p.Checker, p.Features, p.Lifecycles.Clock), p.Scheme, getter)
+	configurations, err := generic.New(namespaceinitializerconfiguration.NewKind(p.Checker, p.Lifecycles.Clock), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}
