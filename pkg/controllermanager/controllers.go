@@ -38,7 +38,6 @@ import (
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
@@ -82,16 +81,12 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.core.CoreV1().Events("")})
 
-	namespace, configMap, err := namespacedname.Parse(o.Exemptions)
-	if err != nil {
-		return err
-	}
 	s := &shared{
 		Options:         o,
 		clients:         clients,
 		coreInformers:   informers.NewSharedInformerFactoryWithOptions(clients.core, resync, informers.WithTransform(slim.ControlledNamespaces)),
 		nsinitInformers: nsinitinformers.NewSharedInformerFactoryWithOptions(clients.nsinit, resync, nsinitinformers.WithTransform(slim.WithoutManagedFields)),
-		exemptions:      exemptions.New(clients.core, namespace, configMap),
+		exemptions:      exemptions.New(clients.core, installation.Namespace()),
 		events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 	}
 	s.withoutIndexes()
@@ -112,7 +107,7 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	for _, run := range runnables {
 		group.Go(func() error { return run(ctx) })
 	}
-	err = group.Wait()
+	err := group.Wait()
 	s.coreInformers.Shutdown()
 	s.nsinitInformers.Shutdown()
 	return err

@@ -25,7 +25,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/controller/termination"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/leader"
-	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 )
 
 const name = installation.ControllerManager
@@ -38,7 +37,6 @@ type Options struct {
 	Logs           *logs.Options
 
 	Kubeconfig           string
-	Exemptions           string
 	Workers              int
 	StalledAfter         time.Duration
 	RequiredObjects      RequiredObjects
@@ -68,7 +66,6 @@ func NewOptions() *Options {
 		Authentication:  genericoptions.NewDelegatingAuthenticationOptions(),
 		Authorization:   genericoptions.NewDelegatingAuthorizationOptions(),
 		Logs:            logs.NewOptions(),
-		Exemptions:      namespace + "/" + installation.Exemptions,
 		Workers:         8,
 		StalledAfter:    5 * time.Minute,
 		RequiredObjects: RequiredObjects{Timeout: 5 * time.Second},
@@ -98,8 +95,6 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	logsapi.AddFlags(o.Logs, flags)
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
 		"Kubeconfig of the cluster. Without it, the service account of the pod is used.")
-	flags.StringVar(&o.Exemptions, "exemptions-configmap", o.Exemptions,
-		"NAMESPACE/NAME of the ConfigMap with the list of exemptions. The admission policies read the same ConfigMap.")
 	flags.IntVar(&o.Workers, "workers", o.Workers, "Number of namespaces that are reconciled at the same time.")
 	flags.DurationVar(&o.StalledAfter, "stalled-after", o.StalledAfter,
 		"How long a turn may last before the condition Stalled and an event report it. 0 disables the report.")
@@ -141,9 +136,6 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.SecureServing.Validate()...)
 	errs = append(errs, o.Authentication.Validate()...)
 	errs = append(errs, o.Authorization.Validate()...)
-	if _, _, err := namespacedname.Parse(o.Exemptions); err != nil {
-		errs = append(errs, fmt.Errorf("--exemptions-configmap: %w", err))
-	}
 	if o.Workers < 1 {
 		errs = append(errs, fmt.Errorf("--workers=%d: set at least 1", o.Workers))
 	}

@@ -9,6 +9,7 @@ package exemptions
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,8 +25,8 @@ import (
 
 // List is the current list of exemptions.
 type List struct {
-	namespace, name string
-	informer        cache.SharedIndexInformer
+	namespace string
+	informer  cache.SharedIndexInformer
 
 	mu       sync.Mutex
 	onChange []func()
@@ -35,23 +36,23 @@ type List struct {
 }
 
 // New returns a list that is not running yet.
-func New(client kubernetes.Interface, namespace, name string) *List {
-	return &List{namespace: namespace, name: name,
+func New(client kubernetes.Interface, namespace string) *List {
+	return &List{namespace: namespace,
 		informer: coreinformers.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", installation.Exemptions).String()
 		})}
 }
 
 // Run watches the ConfigMap until the context ends, and logs its changes.
 func (l *List) Run(ctx context.Context) error {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "configMap", klog.KRef(l.namespace, l.name))
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "configMap", klog.KRef(l.namespace, installation.Exemptions))
 	registration, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { l.changed(logger, object) },
 		UpdateFunc: func(_, object any) { l.changed(logger, object) },
 		DeleteFunc: func(any) { l.missing(logger) },
 	})
 	if err != nil {
-		return fmt.Errorf("cannot watch the ConfigMap %s/%s: %w", l.namespace, l.name, err)
+		return fmt.Errorf("cannot watch the ConfigMap %s/%s: %w", l.namespace, installation.Exemptions, err)
 	}
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) && len(l.informer.GetStore().ListKeys()) == 0 {
@@ -86,20 +87,21 @@ func (l *List) changed(logger klog.Logger, object any) {
 // notify calls the functions of OnChange.
 func (l *List) notify() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, f := range l.onChange {
+	functions := slices.Clone(l.onChange)
+	l.mu.Unlock()
+	for _, f := range functions { // which may use the list
 		f()
 	}
 }
 
 func (l *List) missing(logger klog.Logger) {
-	logger.Error(nil, "The list of exemptions does not exist, so no namespace is changed. Apply artifacts/deploy again, or set --exemptions-configmap of nsinit-controller-manager")
+	logger.Error(nil, "The list of exemptions does not exist, so no namespace is changed. Apply the manifests or the chart of nsinit again")
 	l.notify()
 }
 
 // Has says whether a namespace is exempt by its name. It is not known while the ConfigMap has not been read or does not exist.
 func (l *List) Has(name, generateName string) (exempt, known bool) {
-	object, found, err := l.informer.GetStore().GetByKey(l.namespace + "/" + l.name)
+	object, found, err := l.informer.GetStore().GetByKey(l.namespace + "/" + installation.Exemptions)
 	configMap, ok := object.(*corev1.ConfigMap)
 	if err != nil || !found || !ok {
 		return false, false

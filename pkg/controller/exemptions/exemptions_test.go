@@ -22,7 +22,7 @@ import (
 )
 
 func configMap(names string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "list"}, Data: map[string]string{installation.KeyNamespaces: names}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: installation.Exemptions}, Data: map[string]string{installation.KeyNamespaces: names}}
 }
 
 // TestFollows: the list is what the ConfigMap says now, and unknown while there is none.
@@ -35,7 +35,7 @@ func TestFollows(t *testing.T) {
 	}
 	client := fake.NewClientset()
 	configMaps := client.CoreV1().ConfigMaps("system")
-	l := New(client, "system", "list")
+	l := New(client, "system")
 	changes := make(chan struct{}, 10)
 	l.OnChange(func() { changes <- struct{}{} })
 	if _, known := l.Has("a", ""); known {
@@ -75,7 +75,7 @@ func TestFollows(t *testing.T) {
 	for _, line := range []string{`line 2 of namespaces, \"Two Names\": `, `key \"user\" is unknown`} {
 		eventually(t, "the log has the malformed "+line, func() bool { return logged(line) })
 	}
-	if err := configMaps.Delete(ctx, "list", metav1.DeleteOptions{}); err != nil {
+	if err := configMaps.Delete(ctx, installation.Exemptions, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the list is unknown", func() bool { _, known := l.Has("b", ""); return !known })

@@ -58,7 +58,7 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 	c := &controllers{
 		clients: clients, populate: populator.New(applier, clients.Nsinit.NsinitV1alpha1(), followed.Add),
 		informers: driftcontroller.NewInformers(clients.Nsinit), namespaces: namespaces,
-		exemptions: exemptions.New(clients.Core, installation.Namespace(), installation.Exemptions), events: record.NewBroadcaster(),
+		exemptions: exemptions.New(clients.Core, installation.Namespace()), events: record.NewBroadcaster(),
 	}
 	informers := c.informers.Nsinit().V1alpha1()
 	if c.drift, err = driftcontroller.New(driftcontroller.Config{
