@@ -214,14 +214,20 @@ func TestStatusAuthority(t *testing.T) {
 		"a's own message":                 {"hook-a", message(0), true},
 		"b's own message before its turn": {"hook-b", message(1), true},
 		"b's message by a":                {"hook-a", message(1), false},
-		"conditions by a":                 {"hook-a", stalled, false},
-		"conditions by the privileged":    {"admin", stalled, true},
+		"stalledTime by a":                {"hook-a", stalled, false},
+		"stalledTime by the privileged":   {"admin", stalled, true},
+		"conditions by a":                 {"hook-a", byHand, false},
+		"conditions by the privileged":    {"admin", byHand, true},
 	}
 	checkAuthority(t, server, "status", tests)
 }
 
 func stalled(r *v1alpha1.NamespaceLifecycle) {
-	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, LastTransitionTime: metav1.Now()})
+	r.Status.Initializers[0].StalledTime = new(metav1.NowMicro())
+}
+
+func byHand(r *v1alpha1.NamespaceLifecycle) {
+	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelRemoved, LastTransitionTime: metav1.Now()})
 }
 
 // TestStatusDerivesConditions: the report of the current initializer is part of the derived conditions, which neither an
@@ -364,17 +370,16 @@ func TestSkippedRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := record.Spec.Initializers.Pending[0].TurnStartTime
+	began := record.Status.Initializers[1].StartTime
 	for _, body := range []string{
 		`{"spec":{"skipped":[]}}`,
-		`{"spec":{"skipped":null,"initializers":{"turnStartTime":"2001-01-01T00:00:00.000000Z"}}}`,
-		`{"spec":{"initializers":{"pending":[{"name":"b.example.com"},{"name":"c.example.com","turnStartTime":"2001-01-01T00:00:00.000000Z"}]}}}`,
+		`{"spec":{"skipped":null},"status":{"initializers":[{"name":"b.example.com","startTime":"2001-01-01T00:00:00.000000Z"}]}}`,
 	} {
 		if record, err = patch(body); err != nil {
 			t.Fatal(err)
 		}
-		if fmt.Sprint(record.Spec.Skipped) != "[a.example.com]" || !record.Spec.Initializers.Pending[0].TurnStartTime.Equal(began) || record.Spec.Initializers.TurnStartTime != nil {
-			t.Errorf("after %s: skipped %v, since %s, which was %s", body, record.Spec.Skipped, record.Spec.Initializers.Pending[0].TurnStartTime, began)
+		if fmt.Sprint(record.Spec.Skipped) != "[a.example.com]" || !record.Status.Initializers[1].StartTime.Equal(began) {
+			t.Errorf("after %s: skipped %v, since %s, which was %s", body, record.Spec.Skipped, record.Status.Initializers[1].StartTime, began)
 		}
 	}
 	if _, err := patch(`{"spec":{"skipped":["b.example.com"],"initializers":{"pending":[{"name":"c.example.com"}]}}}`); err != nil {

@@ -325,7 +325,7 @@ func TestOrderRepair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if states := statesOf(record); states != "Skipped Skipped Running" || currentOf(record) != "c.example.com" || !record.Spec.Initializers.Pending[0].TurnStartTime.Time.Equal(clock.Now().Truncate(time.Microsecond)) {
+	if states := statesOf(record); states != "Skipped Skipped Running" || currentOf(record) != "c.example.com" || !record.Status.Initializers[2].StartTime.Time.Equal(clock.Now().Truncate(time.Microsecond)) {
 		t.Errorf("states %s, current %q, pending %+v", states, currentOf(record), record.Spec.Initializers.Pending)
 	}
 	if event := <-events.ResultChan(); event.Object.(*v1alpha1.NamespaceLifecycle).ResourceVersion != record.ResourceVersion {

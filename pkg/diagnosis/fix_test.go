@@ -52,7 +52,7 @@ func TestFixes(t *testing.T) {
 	api := []runtime.Object{nsinitAPI("True")}
 	version := func(r *v1alpha1.NamespaceLifecycle) { r.ResourceVersion = "7" }
 	acted := func(r *v1alpha1.NamespaceLifecycle) {
-		r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "b.example.com", LastActor: "system:serviceaccount:quota:server"}}
+		r.Status.Initializers[0].LastActor = "system:serviceaccount:quota:server"
 	}
 	skipped := func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Skipped = []string{"z.example.com"} }
 	for name, test := range map[string]struct {

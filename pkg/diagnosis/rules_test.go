@@ -133,8 +133,9 @@ func lifecycle(changes ...func(*v1alpha1.NamespaceLifecycle)) *v1alpha1.Namespac
 		NamespaceUID: "u", Plan: []v1alpha1.PlannedInitializer{
 			{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "a.example.com"}}, {RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: "b.example.com"}},
 		},
-		Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "b.example.com", TurnStartTime: &metav1.MicroTime{Time: now().Add(-time.Minute)}}}},
+		Initializers: &v1alpha1.NamespaceInitializers{Pending: []v1alpha1.NamespaceInitializer{{Name: "b.example.com"}}},
 	}}
+	r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "b.example.com", StartTime: &metav1.MicroTime{Time: now().Add(-time.Minute)}}}
 	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInitializing, Message: `waiting for initializer "b.example.com" (2 of 2)`}}
 	for _, change := range changes {
 		change(r)
@@ -200,17 +201,19 @@ func former(r *v1alpha1.NamespaceLifecycle) { r.Spec.NamespaceUID = "former" }
 
 func failed(r *v1alpha1.NamespaceLifecycle) {
 	r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no such cost centre"}
+	r.Spec.Initializers.FailedInitializer = "b.example.com"
 	r.Status.Conditions[0].Message = `initializer "b.example.com" failed: no such cost centre; the namespace is deleted`
 }
 
 func stalled(r *v1alpha1.NamespaceLifecycle) {
-	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Message: `"b.example.com" is slow`})
+	r.Status.Initializers[0].StalledTime = &metav1.MicroTime{Time: now()}
 }
 
 // wait adds a pending initializer.
 func wait(r *v1alpha1.NamespaceLifecycle, name string, ordering *v1alpha1.InitializerOrdering) {
 	r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name, Ordering: ordering}})
 	r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
+	r.Status.Initializers = append(r.Status.Initializers, v1alpha1.InitializerStatus{Name: name})
 }
 
 // parallel lets b and c act at the same time, d after both, and e after all.
@@ -219,7 +222,7 @@ func parallel(r *v1alpha1.NamespaceLifecycle) {
 	wait(r, "d.example.com", &v1alpha1.InitializerOrdering{After: []string{"b.example.com", "c.example.com"}})
 	wait(r, "e.example.com", nil)
 	r.Spec.Plan[1].FailurePolicy = new(v1alpha1.Ignore)
-	r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "b.example.com", Message: "two of three", Deadline: &metav1.MicroTime{Time: time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)}}}
+	r.Status.Initializers[0].Message, r.Status.Initializers[0].Deadline = "two of three", &metav1.MicroTime{Time: time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)}
 }
 
 // ruleCase is a case of TestRules.
@@ -364,7 +367,7 @@ func TestRules(t *testing.T) {
 		"an initializer": {Observation{Installation: installed(lifecycle(), nil), Namespace: named(closed)}, []string{"Waiting InitializerPending"}, []string{`waiting for initializer "b.example.com" (2 of 2)`}, []string{"kubectl nsinit skip ns b.example.com"}},
 		"an initializer that has stalled": {Observation{Installation: installed(lifecycle(stalled, func(r *v1alpha1.NamespaceLifecycle) {
 			wait(r, "c.example.com", nil)
-			r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "b.example.com", LastActor: "system:serviceaccount:quota:server"}}
+			r.Status.Initializers[0].LastActor = "system:serviceaccount:quota:server"
 		}), nil), Namespace: named(closed)}, []string{"Stuck InitializerPending"}, []string{"(2 of 2); after it: c.example.com"}, []string{"kubectl --namespace quota get pods"}},
 		"several initializers": {Observation{Installation: installed(lifecycle(parallel, stalled), nil), Namespace: named(closed)},
 			[]string{"Stuck InitializerPending", "Waiting InitializerPending"}, []string{

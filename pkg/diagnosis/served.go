@@ -8,7 +8,6 @@ package diagnosis
 
 import (
 	"fmt"
-	"slices"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +42,7 @@ func served(o Observation) []Finding {
 		age := duration.HumanDuration(max(0, o.age(reported)))
 		w["PODS"] = []string{actorNamespace(&v1alpha1.InitializerStatus{LastActor: registration.Reporter})}
 		w["REPORTED"] = []string{"true"}
-		stalled := slices.Contains(helper.Stalled(lifecycle), name)
+		stalled := helper.IsStalled(lifecycle, name)
 		switch {
 		case o.isOverdue(registration):
 			found = append(found, o.controlled(o.initializerActor(name), InitializerNotServed, Stuck, reported,

@@ -12,12 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 )
 
 // registered plans the initializer b of a configuration.
 func registered(r *v1alpha1.NamespaceLifecycle) {
 	r.Spec.Plan[1].Configuration = &v1alpha1.ConfigurationReference{Name: "20-b", UID: "uid-of-20-b"}
-	r.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "b.example.com", Message: "3 of 7 tables"}}
+	r.Status.Initializers[0].Message = "3 of 7 tables"
 }
 
 // reports returns the configurations of the cluster. The initializer b last reported some time ago. A negative time stands
@@ -60,5 +61,5 @@ func servedCases() map[string]ruleCase {
 // otherStalled lets another initializer act at the same time, whose turn is stalled.
 func otherStalled(r *v1alpha1.NamespaceLifecycle) {
 	wait(r, "c.example.com", &v1alpha1.InitializerOrdering{})
-	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Message: `"c.example.com" is slow`})
+	helper.Entry(r, "c.example.com").StalledTime = &metav1.MicroTime{Time: now()}
 }

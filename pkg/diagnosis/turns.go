@@ -35,7 +35,7 @@ func (o Observation) turns(lifecycle *v1alpha1.NamespaceLifecycle) []Finding {
 			since = &metav1.Time{Time: start.Time}
 		}
 		state := Waiting
-		if slices.Contains(helper.Stalled(lifecycle), name) {
+		if helper.IsStalled(lifecycle, name) {
 			state = Stuck
 		}
 		if name == v1alpha1.InitializerLifecycle { // nsinit-controller-manager acts

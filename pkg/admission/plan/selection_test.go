@@ -242,9 +242,9 @@ func TestLargest(t *testing.T) {
 		}
 		l.Spec.Plan = append(l.Spec.Plan, planned(&c, &c.Initializers[i]))
 		l.Spec.Finalizers = append(l.Spec.Finalizers, v1alpha1.FinalizerName(name(i)))
-		l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name(i), TurnStartTime: &now})
+		l.Spec.Initializers.Pending = append(l.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name(i)})
 		l.Status.CurrentInitializers = append(l.Status.CurrentInitializers, name(i))
-		l.Status.Initializers = append(l.Status.Initializers, v1alpha1.InitializerStatus{Name: name(i), Message: strings.Repeat("m", 4096), StartTime: &now, Deadline: &now})
+		l.Status.Initializers = append(l.Status.Initializers, v1alpha1.InitializerStatus{Name: name(i), Message: strings.Repeat("m", 4096), StartTime: &now, Deadline: &now, StalledTime: &now})
 	}
 	if size := l.Size(); len(l.Spec.Plan) < 100 || size > 1<<20 {
 		t.Errorf("with %d initializers, it takes %d bytes", len(l.Spec.Plan), size)

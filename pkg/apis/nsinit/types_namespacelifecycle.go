@@ -56,8 +56,7 @@ type NamespaceInitializers struct {
 
 // NamespaceInitializer is an initializer that has not finished.
 type NamespaceInitializer struct {
-	Name          string
-	TurnStartTime *metav1.MicroTime
+	Name string
 }
 
 // FinalizerName is the name of a participant that must act before an object can be
@@ -91,13 +90,14 @@ const (
 
 // InitializerStatus is the progress of one initializer of the plan.
 type InitializerStatus struct {
-	Name      string
-	State     InitializerState
-	StartTime *metav1.MicroTime
-	EndTime   *metav1.MicroTime
-	Deadline  *metav1.MicroTime
-	Message   string
-	LastActor string
+	Name        string
+	State       InitializerState
+	StartTime   *metav1.MicroTime
+	EndTime     *metav1.MicroTime
+	Deadline    *metav1.MicroTime
+	Message     string
+	LastActor   string
+	StalledTime *metav1.MicroTime
 }
 
 // InitializerState is the progress of one initializer.

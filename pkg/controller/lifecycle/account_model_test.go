@@ -74,10 +74,11 @@ func (w *world) observeAccount() {
 
 // recordDone writes the end of the last turn into a lifecycle, as the server does.
 func (w *world) recordDone(lifecycle *v1alpha1.NamespaceLifecycle) {
-	if len(helper.Pending(lifecycle)) > 0 || len(lifecycle.Status.Initializers) > 0 {
+	const last = "last"
+	if len(helper.Pending(lifecycle)) > 0 || helper.Entry(lifecycle, last) != nil {
 		return
 	}
-	lifecycle.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "last", EndTime: &metav1.MicroTime{Time: w.clock.Now()}}}
+	lifecycle.Status.Initializers = append(lifecycle.Status.Initializers, v1alpha1.InitializerStatus{Name: last, EndTime: &metav1.MicroTime{Time: w.clock.Now()}})
 	if _, ok := w.done[lifecycle.Spec.NamespaceUID]; !ok {
 		w.done[lifecycle.Spec.NamespaceUID] = w.clock.Now()
 	}

@@ -254,16 +254,7 @@ func (c *Controller) openGate(ctx context.Context, s state) error {
 		return fmt.Errorf("cannot open the gate: %w", err)
 	}
 	if helper.IsClosed(updated) {
-		// Some versions of kube-apiserver ignore changes of labels in writes to status.
-		updated = updated.DeepCopy()
-		delete(updated.Labels, v1alpha1.LabelInitializing)
-		updated, err = c.Core.CoreV1().Namespaces().Update(ctx, updated, metav1.UpdateOptions{})
-		if err != nil {
-			return fmt.Errorf("cannot open the gate: %w", err)
-		}
-		if helper.IsClosed(updated) {
-			return fmt.Errorf("kube-apiserver kept label %q in the update of the namespace: check the admission policies and webhooks for namespaces", v1alpha1.LabelInitializing)
-		}
+		return fmt.Errorf("kube-apiserver kept label %q in the update of the namespace: check the admission policies and webhooks for namespaces", v1alpha1.LabelInitializing)
 	}
 	// gofail: var lifecycleAfterOpenGate struct{}
 	took := c.Clock.Since(read.CreationTimestamp.Time)

@@ -34,7 +34,7 @@ func TestCollector(t *testing.T) {
 		}
 		lifecycle.Name, lifecycle.Status.Phase = name, phase
 		for i := range current {
-			lifecycle.Spec.Initializers.Pending[i].TurnStartTime = new(metav1.NewMicroTime(now.Add(-age)))
+			lifecycle.Status.Initializers[i].StartTime = new(metav1.NewMicroTime(now.Add(-age)))
 		}
 		if err := store.Add(lifecycle); err != nil {
 			t.Fatal(err)

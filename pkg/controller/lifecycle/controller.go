@@ -87,7 +87,7 @@ func New(d Dependencies) (*Controller, error) {
 		client:       d.Nsinit.NsinitV1alpha1().NamespaceLifecycles(),
 		namespaces:   d.Namespaces.Lister(),
 		lifecycles:   d.Lifecycles.Lister(),
-		turns:        turns{seen: map[string]sightings{}, ends: map[string]time.Time{}},
+		turns:        turns{seen: map[string]sightings{}},
 		waits:        waits{seen: map[string]sighting{}},
 	}
 	c.queue = fair.NewQueue(Name, d.Clock, workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay), c.creator)
@@ -159,7 +159,7 @@ func (c *Controller) lifecycleUpdated(oldObj, newObj any) {
 	oldLifecycle, ok := oldObj.(*v1alpha1.NamespaceLifecycle)
 	if newLifecycle, isLifecycle := newObj.(*v1alpha1.NamespaceLifecycle); ok && isLifecycle {
 		entries := ended(oldLifecycle, newLifecycle)
-		c.recordEvents(oldLifecycle, newLifecycle, c.turns.end(newLifecycle, entries, c.Clock.Now()))
+		c.recordEvents(oldLifecycle, newLifecycle, c.turns.end(newLifecycle, entries))
 		for _, entry := range entries {
 			c.Metrics.turns.WithLabelValues(entry.Name, string(entry.State)).Observe(entry.EndTime.Sub(entry.StartTime.Time).Seconds())
 		}
@@ -282,7 +282,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 // measureTurns sets s.timers.
 func (c *Controller) measureTurns(name string, s *state) {
 	now := c.Clock.Now()
-	s.timers = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), c.turns.lastEnds(), now, c.StalledAfter)
+	s.timers = measure(s.lifecycle, c.turns.firstSeen(name, s.lifecycle, now), now, c.StalledAfter)
 }
 
 // exempt says whether a namespace is exempt by its name, as far as the ConfigMap was read.

@@ -87,7 +87,7 @@ func (c *Controller) measureObjects(ctx context.Context, name string, s *state) 
 		begun = there // this process restarted
 	}
 	left := c.Required.Until(s.objects.missing, begun).Sub(now)
-	quiet := min(left-c.Required.Timeout+reportWaitAfter, begun.Add(reportWaitInAnyCase).Sub(now))
+	quiet := begun.Add(reportWaitAfter).Sub(now)
 	if left <= 0 {
 		s.objects.missing = c.Required.Confirm(ctx, s.namespace, s.objects.missing)
 		return

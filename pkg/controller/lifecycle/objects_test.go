@@ -140,14 +140,14 @@ func TestWaitsForObjects(t *testing.T) {
 			if writes := f.after(t, 0); len(writes) > 0 {
 				t.Errorf("it immediately writes %v", writes)
 			}
-			if diff := cmp.Diff([]string{"patch namespaces/status"}, f.after(t, time.Second)); diff != "" {
-				t.Errorf("after a second (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]string{"patch namespaces/status"}, f.after(t, reportWaitAfter)); diff != "" {
+				t.Errorf("once it lasts (-want +got):\n%s", diff)
 			}
 			if got := f.condition(t, v1alpha1.ConditionInitializing); got != waitingForAccount {
 				t.Errorf("%q, want %q", got, waitingForAccount)
 			}
 			if writes := f.after(t, time.Second); len(writes) > 0 || !f.closed() {
-				t.Errorf("after two seconds, it writes %v", writes)
+				t.Errorf("later, it writes %v", writes)
 			}
 			if requests := f.metadata.Actions(); len(requests) > 0 {
 				t.Errorf("the wait sends requests: %v", requests)

@@ -57,8 +57,7 @@ const (
 	skipInitializer action = "SkipInitializer"
 	// failInitializer: an initializer with failurePolicy Fail has missed its deadline.
 	failInitializer action = "FailInitializer"
-	// reportStall: the condition Stalled does not name the initializers whose turn has lasted longer
-	// than --stalled-after.
+	// reportStall: the status does not show which turns have lasted longer than --stalled-after.
 	reportStall action = "ReportStall"
 	// failNamespace: an initializer failed, so the namespace is deleted.
 	failNamespace action = "FailNamespace"
@@ -123,7 +122,7 @@ func nextOfInitializing(s state) action {
 		return failInitializer
 	case len(overdueWith(s, v1alpha1.Ignore)) > 0:
 		return skipInitializer
-	case !slices.Equal(stalled(s), helper.Stalled(s.lifecycle)):
+	case len(stalled(s)) > 0:
 		return reportStall
 	}
 	return nothing

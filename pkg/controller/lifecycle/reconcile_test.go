@@ -102,12 +102,14 @@ func pending(names ...string) lifecycleOption {
 		for _, name := range names {
 			r.Spec.Initializers.Pending = append(r.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: name})
 			r.Spec.Plan = append(r.Spec.Plan, v1alpha1.PlannedInitializer{RegisteredInitializer: v1alpha1.RegisteredInitializer{Name: name}})
+			r.Status.Initializers = append(r.Status.Initializers, v1alpha1.InitializerStatus{Name: name})
 		}
 	}
 }
 
 func failed(r *v1alpha1.NamespaceLifecycle) {
 	r.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no quota left"}
+	r.Spec.Initializers.FailedInitializer = r.Spec.Initializers.Pending[0].Name
 }
 
 func participant(r *v1alpha1.NamespaceLifecycle) {

@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package lifecycle
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -19,13 +18,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-const (
-	// reportWaitAfter is how long a namespace waits for something before conditions and events report it, since the same wait last
-	// ended in any namespace. Most waits are shorter, and each report is a request.
-	reportWaitAfter = time.Second
-	// reportWaitInAnyCase is how long it waits at most, while other namespaces do not wait any longer.
-	reportWaitInAnyCase = 10 * time.Second
-)
+// reportWaitAfter is how long a namespace waits for something before conditions and events report it. Most waits are shorter, and
+// each report is a request.
+const reportWaitAfter = 2 * time.Second
 
 // timers is the state of the turns of a lifecycle, which depends on the time. The names are in the order
 // of the plan.
@@ -45,16 +40,14 @@ type timers struct {
 type turns struct {
 	mu   sync.Mutex
 	seen map[string]sightings
-	// ends are the times at which this process last saw an initializer end a turn, in any namespace, for reportWaitAfter.
-	ends map[string]time.Time
 }
 
 // sightings are the times at which the turns of one lifecycle were first seen, by initializer.
 type sightings struct {
 	lifecycle types.UID
 	at        map[string]time.Time
-	// announced are the initializers whose turn an event has reported.
-	announced sets.Set[string]
+	// announced are the initializers whose turn an event has reported, and ended those whose turn the watch has shown to be over.
+	announced, ended sets.Set[string]
 }
 
 // firstSeen returns when each current turn of a lifecycle was first seen, which may be now. It
@@ -67,10 +60,13 @@ func (t *turns) firstSeen(name string, lifecycle *v1alpha1.NamespaceLifecycle, n
 		after.lifecycle = lifecycle.UID
 	}
 	if before.lifecycle == after.lifecycle {
-		after.announced = before.announced
+		after.announced, after.ended = before.announced, before.ended
 	}
 	if hasTurn(lifecycle) {
 		for _, initializer := range helper.Acting(lifecycle) {
+			if after.ended.Has(initializer) {
+				continue // this version is older
+			}
 			after.at[initializer] = now
 			if seen, ok := before.at[initializer]; ok && before.lifecycle == after.lifecycle {
 				after.at[initializer] = seen
@@ -107,26 +103,25 @@ func (t *turns) announce(name string, lifecycle types.UID, initializers []string
 }
 
 // end stores that turns of a lifecycle ended, and returns the initializers whose turn was announced.
-func (t *turns) end(lifecycle *v1alpha1.NamespaceLifecycle, entries []v1alpha1.InitializerStatus, now time.Time) sets.Set[string] {
+func (t *turns) end(lifecycle *v1alpha1.NamespaceLifecycle, entries []v1alpha1.InitializerStatus) sets.Set[string] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.ends, func(_ string, at time.Time) bool { return now.Sub(at) > reportWaitAfter })
 	announced, s := sets.New[string](), t.seen[lifecycle.Name]
+	if s.lifecycle != lifecycle.UID {
+		return announced
+	}
+	if s.ended == nil {
+		s.ended = sets.New[string]()
+	}
 	for _, entry := range entries {
-		t.ends[entry.Name] = now
-		if s.lifecycle == lifecycle.UID && s.announced.Has(entry.Name) {
+		s.ended.Insert(entry.Name)
+		if s.announced.Has(entry.Name) {
 			s.announced.Delete(entry.Name)
 			announced.Insert(entry.Name)
 		}
 	}
+	t.seen[lifecycle.Name] = s
 	return announced
-}
-
-// lastEnds returns when this process last saw each initializer end a turn.
-func (t *turns) lastEnds() map[string]time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.ends)
 }
 
 // hasTurn says whether an initializer has its turn.
@@ -134,14 +129,16 @@ func hasTurn(lifecycle *v1alpha1.NamespaceLifecycle) bool {
 	return lifecycle != nil && len(helper.Acting(lifecycle)) > 0
 }
 
-// measure returns the state of the current turns, which were first seen at these times. An initializer that ends turns
-// elsewhere works, so that its turns here are reported later.
-func measure(lifecycle *v1alpha1.NamespaceLifecycle, seen, ends map[string]time.Time, now time.Time, stalledAfter time.Duration) timers {
+// measure returns the state of the current turns, which were first seen at these times.
+func measure(lifecycle *v1alpha1.NamespaceLifecycle, seen map[string]time.Time, now time.Time, stalledAfter time.Duration) timers {
 	var t timers
 	if !hasTurn(lifecycle) {
 		return t
 	}
 	for _, name := range helper.Acting(lifecycle) {
+		if seen[name].IsZero() {
+			continue // its turn is over
+		}
 		past := func(at time.Time) bool {
 			left := at.Sub(now)
 			if left > 0 && (t.wake == 0 || left < t.wake) {
@@ -149,11 +146,7 @@ func measure(lifecycle *v1alpha1.NamespaceLifecycle, seen, ends map[string]time.
 			}
 			return left <= 0
 		}
-		reported := lasts(lifecycle, name, seen[name], reportWaitAfter)
-		if quiet := ends[name].Add(reportWaitAfter); quiet.After(reported) {
-			reported = earlier(quiet, lasts(lifecycle, name, seen[name], reportWaitInAnyCase))
-		}
-		if past(reported) {
+		if past(lasts(lifecycle, name, seen[name], reportWaitAfter)) {
 			t.long = append(t.long, name)
 		}
 		planned := helper.Planned(lifecycle, name)

@@ -397,6 +397,7 @@ func (w *world) fill(lifecycle *v1alpha1.NamespaceLifecycle) {
 			lifecycle.Spec.Initializers = &v1alpha1.NamespaceInitializers{}
 		}
 		lifecycle.Spec.Initializers.Pending = append(lifecycle.Spec.Initializers.Pending, v1alpha1.NamespaceInitializer{Name: planned.Name})
+		lifecycle.Status.Initializers = append(lifecycle.Status.Initializers, v1alpha1.InitializerStatus{Name: planned.Name})
 	}
 	w.startTurns(lifecycle)
 }
@@ -545,11 +546,9 @@ func (w *world) startTurns(lifecycle *v1alpha1.NamespaceLifecycle) {
 		lifecycle.Spec.Initializers = nil
 		return
 	}
-	current := helper.CurrentInitializers(lifecycle)
-	for i := range lifecycle.Spec.Initializers.Pending {
-		entry := &lifecycle.Spec.Initializers.Pending[i]
-		if entry.TurnStartTime == nil && slices.Contains(current, entry.Name) {
-			entry.TurnStartTime = &metav1.MicroTime{Time: w.clock.Now()}
+	for _, name := range helper.CurrentInitializers(lifecycle) {
+		if entry := helper.Entry(lifecycle, name); entry.StartTime == nil {
+			entry.StartTime = &metav1.MicroTime{Time: w.clock.Now()}
 		}
 	}
 }

@@ -197,7 +197,7 @@ func schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 					},
 					"startTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "startTime is when the turn of the initializer began.",
+							Description: "startTime is when the turn of the initializer began. Its deadline counts from this time. It is absent while a predecessor is pending.",
 							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
@@ -225,6 +225,12 @@ func schema_pkg_apis_nsinit_v1alpha1_InitializerStatus(ref common.ReferenceCallb
 							Description: "lastActor is the user that last changed this entry.",
 							Type:        []string{"string"},
 							Format:      "",
+						},
+					},
+					"stalledTime": {
+						SchemaProps: spec.SchemaProps{
+							Description: "stalledTime is when nsinit-controller-manager found that the turn lasts longer than its --stalled-after. It is absent before that, and when the turn has ended.",
+							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -281,18 +287,10 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializer(ref common.ReferenceCa
 							Format:      "",
 						},
 					},
-					"turnStartTime": {
-						SchemaProps: spec.SchemaProps{
-							Description: "turnStartTime is when the turn of the initializer began. Its deadline counts from this time. It is absent while a predecessor is pending. The server sets it.",
-							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
-						},
-					},
 				},
 				Required: []string{"name"},
 			},
 		},
-		Dependencies: []string{
-			v1.MicroTime{}.OpenAPIModelName()},
 	}
 }
 
@@ -570,12 +568,6 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 							Ref:         ref(v1.Status{}.OpenAPIModelName()),
 						},
 					},
-					"turnStartTime": {
-						SchemaProps: spec.SchemaProps{
-							Description: "turnStartTime is always absent. The first version stored the start of the only turn here. The server reads it as pending[0].turnStartTime. Deprecated: use turnStartTime of the entries of pending.",
-							Ref:         ref(v1.MicroTime{}.OpenAPIModelName()),
-						},
-					},
 					"failedInitializer": {
 						SchemaProps: spec.SchemaProps{
 							Description: "failedInitializer is the name of the initializer that set result. The request that sets result can leave it out if only one initializer has its turn.",
@@ -587,7 +579,7 @@ func schema_pkg_apis_nsinit_v1alpha1_NamespaceInitializers(ref common.ReferenceC
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.NamespaceInitializer{}.OpenAPIModelName(), v1.MicroTime{}.OpenAPIModelName(), v1.Status{}.OpenAPIModelName()},
+			v1alpha1.NamespaceInitializer{}.OpenAPIModelName(), v1.Status{}.OpenAPIModelName()},
 	}
 }
 

@@ -67,7 +67,7 @@ func TestEndpoints(t *testing.T) {
 		server, lifecycles(), func(t *testing.T) *v1alpha1.NamespaceLifecycle { return server.MustRecord(t, next()) }, lifecycleChanges(),
 	}.run)
 	t.Run("NamespaceInitializerConfiguration", matrix[*nsinit.NamespaceInitializerConfiguration, *v1alpha1.NamespaceInitializerConfiguration]{
-		server, configurations(t), func(t *testing.T) *v1alpha1.NamespaceInitializerConfiguration {
+		server, configurations(), func(t *testing.T) *v1alpha1.NamespaceInitializerConfiguration {
 			return server.MustConfigure(t, testserver.Configuration(next(), "a.example.com", "b.example.com"))
 		}, configurationChanges(),
 	}.run)
@@ -225,6 +225,7 @@ func metadataChanges[V metav1.Object](changes map[string]change[V]) map[string]c
 func lifecycleChanges() map[string]change[*v1alpha1.NamespaceLifecycle] {
 	type lifecycle = *v1alpha1.NamespaceLifecycle
 	stalled := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong, LastTransitionTime: metav1.Now()}
+	byHand := metav1.Condition{Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelRemoved, LastTransitionTime: metav1.Now()}
 	entry := func(change func(*v1alpha1.InitializerStatus)) func(lifecycle) {
 		return func(l lifecycle) { change(&l.Status.Initializers[0]) }
 	}
@@ -235,17 +236,7 @@ func lifecycleChanges() map[string]change[*v1alpha1.NamespaceLifecycle] {
 		"result": {part: "spec.initializers", do: func(l lifecycle) {
 			l.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no quota"}
 		}},
-		"failedInitializer": {part: "spec.initializers", do: func(l lifecycle) { l.Spec.Initializers.FailedInitializer = "b.example.com" }, owner: refused},
-		"turnStartTime":     {part: "start of turns", do: func(l lifecycle) { l.Spec.Initializers.Pending[0].TurnStartTime = nil }},
-		"turnStartTime of another year": {part: "start of turns", do: func(l lifecycle) {
-			l.Spec.Initializers.Pending[0].TurnStartTime = &metav1.MicroTime{Time: l.CreationTimestamp.AddDate(-1, 0, 0)}
-		}},
-		"turnStartTime of another one": {part: "start of turns", do: func(l lifecycle) {
-			l.Spec.Initializers.Pending[1].TurnStartTime = l.Spec.Initializers.Pending[0].TurnStartTime
-		}},
-		"turnStartTime as in the first version": {part: "start of turns", do: func(l lifecycle) {
-			l.Spec.Initializers.TurnStartTime = &metav1.MicroTime{Time: l.CreationTimestamp.Time}
-		}},
+		"failedInitializer":      {part: "spec.initializers", do: func(l lifecycle) { l.Spec.Initializers.FailedInitializer = "b.example.com" }, owner: refused},
 		"skipped":                {part: "spec.skipped", do: func(l lifecycle) { l.Spec.Skipped = []string{"a.example.com"} }, owner: refused},
 		"a finalizer":            {part: "spec.finalizers", do: func(l lifecycle) { l.Spec.Finalizers = append(l.Spec.Finalizers, "a.example.com") }},
 		"no finalizers":          {part: "spec.finalizers", do: func(l lifecycle) { l.Spec.Finalizers = nil }},
@@ -254,16 +245,27 @@ func lifecycleChanges() map[string]change[*v1alpha1.NamespaceLifecycle] {
 		"no currentInitializers": {part: "derived status", do: func(l lifecycle) { l.Status.CurrentInitializers = nil }},
 		"state":                  {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.State = v1alpha1.InitializerDone })},
 		"startTime":              {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.StartTime = nil })},
-		"endTime":                {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.EndTime = s.StartTime })},
-		"deadline":               {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.Deadline = s.StartTime })},
-		"lastActor":              {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.LastActor = "other" })},
-		"derived conditions":     {part: "derived status", do: func(l lifecycle) { l.Status.Conditions[0].Message = "changed" }},
-		"message":                {part: "status.initializers", do: entry(func(s *v1alpha1.InitializerStatus) { s.Message = "half way" })},
+		"startTime of another year": {part: "derived status", do: func(l lifecycle) {
+			l.Status.Initializers[0].StartTime = &metav1.MicroTime{Time: l.CreationTimestamp.AddDate(-1, 0, 0)}
+		}},
+		"startTime of one that waits": {part: "derived status", do: func(l lifecycle) {
+			l.Status.Initializers[1].StartTime = l.Status.Initializers[0].StartTime
+		}},
+		"stalledTime": {part: "status.initializers", do: entry(func(s *v1alpha1.InitializerStatus) { s.StalledTime = s.StartTime })},
+		"stalledTime of one that waits": {part: "status.initializers", do: func(l lifecycle) {
+			l.Status.Initializers[1].StalledTime = l.Status.Initializers[0].StartTime
+		}, owner: kept},
+		"the condition Stalled": {part: "derived status", do: func(l lifecycle) { l.Status.Conditions = append(l.Status.Conditions, stalled) }},
+		"endTime":               {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.EndTime = s.StartTime })},
+		"deadline":              {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.Deadline = s.StartTime })},
+		"lastActor":             {part: "derived status", do: entry(func(s *v1alpha1.InitializerStatus) { s.LastActor = "other" })},
+		"derived conditions":    {part: "derived status", do: func(l lifecycle) { l.Status.Conditions[0].Message = "changed" }},
+		"message":               {part: "status.initializers", do: entry(func(s *v1alpha1.InitializerStatus) { s.Message = "half way" })},
 		"an entry outside the plan": {part: "status.initializers", do: func(l lifecycle) {
 			l.Status.Initializers = append(l.Status.Initializers, v1alpha1.InitializerStatus{Name: "unplanned.example.com", State: v1alpha1.InitializerWaiting})
 		}, owner: refused},
 		"no entries":    {part: "status.initializers", do: func(l lifecycle) { l.Status.Initializers = nil }, owner: kept},
-		"conditions":    {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = append(l.Status.Conditions, stalled) }},
+		"conditions":    {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = append(l.Status.Conditions, byHand) }},
 		"no conditions": {part: "status.conditions", do: func(l lifecycle) { l.Status.Conditions = nil }, owner: kept},
 	})
 }

@@ -30,19 +30,6 @@ func Pending(lifecycle *nsinit.NamespaceLifecycle) []string {
 	return names
 }
 
-// PendingEntry returns the entry of an initializer that has not acted, or nil.
-func PendingEntry(lifecycle *nsinit.NamespaceLifecycle, name string) *nsinit.NamespaceInitializer {
-	if lifecycle.Spec.Initializers == nil {
-		return nil
-	}
-	pending := lifecycle.Spec.Initializers.Pending
-	i := slices.IndexFunc(pending, func(p nsinit.NamespaceInitializer) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &pending[i]
-}
-
 // Failure returns the result that ended the initialization, or nil.
 func Failure(lifecycle *nsinit.NamespaceLifecycle) *metav1.Status {
 	initializers := lifecycle.Spec.Initializers
@@ -85,10 +72,7 @@ func FailedInitializer(lifecycle *nsinit.NamespaceLifecycle) string {
 	if Failure(lifecycle) == nil {
 		return ""
 	}
-	if name := lifecycle.Spec.Initializers.FailedInitializer; name != "" {
-		return name
-	}
-	return Pending(lifecycle)[0] // stored by a version in which one initializer acted at a time
+	return lifecycle.Spec.Initializers.FailedInitializer
 }
 
 // Planned returns the plan's entry of an initializer, or nil.

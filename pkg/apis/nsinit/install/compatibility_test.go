@@ -20,7 +20,7 @@ import (
 // an earlier version stored must be read, and what this one stores must not change
 // unseen. To write the files of a new kind or version, run the test with
 // UPDATE_COMPATIBILITY_FIXTURE_DATA=true. With a release, copy HEAD to a folder of its version: that
-// stays as it is. v0.0 is each kind with the fields that it had first, before any release, in the present encoding.
+// stays as it is.
 func TestCompatibility(t *testing.T) {
 	scheme := runtime.NewScheme()
 	Install(scheme)

@@ -32,16 +32,6 @@ func SetDefaults_PopulationManifest(obj *PopulationManifest) {
 	}
 }
 
-// SetDefaults_NamespaceLifecycle completes an object that a version stored in which one initializer acted at a time:
-// it had another field for the current initializer, the first pending one.
-func SetDefaults_NamespaceLifecycle(obj *NamespaceLifecycle) {
-	initializers := obj.Spec.Initializers
-	if obj.Status.Phase == LifecycleInitializing && len(obj.Status.CurrentInitializers) == 0 &&
-		initializers != nil && initializers.Result == nil && len(initializers.Pending) > 0 {
-		obj.Status.CurrentInitializers = []string{initializers.Pending[0].Name}
-	}
-}
-
 // SetDefaults_RegisteredInitializer gives an initializer with a failurePolicy its
 // default deadline. Without a failurePolicy there is no deadline to default.
 func SetDefaults_RegisteredInitializer(obj *RegisteredInitializer) {

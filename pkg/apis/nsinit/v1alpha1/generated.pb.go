@@ -170,6 +170,18 @@ func (m *InitializerStatus) MarshalToSizedBuffer(dAtA []byte) (int, error) {
 	_ = i
 	var l int
 	_ = l
+	if m.StalledTime != nil {
+		{
+			size, err := m.StalledTime.MarshalToSizedBuffer(dAtA[:i])
+			if err != nil {
+				return 0, err
+			}
+			i -= size
+			i = encodeVarintGenerated(dAtA, i, uint64(size))
+		}
+		i--
+		dAtA[i] = 0x42
+	}
 	i -= len(m.LastActor)
 	copy(dAtA[i:], m.LastActor)
 	i = encodeVarintGenerated(dAtA, i, uint64(len(m.LastActor)))
@@ -282,18 +294,6 @@ func (m *NamespaceInitializer) MarshalToSizedBuffer(dAtA []byte) (int, error) {
 	_ = i
 	var l int
 	_ = l
-	if m.TurnStartTime != nil {
-		{
-			size, err := m.TurnStartTime.MarshalToSizedBuffer(dAtA[:i])
-			if err != nil {
-				return 0, err
-			}
-			i -= size
-			i = encodeVarintGenerated(dAtA, i, uint64(size))
-		}
-		i--
-		dAtA[i] = 0x12
-	}
 	i -= len(m.Name)
 	copy(dAtA[i:], m.Name)
 	i = encodeVarintGenerated(dAtA, i, uint64(len(m.Name)))
@@ -534,19 +534,7 @@ func (m *NamespaceInitializers) MarshalToSizedBuffer(dAtA []byte) (int, error) {
 	copy(dAtA[i:], m.FailedInitializer)
 	i = encodeVarintGenerated(dAtA, i, uint64(len(m.FailedInitializer)))
 	i--
-	dAtA[i] = 0x22
-	if m.TurnStartTime != nil {
-		{
-			size, err := m.TurnStartTime.MarshalToSizedBuffer(dAtA[:i])
-			if err != nil {
-				return 0, err
-			}
-			i -= size
-			i = encodeVarintGenerated(dAtA, i, uint64(size))
-		}
-		i--
-		dAtA[i] = 0x1a
-	}
+	dAtA[i] = 0x1a
 	if m.Result != nil {
 		{
 			size, err := m.Result.MarshalToSizedBuffer(dAtA[:i])
@@ -768,15 +756,6 @@ func (m *NamespaceLifecycleStatus) MarshalToSizedBuffer(dAtA []byte) (int, error
 	_ = i
 	var l int
 	_ = l
-	if len(m.CurrentInitializers) > 0 {
-		for iNdEx := len(m.CurrentInitializers) - 1; iNdEx >= 0; iNdEx-- {
-			i -= len(m.CurrentInitializers[iNdEx])
-			copy(dAtA[i:], m.CurrentInitializers[iNdEx])
-			i = encodeVarintGenerated(dAtA, i, uint64(len(m.CurrentInitializers[iNdEx])))
-			i--
-			dAtA[i] = 0x2a
-		}
-	}
 	if len(m.Conditions) > 0 {
 		for iNdEx := len(m.Conditions) - 1; iNdEx >= 0; iNdEx-- {
 			{
@@ -803,6 +782,15 @@ func (m *NamespaceLifecycleStatus) MarshalToSizedBuffer(dAtA []byte) (int, error
 			}
 			i--
 			dAtA[i] = 0x1a
+		}
+	}
+	if len(m.CurrentInitializers) > 0 {
+		for iNdEx := len(m.CurrentInitializers) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.CurrentInitializers[iNdEx])
+			copy(dAtA[i:], m.CurrentInitializers[iNdEx])
+			i = encodeVarintGenerated(dAtA, i, uint64(len(m.CurrentInitializers[iNdEx])))
+			i--
+			dAtA[i] = 0x12
 		}
 	}
 	i -= len(m.Phase)
@@ -1781,6 +1769,10 @@ func (m *InitializerStatus) Size() (n int) {
 	n += 1 + l + sovGenerated(uint64(l))
 	l = len(m.LastActor)
 	n += 1 + l + sovGenerated(uint64(l))
+	if m.StalledTime != nil {
+		l = m.StalledTime.Size()
+		n += 1 + l + sovGenerated(uint64(l))
+	}
 	return n
 }
 
@@ -1805,10 +1797,6 @@ func (m *NamespaceInitializer) Size() (n int) {
 	_ = l
 	l = len(m.Name)
 	n += 1 + l + sovGenerated(uint64(l))
-	if m.TurnStartTime != nil {
-		l = m.TurnStartTime.Size()
-		n += 1 + l + sovGenerated(uint64(l))
-	}
 	return n
 }
 
@@ -1906,10 +1894,6 @@ func (m *NamespaceInitializers) Size() (n int) {
 		l = m.Result.Size()
 		n += 1 + l + sovGenerated(uint64(l))
 	}
-	if m.TurnStartTime != nil {
-		l = m.TurnStartTime.Size()
-		n += 1 + l + sovGenerated(uint64(l))
-	}
 	l = len(m.FailedInitializer)
 	n += 1 + l + sovGenerated(uint64(l))
 	return n
@@ -1988,6 +1972,12 @@ func (m *NamespaceLifecycleStatus) Size() (n int) {
 	_ = l
 	l = len(m.Phase)
 	n += 1 + l + sovGenerated(uint64(l))
+	if len(m.CurrentInitializers) > 0 {
+		for _, s := range m.CurrentInitializers {
+			l = len(s)
+			n += 1 + l + sovGenerated(uint64(l))
+		}
+	}
 	if len(m.Initializers) > 0 {
 		for _, e := range m.Initializers {
 			l = e.Size()
@@ -1997,12 +1987,6 @@ func (m *NamespaceLifecycleStatus) Size() (n int) {
 	if len(m.Conditions) > 0 {
 		for _, e := range m.Conditions {
 			l = e.Size()
-			n += 1 + l + sovGenerated(uint64(l))
-		}
-	}
-	if len(m.CurrentInitializers) > 0 {
-		for _, s := range m.CurrentInitializers {
-			l = len(s)
 			n += 1 + l + sovGenerated(uint64(l))
 		}
 	}
@@ -2384,6 +2368,7 @@ func (this *InitializerStatus) String() string {
 		`Deadline:` + strings.Replace(fmt.Sprintf("%v", this.Deadline), "MicroTime", "v1.MicroTime", 1) + `,`,
 		`Message:` + fmt.Sprintf("%v", this.Message) + `,`,
 		`LastActor:` + fmt.Sprintf("%v", this.LastActor) + `,`,
+		`StalledTime:` + strings.Replace(fmt.Sprintf("%v", this.StalledTime), "MicroTime", "v1.MicroTime", 1) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -2405,7 +2390,6 @@ func (this *NamespaceInitializer) String() string {
 	}
 	s := strings.Join([]string{`&NamespaceInitializer{`,
 		`Name:` + fmt.Sprintf("%v", this.Name) + `,`,
-		`TurnStartTime:` + strings.Replace(fmt.Sprintf("%v", this.TurnStartTime), "MicroTime", "v1.MicroTime", 1) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -2490,7 +2474,6 @@ func (this *NamespaceInitializers) String() string {
 	s := strings.Join([]string{`&NamespaceInitializers{`,
 		`Pending:` + repeatedStringForPending + `,`,
 		`Result:` + strings.Replace(fmt.Sprintf("%v", this.Result), "Status", "v1.Status", 1) + `,`,
-		`TurnStartTime:` + strings.Replace(fmt.Sprintf("%v", this.TurnStartTime), "MicroTime", "v1.MicroTime", 1) + `,`,
 		`FailedInitializer:` + fmt.Sprintf("%v", this.FailedInitializer) + `,`,
 		`}`,
 	}, "")
@@ -2559,9 +2542,9 @@ func (this *NamespaceLifecycleStatus) String() string {
 	repeatedStringForConditions += "}"
 	s := strings.Join([]string{`&NamespaceLifecycleStatus{`,
 		`Phase:` + fmt.Sprintf("%v", this.Phase) + `,`,
+		`CurrentInitializers:` + fmt.Sprintf("%v", this.CurrentInitializers) + `,`,
 		`Initializers:` + repeatedStringForInitializers + `,`,
 		`Conditions:` + repeatedStringForConditions + `,`,
-		`CurrentInitializers:` + fmt.Sprintf("%v", this.CurrentInitializers) + `,`,
 		`}`,
 	}, "")
 	return s
@@ -3302,6 +3285,42 @@ func (m *InitializerStatus) Unmarshal(dAtA []byte) error {
 			}
 			m.LastActor = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 8:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field StalledTime", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.StalledTime == nil {
+				m.StalledTime = &v1.MicroTime{}
+			}
+			if err := m.StalledTime.Unmarshal(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := skipGenerated(dAtA[iNdEx:])
@@ -3497,42 +3516,6 @@ func (m *NamespaceInitializer) Unmarshal(dAtA []byte) error {
 				return io.ErrUnexpectedEOF
 			}
 			m.Name = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 2:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TurnStartTime", wireType)
-			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return ErrIntOverflowGenerated
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return ErrInvalidLengthGenerated
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return ErrInvalidLengthGenerated
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			if m.TurnStartTime == nil {
-				m.TurnStartTime = &v1.MicroTime{}
-			}
-			if err := m.TurnStartTime.Unmarshal(dAtA[iNdEx:postIndex]); err != nil {
-				return err
-			}
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
@@ -4226,42 +4209,6 @@ func (m *NamespaceInitializers) Unmarshal(dAtA []byte) error {
 			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field TurnStartTime", wireType)
-			}
-			var msglen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return ErrIntOverflowGenerated
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				msglen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if msglen < 0 {
-				return ErrInvalidLengthGenerated
-			}
-			postIndex := iNdEx + msglen
-			if postIndex < 0 {
-				return ErrInvalidLengthGenerated
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			if m.TurnStartTime == nil {
-				m.TurnStartTime = &v1.MicroTime{}
-			}
-			if err := m.TurnStartTime.Unmarshal(dAtA[iNdEx:postIndex]); err != nil {
-				return err
-			}
-			iNdEx = postIndex
-		case 4:
-			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field FailedInitializer", wireType)
 			}
 			var stringLen uint64
@@ -4856,6 +4803,38 @@ func (m *NamespaceLifecycleStatus) Unmarshal(dAtA []byte) error {
 			}
 			m.Phase = LifecyclePhase(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 2:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CurrentInitializers", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return ErrIntOverflowGenerated
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return ErrInvalidLengthGenerated
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.CurrentInitializers = append(m.CurrentInitializers, string(dAtA[iNdEx:postIndex]))
+			iNdEx = postIndex
 		case 3:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Initializers", wireType)
@@ -4923,38 +4902,6 @@ func (m *NamespaceLifecycleStatus) Unmarshal(dAtA []byte) error {
 			if err := m.Conditions[len(m.Conditions)-1].Unmarshal(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
-			iNdEx = postIndex
-		case 5:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field CurrentInitializers", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return ErrIntOverflowGenerated
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return ErrInvalidLengthGenerated
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return ErrInvalidLengthGenerated
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.CurrentInitializers = append(m.CurrentInitializers, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

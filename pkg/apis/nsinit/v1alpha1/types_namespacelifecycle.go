@@ -137,18 +137,11 @@ type NamespaceInitializers struct {
 	// +k8s:opaqueType
 	Result *metav1.Status `json:"result,omitempty" protobuf:"bytes,2,opt,name=result"`
 
-	// turnStartTime is always absent. The first version stored the start of the only
-	// turn here. The server reads it as pending[0].turnStartTime.
-	// Deprecated: use turnStartTime of the entries of pending.
-	// +optional
-	// +k8s:opaqueType
-	TurnStartTime *metav1.MicroTime `json:"turnStartTime,omitempty" protobuf:"bytes,3,opt,name=turnStartTime"`
-
 	// failedInitializer is the name of the initializer that set result. The request
 	// that sets result can leave it out if only one initializer has its turn.
 	// +optional
 	// +k8s:optional
-	FailedInitializer string `json:"failedInitializer,omitempty" protobuf:"bytes,4,opt,name=failedInitializer"`
+	FailedInitializer string `json:"failedInitializer,omitempty" protobuf:"bytes,3,opt,name=failedInitializer"`
 }
 
 // NamespaceInitializer is an initializer that has not finished.
@@ -157,12 +150,6 @@ type NamespaceInitializer struct {
 	// +required
 	// +k8s:required
 	Name string `json:"name" protobuf:"bytes,1,opt,name=name"`
-
-	// turnStartTime is when the turn of the initializer began. Its deadline counts
-	// from this time. It is absent while a predecessor is pending. The server sets it.
-	// +optional
-	// +k8s:opaqueType
-	TurnStartTime *metav1.MicroTime `json:"turnStartTime,omitempty" protobuf:"bytes,2,opt,name=turnStartTime"`
 }
 
 // FinalizerName is the name of a participant that must act before an object can be
@@ -181,15 +168,13 @@ type NamespaceLifecycleStatus struct {
 	// +optional
 	Phase LifecyclePhase `json:"phase,omitempty" protobuf:"bytes,1,opt,name=phase,casttype=LifecyclePhase"`
 
-	// The protobuf field 2 was currentInitializer of the first version: never use 2 again.
-
 	// currentInitializers lists the initializers that have their turn, in the order
 	// of the plan. It is empty if there is none, if the initialization failed and if
 	// the NamespaceLifecycle is terminating. The field selector
 	// status.currentInitializer=NAME selects the namespaces in which NAME has its turn.
 	// +optional
 	// +listType=set
-	CurrentInitializers []string `json:"currentInitializers,omitempty" protobuf:"bytes,5,rep,name=currentInitializers"`
+	CurrentInitializers []string `json:"currentInitializers,omitempty" protobuf:"bytes,2,rep,name=currentInitializers"`
 
 	// initializers shows the progress of each initializer of the plan, and what it
 	// last reported.
@@ -310,7 +295,8 @@ type InitializerStatus struct {
 	// +optional
 	State InitializerState `json:"state,omitempty" protobuf:"bytes,2,opt,name=state,casttype=InitializerState"`
 
-	// startTime is when the turn of the initializer began.
+	// startTime is when the turn of the initializer began. Its deadline counts from
+	// this time. It is absent while a predecessor is pending.
 	// +optional
 	// +k8s:opaqueType
 	StartTime *metav1.MicroTime `json:"startTime,omitempty" protobuf:"bytes,3,opt,name=startTime"`
@@ -334,6 +320,12 @@ type InitializerStatus struct {
 	// lastActor is the user that last changed this entry.
 	// +optional
 	LastActor string `json:"lastActor,omitempty" protobuf:"bytes,7,opt,name=lastActor"`
+
+	// stalledTime is when nsinit-controller-manager found that the turn lasts longer
+	// than its --stalled-after. It is absent before that, and when the turn has ended.
+	// +optional
+	// +k8s:opaqueType
+	StalledTime *metav1.MicroTime `json:"stalledTime,omitempty" protobuf:"bytes,8,opt,name=stalledTime"`
 }
 
 // InitializerState is the progress of one initializer.

@@ -47,7 +47,6 @@ func SetObjectDefaults_NamespaceInitializerConfigurationList(in *NamespaceInitia
 }
 
 func SetObjectDefaults_NamespaceLifecycle(in *NamespaceLifecycle) {
-	SetDefaults_NamespaceLifecycle(in)
 	for i := range in.Spec.Plan {
 		a := &in.Spec.Plan[i]
 		SetDefaults_RegisteredInitializer(&a.RegisteredInitializer)

@@ -300,7 +300,6 @@ func Validate_NamespaceInitializer(
 		errs = append(errs, fn(fldPath.Child("name"), &obj.Name, oldVal, oldObj != nil)...)
 	}
 
-	// field NamespaceInitializer.TurnStartTime has no validation
 	return errs
 }
 
@@ -392,7 +391,7 @@ func Validate_NamespaceInitializers(
 			}
 			// iterate the list and call the type's validation function
 			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
-				func(a *NamespaceInitializer, b *NamespaceInitializer) bool { return a.Name == b.Name }, validate.SemanticDeepEqual, Validate_NamespaceInitializer); len(e) != 0 {
+				func(a *NamespaceInitializer, b *NamespaceInitializer) bool { return a.Name == b.Name }, validate.DirectEqual, Validate_NamespaceInitializer); len(e) != 0 {
 				errs = append(errs, e...)
 			}
 			return
@@ -405,7 +404,6 @@ func Validate_NamespaceInitializers(
 	}
 
 	// field NamespaceInitializers.Result has no validation
-	// field NamespaceInitializers.TurnStartTime has no validation
 
 	{ // field NamespaceInitializers.FailedInitializer
 		fn := func(

@@ -80,7 +80,7 @@ func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path
 		switch {
 		case initializers.Result == nil:
 			errs = append(errs, field.Forbidden(at, "may only be set together with result"))
-		case helper.PendingEntry(lifecycle, name) == nil:
+		case !slices.Contains(helper.Pending(lifecycle), name):
 			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("is not in spec.initializers.pending, which is %q", helper.Pending(lifecycle))))
 		}
 	}

@@ -67,6 +67,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
+    - name: stalledTime
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
     - name: startTime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
@@ -91,9 +94,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
-    - name: turnStartTime
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceInitializerConfiguration
   map:
     fields:
@@ -177,9 +177,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: result
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Status
-    - name: turnStartTime
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime
 - name: com.github.nsinit.nsinit.pkg.apis.nsinit.v1alpha1.NamespaceLifecycle
   map:
     fields:

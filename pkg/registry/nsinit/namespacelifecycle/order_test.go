@@ -84,7 +84,6 @@ func TestWaitingMessage(t *testing.T) {
 			`"c": ` + strings.Repeat("é", maxReport/2) + "..."},
 		"the oldest turn": {record: parallelPlan("d", "a", "b"), change: func(r *nsinit.NamespaceLifecycle) {
 			r.Spec.Plan[0].Ordering.After, r.Spec.Plan[2].Ordering = []string{"d"}, &nsinit.InitializerOrdering{}
-			r.Spec.Initializers.Pending[0].TurnStartTime = nil
 			begin(r, at(0), "")
 			change(r, at(5), "d", "a", "b")
 		}, want: `waiting for initializers "a", "b" (2 of 3)` + since},
@@ -106,7 +105,7 @@ func TestParallelFailure(t *testing.T) {
 	record := parallelPlan("c", "a", "b")
 	begin(record, at(0), "")
 	record.Spec.Initializers.Result, record.Spec.Initializers.FailedInitializer = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}, "b"
-	advance(record, at(1), "hook-b")
+	settle(record, at(1), "hook-b")
 	want := []nsinit.InitializerStatus{
 		{Name: "a", State: nsinit.InitializerRunning, StartTime: micro(0)},
 		{Name: "b", State: nsinit.InitializerFailed, StartTime: micro(0), EndTime: micro(1), Message: "no", LastActor: "hook-b"},
@@ -125,19 +124,26 @@ func TestParallelFailure(t *testing.T) {
 	}
 }
 
-// TestParallelStall: the condition stays while one of the initializers that it names has its turn.
+// TestParallelStall: the condition stays while one of the stalled initializers has its turn, and names no other one.
 func TestParallelStall(t *testing.T) {
 	record := parallelPlan("d", "a", "b", "c")
 	begin(record, at(0), "")
-	meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonTurnTooLong, Message: `the turns of "a", "b" have lasted long`})
+	record.Status.Initializers[0].StalledTime, record.Status.Initializers[1].StalledTime = micro(1), micro(1)
 	for _, step := range []struct {
 		pending []string
 		stalled bool
-	}{{[]string{"a", "b", "d"}, true}, {[]string{"b", "d"}, true}, {[]string{"d"}, false}} {
+		message string
+	}{
+		{[]string{"a", "b", "d"}, true, `"a" has lasted since 2026-01-01T00:00:00Z; and that of initializer "b" since 2026-01-01T00:00:00Z: check that each runs`},
+		{[]string{"b", "d"}, true, `"b" has lasted since 2026-01-01T00:00:00Z: check that it runs`},
+		{[]string{"d"}, false, "finished its turn"},
+	} {
 		change(record, at(1), "", step.pending...)
 		if got := meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled); got != step.stalled {
 			t.Errorf("while %q are pending: stalled is %t", step.pending, got)
+		}
+		if got := messageOf(record, v1alpha1.ConditionStalled); !strings.Contains(got, step.message) {
+			t.Errorf("while %q are pending: %s", step.pending, got)
 		}
 	}
 }

@@ -9,8 +9,6 @@ package namespacelifecycle
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -39,38 +37,19 @@ func begin(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 			State: nsinit.InitializerWaiting,
 		})
 	}
-	copyTurnStarts(lifecycle, &nsinit.NamespaceLifecycle{})
-	advance(lifecycle, now, actor)
-}
-
-// advance derives the start of turns and the status after a change of spec.initializers.
-func advance(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	startTurns(lifecycle, now)
 	settle(lifecycle, now, actor)
-}
-
-// startTurns lets the turn of each current initializer begin now, unless it began before.
-func startTurns(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
-	for _, name := range helper.CurrentInitializers(lifecycle) {
-		if entry := helper.PendingEntry(lifecycle, name); entry.TurnStartTime == nil {
-			entry.TurnStartTime = new(metav1.NewMicroTime(now))
-		}
-	}
 }
 
 // settle derives the status from the spec: the state of each initializer, the phase and the conditions.
 // It does not change entries of initializers that have ended. A condition that stays, such as PlanDegraded, describes the new
 // generation, too: kubectl wait ignores conditions of an earlier one.
 func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
-	before := lifecycle.Status.CurrentInitializers
+	current := helper.CurrentInitializers(lifecycle)
 	for i := range lifecycle.Status.Initializers {
-		settleEntry(lifecycle, &lifecycle.Status.Initializers[i], now, actor)
+		settleEntry(lifecycle, &lifecycle.Status.Initializers[i], current, now, actor)
 	}
 	settlePhase(lifecycle, now)
-	if !slices.Equal(before, lifecycle.Status.CurrentInitializers) {
-		endStall(lifecycle, now)
-	}
-	stallFailed(lifecycle, now)
+	settleStalled(lifecycle, now)
 	for i := range lifecycle.Status.Conditions {
 		lifecycle.Status.Conditions[i].ObservedGeneration = lifecycle.Generation
 	}
@@ -79,8 +58,8 @@ func settle(lifecycle *nsinit.NamespaceLifecycle, now time.Time, actor string) {
 // neverInitialized is the message of an initializer that had no turn.
 const neverInitialized = "never had its turn: the namespace was deleted before"
 
-// settleEntry derives the state of one initializer.
-func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, now time.Time, actor string) {
+// settleEntry derives the state of one initializer. Its turn begins now if it is current and has not begun before.
+func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.InitializerStatus, current []string, now time.Time, actor string) {
 	if entry.EndTime != nil {
 		return
 	}
@@ -93,9 +72,8 @@ func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.Initializer
 		return
 	}
 	stamp := metav1.NewMicroTime(now)
-	pending := helper.PendingEntry(lifecycle, entry.Name)
 	switch {
-	case pending == nil:
+	case !slices.Contains(helper.Pending(lifecycle), entry.Name):
 		entry.EndTime, entry.LastActor = &stamp, actor
 		if slices.Contains(lifecycle.Spec.Skipped, entry.Name) {
 			entry.State, entry.Message = nsinit.InitializerSkipped, skippedMessage(entry, now)
@@ -105,9 +83,9 @@ func settleEntry(lifecycle *nsinit.NamespaceLifecycle, entry *nsinit.Initializer
 	case helper.FailedInitializer(lifecycle) == entry.Name:
 		entry.State, entry.EndTime, entry.LastActor = nsinit.InitializerFailed, &stamp, actor
 		entry.Message = helper.Failure(lifecycle).Message
-	case pending.TurnStartTime != nil && entry.StartTime == nil:
-		entry.State, entry.StartTime = nsinit.InitializerRunning, pending.TurnStartTime
-		entry.Deadline = deadlineTime(lifecycle, pending)
+	case entry.StartTime == nil && slices.Contains(current, entry.Name):
+		entry.State, entry.StartTime = nsinit.InitializerRunning, &stamp
+		entry.Deadline = deadline(helper.Planned(lifecycle, entry.Name), entry)
 	}
 }
 
@@ -161,41 +139,54 @@ func setConditions(lifecycle *nsinit.NamespaceLifecycle, now time.Time, initiali
 	}
 }
 
-// endStall sets the condition Stalled to False if it is True and names no current initializer. The
-// controller quotes the names of the stalled initializers in its message.
-func endStall(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
-	stalled := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
-	if stalled == nil || stalled.Status != metav1.ConditionTrue ||
-		slices.ContainsFunc(lifecycle.Status.CurrentInitializers, func(name string) bool { return strings.Contains(stalled.Message, strconv.Quote(name)) }) {
-		return
+// settleStalled derives the condition Stalled. It is True while the turn of a current initializer is stalled, and after the
+// initialization failed: tools that wait for Ready need not wait longer. The end of a turn ends its stall.
+func settleStalled(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
+	var stalled []*nsinit.InitializerStatus
+	for i := range lifecycle.Status.Initializers {
+		entry := &lifecycle.Status.Initializers[i]
+		if !slices.Contains(lifecycle.Status.CurrentInitializers, entry.Name) {
+			entry.StalledTime = nil
+		}
+		if entry.StalledTime != nil {
+			stalled = append(stalled, entry)
+		}
 	}
-	meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
-		Reason: v1alpha1.ReasonTurnEnded, Message: v1alpha1helper.TurnEnded, ObservedGeneration: lifecycle.Generation,
-	})
+	condition := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now), ObservedGeneration: lifecycle.Generation}
+	before := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionStalled)
+	switch failed := helper.Failure(lifecycle); {
+	case failed != nil:
+		condition.Reason, condition.Message = v1alpha1.ReasonFailed, fmt.Sprintf("initializer %q failed: %s", helper.FailedInitializer(lifecycle), failed.Message)
+	case len(stalled) > 0:
+		condition.Reason, condition.Message = v1alpha1.ReasonTurnTooLong, stalledMessage(stalled)
+	case before == nil || before.Status == metav1.ConditionFalse:
+		return
+	default:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonTurnEnded, v1alpha1helper.TurnEnded
+	}
+	meta.SetStatusCondition(&lifecycle.Status.Conditions, condition)
 }
 
-// stallFailed sets the condition Stalled of a NamespaceLifecycle whose initialization failed: tools that wait for Ready
-// need not wait longer.
-func stallFailed(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
-	failed := helper.Failure(lifecycle)
-	if failed == nil {
-		return
+// stalledMessage names the stalled initializers, and how to continue.
+func stalledMessage(stalled []*nsinit.InitializerStatus) string {
+	text, whose := "", "it"
+	for i, entry := range stalled {
+		since := entry.StartTime.UTC().Format(time.RFC3339)
+		if i == 0 {
+			text = fmt.Sprintf("the turn of initializer %q has lasted since %s", entry.Name, since)
+		} else {
+			text, whose = text+fmt.Sprintf("; and that of initializer %q since %s", entry.Name, since), "each"
+		}
 	}
-	meta.SetStatusCondition(&lifecycle.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now), Reason: v1alpha1.ReasonFailed,
-		Message: fmt.Sprintf("initializer %q failed: %s", helper.FailedInitializer(lifecycle), failed.Message), ObservedGeneration: lifecycle.Generation,
-	})
+	return fmt.Sprintf("%s: check that %s runs, and read its log; an administrator can skip it in this namespace, or remove it from its configuration", text, whose)
 }
 
-// deadlineTime returns when the failurePolicy of a pending initializer takes effect, or nil if it has
-// none, or no turn.
-func deadlineTime(lifecycle *nsinit.NamespaceLifecycle, pending *nsinit.NamespaceInitializer) *metav1.MicroTime {
-	planned := helper.Planned(lifecycle, pending.Name)
-	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || pending.TurnStartTime == nil {
+// deadline returns when the failurePolicy of an initializer takes effect, or nil if it has none, or no turn.
+func deadline(planned *nsinit.PlannedInitializer, entry *nsinit.InitializerStatus) *metav1.MicroTime {
+	if planned == nil || planned.FailurePolicy == nil || planned.TimeoutSeconds == nil || entry == nil || entry.StartTime == nil {
 		return nil
 	}
-	return new(metav1.NewMicroTime(pending.TurnStartTime.Add(time.Duration(*planned.TimeoutSeconds) * time.Second)))
+	return new(metav1.NewMicroTime(entry.StartTime.Add(time.Duration(*planned.TimeoutSeconds) * time.Second)))
 }
 
 // skippedMessage returns why an initializer was skipped, and what it last reported.

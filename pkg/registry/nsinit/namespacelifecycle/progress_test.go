@@ -43,11 +43,9 @@ func setPending(record *nsinit.NamespaceLifecycle, names ...string) {
 
 // change removes initializers, as a write to the initialize subresource does.
 func change(record *nsinit.NamespaceLifecycle, now time.Time, actor string, names ...string) {
-	old := record.DeepCopy()
 	record.Generation++
 	setPending(record, names...)
-	copyTurnStarts(record, old)
-	advance(record, now, actor)
+	settle(record, now, actor)
 }
 
 // currentOf returns the initializers that have their turn, separated by spaces.
@@ -159,7 +157,7 @@ func TestMessage(t *testing.T) {
 func TestProgressOfFailure(t *testing.T) {
 	record := planOf("a", "b")
 	begin(record, at(0), "controller")
-	record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no quota left"}
+	record.Spec.Initializers.Result, record.Spec.Initializers.FailedInitializer = &metav1.Status{Status: metav1.StatusFailure, Message: "no quota left"}, "a"
 	settle(record, at(5), "hook-a")
 	want := []nsinit.InitializerStatus{
 		{Name: "a", State: nsinit.InitializerFailed, StartTime: micro(0), EndTime: micro(5), Message: "no quota left", LastActor: "hook-a"},
@@ -227,8 +225,8 @@ func TestSkipped(t *testing.T) {
 			if entry.State != nsinit.InitializerSkipped || entry.LastActor != "controller" || entry.Message != test.want {
 				t.Errorf("the entry is %+v, want the message %q", entry, test.want)
 			}
-			if currentOf(record) != "b" || !record.Spec.Initializers.Pending[0].TurnStartTime.Time.Equal(at(test.at)) {
-				t.Errorf("current %q, since %s", currentOf(record), record.Spec.Initializers.Pending[0].TurnStartTime)
+			if currentOf(record) != "b" || !record.Status.Initializers[1].StartTime.Time.Equal(at(test.at)) {
+				t.Errorf("current %q, since %s", currentOf(record), record.Status.Initializers[1].StartTime)
 			}
 			change(record, at(700), "hook-b")
 			if got := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(got, `"a"`) {
@@ -246,13 +244,14 @@ func TestStalled(t *testing.T) {
 	if meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionStalled) != nil {
 		t.Error("no turn has lasted for long")
 	}
-	meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong})
+	record.Status.Initializers[1].StalledTime = micro(2)
 	change(record, at(2), "another", "b", "c")
-	if !meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) {
-		t.Error("the turn is not over")
+	if got := messageOf(record, v1alpha1.ConditionStalled); !meta.IsStatusConditionTrue(record.Status.Conditions, v1alpha1.ConditionStalled) ||
+		!strings.HasPrefix(got, `the turn of initializer "b" has lasted since 2026-01-01T00:00:01Z: check that it runs`) {
+		t.Errorf("the turn is not over, and the message is %q", got)
 	}
 	change(record, at(3), "hook-b", "c")
-	if !meta.IsStatusConditionFalse(record.Status.Conditions, v1alpha1.ConditionStalled) {
+	if !meta.IsStatusConditionFalse(record.Status.Conditions, v1alpha1.ConditionStalled) || record.Status.Initializers[1].StalledTime != nil {
 		t.Error("the turn is over")
 	}
 }
@@ -276,9 +275,8 @@ func TestConditionsDescribeTheGeneration(t *testing.T) {
 		}
 	}
 	check("begin", 3)
-	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionOpenedByHand} { // as the controller writes them
-		meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, ObservedGeneration: record.Generation})
-	}
+	record.Status.Initializers[1].StalledTime = micro(1) // as the controller writes it
+	meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, ObservedGeneration: record.Generation})
 	change(record, at(1), "hook-a", "b")
 	check("a is done", 5)
 	record.Generation++
@@ -294,7 +292,7 @@ func TestFailedIsStalled(t *testing.T) {
 	begin(record, at(0), "controller")
 	record.Spec.Initializers.Result, record.Spec.Initializers.FailedInitializer = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}, "a"
 	record.Generation = 2
-	advance(record, at(1), "hook-a")
+	settle(record, at(1), "hook-a")
 	for _, deleted := range []bool{false, true} {
 		if deleted {
 			record.DeletionTimestamp = &metav1.Time{Time: at(2)}

@@ -27,10 +27,10 @@ func RepairDue(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.D
 	}
 	var names []string
 	for _, name := range helper.CurrentInitializers(lifecycle) {
-		planned, pending := helper.Planned(lifecycle, name), helper.PendingEntry(lifecycle, name)
-		due := deadlineTime(lifecycle, pending)
+		planned, entry := helper.Planned(lifecycle, name), helper.Entry(lifecycle, name)
+		due := deadline(planned, entry)
 		if due != nil && *planned.FailurePolicy == nsinit.Ignore && now.After(due.Add(timing.MaxClockSkew)) &&
-			now.After(pending.TurnStartTime.Add(bound+timing.MaxClockSkew)) {
+			now.After(entry.StartTime.Add(bound+timing.MaxClockSkew)) {
 			names = append(names, name)
 		}
 	}
@@ -47,5 +47,5 @@ func Repair(lifecycle *nsinit.NamespaceLifecycle, now time.Time, bound time.Dura
 	lifecycle.Spec.Skipped = append(lifecycle.Spec.Skipped, due...)
 	initializers.Pending = slices.DeleteFunc(initializers.Pending, func(p nsinit.NamespaceInitializer) bool { return slices.Contains(due, p.Name) })
 	normalize(lifecycle)
-	advance(lifecycle, now, repairer)
+	settle(lifecycle, now, repairer)
 }

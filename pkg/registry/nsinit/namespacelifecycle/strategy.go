@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
-	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -64,11 +63,6 @@ func parts() []generic.Part[object] {
 		generic.Metadata[object](),
 		{Name: "spec.namespaceUID", Copy: func(to, from object) { to.Spec.NamespaceUID = from.Spec.NamespaceUID }},
 		{Name: "spec.plan", Copy: func(to, from object) { to.Spec.Plan = from.Spec.Plan }},
-		{
-			Name:   "start of turns",
-			Fields: []string{"spec.initializers.pending.*.turnStartTime", "spec.initializers.turnStartTime"},
-			Copy:   copyTurnStarts,
-		},
 		// The conditions describe the initialization, so spec.finalizers does not change the generation.
 		{Name: "spec.initializers", Copy: func(to, from object) { to.Spec.Initializers = from.Spec.Initializers }, Generation: true},
 		{Name: "spec.skipped", Copy: func(to, from object) { to.Spec.Skipped = from.Spec.Skipped }, Generation: true},
@@ -78,26 +72,12 @@ func parts() []generic.Part[object] {
 			Fields: []string{
 				"status.phase", "status.currentInitializers", "status.initializers.*.state", "status.initializers.*.startTime",
 				"status.initializers.*.endTime", "status.initializers.*.deadline", "status.initializers.*.lastActor",
-				`status.conditions.[type="Initializing"]`, `status.conditions.[type="Ready"]`, `status.conditions.[type="PlanDegraded"]`,
+				`status.conditions.[type="Initializing"]`, `status.conditions.[type="Ready"]`, `status.conditions.[type="PlanDegraded"]`, `status.conditions.[type="Stalled"]`,
 			},
 			Copy: copyDerived,
 		},
 		{Name: "status.initializers", Copy: func(to, from object) { to.Status.Initializers = from.Status.Initializers }},
 		{Name: "status.conditions", Copy: func(to, from object) { to.Status.Conditions = from.Status.Conditions }},
-	}
-}
-
-// copyTurnStarts copies the starts of the turns of pending initializers.
-func copyTurnStarts(to, from object) {
-	if to.Spec.Initializers == nil {
-		return
-	}
-	for i := range to.Spec.Initializers.Pending {
-		entry := &to.Spec.Initializers.Pending[i]
-		entry.TurnStartTime = nil
-		if known := helper.PendingEntry(from, entry.Name); known != nil {
-			entry.TurnStartTime = known.TurnStartTime
-		}
 	}
 }
 

@@ -22,8 +22,7 @@ import (
 )
 
 // initialize returns the endpoint initialize, the only way to change spec.initializers and
-// spec.skipped after creation. The server derives the starts of turns and the status in the same
-// write.
+// spec.skipped after creation. The server derives the status in the same write.
 func initialize(checker *authorization.Checker, clock clock.PassiveClock) generic.Endpoint[object] {
 	return generic.Endpoint[object]{
 		Owns: []string{"spec.initializers", "spec.skipped"},
@@ -31,7 +30,7 @@ func initialize(checker *authorization.Checker, clock clock.PassiveClock) generi
 			updated.Spec.Skipped = merged(old.Spec.Skipped, updated.Spec.Skipped)
 			normalize(updated)
 			nameFailed(updated, old)
-			advance(updated, clock.Now(), actor(ctx))
+			settle(updated, clock.Now(), actor(ctx))
 		},
 		Validate:  validation.ValidateInitialize,
 		Authorize: authorizeInitialize(checker),

@@ -46,6 +46,7 @@ func status(checker *authorization.Checker, clock clock.PassiveClock) generic.En
 				}
 			}
 			settlePhase(updated, clock.Now())
+			settleStalled(updated, clock.Now())
 		},
 		Authorize: authorizeStatus(checker),
 	}
@@ -58,6 +59,9 @@ func copyDerived(to, from object) {
 	for i := range status.Initializers {
 		if sent := helper.Entry(to, status.Initializers[i].Name); sent != nil {
 			status.Initializers[i].Message = sent.Message
+			if sent.StalledTime != nil { // who writes a message can leave it out
+				status.Initializers[i].StalledTime = sent.StalledTime
+			}
 		}
 	}
 	status.Conditions = slices.Concat(filter(from.Status.Conditions, true), filter(to.Status.Conditions, false))
@@ -67,16 +71,22 @@ func copyDerived(to, from object) {
 // filter returns the conditions that the server derives, or the others.
 func filter(conditions []metav1.Condition, derived bool) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
-		return derived != slices.Contains([]string{v1alpha1.ConditionInitializing, v1alpha1.ConditionReady, v1alpha1.ConditionPlanDegraded}, c.Type)
+		return derived != slices.Contains([]string{v1alpha1.ConditionInitializing, v1alpha1.ConditionReady, v1alpha1.ConditionPlanDegraded, v1alpha1.ConditionStalled}, c.Type)
 	})
 }
 
 // authorizeStatus returns the authorization of the endpoint status: an initializer writes its own
-// message, and only users with the verb open write conditions.
+// message, and only users with the verb open write stalledTime and conditions.
 func authorizeStatus(checker *authorization.Checker) func(ctx context.Context, updated, old object) error {
 	return func(ctx context.Context, updated, old object) error {
 		for i, entry := range updated.Status.Initializers {
-			if entry.Message == old.Status.Initializers[i].Message {
+			before := old.Status.Initializers[i]
+			if entry.StalledTime != nil && !entry.StalledTime.Equal(before.StalledTime) {
+				if err := checker.MayOpen(ctx, updated.Name); err != nil {
+					return fmt.Errorf("status.initializers: cannot write the stalledTime of %q: %w", entry.Name, err)
+				}
+			}
+			if entry.Message == before.Message {
 				continue
 			}
 			if err := checker.MayInitialize(ctx, updated.Name, entry.Name); err != nil {

@@ -8,6 +8,7 @@ package namespacelifecycle
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ func waitingMessage(lifecycle *nsinit.NamespaceLifecycle) string {
 // position returns which of the planned initializers are current, such as " (3 of 7)": two are done. The built-in
 // initializer is not counted.
 func position(lifecycle *nsinit.NamespaceLifecycle) string {
-	if helper.PendingEntry(lifecycle, v1alpha1.InitializerLifecycle) != nil {
+	if slices.Contains(helper.Pending(lifecycle), v1alpha1.InitializerLifecycle) {
 		return ""
 	}
 	total := len(lifecycle.Spec.Plan)

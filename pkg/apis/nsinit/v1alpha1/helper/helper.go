@@ -10,8 +10,6 @@ package helper
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -74,33 +72,18 @@ func Stall(lifecycle *v1alpha1.NamespaceLifecycle) *metav1.Condition {
 	return condition
 }
 
-// Stalled returns the names of the initializers that the condition Stalled names while it is True, in the order of the
-// plan.
-func Stalled(lifecycle *v1alpha1.NamespaceLifecycle) []string {
-	condition := Stall(lifecycle)
-	if condition == nil {
-		return nil
-	}
-	var names []string
-	for _, planned := range lifecycle.Spec.Plan {
-		if strings.Contains(condition.Message, strconv.Quote(planned.Name)) {
-			names = append(names, planned.Name)
-		}
-	}
-	return names
+// IsStalled returns whether the turn of an initializer lasts longer than usual.
+func IsStalled(lifecycle *v1alpha1.NamespaceLifecycle, name string) bool {
+	entry := Entry(lifecycle, name)
+	return entry != nil && entry.StalledTime != nil
 }
 
-// TurnStart returns when the turn of a pending initializer began, or nil.
+// TurnStart returns when the turn of an initializer began, or nil.
 func TurnStart(lifecycle *v1alpha1.NamespaceLifecycle, name string) *metav1.MicroTime {
-	if lifecycle.Spec.Initializers == nil {
-		return nil
+	if entry := Entry(lifecycle, name); entry != nil {
+		return entry.StartTime
 	}
-	pending := lifecycle.Spec.Initializers.Pending
-	i := slices.IndexFunc(pending, func(p v1alpha1.NamespaceInitializer) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return pending[i].TurnStartTime
+	return nil
 }
 
 // WaitsFor returns the names of the pending predecessors of an initializer, in the order of the plan.
@@ -151,10 +134,7 @@ func FailedInitializer(lifecycle *v1alpha1.NamespaceLifecycle) string {
 	if Failure(lifecycle) == nil {
 		return ""
 	}
-	if name := lifecycle.Spec.Initializers.FailedInitializer; name != "" {
-		return name
-	}
-	return Pending(lifecycle)[0] // stored by a version in which one initializer acted at a time
+	return lifecycle.Spec.Initializers.FailedInitializer
 }
 
 // Planned returns the plan's entry of an initializer, or nil.

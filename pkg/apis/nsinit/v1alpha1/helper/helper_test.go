@@ -71,43 +71,34 @@ func TestActing(t *testing.T) {
 	}
 }
 
-func TestStalled(t *testing.T) {
-	for name, test := range map[string]struct {
-		status  metav1.ConditionStatus
-		reason  string
-		message string
-		want    string
-	}{
-		"none":         {metav1.ConditionTrue, v1alpha1.ReasonTurnTooLong, "a stall", "[]"},
-		"one":          {metav1.ConditionTrue, v1alpha1.ReasonTurnTooLong, `the turn of "b" is long`, "[b]"},
-		"two":          {metav1.ConditionTrue, v1alpha1.ReasonTurnTooLong, `the turns of "d" and "b" are long`, "[b d]"},
-		"not any more": {metav1.ConditionFalse, v1alpha1.ReasonTurnEnded, `the turn of "b" was long`, "[]"},
-		"it failed":    {metav1.ConditionTrue, v1alpha1.ReasonFailed, `initializer "b" failed`, "[]"},
-	} {
-		l := lifecycle()
-		l.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: test.status, Reason: test.reason, Message: test.message}}
-		if got := fmt.Sprint(helper.Stalled(l)); got != test.want {
-			t.Errorf("%s: got %s, want %s", name, got, test.want)
+func TestTurn(t *testing.T) {
+	began, found := metav1.NewMicroTime(time.Unix(5, 0)), metav1.NewMicroTime(time.Unix(9, 0))
+	l := lifecycle()
+	l.Status.Initializers = []v1alpha1.InitializerStatus{{Name: "a", StartTime: &began}, {Name: "b", StartTime: &began, StalledTime: &found}, {Name: "c"}}
+	for name, want := range map[string]string{"a": began.String() + " false", "b": began.String() + " true", "c": "<nil> false", "none": "<nil> false"} {
+		if got := fmt.Sprint(helper.TurnStart(l, name), helper.IsStalled(l, name)); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
 		}
-	}
-	if got := helper.Stalled(lifecycle()); got != nil {
-		t.Errorf("without a condition: %v", got)
 	}
 }
 
-func TestTurnStart(t *testing.T) {
-	began := metav1.NewMicroTime(time.Unix(5, 0))
-	l := lifecycle()
-	l.Spec.Initializers.Pending[1].TurnStartTime = &began
-	if got := helper.TurnStart(l, "b"); !got.Equal(&began) {
-		t.Errorf("the turn of b began at %v", got)
-	}
-	for _, name := range []string{"a", "none"} {
-		if got := helper.TurnStart(l, name); got != nil {
-			t.Errorf("the turn of %s began at %v", name, got)
+func TestStall(t *testing.T) {
+	for name, test := range map[string]struct {
+		condition metav1.Condition
+		want      bool
+	}{
+		"stalled":      {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonTurnTooLong}, true},
+		"not any more": {metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTurnEnded}, false},
+		"it failed":    {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFailed}, false},
+	} {
+		l := lifecycle()
+		test.condition.Type = v1alpha1.ConditionStalled
+		l.Status.Conditions = []metav1.Condition{test.condition}
+		if got := helper.Stall(l); (got != nil) != test.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if got := helper.TurnStart(&v1alpha1.NamespaceLifecycle{}, "a"); got != nil {
-		t.Errorf("without initializers, the turn of a began at %v", got)
+	if got := helper.Stall(lifecycle()); got != nil {
+		t.Errorf("without a condition: %v", got)
 	}
 }

@@ -22,7 +22,8 @@ type InitializerStatusApplyConfiguration struct {
 	Name *string `json:"name,omitempty"`
 	// state is Waiting for its turn, Running, Done, Skipped, or Failed.
 	State *nsinitv1alpha1.InitializerState `json:"state,omitempty"`
-	// startTime is when the turn of the initializer began.
+	// startTime is when the turn of the initializer began. Its deadline counts from
+	// this time. It is absent while a predecessor is pending.
 	StartTime *v1.MicroTime `json:"startTime,omitempty"`
 	// endTime is when the initializer was removed, or failed.
 	EndTime *v1.MicroTime `json:"endTime,omitempty"`
@@ -34,6 +35,9 @@ type InitializerStatusApplyConfiguration struct {
 	Message *string `json:"message,omitempty"`
 	// lastActor is the user that last changed this entry.
 	LastActor *string `json:"lastActor,omitempty"`
+	// stalledTime is when nsinit-controller-manager found that the turn lasts longer
+	// than its --stalled-after. It is absent before that, and when the turn has ended.
+	StalledTime *v1.MicroTime `json:"stalledTime,omitempty"`
 }
 
 // InitializerStatusApplyConfiguration constructs a declarative configuration of the InitializerStatus type for use with
@@ -95,5 +99,13 @@ func (b *InitializerStatusApplyConfiguration) WithMessage(value string) *Initial
 // If called multiple times, the LastActor field is set to the value of the last call.
 func (b *InitializerStatusApplyConfiguration) WithLastActor(value string) *InitializerStatusApplyConfiguration {
 	b.LastActor = &value
+	return b
+}
+
+// WithStalledTime sets the StalledTime field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StalledTime field is set to the value of the last call.
+func (b *InitializerStatusApplyConfiguration) WithStalledTime(value v1.MicroTime) *InitializerStatusApplyConfiguration {
+	b.StalledTime = &value
 	return b
 }

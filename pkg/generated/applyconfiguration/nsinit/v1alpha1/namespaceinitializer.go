@@ -8,10 +8,6 @@ SPDX-License-Identifier: Apache-2.0
 
 package v1alpha1
 
-import (
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
-
 // NamespaceInitializerApplyConfiguration represents a declarative configuration of the NamespaceInitializer type for use
 // with apply.
 //
@@ -19,9 +15,6 @@ import (
 type NamespaceInitializerApplyConfiguration struct {
 	// name is the name of the initializer that must act on this namespace.
 	Name *string `json:"name,omitempty"`
-	// turnStartTime is when the turn of the initializer began. Its deadline counts
-	// from this time. It is absent while a predecessor is pending. The server sets it.
-	TurnStartTime *v1.MicroTime `json:"turnStartTime,omitempty"`
 }
 
 // NamespaceInitializerApplyConfiguration constructs a declarative configuration of the NamespaceInitializer type for use with
@@ -35,13 +28,5 @@ func NamespaceInitializer() *NamespaceInitializerApplyConfiguration {
 // If called multiple times, the Name field is set to the value of the last call.
 func (b *NamespaceInitializerApplyConfiguration) WithName(value string) *NamespaceInitializerApplyConfiguration {
 	b.Name = &value
-	return b
-}
-
-// WithTurnStartTime sets the TurnStartTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TurnStartTime field is set to the value of the last call.
-func (b *NamespaceInitializerApplyConfiguration) WithTurnStartTime(value v1.MicroTime) *NamespaceInitializerApplyConfiguration {
-	b.TurnStartTime = &value
 	return b
 }

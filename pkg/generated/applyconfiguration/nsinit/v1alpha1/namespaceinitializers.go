@@ -26,10 +26,6 @@ type NamespaceInitializersApplyConfiguration struct {
 	// and then the namespace is deleted. Only an initializer that has its turn can set
 	// it, and that is final.
 	Result *v1.Status `json:"result,omitempty"`
-	// turnStartTime is always absent. The first version stored the start of the only
-	// turn here. The server reads it as pending[0].turnStartTime.
-	// Deprecated: use turnStartTime of the entries of pending.
-	TurnStartTime *v1.MicroTime `json:"turnStartTime,omitempty"`
 	// failedInitializer is the name of the initializer that set result. The request
 	// that sets result can leave it out if only one initializer has its turn.
 	FailedInitializer *string `json:"failedInitializer,omitempty"`
@@ -59,14 +55,6 @@ func (b *NamespaceInitializersApplyConfiguration) WithPending(values ...*Namespa
 // If called multiple times, the Result field is set to the value of the last call.
 func (b *NamespaceInitializersApplyConfiguration) WithResult(value v1.Status) *NamespaceInitializersApplyConfiguration {
 	b.Result = &value
-	return b
-}
-
-// WithTurnStartTime sets the TurnStartTime field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TurnStartTime field is set to the value of the last call.
-func (b *NamespaceInitializersApplyConfiguration) WithTurnStartTime(value v1.MicroTime) *NamespaceInitializersApplyConfiguration {
-	b.TurnStartTime = &value
 	return b
 }
 

@@ -80,9 +80,8 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 		"do not say who failed": func() { setPending(pending...); r.Spec.Initializers.FailedInitializer = "" },
 		"take the failure back": func() { setPending(pending...); r.Spec.Initializers.Result = nil },
 		"begin turns now": func() {
-			setPending(pending...)
-			for i := range r.Spec.Initializers.Pending {
-				r.Spec.Initializers.Pending[i].TurnStartTime = &now
+			for i := range r.Status.Initializers {
+				r.Status.Initializers[i].StartTime = &now
 			}
 		},
 		"order the plan": func() {
@@ -285,14 +284,14 @@ func failureOf(r *nsinit.NamespaceLifecycle) *metav1.Status {
 func (m *model) checkTurns(is transition) {
 	before, after := turns(is.before), turns(is.after)
 	for _, pending := range helper.Pending(is.after) {
-		began := helper.PendingEntry(is.after, pending).TurnStartTime
+		began := helper.Entry(is.after, pending).StartTime
 		switch {
 		case !slices.Contains(after, pending):
 			if began != nil {
 				m.t.Fatalf("the turn of %q began at %s, and it is the turn of %q", pending, began, after)
 			}
 		case slices.Contains(before, pending):
-			if was := helper.PendingEntry(is.before, pending).TurnStartTime; !began.Equal(was) {
+			if was := helper.Entry(is.before, pending).StartTime; !began.Equal(was) {
 				m.t.Fatalf("the turn of %q began at %s, and then at %s", pending, was, began)
 			}
 		case !began.Time.Equal(m.clock.Now()):
