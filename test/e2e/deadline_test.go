@@ -58,7 +58,7 @@ func TestIgnoreAtDeadline(t *testing.T) {
 // objects and an event report the failure, and the namespace is deleted.
 func TestFailAtDeadline(t *testing.T) {
 	c := framework.Share(t)
-	fail, seconds := v1alpha1.Fail, int32(2)
+	fail, seconds := v1alpha1.Fail, int32(4)
 	_, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Create(t.Context(), &v1alpha1.NamespaceInitializerConfiguration{
 		ObjectMeta:   metav1.ObjectMeta{Name: framework.UniqueName("fail")},
 		Initializers: []v1alpha1.RegisteredInitializer{{Name: "absent.example.com", FailurePolicy: &fail, TimeoutSeconds: &seconds}},
@@ -68,13 +68,13 @@ func TestFailAtDeadline(t *testing.T) {
 	}
 	stored := c.Configure(t, framework.Initializers("absent.example.com")...)
 	if _, err := c.Nsinit.NsinitV1alpha1().NamespaceInitializerConfigurations().Patch(t.Context(), stored.Name, types.StrategicMergePatchType,
-		[]byte(`{"initializers":[{"name":"absent.example.com","failurePolicy":"Fail","timeoutSeconds":2}]}`), metav1.PatchOptions{}); err != nil {
+		[]byte(`{"initializers":[{"name":"absent.example.com","failurePolicy":"Fail","timeoutSeconds":4}]}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	namespace := c.CreateNamespace(t, c.Admin)
 	// A finalizer of another program keeps the namespace, so that the test can read it at the end.
 	c.Hold(t, namespace)
-	const message = `initializer "absent.example.com" failed: it was not done within 2 seconds, and its failurePolicy is Fail`
+	const message = `initializer "absent.example.com" failed: it was not done within 4 seconds, and its failurePolicy is Fail`
 	c.WaitCondition(t, namespace.Name, v1alpha1.ConditionInitializing, "True/InitializationFailed "+message+"; nsinit deletes the namespace")
 	framework.Eventually(t, "the namespace is being deleted", func(ctx context.Context) error {
 		n, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
