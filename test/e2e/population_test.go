@@ -209,6 +209,54 @@ func TestPopulationEscalation(t *testing.T) {
 	waitPopulation(t, c, "escalating", v1alpha1.ConditionReady, metav1.ConditionTrue, "the initializer can apply every manifest")
 }
 
+const widgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.population.example.com}
+spec:
+  group: population.example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+
+// TestPopulationLostKind: while the kind of a manifest does not exist, namespaces wait and say why, and other objects are repaired. When
+// the kind exists again, the namespaces open.
+func TestPopulationLostKind(t *testing.T) {
+	c := framework.Connect(t)
+	deleteKind := func() {
+		t.Helper()
+		if out, err := c.Kubectl("delete", "--ignore-not-found", "crd", "widgets.population.example.com"); err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	c.ApplyInput(t, widgets)
+	c.GrantPopulation(t, framework.ConfigMapRule(), rbacv1.PolicyRule{APIGroups: []string{"population.example.com"}, Resources: []string{"widgets"},
+		Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}})
+	c.Configure(t, framework.Initializers(framework.PopulationInitializer)...)
+	c.StartPopulation(t)
+	c.Populate(t, "kinds", repaired(framework.ConfigMapManifest("settings", "x")), repaired(v1alpha1.PopulationManifest{Name: "widget",
+		Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"population.example.com/v1","kind":"Widget","metadata":{"name":"w"}}`)}}))
+	before := c.CreateNamespace(t, c.Admin).Name
+	c.WaitReady(t, before)
+
+	deleteKind()
+	after := c.CreateNamespace(t, c.Admin).Name
+	c.WaitCondition(t, after, v1alpha1.ConditionInitializing, `kinds/widget: cannot apply Widget "w"`)
+	waitPopulation(t, c, "kinds", v1alpha1.ConditionApplied, metav1.ConditionFalse, `cannot apply Widget "w"`)
+	waitPopulation(t, c, "kinds", v1alpha1.ConditionReady, metav1.ConditionFalse, "manifest widget: ")
+	if err := c.Core.CoreV1().ConfigMaps(before).Delete(t.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitValue(t, c, before, "settings", "x")
+
+	c.ApplyInput(t, widgets)
+	c.WaitReady(t, after)
+	waitPopulation(t, c, "kinds", v1alpha1.ConditionReady, metav1.ConditionTrue, "the initializer can apply every manifest")
+	waitPopulation(t, c, "kinds", v1alpha1.ConditionApplied, metav1.ConditionTrue, "every manifest could be applied")
+}
+
 // TestPopulationClusterScoped: a cluster-scoped object belongs to one namespace, and is deleted with it. Objects of
 // other owners are kept.
 func TestPopulationClusterScoped(t *testing.T) {

@@ -37,7 +37,7 @@ import (
 // each has its contents before its tenant's first write.
 func TestBothStories(t *testing.T) {
 	const tenants, each = 10, 6
-	c := framework.Another(t)
+	c := framework.Connect(t)
 	ctx := t.Context()
 	s := c.StartLogStore(t, 0)
 	c.PopulateAsInExample(t)

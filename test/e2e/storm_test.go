@@ -39,7 +39,7 @@ func TestDeletionStorm(t *testing.T) {
 	)
 	seed := framework.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not a secret
-	c := framework.Another(t)
+	c := framework.Connect(t)
 	c.Configure(t, v1alpha1.RegisteredInitializer{Name: participant, Finalizer: true})
 	c.ActAs(t, participant)
 	cleaned := cleanUpAs(t, c, participant)
