@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
@@ -57,7 +56,7 @@ type Runner struct {
 	metrics  *runnerMetrics
 	registry metrics.KubeRegistry
 	watchdog *leaderelection.HealthzAdaptor
-	queue    workqueue.TypedRateLimitingInterface[string]
+	queue    workers.Queue
 	// watches are the informers of NamespaceLifecycles that may need the operation.
 	watches map[operation]cache.SharedIndexInformer
 	// waiting says that another replica acts.
@@ -94,12 +93,10 @@ func New(options Options) (*Runner, error) {
 		metrics:  newMetrics(options.Name),
 		registry: metrics.NewKubeRegistry(),
 		watchdog: leaderelection.NewLeaderHealthzAdaptor(leader.HealthGrace),
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: options.Name, Clock: options.Clock}),
-		watches:   map[operation]cache.SharedIndexInformer{},
-		turns:     map[string]turn{},
-		ended:   sets.New[ended](),
+		queue:    workers.NewQueue(options.Name, options.Clock, minRetryDelay, maxRetryDelay),
+		watches:  map[operation]cache.SharedIndexInformer{},
+		turns:    map[string]turn{},
+		ended:    sets.New[ended](),
 	}
 	if options.Metrics != nil {
 		r.registry = options.Metrics

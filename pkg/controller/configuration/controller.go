@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -44,6 +43,9 @@ const (
 	// recountInterval is the time between two counts of the namespaces that wait for a deleted
 	// configuration.
 	recountInterval = 10 * time.Second
+
+	minRetryDelay = 20 * time.Millisecond
+	maxRetryDelay = 30 * time.Second
 )
 
 // byConfiguration is the index of lifecycles by the configurations that they wait for.
@@ -63,9 +65,9 @@ type Controller struct {
 
 	configurations listers.NamespaceInitializerConfigurationLister
 	synced         []cache.InformerSynced
-	queue          workqueue.TypedRateLimitingInterface[string]
+	queue          workers.Queue
 	// served has the configurations with an initializer whose last report may be too old.
-	served workqueue.TypedRateLimitingInterface[string]
+	served workers.Queue
 	// deletions are the deleted configurations that this process has seen, by name. Only the worker uses it.
 	deletions map[string]deletion
 }
@@ -78,15 +80,11 @@ type deletion struct {
 
 // New returns a controller that is not running yet.
 func New(d Dependencies) (*Controller, error) {
-	queue := func(name string) workqueue.TypedRateLimitingInterface[string] {
-		return workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: d.Clock})
-	}
 	c := &Controller{
 		Dependencies:   d,
 		configurations: d.Configurations.Lister(),
-		queue:          queue(Name),
-		served:         queue(Name + "-served"),
+		queue:          workers.NewQueue(Name, d.Clock, minRetryDelay, maxRetryDelay),
+		served:         workers.NewQueue(Name+"-served", d.Clock, minRetryDelay, maxRetryDelay),
 		deletions:      map[string]deletion{},
 	}
 	registration, err := d.Configurations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

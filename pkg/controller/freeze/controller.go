@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -48,15 +47,13 @@ type Controller struct {
 	Dependencies
 
 	synced cache.InformerSynced
-	queue  workqueue.TypedRateLimitingInterface[string]
+	queue  workers.Queue
 }
 
 // New returns a controller that is not running yet. It registers a handler with the informer, which must be started
 // afterwards.
 func New(d Dependencies) (*Controller, error) {
-	c := &Controller{Dependencies: d, queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: d.Clock})}
+	c := &Controller{Dependencies: d, queue: workers.NewQueue(Name, d.Clock, 20*time.Millisecond, maxRetryDelay)}
 	handler, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.enqueue,
 		UpdateFunc: func(_, object any) { c.enqueue(object) },

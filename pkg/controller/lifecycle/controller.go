@@ -23,7 +23,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -36,7 +35,6 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/fair"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
@@ -72,7 +70,7 @@ type Controller struct {
 	namespaces corelisters.NamespaceLister
 	lifecycles listers.NamespaceLifecycleLister
 	synced     []cache.InformerSynced
-	queue      workqueue.TypedRateLimitingInterface[string]
+	queue      workers.Queue
 
 	turns   turns
 	waits   waits
@@ -90,7 +88,7 @@ func New(d Dependencies) (*Controller, error) {
 		turns:        turns{seen: map[string]sightings{}},
 		waits:        waits{seen: map[string]sighting{}},
 	}
-	c.queue = fair.NewQueue(Name, d.Clock, workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay), c.creator)
+	c.queue = workers.NewFairQueue(Name, d.Clock, 20*time.Millisecond, maxRetryDelay, c.creator)
 	namespaces, err := d.Namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.enqueue,
 		UpdateFunc: c.namespaceUpdated,

@@ -21,7 +21,6 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -55,7 +54,7 @@ type Controller struct {
 	list, namespaces cache.SharedIndexInformer
 	// installed is closed when the ConfigMap exists. Before, namespaces are not watched.
 	installed chan struct{}
-	queue     workqueue.TypedRateLimitingInterface[string]
+	queue     workers.Queue
 
 	mu          sync.Mutex
 	terminating map[string]deletion
@@ -70,10 +69,8 @@ func New(core kubernetes.Interface, namespace string, clock clock.WithTicker) (*
 		list: coreinformers.NewFilteredConfigMapInformer(core, namespace, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
 			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", installation.RemovedNamespaces).String()
 		}),
-		namespaces: coreinformers.NewNamespaceInformer(core, 0, cache.Indexers{}),
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, maxRetryDelay),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name, Clock: clock}),
+		namespaces:  coreinformers.NewNamespaceInformer(core, 0, cache.Indexers{}),
+		queue:       workers.NewQueue(Name, clock, 20*time.Millisecond, maxRetryDelay),
 		terminating: map[string]deletion{},
 		removed:     sets.New[string](),
 		installed:   make(chan struct{}),

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -35,7 +34,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/pkg/population/existing"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/fair"
 	"github.com/nsinit/nsinit/pkg/util/slim"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
@@ -94,7 +92,7 @@ type Controller struct {
 	closed sets.Set[string]
 }
 
-type queue = workqueue.TypedRateLimitingInterface[string]
+type queue = workers.Queue
 
 // NewInformers returns informers that also send events without a change, so that every namespace is reconciled at times.
 func NewInformers(client versioned.Interface) externalversions.SharedInformerFactory {
@@ -134,7 +132,7 @@ func New(config Config) (*Controller, error) {
 }
 
 func newQueue(name string, groupOf func(string) string) queue {
-	return fair.NewQueue(name, clock.RealClock{}, workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry), groupOf)
+	return workers.NewFairQueue(name, clock.RealClock{}, minRetry, maxRetry, groupOf)
 }
 
 func noGroup(string) string { return "" }

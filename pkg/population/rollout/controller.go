@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -78,7 +77,7 @@ type Config struct {
 // Controller rolls populations out.
 type Controller struct {
 	Config
-	queue       workqueue.TypedRateLimitingInterface[string]
+	queue       workers.Queue
 	populations listers.NamespacePopulationLister
 	inventories listers.PopulatedNamespaceLister
 	synced      []cache.InformerSynced
@@ -104,8 +103,7 @@ type rollout struct {
 // New returns a Controller that is not running yet.
 func New(config Config) (*Controller, error) {
 	c := &Controller{Config: config, rollouts: map[string]*rollout{},
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: "population-rollout", Clock: clock.RealClock{}}),
+		queue:       workers.NewQueue("population-rollout", clock.RealClock{}, minRetry, maxRetry),
 		populations: config.Informers.NamespacePopulations().Lister(), inventories: config.Informers.PopulatedNamespaces().Lister(),
 	}
 	registration, err := config.Informers.NamespacePopulations().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

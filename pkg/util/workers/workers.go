@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package workers handles the keys of a queue concurrently.
+// Package workers has queues of names, and handles these names concurrently.
 package workers
 
 import (
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 )
 
@@ -22,7 +21,7 @@ import (
 // the queue down, and returns when every call has returned. After an error, the key is re-queued with
 // the delay of the queue's rate limiter, or that of the error's method RetryAfter. The error is logged,
 // unless the context has ended. A conflict is logged only with -v=4.
-func Run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], count int, handle func(ctx context.Context, key string) error) {
+func Run(ctx context.Context, queue Queue, count int, handle func(ctx context.Context, key string) error) {
 	var group sync.WaitGroup
 	for range count {
 		group.Go(func() {
@@ -36,7 +35,7 @@ func Run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]
 }
 
 // next handles one key. It returns false when the queue is shut down.
-func next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], handle func(context.Context, string) error) bool {
+func next(ctx context.Context, queue Queue, handle func(context.Context, string) error) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false

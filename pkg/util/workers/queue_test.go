@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package fair
+package workers
 
 import (
 	"fmt"
@@ -13,13 +13,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 )
 
-// TestQueue: each group has its turn, whatever the number of its names. A name is passed on once, and again when it is added meanwhile.
-func TestQueue(t *testing.T) {
-	queue := NewQueue("q", clock.RealClock{}, workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, time.Second),
+// TestFairQueue: each group has its turn, whatever the number of its names. A name is passed on once, and again when it is added meanwhile.
+func TestFairQueue(t *testing.T) {
+	queue := NewFairQueue("q", clock.RealClock{}, time.Millisecond, time.Second,
 		func(name string) string { group, _, _ := strings.Cut(name, "-"); return group })
 	defer queue.ShutDown()
 	for _, group := range []string{"a", "b"} {
