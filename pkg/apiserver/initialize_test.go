@@ -14,6 +14,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
@@ -228,6 +229,48 @@ func stalled(r *v1alpha1.NamespaceLifecycle) {
 
 func byHand(r *v1alpha1.NamespaceLifecycle) {
 	r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionOpenedByHand, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonLabelRemoved, LastTransitionTime: metav1.Now()})
+}
+
+// TestStalledStays: an initializer that reports a message without stalledTime, or without a value, does not remove it. The condition
+// Stalled follows from it, until the turn ends.
+func TestStalledStays(t *testing.T) {
+	t.Parallel()
+	server := testserver.Start(t)
+	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
+	asInitializer(server.Core, "hook-a", "a.example.com")
+	record := server.MustRecord(t, uniqueName())
+	stalled(record)
+	if _, err := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), record, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client := server.Client(t, "hook-a").NsinitV1alpha1().NamespaceLifecycles()
+	for _, test := range []struct {
+		kind  types.PatchType
+		patch string
+	}{
+		{types.MergePatchType, `{"status":{"initializers":[{"name":"a.example.com","message":"one"}]}}`},
+		{types.StrategicMergePatchType, `{"status":{"initializers":[{"name":"a.example.com","message":"two","stalledTime":null}]}}`},
+		{types.ApplyPatchType, `{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceLifecycle","status":{"initializers":[{"name":"a.example.com","message":"three"}]}}`},
+	} {
+		options := metav1.PatchOptions{FieldManager: "hook-a"}
+		if test.kind == types.ApplyPatchType {
+			options.Force = new(true)
+		}
+		updated, err := client.Patch(t.Context(), record.Name, test.kind, []byte(test.patch), options, "status")
+		if err != nil {
+			t.Fatalf("%s: %v", test.kind, err)
+		}
+		if entry := updated.Status.Initializers[0]; entry.StalledTime == nil || entry.Message == "" || !meta.IsStatusConditionTrue(updated.Status.Conditions, v1alpha1.ConditionStalled) {
+			t.Errorf("%s: the entry is %+v, and the conditions are %+v", test.kind, entry, updated.Status.Conditions)
+		}
+	}
+	updated, err := client.Patch(t.Context(), record.Name, types.MergePatchType, []byte(`{"spec":{"initializers":{"pending":[{"name":"b.example.com"}]}}}`), metav1.PatchOptions{}, "initialize")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if updated.Status.Initializers[0].StalledTime != nil || !meta.IsStatusConditionFalse(updated.Status.Conditions, v1alpha1.ConditionStalled) {
+		t.Errorf("after the turn: %+v", updated.Status)
+	}
 }
 
 // TestStatusDerivesConditions: the report of the current initializer is part of the derived conditions, which neither an

@@ -195,7 +195,7 @@ func TestDryRun(t *testing.T) {
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", participant))
 	calls := make(chan bool, 10)
-	_, stop := startWith(t, server, initializer.Options{Name: participant, DryRun: true, Initialize: func(ctx context.Context, _ *corev1.Namespace) error {
+	runner, stop := startWith(t, server, initializer.Options{Name: participant, DryRun: true, Initialize: func(ctx context.Context, _ *corev1.Namespace) error {
 		calls <- initializer.IsDryRun(ctx)
 		return initializer.Progress(ctx, "half way")
 	}})
@@ -203,7 +203,13 @@ func TestDryRun(t *testing.T) {
 	if !<-calls {
 		t.Error("it is not told that it is a dry run")
 	}
+	runner.Retry()
+	server.MustRecord(t, "another") // which is queued after it
+	<-calls
 	stop()
+	if len(calls) > 0 {
+		t.Error("it is called twice for one namespace")
+	}
 	after := until(t, server, "ns", "it exists", func(*v1alpha1.NamespaceLifecycle) bool { return true })
 	if before.ResourceVersion != after.ResourceVersion {
 		t.Errorf("the lifecycle has changed: %+v", after)

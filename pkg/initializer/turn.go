@@ -40,6 +40,9 @@ func (r *Runner) take(ctx context.Context, name string) error {
 	if err != nil {
 		return ignoreOver(err)
 	}
+	if r.options.DryRun { // it is called once
+		_ = r.end(c, func() error { return nil })
+	}
 	turnCtx, end := context.WithCancel(ctx)
 	defer end()
 	if entry := c.entry(); c.operation == initialize && entry != nil && entry.Deadline != nil {
@@ -66,7 +69,7 @@ func (r *Runner) conclude(ctx, turnCtx context.Context, c *call, err error) (str
 	switch {
 	case r.options.DryRun:
 		logger.Info("Dry run: called the function, and changed nothing", "err", err)
-		return resultOver, r.end(c, func() error { return nil })
+		return resultOver, nil
 	case err == nil:
 		switch err := r.end(c, func() error { return r.remove(ctx, c) }); {
 		case errors.Is(err, errOver):

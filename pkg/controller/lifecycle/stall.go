@@ -27,7 +27,9 @@ func stalled(s state) []string {
 func (c *Controller) reportStall(ctx context.Context, s state) error {
 	lifecycle, names := s.lifecycle.DeepCopy(), stalled(s)
 	for _, name := range names {
-		helper.Entry(lifecycle, name).StalledTime = new(metav1.NewMicroTime(c.Clock.Now()))
+		if entry := helper.Entry(lifecycle, name); entry != nil {
+			entry.StalledTime = new(metav1.NewMicroTime(c.Clock.Now()))
+		}
 	}
 	// gofail: var lifecycleBeforeReportStall struct{}
 	updated, err := c.client.UpdateStatus(ctx, lifecycle, metav1.UpdateOptions{})

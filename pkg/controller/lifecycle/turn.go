@@ -93,7 +93,7 @@ func (t *turns) announce(name string, lifecycle types.UID, initializers []string
 		s.announced = sets.New[string]()
 	}
 	for _, initializer := range initializers {
-		if !s.announced.Has(initializer) {
+		if !s.announced.Has(initializer) && !s.ended.Has(initializer) {
 			s.announced.Insert(initializer)
 			first = append(first, initializer)
 		}
@@ -102,7 +102,7 @@ func (t *turns) announce(name string, lifecycle types.UID, initializers []string
 	return first
 }
 
-// end stores that turns of a lifecycle ended, and returns the initializers whose turn was announced.
+// end stores which turns of a lifecycle are over. Of those that ended now, it returns the initializers whose turn was announced.
 func (t *turns) end(lifecycle *v1alpha1.NamespaceLifecycle, entries []v1alpha1.InitializerStatus) sets.Set[string] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,11 +110,13 @@ func (t *turns) end(lifecycle *v1alpha1.NamespaceLifecycle, entries []v1alpha1.I
 	if s.lifecycle != lifecycle.UID {
 		return announced
 	}
-	if s.ended == nil {
-		s.ended = sets.New[string]()
+	s.ended = sets.New[string]()
+	for _, entry := range lifecycle.Status.Initializers { // a restored storage can show a turn again that was over
+		if entry.EndTime != nil {
+			s.ended.Insert(entry.Name)
+		}
 	}
 	for _, entry := range entries {
-		s.ended.Insert(entry.Name)
 		if s.announced.Has(entry.Name) {
 			s.announced.Delete(entry.Name)
 			announced.Insert(entry.Name)

@@ -184,7 +184,7 @@ func TestAnnounced(t *testing.T) {
 	all := turns{seen: map[string]sightings{}}
 	done := func(names ...string) (entries []v1alpha1.InitializerStatus) {
 		for _, name := range names {
-			entries = append(entries, v1alpha1.InitializerStatus{Name: name})
+			entries = append(entries, v1alpha1.InitializerStatus{Name: name, EndTime: new(metav1.NowMicro())})
 		}
 		return entries
 	}
@@ -210,18 +210,36 @@ func TestAnnounced(t *testing.T) {
 	}
 }
 
-// TestLateTurn: an old version of a lifecycle, which still shows a turn that is over, leads to no report, and leaves no trace.
+// TestLateTurn: an old version of a lifecycle, which still shows a turn that is over, leads to no report, and leaves no trace. A turn
+// that a restored storage shows again is one.
 func TestLateTurn(t *testing.T) {
 	all, now, old := turns{seen: map[string]sightings{}}, startOfTests(), aLifecycle(pending("a", "b"), inParallel)
-	all.firstSeen("ns", old, now)
-	all.end(old, []v1alpha1.InitializerStatus{{Name: "a"}})
-	got := measure(old, all.firstSeen("ns", old, now), now.Add(time.Hour), time.Minute)
-	if want := (timers{long: []string{"b"}, stalled: []string{"b"}}); cmp.Diff(want, got, cmp.AllowUnexported(timers{})) != "" {
-		t.Errorf("%+v, want %+v", got, want)
+	end := func(count int) {
+		newer := old.DeepCopy()
+		for i := range count {
+			newer.Status.Initializers[i].EndTime = new(metav1.NewMicroTime(now))
+		}
+		all.end(newer, newer.Status.Initializers[:count])
 	}
-	all.end(old, []v1alpha1.InitializerStatus{{Name: "b"}})
-	if got := measure(old, all.firstSeen("ns", old, now), now.Add(time.Hour), time.Minute); len(got.long) != 0 || len(all.seen) != 0 {
-		t.Errorf("%+v, and %v is not forgotten", got, all.seen)
+	check := func(want ...string) {
+		t.Helper()
+		got := measure(old, all.firstSeen("ns", old, now), now.Add(time.Hour), time.Minute)
+		if !slices.Equal(got.long, want) || !slices.Equal(got.stalled, want) {
+			t.Errorf("%+v, want %v", got, want)
+		}
+	}
+	all.firstSeen("ns", old, now)
+	end(1)
+	if got := all.announce("ns", old.UID, []string{"a", "b"}); !slices.Equal(got, []string{"b"}) { // as measured before the end
+		t.Errorf("announced: %v", got)
+	}
+	check("b")
+	end(0)
+	check("a", "b")
+	end(2)
+	check()
+	if len(all.seen) != 0 {
+		t.Errorf("%v is not forgotten", all.seen)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestReportReadiness(t *testing.T) {
 	if err := store.Add(population); err != nil {
 		t.Fatal(err)
 	}
-	for _, status = range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
+	for _, status = range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue} {
 		for _, report := range []func(context.Context, string) error{c.checkReadiness, c.reportStatus} {
 			if err := report(t.Context(), "p"); err != nil {
 				t.Fatal(err)

@@ -51,7 +51,8 @@ func (c *Controller) checkReadiness(ctx context.Context, name string) error {
 			again = recheck
 		}
 		c.readiness.AddAfter(name, again)
-		recovered = condition.Status == metav1.ConditionTrue && meta.IsStatusConditionFalse(population.Status.Conditions, v1alpha1.ConditionReady)
+		before := meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionReady)
+		recovered = condition.Status == metav1.ConditionTrue && before != nil && before.Status != metav1.ConditionTrue && before.Reason != v1alpha1.ReasonNotObserved
 		meta.SetStatusCondition(&population.Status.Conditions, condition)
 	})
 	if err == nil && recovered {

@@ -53,6 +53,17 @@ func ValidateNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.Erro
 	return append(errs, validateLifecycleStatus(&lifecycle.Status, field.NewPath("status"))...)
 }
 
+// ValidateNewNamespaceLifecycle validates a NamespaceLifecycle before it is created. The result of a failed initialization has the name of
+// the initializer that failed, which must have its turn.
+func ValidateNewNamespaceLifecycle(lifecycle *nsinit.NamespaceLifecycle) field.ErrorList {
+	errs := ValidateNamespaceLifecycle(lifecycle)
+	if helper.Failure(lifecycle) != nil {
+		path := field.NewPath("spec", "initializers", "failedInitializer")
+		errs = append(errs, validateFailed(lifecycle.Spec.Initializers.FailedInitializer, helper.CurrentInitializers(lifecycle), path)...)
+	}
+	return errs
+}
+
 // validateInitializers checks that the pending initializers are in the plan, in its order.
 func validateInitializers(lifecycle *nsinit.NamespaceLifecycle, path *field.Path) field.ErrorList {
 	initializers := lifecycle.Spec.Initializers

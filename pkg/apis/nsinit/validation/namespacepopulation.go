@@ -33,11 +33,7 @@ func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field
 			}
 		}
 	}
-	size := 0
-	for _, manifest := range updated.Spec.Manifests {
-		size += len(manifest.Template.Raw)
-	}
-	if size > maxManifestsSize {
+	if size := sizeOf(updated); size > maxManifestsSize && (old == nil || size > sizeOf(old)) {
 		errs = append(errs, &field.Error{Type: field.ErrorTypeTooLong, Field: "spec.manifests", BadValue: field.OmitValueType{},
 			Detail: fmt.Sprintf("the manifests have %d bytes in total, and may have at most %d: distribute them over several populations", size, maxManifestsSize)})
 	}
@@ -46,6 +42,14 @@ func ValidateNamespacePopulation(updated, old *nsinit.NamespacePopulation) field
 			fmt.Sprintf("it is %q, and needs scope %s: with scope %q, namespaces that exist already get nothing; remove rollout or change scope", spec.Rollout, nsinit.ScopeAll, spec.Scope)))
 	}
 	return errs
+}
+
+// sizeOf returns the size of the manifests of a population in bytes.
+func sizeOf(population *nsinit.NamespacePopulation) (size int) {
+	for _, manifest := range population.Spec.Manifests {
+		size += len(manifest.Template.Raw)
+	}
+	return size
 }
 
 // ValidatePopulatedNamespace validates a PopulatedNamespace. For a new one, old is nil.

@@ -255,7 +255,7 @@ func TestValidateFinalize(t *testing.T) {
 	}
 }
 
-// TestPopulationSize: the size of the manifests in total is bounded, so that etcd accepts each population.
+// TestPopulationSize: the size of the manifests in total is bounded. A population that exceeds the bound can be changed, but cannot grow.
 func TestPopulationSize(t *testing.T) {
 	half := strings.Repeat("x", maxManifestsSize/2)
 	for name, test := range map[string]struct {
@@ -265,7 +265,7 @@ func TestPopulationSize(t *testing.T) {
 		"the largest": {[]string{half, half}, ""},
 		"too large":   {[]string{half, half, "y"}, "spec.manifests: Too long: the manifests have 1048577 bytes in total, and may have at most 1048576: distribute them over several populations"},
 	} {
-		population := &nsinit.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+		population := &nsinit.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: "1"}}
 		for i, text := range test.sizes {
 			population.Spec.Manifests = append(population.Spec.Manifests, nsinit.PopulationManifest{Name: fmt.Sprint("m", i), Template: runtime.RawExtension{Raw: []byte(text)}})
 		}
@@ -275,6 +275,9 @@ func TestPopulationSize(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: got %q", name, got)
+		}
+		if errs := ValidateNamespacePopulation(population, population); len(errs) > 0 {
+			t.Errorf("%s, unchanged: %v", name, errs)
 		}
 	}
 }

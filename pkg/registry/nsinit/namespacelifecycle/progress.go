@@ -148,7 +148,7 @@ func settleStalled(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 		if !slices.Contains(lifecycle.Status.CurrentInitializers, entry.Name) {
 			entry.StalledTime = nil
 		}
-		if entry.StalledTime != nil {
+		if entry.StalledTime != nil && entry.StartTime != nil {
 			stalled = append(stalled, entry)
 		}
 	}
@@ -170,13 +170,16 @@ func settleStalled(lifecycle *nsinit.NamespaceLifecycle, now time.Time) {
 // stalledMessage names the stalled initializers, and how to continue.
 func stalledMessage(stalled []*nsinit.InitializerStatus) string {
 	text, whose := "", "it"
-	for i, entry := range stalled {
+	for i, entry := range stalled[:min(maxNamed, len(stalled))] {
 		since := entry.StartTime.UTC().Format(time.RFC3339)
 		if i == 0 {
 			text = fmt.Sprintf("the turn of initializer %q has lasted since %s", entry.Name, since)
 		} else {
 			text, whose = text+fmt.Sprintf("; and that of initializer %q since %s", entry.Name, since), "each"
 		}
+	}
+	if others := len(stalled) - maxNamed; others > 0 {
+		text += fmt.Sprintf("; and those of %d more", others)
 	}
 	return fmt.Sprintf("%s: check that %s runs, and read its log; an administrator can skip it in this namespace, or remove it from its configuration", text, whose)
 }

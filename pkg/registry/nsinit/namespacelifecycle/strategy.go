@@ -44,11 +44,12 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 		Create: func(ctx context.Context, created object) {
 			created.Spec.Skipped = nil
 			normalize(created)
+			nameFailed(created, created)
 			begin(created, clock.Now(), actor(ctx))
 		},
 		Validate: func(updated, old object) field.ErrorList {
 			if old == nil {
-				return validation.ValidateNamespaceLifecycle(updated)
+				return validation.ValidateNewNamespaceLifecycle(updated)
 			}
 			return validation.ValidateNamespaceLifecycleUpdate(updated, old)
 		},

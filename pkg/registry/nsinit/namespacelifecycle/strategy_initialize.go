@@ -44,7 +44,7 @@ func nameFailed(updated, old object) {
 	if helper.Failure(updated) == nil || updated.Spec.Initializers.FailedInitializer != "" {
 		return
 	}
-	if helper.Failure(old) != nil {
+	if helper.Failure(old) != nil && updated != old {
 		updated.Spec.Initializers.FailedInitializer = old.Spec.Initializers.FailedInitializer
 	} else if current := helper.CurrentInitializers(old); len(current) == 1 {
 		updated.Spec.Initializers.FailedInitializer = current[0]

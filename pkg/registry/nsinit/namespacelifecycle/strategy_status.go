@@ -22,8 +22,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// status returns the endpoint status. A client writes the messages of initializers and the
-// conditions that the server does not derive. The server removes characters that change what
+// status returns the endpoint status. A client writes the messages of initializers, and
+// nsinit-controller-manager their stalledTime and the conditions that the server does not derive. The server removes characters that change what
 // terminals show, and derives the conditions that contain the message of the current initializer.
 func status(checker *authorization.Checker, clock clock.PassiveClock) generic.Endpoint[object] {
 	return generic.Endpoint[object]{

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// maxNamed is how many of several current initializers a message names.
+	// maxNamed is how many of several initializers a message names.
 	maxNamed = 5
 	// maxReport is the length, in bytes, at which the reports of several initializers are cut.
 	maxReport = 200

@@ -4,8 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package helper reads facts from NamespaceLifecycles and their namespaces. Decisions depend on the spec: the status is
-// for people.
+// Package helper reads facts from NamespaceLifecycles and their namespaces. Decisions depend on the spec, and on the start of turns,
+// which only the server writes. The rest of the status is for people.
 package helper
 
 import (

@@ -84,6 +84,11 @@ func forgeries(t *rapid.T, r *nsinit.NamespaceLifecycle) map[string]func() {
 				r.Status.Initializers[i].StartTime = &now
 			}
 		},
+		"stall": func() {
+			for i := range r.Status.Initializers {
+				r.Status.Initializers[i].StalledTime = &now
+			}
+		},
 		"order the plan": func() {
 			for i := range r.Spec.Plan {
 				r.Spec.Plan[i].Ordering = &nsinit.InitializerOrdering{}
@@ -280,7 +285,7 @@ func failureOf(r *nsinit.NamespaceLifecycle) *metav1.Status {
 	return r.Spec.Initializers.Result
 }
 
-// checkTurns: a turn begins when the last one that it waits for is removed, and not again.
+// checkTurns: a turn begins when the last one that it waits for is removed, and not again. None begins after the deletion.
 func (m *model) checkTurns(is transition) {
 	before, after := turns(is.before), turns(is.after)
 	for _, pending := range helper.Pending(is.after) {
@@ -293,6 +298,10 @@ func (m *model) checkTurns(is transition) {
 		case slices.Contains(before, pending):
 			if was := helper.Entry(is.before, pending).StartTime; !began.Equal(was) {
 				m.t.Fatalf("the turn of %q began at %s, and then at %s", pending, was, began)
+			}
+		case is.after.DeletionTimestamp != nil:
+			if began != nil {
+				m.t.Fatalf("the turn of %q began at %s, after the deletion", pending, began)
 			}
 		case !began.Time.Equal(m.clock.Now()):
 			m.t.Fatalf("at %s, the turn of %q is said to have begun at %s", m.clock.Now(), pending, began)
@@ -330,7 +339,7 @@ func (m *model) checkOwners(is transition, after []nsinit.FinalizerName) {
 	}
 }
 
-// checkMessages: an initializer writes its own message, and only the privileged user writes conditions.
+// checkMessages: an initializer writes its own message, and only the privileged user marks stalled turns and writes conditions.
 // Those that the server derives contain the message.
 func (m *model) checkMessages(is transition) {
 	before, after := is.before.Status.DeepCopy(), is.after.Status.DeepCopy()
@@ -344,6 +353,9 @@ func (m *model) checkMessages(is transition) {
 	before.Conditions, after.Conditions = nil, nil
 	for i := range before.Initializers {
 		was, now := &before.Initializers[i], &after.Initializers[i]
+		if now.StalledTime != nil && !is.deaf && is.user == privileged {
+			was.StalledTime = now.StalledTime
+		}
 		if was.Message == now.Message {
 			continue
 		}
@@ -384,6 +396,9 @@ func (m *model) checkStatus(r *nsinit.NamespaceLifecycle) {
 			(entry.State == nsinit.InitializerSkipped) != slices.Contains(r.Spec.Skipped, entry.Name) ||
 			acts != slices.Contains(turns(r), entry.Name) {
 			m.t.Fatalf("the spec is %+v, and the status says %+v", r.Spec, entry)
+		}
+		if entry.StalledTime != nil && !slices.Contains(current, entry.Name) {
+			m.t.Fatalf("it is the turn of %q, and the status says %+v", current, entry)
 		}
 	}
 }
