@@ -303,7 +303,8 @@ func (r *replicas) standStill(t *testing.T) {
 	leader[0].WaitRestarted(t, restarts) // it has noticed
 }
 
-// openedOnce checks that no namespace was opened twice. The controller that opens one logs it.
+// openedOnce checks that no namespace was opened twice. The controller that opens one records an event, which is lost if the controller
+// ends before it is written.
 func (r *replicas) openedOnce(t *testing.T, l *load) {
 	t.Helper()
 	events, err := r.Core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,reason=" + v1alpha1.ReasonInitialized})
@@ -314,8 +315,11 @@ func (r *replicas) openedOnce(t *testing.T, l *load) {
 	for _, event := range events.Items {
 		opened[event.InvolvedObject.UID] += max(event.Count, 1)
 	}
+	if len(opened) == 0 {
+		t.Error("no event shows that a namespace was opened")
+	}
 	for _, uid := range l.created {
-		if opened[uid] != 1 {
+		if opened[uid] > 1 {
 			t.Errorf("namespace %s was opened %d times", uid, opened[uid])
 		}
 	}
