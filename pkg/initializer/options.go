@@ -54,6 +54,9 @@ type Options struct {
 	Election *leader.Election
 	// Workers is the maximum number of concurrent calls. Zero means DefaultWorkers.
 	Workers int
+	// GroupOf returns the group of a namespace, such as its creator. The groups have their turn with one namespace each, so that a
+	// user who creates many namespaces does not delay those of others. Nil: all namespaces are one group, first in, first out.
+	GroupOf func(namespace string) string
 	// Alongside, if it is not nil, runs while this replica acts. Its error ends the Runner.
 	Alongside func(ctx context.Context, runner *Runner) error
 	// DryRun calls Initialize once for each namespace in which the initializer has its turn, with a context for which
@@ -84,6 +87,9 @@ func (o *Options) complete() error {
 	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
 	if o.Clock == nil {
 		o.Clock = systemclock.New()
+	}
+	if o.GroupOf == nil {
+		o.GroupOf = func(string) string { return "" }
 	}
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

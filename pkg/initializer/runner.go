@@ -93,7 +93,7 @@ func New(options Options) (*Runner, error) {
 		metrics:  newMetrics(options.Name),
 		registry: metrics.NewKubeRegistry(),
 		watchdog: leaderelection.NewLeaderHealthzAdaptor(leader.HealthGrace),
-		queue:    workers.NewQueue(options.Name, options.Clock, minRetryDelay, maxRetryDelay),
+		queue:    workers.NewFairQueue(options.Name, options.Clock, minRetryDelay, maxRetryDelay, options.GroupOf),
 		watches:  map[operation]cache.SharedIndexInformer{},
 		turns:    map[string]turn{},
 		ended:    sets.New[ended](),

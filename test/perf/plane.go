@@ -47,11 +47,16 @@ type plane struct {
 
 // startPlane starts a new control plane, with or without nsinit.
 func startPlane(ctx context.Context, dir string, nsinit bool) (*plane, error) {
+	return startPlaneAt(ctx, dir, nsinit, true)
+}
+
+// startPlaneAt is startPlane with the default rates of requests of kube-controller-manager, or with higher ones.
+func startPlaneAt(ctx context.Context, dir string, nsinit, defaultRates bool) (*plane, error) {
 	c, err := controlplane.NewCluster(dir, "")
 	if err != nil {
 		return nil, err
 	}
-	c.DefaultRates = true
+	c.DefaultRates = defaultRates
 	p := &plane{Cluster: c, serves: nsinit, helpers: map[string]*exec.Cmd{}}
 	up := c.UpKubernetes
 	if nsinit {

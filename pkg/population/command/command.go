@@ -67,7 +67,9 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runner, err := o.Runner(initializer.Options{Name: o.initializer, Initialize: controllers.populate.Initialize, Alongside: controllers.run}, clients)
+	runner, err := o.Runner(initializer.Options{
+		Name: o.initializer, Initialize: controllers.populate.Initialize, GroupOf: controllers.namespaces.Creator, Alongside: controllers.run,
+	}, clients)
 	if err != nil {
 		return err
 	}
