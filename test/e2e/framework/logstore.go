@@ -68,7 +68,7 @@ func (c *Cluster) StartLogStore(t *testing.T, takes time.Duration) *LogStore {
 	s := &LogStore{c: c, t: t, dir: dir, ca: string(ca), client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}}
 	s.args = []string{"--data-dir=" + filepath.Join(dir, "pg"), "--password=" + logStorePassword, "--takes=" + takes.String(),
 		"--tls-cert-file=" + filepath.Join(c.Dir, "pki", "logstore.crt"), "--tls-private-key-file=" + filepath.Join(c.Dir, "pki", "logstore.key")}
-	address := s.Start("127.0.0.1:0")
+	address := s.Start("127.0.0.1:" + FreePort(t))
 	_, port, _ := strings.Cut(address, ":")
 	s.args, s.URL = append(s.args, "--listen="+address), "https://localhost:"+port
 	t.Cleanup(func() {

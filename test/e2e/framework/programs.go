@@ -8,13 +8,15 @@ package framework
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/nsinit/nsinit/hack/dev/controlplane"
 )
 
 // Dev runs a command of hack/dev for the control plane, such as start, stop or kill of a program. It returns the output.
@@ -93,16 +95,13 @@ func (c *Cluster) Arguments(t *testing.T, program string) []string {
 	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:]
 }
 
-// FreePort returns a port of the loopback interface that is not in use.
+// FreePort returns a port of the loopback interface that is not in use. Connections do not get it while a program restarts.
 func FreePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	const name = "port"
+	ports, err := controlplane.FreePorts([]string{name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return strconv.Itoa(ports[name])
 }
