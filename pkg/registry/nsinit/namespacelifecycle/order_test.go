@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -159,5 +160,29 @@ func TestParallelRepair(t *testing.T) {
 	Repair(record, at(3600), time.Minute)
 	if currentOf(record) != "b c" || strings.Join(record.Spec.Skipped, " ") != "a d" {
 		t.Errorf("it is the turn of %q, skipped are %q", currentOf(record), record.Spec.Skipped)
+	}
+}
+
+// TestFailedAtCreation: a NamespaceLifecycle that is created with a failure has the name of the initializer that failed: the only one that
+// has its turn, or the one that its creator names.
+func TestFailedAtCreation(t *testing.T) {
+	kind := NewKind(nil, clock.RealClock{})
+	for name, test := range map[string]struct {
+		record *nsinit.NamespaceLifecycle
+		want   string
+		err    bool
+	}{
+		"one":     {planOf("a", "b"), "a", false},
+		"several": {parallelPlan("c", "a", "b"), "", true},
+	} {
+		test.record.Spec.Initializers.Result = &metav1.Status{Status: metav1.StatusFailure, Message: "no"}
+		kind.Create(t.Context(), test.record)
+		if got := test.record.Spec.Initializers.FailedInitializer; got != test.want {
+			t.Errorf("%s: %q failed, want %q", name, got, test.want)
+		}
+		errs := kind.Validate(test.record, nil)
+		if refused := strings.Contains(fmt.Sprint(errs), "spec.initializers.failedInitializer: Required value"); refused != test.err {
+			t.Errorf("%s: %v", name, errs)
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -44,7 +45,7 @@ func NewKind(checker *authorization.Checker, clock clock.PassiveClock) *generic.
 		Create: func(ctx context.Context, created object) {
 			created.Spec.Skipped = nil
 			normalize(created)
-			nameFailed(created, created)
+			nameFailed(created, "", helper.CurrentInitializers(created))
 			begin(created, clock.Now(), actor(ctx))
 		},
 		Validate: func(updated, old object) field.ErrorList {

@@ -29,7 +29,7 @@ func initialize(checker *authorization.Checker, clock clock.PassiveClock) generi
 		Prepare: func(ctx context.Context, updated, old object) {
 			updated.Spec.Skipped = merged(old.Spec.Skipped, updated.Spec.Skipped)
 			normalize(updated)
-			nameFailed(updated, old)
+			nameFailed(updated, helper.FailedInitializer(old), helper.CurrentInitializers(old))
 			settle(updated, clock.Now(), actor(ctx))
 		},
 		Validate:  validation.ValidateInitialize,
@@ -40,14 +40,13 @@ func initialize(checker *authorization.Checker, clock clock.PassiveClock) generi
 
 // nameFailed sets failedInitializer if the sender left it out and there is no choice: the initialization
 // had failed before, or one initializer has its turn.
-func nameFailed(updated, old object) {
-	if helper.Failure(updated) == nil || updated.Spec.Initializers.FailedInitializer != "" {
-		return
-	}
-	if helper.Failure(old) != nil && updated != old {
-		updated.Spec.Initializers.FailedInitializer = old.Spec.Initializers.FailedInitializer
-	} else if current := helper.CurrentInitializers(old); len(current) == 1 {
-		updated.Spec.Initializers.FailedInitializer = current[0]
+func nameFailed(lifecycle object, before string, current []string) {
+	switch {
+	case helper.Failure(lifecycle) == nil || lifecycle.Spec.Initializers.FailedInitializer != "":
+	case before != "":
+		lifecycle.Spec.Initializers.FailedInitializer = before
+	case len(current) == 1:
+		lifecycle.Spec.Initializers.FailedInitializer = current[0]
 	}
 }
 
