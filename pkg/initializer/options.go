@@ -88,9 +88,6 @@ func (o *Options) complete() error {
 	if o.Clock == nil {
 		o.Clock = systemclock.New()
 	}
-	if o.GroupOf == nil {
-		o.GroupOf = func(string) string { return "" }
-	}
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if problems := validation.ValidateInitializerName(o.Name); len(problems) > 0 {

@@ -79,20 +79,18 @@ type Controller struct {
 	// repairs are the namespaces with changed objects, and changes those that are reconciled for another reason, such as changed
 	// labels or a repair that failed. They have separate workers, because changes can be many and slow, and a repair must not wait
 	// for them.
-	repairs, changes    queue
-	statuses, readiness queue
+	repairs, changes    workers.Queue
+	statuses, readiness workers.Queue
 	inventories         listers.PopulatedNamespaceLister
 	populations         listers.NamespacePopulationLister
 	synced              []cache.InformerSynced
 
 	mu sync.Mutex
 	// busy are the namespaces that workers reconcile. The value is the queue to which the namespace is added after that, or nil.
-	busy map[string]queue
+	busy map[string]workers.Queue
 	// closed are the namespaces that are reconciled when they open.
 	closed sets.Set[string]
 }
-
-type queue = workers.Queue
 
 // NewInformers returns informers that also send events without a change, so that every namespace is reconciled at times.
 func NewInformers(client versioned.Interface) externalversions.SharedInformerFactory {
@@ -105,9 +103,9 @@ func New(config Config) (*Controller, error) {
 		Config:    config,
 		repairs:   newQueue("population-repairs", config.Namespaces.Creator),
 		changes:   newQueue("populated-namespaces", config.Namespaces.Creator),
-		statuses:  newQueue("population-status", noGroup),
-		readiness: newQueue("population-readiness", noGroup),
-		busy:      map[string]queue{},
+		statuses:  newQueue("population-status", nil),
+		readiness: newQueue("population-readiness", nil),
+		busy:      map[string]workers.Queue{},
 		closed:    sets.New[string](),
 	}
 	inventories, populations := config.Informers.PopulatedNamespaces(), config.Informers.NamespacePopulations()
@@ -131,11 +129,9 @@ func New(config Config) (*Controller, error) {
 	return c, err
 }
 
-func newQueue(name string, groupOf func(string) string) queue {
+func newQueue(name string, groupOf func(string) string) workers.Queue {
 	return workers.NewFairQueue(name, clock.RealClock{}, minRetry, maxRetry, groupOf)
 }
-
-func noGroup(string) string { return "" }
 
 // Run runs until the context ends. The informers must be running.
 func (c *Controller) Run(ctx context.Context) {
@@ -162,7 +158,7 @@ func (c *Controller) Run(ctx context.Context) {
 
 // exclusively returns the function that handles a key of repairs or changes. If a worker of the other queue reconciles the
 // namespace, the function queues the namespace again after that. It does not wait, so that the worker is free for others.
-func (c *Controller) exclusively(from queue) func(context.Context, string) error {
+func (c *Controller) exclusively(from workers.Queue) func(context.Context, string) error {
 	return func(ctx context.Context, name string) error {
 		c.mu.Lock()
 		if _, busy := c.busy[name]; busy {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/tombstone"
+	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
 // Followed are the resources whose objects the Controller watches while it runs.
@@ -111,7 +112,7 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 }
 
 // enqueueNamespace queues the namespace of an object. The namespace owns a cluster-scoped object.
-func enqueueNamespace(to queue, object any) {
+func enqueueNamespace(to workers.Queue, object any) {
 	metadata, ok := tombstone.Object[metav1.Object](object)
 	if !ok {
 		return

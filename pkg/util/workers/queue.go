@@ -18,11 +18,12 @@ type Queue = workqueue.TypedRateLimitingInterface[string]
 
 // NewQueue returns a queue whose delay after an error grows from minDelay to maxDelay. Its metrics have the name.
 func NewQueue(name string, clock clock.WithTicker, minDelay, maxDelay time.Duration) Queue {
-	return NewFairQueue(name, clock, minDelay, maxDelay, func(string) string { return "" })
+	return NewFairQueue(name, clock, minDelay, maxDelay, nil)
 }
 
 // NewFairQueue returns a queue that passes on one name of each group in turn, so that the namespaces of one user do not delay those of
 // others. groupOf returns the group of a name when the name is added, such as the creator of a namespace. It must not use the queue.
+// Without it, all names are one group.
 func NewFairQueue(name string, clock clock.WithTicker, minDelay, maxDelay time.Duration, groupOf func(name string) string) Queue {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, Clock: clock, Queue: &groups{of: groupOf, names: map[string][]string{}}})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](minDelay, maxDelay),
@@ -44,7 +45,10 @@ func (g *groups) Touch(string) {}
 func (g *groups) Len() int { return g.count }
 
 func (g *groups) Push(name string) {
-	group := g.of(name)
+	group := ""
+	if g.of != nil {
+		group = g.of(name)
+	}
 	if len(g.names[group]) == 0 {
 		g.turns = append(g.turns, group)
 	}
