@@ -138,20 +138,26 @@ func (d Diagnoser) suspects(ctx context.Context, list *List) (suspects, error) {
 
 // round is what the diagnoses of one round share, so that each is read once.
 type round struct {
-	services func() Answer[[]apiregistrationv1.APIService]
+	services  func() Answer[[]apiregistrationv1.APIService]
+	workloads func() Answer[[]workload]
 	// scan has listed the objects of namespaces, or nothing.
 	scan scan
 }
 
 // newRound returns a Diagnoser whose diagnoses share what does not depend on the namespace.
 func (d Diagnoser) newRound(ctx context.Context) Diagnoser {
-	d.Discover, d.lists = sync.OnceValues(d.Discover), &runtimeLists{}
-	d.round = &round{services: sync.OnceValue(func() Answer[[]apiregistrationv1.APIService] {
+	d.Discover = sync.OnceValues(d.Discover)
+	d.round = &round{services: once(ctx, d.apiServices), workloads: once(ctx, d.readWorkloads)}
+	return d
+}
+
+// once returns a function that reads once.
+func once[T any](ctx context.Context, read func(context.Context) T) func() T {
+	return sync.OnceValue(func() T {
 		ctx, cancel := context.WithTimeout(ctx, observationTimeout)
 		defer cancel()
-		return d.apiServices(ctx)
-	})}
-	return d
+		return read(ctx)
+	})
 }
 
 // services returns the APIServices.

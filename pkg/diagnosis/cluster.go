@@ -167,7 +167,7 @@ func (d Diagnoser) diagnoseCluster(ctx context.Context, s scan) ([]Finding, []er
 	if err := d.observeClaims(ctx, &o, metav1.NamespaceAll); !apierrors.IsForbidden(err) { // otherwise, the scan reports it
 		note("lost PersistentVolumeClaims", err)
 	}
-	d.observeRuntime(ctx, &o)
+	d.observeWorkloads(ctx, &o)
 	hooks, err := d.hooks(ctx)
 	note("admission webhooks", err)
 	unserved, errs := d.unservedWebhooks(ctx, o, hooks)

@@ -134,7 +134,7 @@ func (o Observation) holders() map[string]*holder {
 					h = &holder{}
 					holders[finalizer] = h
 				}
-				if a := contentActor(listing, object, finalizer); h.actor.manager == "" || a.manager == h.actor.manager && h.actor.written.Before(a.written) {
+				if a := contentActor(listing, object, finalizer); h.actor.manager == "" {
 					h.actor = a
 				}
 				h.objects = append(h.objects, listing.name()+"/"+object.Name)
@@ -152,26 +152,26 @@ func contentActor(listing Listing, object *metav1.PartialObjectMetadata, finaliz
 
 // known is a finalizer of Kubernetes. No remedy removes it: most protect what is in use.
 type known struct {
-	// remover removes it, what in the namespace where shows whether it can, and lease is the Lease of the controller.
-	remover, where, what, lease string
+	// remover removes it, and what in the namespace where shows whether it can.
+	remover, where, what string
 }
 
 // knownFinalizer returns a finalizer of Kubernetes, or nothing.
 func knownFinalizer(finalizer, namespace string) known {
-	const kube, object = namespaceControllerLease, "lease/" + kubeControllerManager
+	const object = "lease/" + kubeControllerManager
 	switch finalizer {
 	case metav1.FinalizerDeleteDependents:
-		return known{"the garbage collector of kube-controller-manager after everything that the object owns is deleted", metav1.NamespaceSystem, object, kube}
+		return known{"the garbage collector of kube-controller-manager after everything that the object owns is deleted", metav1.NamespaceSystem, object}
 	case metav1.FinalizerOrphanDependents:
-		return known{"the garbage collector of kube-controller-manager", metav1.NamespaceSystem, object, kube}
+		return known{"the garbage collector of kube-controller-manager", metav1.NamespaceSystem, object}
 	case "kubernetes.io/pvc-protection", "resource.kubernetes.io/delete-protection":
-		return known{"kube-controller-manager when no pod uses the claim", namespace, "pods", kube}
+		return known{"kube-controller-manager when no pod uses the claim", namespace, "pods"}
 	case "service.kubernetes.io/load-balancer-cleanup":
-		return known{"the cloud controller manager after the load balancer is deleted", namespace, "events", "kube-system/cloud-controller-manager"}
+		return known{"the cloud controller manager after the load balancer is deleted", namespace, "events"}
 	case "batch.kubernetes.io/job-tracking":
-		return known{"the job controller of kube-controller-manager", metav1.NamespaceSystem, object, kube}
+		return known{"the job controller of kube-controller-manager", metav1.NamespaceSystem, object}
 	case "kubernetes.io/pv-protection":
-		return known{"kube-controller-manager when no claim is bound to the volume", metav1.NamespaceAll, "persistentvolumeclaims", kube}
+		return known{"kube-controller-manager when no claim is bound to the volume", metav1.NamespaceAll, "persistentvolumeclaims"}
 	case "customresourcecleanup.apiextensions.k8s.io":
 		return known{remover: "kube-apiserver after all custom resources of the definition are deleted"}
 	}

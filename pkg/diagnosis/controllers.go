@@ -9,63 +9,75 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
-	"strings"
+	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
-	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// workload is a Deployment, a StatefulSet or a DaemonSet, or a pod of the cluster.
-type workload struct {
-	kind, namespace, name string
-	// names are those by which it is known: its own, its label, and those of its containers and images.
-	names []string
-	// account is the service account of its pods, as namespace/name.
-	account string
-	pods    podCount
-}
-
-// podCount has numbers of pods.
-type podCount struct{ desired, existing, ready int32 }
+// Liveness reports whether a program runs.
+type Liveness string
 
 const (
-	daemonSet = "DaemonSet"
-	// defaultAccount is the name of the service account of pods that name none. Programs of many kinds use it.
-	defaultAccount = "default"
-	noPods         = "has no replicas and no pods"
+	// Alive: at least one fact shows that the program runs.
+	Alive Liveness = "Alive"
+	// Dead: a fact shows that it does not run, and each source was read and leaves no doubt.
+	Dead Liveness = "Dead"
+	// Unknown is everything else.
+	Unknown Liveness = "Unknown"
 )
 
-func (w *workload) reference() string { return strings.ToLower(w.kind) + "/" + w.name }
-
-// isStopped reports whether a workload wants no pods and has none.
-func (w *workload) isStopped() bool { return w.pods.desired == 0 && w.pods.existing == 0 }
-
-// newWorkload returns a workload with its numbers of pods.
-func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, pods podCount) workload {
-	w := workload{kind: kind, namespace: meta.Namespace, name: meta.Name, names: namesOf(&meta), pods: pods,
-		account: meta.Namespace + "/" + cmp.Or(template.Spec.ServiceAccountName, defaultAccount)}
-	for _, container := range template.Spec.Containers {
-		image, _, _ := strings.Cut(path.Base(container.Image), "@")
-		image, _, _ = strings.Cut(image, ":")
-		w.names = append(w.names, container.Name, image)
-	}
-	return w
+// Controller is what is known of the program that has to act: it removes a finalizer, or is an initializer or a
+// participant.
+//
+// The controller of a finalizer is identified by the field manager that set the finalizer, which any client can choose. Names
+// that many programs have, such as manager or kubectl, identify nothing. Initializers and participants are identified by their
+// service accounts. These facts count, in evidence of a source each:
+//
+//   - A Deployment, StatefulSet or DaemonSet is its workload if it, its label app.kubernetes.io/name, a container or an
+//     image has its name, or if its pods use its service account. Ready pods show Alive. A workload of the controller of a
+//     finalizer that wants no pods and has none shows Dead, if no pod uses its service account, which may remove the finalizer.
+//   - A report of the SDK shows Alive until it is overdue, and Dead then.
+//
+// A source that could not be read, pods that are not ready, users who are no service accounts, and workloads whose name contains
+// that of the controller show that nothing is certain: the result is Unknown, unless another fact shows Alive.
+type Controller struct {
+	// Name is the field manager or the user under which it acted, or "" if it cannot be identified.
+	Name  string   `json:"name,omitempty"`
+	State Liveness `json:"state"`
+	// Evidence are the facts that were found.
+	Evidence []Evidence `json:"evidence,omitempty"`
 }
 
-// namesOf returns the name of an object, and that of its program.
-func namesOf(meta *metav1.ObjectMeta) []string {
-	names := []string{meta.Name}
-	if name := meta.Labels["app.kubernetes.io/name"]; name != "" {
-		names = append(names, name)
-	}
-	return names
+// Evidence is a fact about a program.
+type Evidence struct {
+	// Source is where the fact was read, such as "Deployment billing/operator".
+	Source  string `json:"source"`
+	Message string `json:"message"`
+	// Shows is the state that the fact speaks for, Unknown if it excludes Dead, and "" if it speaks for none.
+	Shows Liveness `json:"shows,omitempty"`
+}
+
+// target is an object, or all objects of a resource in a namespace.
+type target struct{ group, resource, namespace, name string }
+
+// actor identifies a program that has to act.
+type actor struct {
+	// finalizer is what the program has to remove, or the name of the initializer.
+	finalizer string
+	// manager is the field manager that set the finalizer of the target.
+	manager string
+	target  target
+	// user is the user who reported that it serves the initializer, and acted the one who acted last in this namespace.
+	user, acted string
+	// report is the status of its registration, if there is one.
+	report *v1alpha1.RegisteredInitializerStatus
+	// builtIn programs are those of Kubernetes. Nothing is concluded about them.
+	builtIn bool
 }
 
 // name is the name that identifies the program, or "".
@@ -88,32 +100,6 @@ func (a actor) accounts() (accounts, others []string) {
 	return accounts, others
 }
 
-// is reports whether a name is that of the program.
-func (a actor) is(name string) bool { return name != "" && name == a.manager && !isGeneric(name) }
-
-// runs reports whether a workload has the name of the program or uses its service account.
-func (a actor) runs(w *workload) bool {
-	accounts, _ := a.accounts()
-	return slices.ContainsFunc(w.names, a.is) || w.account != w.namespace+"/"+defaultAccount && slices.Contains(accounts, w.account)
-}
-
-// words are the words by which the program could be known. They only serve to exclude that it is dead.
-func (a actor) words() []string {
-	domain, rest, _ := strings.Cut(strings.ToLower(a.finalizer), "/")
-	labels := strings.Split(domain, ".")
-	all := append(labels[:len(labels)-1:len(labels)-1], strings.FieldsFunc(rest, func(r rune) bool { return r == '/' || r == '.' })...)
-	if name := strings.ToLower(a.manager); !isGeneric(name) {
-		all = append(all, name)
-	}
-	return slices.DeleteFunc(all, func(word string) bool { return len(word) < 4 || isGeneric(word) })
-}
-
-// contains reports whether one of some words is in a name.
-func contains(name string, words []string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
-}
-
 // generic are names of clients with which people and other tools write objects, names of client libraries, and names that a
 // framework proposes.
 var generic = regexp.MustCompile(`(?i)^(kubectl.*|helm.*|argocd.*|flux.*|kustomize-controller|fleet.*|terraform.*|pulumi.*|ansible.*|rancher.*|curl|` +
@@ -124,66 +110,103 @@ var generic = regexp.MustCompile(`(?i)^(kubectl.*|helm.*|argocd.*|flux.*|kustomi
 // isGeneric reports whether programs of many kinds have a name.
 func isGeneric(name string) bool { return generic.MatchString(name) }
 
-// leases returns what Leases show.
-func (o Observation) leases(a actor) []Evidence {
-	if a.builtIn && a.lease == "" {
-		return nil
-	}
-	var found []Evidence
-	words := a.words()
-	for i := range o.Runtime.Leases.Object {
-		lease := &o.Runtime.Leases.Object[i]
-		source := "Lease " + lease.Namespace + "/" + lease.Name
-		state, message := judgeLease(answer(lease, nil), lease.Namespace+"/"+lease.Name, o.Time)
-		switch its := a.holds(lease); {
-		case its && state == leaseHeld:
-			found = append(found, Evidence{Source: source, Message: *lease.Spec.HolderIdentity + " renews it", Time: &metav1.Time{Time: lease.Spec.RenewTime.Time}, Shows: Alive})
-		case its: // its controller can run with another Lease, or without one
-			found = append(found, Evidence{Source: source, Message: message})
-		case a.lease == "" && state == leaseHeld && contains(lease.Name, words) && lease.Name != installation.ControllerManager: // whose name has the domain of other programs
-			found = append(found, Evidence{Source: source, Message: "is held by " + *lease.Spec.HolderIdentity + ", which could be the controller", Shows: Unknown})
+// controller returns what is known of a program, and its workload or nil.
+func (o Observation) controller(a actor) (*Controller, *workload) {
+	own, found := o.workloadsOf(a)
+	c := &Controller{Name: a.name(), State: Unknown, Evidence: slices.Concat(managerOf(a), o.reports(a), found)}
+	for _, state := range []Liveness{Alive, Unknown, Dead} { // Dead needs certainty
+		if slices.ContainsFunc(c.Evidence, func(e Evidence) bool { return e.Shows == state }) {
+			c.State = state
+			break
 		}
 	}
-	if err := o.Runtime.Leases.Err; err != nil {
-		found = append(found, notChecked("Leases", err))
-	} else if a.lease != "" && len(found) == 0 {
-		found = append(found, Evidence{Source: "Lease " + a.lease, Message: "does not exist: the controller runs without leader election, or does not run"})
+	return c, own
+}
+
+// controlled returns a finding about something that a program has to do, with the state of the program. It selects the
+// remedies.
+func (o Observation) controlled(a actor, cause Cause, state State, since *metav1.Time, message string, w words) Finding {
+	if a.builtIn {
+		return o.finding(cause, state, since, message, w)
+	}
+	c, own := o.controller(a)
+	if o.hypothetical && c.State == Dead {
+		state = Stuck
+	}
+	if own != nil {
+		w["RUNSIN"], w["WORKLOAD"] = []string{own.namespace}, []string{own.reference()}
+	}
+	switch {
+	case c.State == Alive && own != nil:
+		w["LOGS"] = []string{"true"}
+	case c.State == Alive:
+		w["NOLOGS"] = []string{"true"}
+	case c.State == Dead && own != nil && own.kind != daemonSet:
+		w["STOPPED"] = []string{"true"}
+	default:
+		w["START"] = []string{"true"}
+	}
+	if c.State != Alive {
+		w["REMOVABLE"] = []string{"true"}
+	}
+	f := o.finding(cause, state, since, message, w)
+	f.Controller = c
+	return f
+}
+
+// managerOf returns which field manager set the finalizer.
+func managerOf(a actor) []Evidence {
+	if a.manager == "" {
+		return nil
+	}
+	e := Evidence{Source: "managedFields", Message: fmt.Sprintf("field manager %q set the finalizer", a.manager)}
+	if isGeneric(a.manager) {
+		e.Message += "; clients of many kinds have this name, so it does not identify the controller"
+	}
+	return []Evidence{e}
+}
+
+// reports returns what the last report of the SDK shows, and that a person acts as the program.
+func (o Observation) reports(a actor) (found []Evidence) {
+	if a.report != nil {
+		e := Evidence{Source: "NamespaceInitializerConfiguration", Message: "no program has ever reported that it serves " + a.finalizer}
+		if reported := a.report.ReportTime; reported != nil {
+			e.Message, e.Shows = fmt.Sprintf("user %q last reported at %s that it serves %s", a.report.Reporter, reported.UTC().Format(time.RFC3339), a.finalizer), Alive
+			if o.isOverdue(a.report) {
+				e.Message, e.Shows = e.Message+"; the report is overdue", Dead
+			}
+		}
+		found = append(found, e)
+	}
+	_, others := a.accounts()
+	for _, user := range others {
+		found = append(found, Evidence{Source: "User", Message: fmt.Sprintf("%q acted last, which is no service account", user), Shows: Unknown})
 	}
 	return found
 }
 
-// holds reports whether a Lease is that of the program.
-func (a actor) holds(lease *coordinationv1.Lease) bool {
-	if a.lease != "" {
-		return a.lease == lease.Namespace+"/"+lease.Name
-	}
-	return a.is(lease.Name) || slices.ContainsFunc(lease.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return a.is(entry.Manager) })
-}
-
-// workloads returns what Deployments, StatefulSets, DaemonSets and other pods show, and the one of the program.
-func (o Observation) workloads(a actor) (own *workload, found []Evidence) {
+// workloadsOf returns what workloads show, and the one of the program.
+func (o Observation) workloadsOf(a actor) (own *workload, found []Evidence) {
 	if a.builtIn {
 		return nil, nil
 	}
-	words := a.words()
-	for i := range o.Runtime.Workloads.Object {
-		w := &o.Runtime.Workloads.Object[i]
+	for i := range o.Workloads.Object {
+		w := &o.Workloads.Object[i]
 		e := Evidence{Source: fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name), Message: fmt.Sprintf("%d of %d pods are ready", w.pods.ready, w.pods.desired), Shows: Unknown}
-		if w.kind == podKind {
-			e.Message = "exists"
-		}
-		its := a.runs(w)
+		its := w.isOf(a)
 		switch {
 		case its && w.pods.ready > 0:
 			e.Shows = Alive
 		case its && w.isStopped() && a.manager == "": // the program can use another service account now
 			e.Message, e.Shows = noPods, ""
 		case its && w.isStopped():
-			found = append(found, o.podsOf(w.account))
-			e.Message, e.Shows = o.stopped(a, w)
+			e.Message, e.Shows = noPods+"; only the first of its name are examined", Unknown
+			if stopped, read := o.Stopped[stop{w.account, a.target}]; read {
+				e.Message, e.Shows = stopped.Message, stopped.Shows
+			}
 			its = e.Shows == Dead
 		case its:
-		case !w.isStopped() && slices.ContainsFunc(w.names, func(name string) bool { return contains(name, words) }):
+		case !w.isStopped() && w.isLike(a):
 			e.Message += ", which could be the controller"
 		default:
 			continue
@@ -193,30 +216,8 @@ func (o Observation) workloads(a actor) (own *workload, found []Evidence) {
 		}
 		found = append(found, e)
 	}
-	if err := o.Runtime.Workloads.Err; err != nil {
-		found = append(found, notChecked("Deployments, StatefulSets and DaemonSets", err))
+	if err := o.Workloads.Err; err != nil {
+		found = append(found, Evidence{Source: "Deployments, StatefulSets and DaemonSets", Message: fmt.Sprintf("not checked: %v", err), Shows: Unknown})
 	}
 	return own, found
-}
-
-// stopped returns what a workload without pods shows. A tenant can create one that has the name of a controller. So it counts only
-// if its service account may remove the finalizer: then its creator can remove the finalizer, too.
-func (o Observation) stopped(a actor, w *workload) (string, Liveness) {
-	allowed, read := o.Runtime.Permissions[permission{w.account, a.target}]
-	switch {
-	case !read:
-		return noPods + "; whether its service account may remove the finalizer: " + tooMany, Unknown
-	case allowed.Err != nil:
-		return fmt.Sprintf("%s; whether its service account may remove the finalizer was not checked: %v", noPods, allowed.Err), Unknown
-	case !allowed.Object:
-		return noPods + ", but is not the controller: its service account may not remove the finalizer", ""
-	}
-	return noPods + ", and its service account may remove the finalizer", Dead
-}
-
-// isReady reports whether a pod is ready.
-func isReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }

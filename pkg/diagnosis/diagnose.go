@@ -60,8 +60,6 @@ type Diagnoser struct {
 
 	// round, if it is not nil, has what the diagnoses of a round share.
 	round *round
-	// lists, if it is not nil, holds the lists that are the same for all namespaces.
-	lists *runtimeLists
 	// deleted, if it is not nil, has the namespaces that have deleted objects. The content of other open namespaces is not read.
 	deleted sets.Set[string]
 	// ifDeleted makes observations those of a namespace that has just been deleted.

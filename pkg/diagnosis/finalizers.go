@@ -66,17 +66,12 @@ func (o Observation) namespaceActor(finalizer string) actor {
 // finalizerActor identifies the program that removes a finalizer of an object by the field manager that set it.
 func finalizerActor(object *metav1.ObjectMeta, of target, finalizer string) actor {
 	known := knownFinalizer(finalizer, object.Namespace)
-	a := actor{finalizer: finalizer, deleted: object.DeletionTimestamp, target: of, builtIn: known.remover != "", lease: known.lease}
+	a := actor{finalizer: finalizer, target: of, builtIn: known.remover != ""}
 	path := fieldpath.MakePathOrDie("metadata", "finalizers", value.NewValueInterface(finalizer))
 	for _, entry := range object.ManagedFields {
 		fields := fieldpath.NewSet()
 		if entry.FieldsV1 != nil && entry.Subresource != "status" && fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) == nil && fields.Has(path) {
 			a.manager = entry.Manager
-		}
-	}
-	for _, entry := range object.ManagedFields {
-		if a.manager != "" && entry.Manager == a.manager && entry.Time != nil && (a.written == nil || a.written.Before(entry.Time)) {
-			a.written = entry.Time
 		}
 	}
 	return a

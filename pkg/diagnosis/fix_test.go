@@ -60,12 +60,12 @@ func TestFixes(t *testing.T) {
 		// want are the cause, and verb, path and body of each request.
 		want []string
 	}{
-		"a finalizer of the namespace": {world{namespace: terminating(seven, setBy("billing", time.Hour)), core: []runtime.Object{dead}}, []string{"NamespaceFinalizer",
+		"a finalizer of the namespace": {world{namespace: terminating(seven, setBy("billing")), core: []runtime.Object{dead}}, []string{"NamespaceFinalizer",
 			"PATCH /api/v1/namespaces/ns " + with("u", `{"op":"test","path":"/metadata/finalizers/0","value":"billing.example.com/invoices"},{"op":"remove","path":"/metadata/finalizers/0"}`)}},
-		"its controller runs":     {world{namespace: terminating(seven, setBy("billing", time.Hour)), core: []runtime.Object{deployment("x", "billing", 1, 1)}}, nil},
-		"its controller may run":  {world{namespace: terminating(seven, setBy("billing", time.Hour))}, nil},
-		"it may not be concluded": {world{namespace: terminating(seven, setBy("billing", time.Hour)), core: []runtime.Object{dead}, refuses: refuseOnly("list", "leases", forbidden("no"))}, nil},
-		"an open namespace":       {world{namespace: terminating(closed, open, seven, setBy("billing", time.Hour)), core: []runtime.Object{dead}}, nil},
+		"its controller runs":     {world{namespace: terminating(seven, setBy("billing")), core: []runtime.Object{deployment("x", "billing", 1, 1)}}, nil},
+		"its controller may run":  {world{namespace: terminating(seven, setBy("billing"))}, nil},
+		"it may not be concluded": {world{namespace: terminating(seven, setBy("billing")), core: []runtime.Object{dead}, refuses: refuseOnly("list", "statefulsets", forbidden("no"))}, nil},
+		"an open namespace":       {world{namespace: terminating(closed, open, seven, setBy("billing")), core: []runtime.Object{dead}}, nil},
 		"a finalizer of objects": {world{namespace: terminating(), core: []runtime.Object{dead}, content: []runtime.Object{object("ConfigMap", "a", heldBy("billing")), object("ConfigMap", "b", heldBy("kubectl")), object("ConfigMap", "c", func(m *metav1.ObjectMeta) { heldBy("billing")(m); m.DeletionTimestamp = nil })}},
 			[]string{"ContentFinalizer", "PATCH /api/v1/namespaces/ns/configmaps/a " + with("uid-of-a", `{"op":"test","path":"/metadata/finalizers/1","value":"a/b"},{"op":"remove","path":"/metadata/finalizers/1"}`)}},
 		// Only the last writer of the list is known, which need not be the controller.
@@ -73,8 +73,7 @@ func TestFixes(t *testing.T) {
 			n.Spec.Finalizers = append(n.Spec.Finalizers, "openshift.com/origin")
 			n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "billing", Subresource: "finalize", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:finalizers":{}}}`)}}
 		}), core: []runtime.Object{dead}}, nil},
-		"a tenant's Deployment":        {world{namespace: terminating(seven, setBy("billing", time.Hour)), core: []runtime.Object{deployment("tenant", "billing", 0, 0)}}, nil},
-		"a tenant's Lease":             {world{namespace: terminating(seven, setBy("billing", time.Hour)), core: []runtime.Object{lease("tenant", "billing", "billing-0_uuid", time.Hour)}}, nil},
+		"a tenant's Deployment":        {world{namespace: terminating(seven, setBy("billing")), core: []runtime.Object{deployment("tenant", "billing", 0, 0)}}, nil},
 		"objects of an aggregated API": {world{namespace: terminating(), core: []runtime.Object{dead}, content: []runtime.Object{object("ConfigMap", "a", heldBy("billing"))}, apis: []runtime.Object{core}}, nil},
 		"an API without a service":     {world{namespace: terminating(), apis: []runtime.Object{missing, silent, installing, reinstalling}}, []string{"APIUnavailable", "DELETE /apis/apiregistration.k8s.io/v1/apiservices/v1.a.example.com " + options("s", "")}},
 		"emptied finalizers": {world{namespace: terminating(seven, func(n *corev1.Namespace) { n.Spec.Finalizers = nil })}, []string{"FinalizersEmptied",
@@ -87,7 +86,7 @@ func TestFixes(t *testing.T) {
 		"nsinit is not installed": {world{namespace: terminating(seven, lifecycleHeld)}, []string{"NsinitUninstalled",
 			"PATCH /api/v1/namespaces/ns " + with("u", `{"op":"test","path":"/metadata/finalizers/0","value":"nsinit.dev/lifecycle"},{"op":"remove","path":"/metadata/finalizers/0"}`)}},
 		// Without it, the content would be deleted before the participants that hold it have cleaned up.
-		"the content is held": {world{namespace: terminating(seven, setBy("billing", time.Hour), func(n *corev1.Namespace) {
+		"the content is held": {world{namespace: terminating(seven, setBy("billing"), func(n *corev1.Namespace) {
 			n.Finalizers = append(n.Finalizers, v1alpha1.ContentFinalizer)
 			n.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"billing.example.com/invoices\"":{},"v:\"nsinit.dev/content\"":{}}}}`)
 		}), core: []runtime.Object{dead}, apis: api}, []string{"NamespaceFinalizer",

@@ -52,10 +52,9 @@ type Observation struct {
 	// whose initialization failed.
 	DeletionErr error
 
-	// Runtime shows which programs run. It is read if a program has to act.
-	Runtime Runtime
-	// wanted, if it is not nil, collects the programs that have to act, while the observation is being made.
-	wanted *[]actor
+	// Workloads are read if a program has to act, and Stopped is what those without pods show that may have to remove finalizers.
+	Workloads Answer[[]workload]
+	Stopped   map[stop]Evidence
 	// onlyDeleted means that Content has only objects that should have ended by now. Namespaces are like this before they are
 	// deleted, and so are the objects without a namespace.
 	onlyDeleted bool

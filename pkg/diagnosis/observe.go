@@ -75,7 +75,7 @@ func (d Diagnoser) observe(ctx context.Context, name string) (Observation, error
 	if d.ifDeleted && (phase == Active || phase == Initializing) {
 		o = o.deleted()
 	}
-	d.observeRuntime(ctx, &o)
+	d.observeWorkloads(ctx, &o)
 	return o, nil
 }
 

@@ -57,7 +57,7 @@ func checkNext(t *testing.T, w *Watch, want string) {
 func TestWatch(t *testing.T) {
 	for _, followed := range []string{"", "ns"} {
 		t.Run("namespace="+followed, func(t *testing.T) {
-			held := terminating(setBy("billing", time.Hour), func(n *corev1.Namespace) { n.ResourceVersion = "1" })
+			held := terminating(setBy("billing"), func(n *corev1.Namespace) { n.ResourceVersion = "1" })
 			d := world{namespace: held, core: []runtime.Object{lease("kube-system", "kube-controller-manager", "cp-1", time.Second)}}.diagnoser(t)
 			clock := testingclock.NewFakePassiveClock(now())
 			d.Progress, d.Clock = nil, clock
@@ -302,7 +302,7 @@ func TestWatchMany(t *testing.T) {
 
 // TestWatchUnreadable: namespaces that cannot be read are reported, and do not hide changes of others.
 func TestWatchUnreadable(t *testing.T) {
-	d := world{core: []runtime.Object{called(terminating(setBy("billing", time.Hour)), "a"), called(terminating(setBy("billing", time.Hour)), "b"), lease("kube-system", "kube-controller-manager", "cp-1", time.Second)},
+	d := world{core: []runtime.Object{called(terminating(setBy("billing")), "a"), called(terminating(setBy("billing")), "b"), lease("kube-system", "kube-controller-manager", "cp-1", time.Second)},
 		refuses: func(verb, _, name string) error {
 			if verb == "get" && name == "a" {
 				return forbidden("no")

@@ -64,7 +64,7 @@ func TestWhyIfDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"Stuck APIUnavailable", "Stuck ContentFinalizer Dead", "Stuck WebhookUnavailable", "Waiting ContentFinalizer Unknown", "Waiting ParticipantPending Unknown",
+		"Stuck APIUnavailable", "Stuck ContentFinalizer Dead", "Stuck WebhookUnavailable", "Waiting ContentFinalizer", "Waiting ParticipantPending Unknown",
 	}
 	framework.Eventually(t, "everything is found", func(context.Context) error {
 		found, err := c.Why(t, namespace, "--if-deleted")

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -134,18 +133,16 @@ func TestWhyFix(t *testing.T) {
 	}
 	isHeld()
 
-	// The controller runs again.
-	holder, seconds, renewed := controller+"-0_uuid", int32(15), metav1.NewMicroTime(time.Now().Add(time.Minute))
-	leases := c.Core.CoordinationV1().Leases("default")
-	if _, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: controller},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	// The controller is started again, and stopped.
+	scale := func(replicas string) {
+		t.Helper()
+		if _, err := c.Kubectl("--namespace", "default", "scale", "deployment/"+controller, "--replicas="+replicas); err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Cleanup(func() { _ = leases.Delete(context.Background(), controller, metav1.DeleteOptions{}) })
+	scale("1")
 	refuse(fix.Digest, "No remedy can be applied now")
-	if err := leases.Delete(t.Context(), controller, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	scale("0")
 	applyFix(t, c, namespace, diagnosis.NamespaceFinalizer)
 	c.WaitNoNamespace(t, namespace)
 }

@@ -35,7 +35,7 @@ func stuckExample() *diagnosis.Diagnosis {
 		Namespace: "shop", UID: "u", Phase: diagnosis.Terminating, Since: &minute, State: diagnosis.Stuck,
 		Findings: []diagnosis.Finding{
 			{Cause: diagnosis.ContentFinalizer, State: diagnosis.Stuck, Message: "things/a has a finalizer", Since: &minute, Controller: &diagnosis.Controller{Name: "app", State: diagnosis.Dead, Evidence: []diagnosis.Evidence{
-				{Source: "managedFields", Message: "it set the finalizer", Time: &hour}, {Source: "Lease a/b", Message: "has no holder", Shows: diagnosis.Dead}, {Source: "Deployment a/b", Message: "wants no pods", Shows: diagnosis.Dead}}}, Remedies: []diagnosis.Remedy{
+				{Source: "managedFields", Message: "it set the finalizer"}, {Source: "Lease a/b", Message: "has no holder", Shows: diagnosis.Dead}, {Source: "Deployment a/b", Message: "wants no pods", Shows: diagnosis.Dead}}}, Remedies: []diagnosis.Remedy{
 				{Description: "start its controller"}, {Description: "take it off", Command: "kubectl get a | jq '.b -= [\"c\"]'", Risk: "something stays behind"}}},
 			{Cause: diagnosis.DeletionProtected, State: diagnosis.Healthy, Message: "by the way"},
 		},
