@@ -39,10 +39,9 @@ All, objects of other clients are conflicts. The command uses your permissions: 
 account with --as. If the namespace does not exist, the command renders the objects for a namespace that --creator, --groups and --labels
 describe; you are the creator by default. It reports unknown kinds and missing permissions, but no other refusals.
 
-With --all, the command reports what the populations with scope All would do in the namespaces that exist, for each namespace and in
-total: which objects they would create, change and delete. With --filename, it does so for every population of the file, in place of
-the one of the same name in the cluster. Objects of other clients are conflicts and would stay as they are.
-Namespaces that are closed, frozen, terminating or exempt, and those whose name starts with "kube-", get nothing.
+With --all, the command shows what policy-population reports of each population with scope All: how many objects it would create, change
+and delete in the namespaces that exist, or still has to, and the first ten problems. Objects of other clients are conflicts and stay as
+they are. Namespaces that are closed, frozen, terminating or exempt, and those whose name starts with "kube-", get nothing.
 
 The exit code is 0 if every object can be applied, 2 if one cannot, and 1 after another error.`
 
@@ -52,8 +51,8 @@ const example = `  # The objects of the namespace shop, applied with the permiss
   # The objects that alice's next namespace would get from a population that is not in the cluster yet
   kubectl nsinit preview new --filename=population.yaml --creator=alice --groups=team-a --labels=tier=self-service --output=yaml
 
-  # What a population would do in the namespaces that exist, if it had scope All
-  kubectl nsinit preview --all --filename=population.yaml --as=system:serviceaccount:nsinit-system:policy-population`
+  # What the populations with scope All do in the namespaces that exist
+  kubectl nsinit preview --all`
 
 // Options are the options of the command.
 type Options struct {
@@ -77,7 +76,7 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		Args:              cmdutil.ArgsOrAll(&o.All),
 	})
 	flags := command.Flags()
-	flags.BoolVarP(&o.All, "all", "A", o.All, "Report what populations with scope All would do in the namespaces that exist.")
+	flags.BoolVarP(&o.All, "all", "A", o.All, "Show what the populations with scope All do in the namespaces that exist.")
 	flags.StringVarP(&o.Filename, "filename", "f", o.Filename, "File of NamespacePopulations to show instead of those in the cluster, - for standard input.")
 	o.Future.AddFlags(flags)
 	flags.StringVar(&o.Initializer, "initializer-name", "policy-population.nsinit.dev", "Name under which policy-population is registered, and field manager of what it applies.")
@@ -103,11 +102,17 @@ func (o *Options) Validate() error {
 	if o.All && o.Future.IsSet() {
 		return errors.New("--creator, --groups and --labels are for a namespace that does not exist, and --all for those that do")
 	}
+	if o.All && o.Filename != "" {
+		return errors.New("--filename shows a population in one namespace; to see what it would do in every namespace that exists, create it with scope: All and rollout: Report")
+	}
 	return o.Base.Validate()
 }
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
+	if o.All {
+		return o.all(ctx)
+	}
 	populations, err := o.populations(ctx, o.Clients.Nsinit)
 	if err != nil {
 		return err
@@ -118,9 +123,6 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	for _, resource := range o.ClusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
-	}
-	if o.All {
-		return o.all(ctx, applier, populations)
 	}
 	namespace, exists, err := o.Future.Namespace(ctx, o.Clients.Core, o.Args[0])
 	if err != nil {

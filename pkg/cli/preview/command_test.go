@@ -146,68 +146,33 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// TestAll: with --all, the report has every open namespace that is not exempt, and the totals.
+// TestAll: with --all, the report has what the populations with scope All say of their current version.
 func TestAll(t *testing.T) {
-	ofAll := func(name string) *v1alpha1.NamespacePopulation {
-		p := population(name, strings.Replace(template, "${creator}-x", "m", 1))
-		p.Spec.Scope = v1alpha1.ScopeAll
-		return p
+	ofAll := func(reason string, observed int64, status v1alpha1.PopulationRolloutStatus) []runtime.Object {
+		p := population("p", template)
+		p.Generation, p.Spec.Scope, p.Status.Rollout = 2, v1alpha1.ScopeAll, &status
+		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRolledOut, ObservedGeneration: observed, Reason: reason, Message: "the\x1bmessage"}}
+		return []runtime.Object{p, population("new", template)}
 	}
-	ofNew := population("new", template)
-	ofCreator := population("c", template)
-	ofCreator.Spec.Scope = v1alpha1.ScopeAll
-	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot", GenerateName: "dep", UID: "d"}}
-	closed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", UID: "c", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
-	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "k"}}
-	exempt := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "exempt", GenerateName: "ex", UID: "e"}}
-	list := exemptions("exempt")
-	list.Data["namePrefixes"] = "depo" // which is not a prefix of the generateName of depot
-	inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "d"},
-		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "m", UID: "u"}}}}
-	cluster := func(more ...runtime.Object) []runtime.Object {
-		return append(more, depot, closed, system, exempt, list)
-	}
-	file := filepath.Join(t.TempDir(), "population.yaml")
-	if err := os.WriteFile(file, []byte("kind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: q}\nspec: {manifests: [{name: m, template: "+template+"}]}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	rolledOut, changed := inventory.DeepCopy(), configMap("1")
-	rolledOut.Status.Objects[0].PrunePolicy = v1alpha1.PruneDelete
-	rolledOut.Status.Objects = append(rolledOut.Status.Objects, v1alpha1.PopulatedObject{Population: "p", Manifest: "kept", APIVersion: "v1", Kind: "ConfigMap", Name: "k", UID: "k"})
-	changed.Object["data"] = map[string]any{"a": "b"}
-	changes := filepath.Join(t.TempDir(), "changes.yaml")
-	if err := os.WriteFile(changes, []byte("kind: NamespacePopulation\napiVersion: nsinit.dev/v1alpha1\nmetadata: {name: p}\nspec: {manifests: [{name: kept, driftPolicy: Repair, template: "+strings.Replace(template, "${creator}-x", "k", 1)+"}]}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const header = "NAMESPACE   TO CREATE   TO CHANGE   TO DELETE   UNCHANGED   CONFLICTS   REFUSED\n"
-	live := configMap("1")
-	live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "helm", Operation: metav1.ManagedFieldsOperationUpdate}})
+	const header = "POPULATION   ROLLOUT       NAMESPACES   CURRENT   TO CREATE   TO CHANGE   TO DELETE   UNCHANGED   CONFLICTS   REFUSED\n"
+	counts := v1alpha1.PopulationRolloutStatus{Namespaces: 9, Current: 8, ToCreate: 7, ToChange: 6, ToDelete: 5, Unchanged: 4}
+	refused := v1alpha1.PopulationRolloutStatus{Refused: 1, Problems: []v1alpha1.PopulationProblem{{Namespace: "shop", Manifest: "m", Result: v1alpha1.ProblemRefused, Message: "no\nrights"}}}
 	for name, test := range map[string]struct {
-		world world
-		test  cmdtesting.Test
+		populations []runtime.Object
+		test        cmdtesting.Test
 	}{
-		"created": {world{populations: cluster(ofAll("p"), ofNew), applied: configMap("1")}, cmdtesting.Test{Args: []string{"--all"}, Out: header +
-			"depot       1           0           0           0           0           0\nshop        1           0           0           0           0           0\nTOTAL       2           0           0           0           0           0\n"}},
-		"applied before": {world{populations: cluster(ofAll("p"), inventory), applied: configMap("1")}, cmdtesting.Test{Args: []string{"-A", "--output=jsonpath={.kind} {.totals} {.items[0].manifests[0].result}"},
-			Out: `PopulationReport {"configured":0,"conflicts":0,"created":1,"deleted":0,"refused":0,"unchanged":1} unchanged`}},
-		"a changed and a removed manifest": {world{populations: cluster(ofAll("p"), rolledOut), live: configMap("1"), applied: changed}, cmdtesting.Test{Args: []string{"--all", "-f", changes, "--output=jsonpath={.items[0].namespace} {.items[0].manifests[*].manifest} {.items[0].manifests[*].result} {.totals.deleted}"},
-			Out: "depot kept m configured deleted 1", Err: "exit code 2"}},
-		"of another client": {world{populations: cluster(ofAll("p")), live: live}, cmdtesting.Test{Args: []string{"--all"}, Err: "exit code 2", Out: header +
-			"depot       0           0           0           0           1           0\nshop        0           0           0           0           1           0\nTOTAL       0           0           0           0           2           0\n" +
-			"\ndepot: p/m: conflict: cannot apply ConfigMap \"m\": it exists, and \"helm\" created or changed it: change the name in the manifest, or delete the object\n" +
-			"\nshop: p/m: conflict: cannot apply ConfigMap \"m\": it exists, and \"helm\" created or changed it: change the name in the manifest, or delete the object\n"}},
-		"refused": {world{populations: cluster(ofAll("p")), refusal: errors.New("no rights")}, cmdtesting.Test{Args: []string{"--all", "--output=jsonpath={.totals.refused} {.items[*].manifests[*].message}"}, Err: "exit code 2",
-			Out: `2 cannot apply ConfigMap "m": no rights cannot apply ConfigMap "m": no rights`}},
-		"an unknown creator": {world{populations: cluster(ofCreator), applied: configMap("1")}, cmdtesting.Test{Args: []string{"--all", "--output=jsonpath={range .items[*]}{.namespace} {.manifests[*].result},{end}"}, Err: "exit code 2",
-			Out: "depot refused,shop created,"}},
-		"of a file":       {world{populations: cluster(ofAll("p")), applied: configMap("1")}, cmdtesting.Test{Args: []string{"--all", "-f", file, "--output=jsonpath={.items[1].namespace} {.items[1].manifests[*].population}"}, Out: "shop q", Err: "exit code 2"}},
-		"only for new":    {world{populations: cluster(ofNew)}, cmdtesting.Test{Args: []string{"--all"}, Out: "No population has scope All. To see what one would do in the namespaces that exist, give its file with --filename.\n"}},
-		"no exemptions":   {world{populations: []runtime.Object{ofAll("p")}}, cmdtesting.Test{Args: []string{"--all"}, Err: "cannot read the list of exemptions, ConfigMap nsinit-system/nsinit-exemptions: "}},
-		"and a name":      {world{}, cmdtesting.Test{Args: []string{"shop", "--all"}, Err: `unexpected argument "shop": --all is for every namespace`}},
-		"and its creator": {world{}, cmdtesting.Test{Args: []string{"--all", "--creator=carol"}, Err: "--creator, --groups and --labels are for a namespace that does not exist, and --all for those that do"}},
+		"counts":          {ofAll("Reported", 2, counts), cmdtesting.Test{Out: strings.Replace(header, "ROLLOUT    ", "ROLLOUT ", 1) + "p            Reported   9            8         7           6           5           4           0           0\n\np: the?message\n"}},
+		"a problem":       {ofAll("Incomplete", 2, refused), cmdtesting.Test{Err: "exit code 2", Out: strings.Replace(header, "ROLLOUT    ", "ROLLOUT   ", 1) + "p            Incomplete   0            0         0           0           0           0           0           1\n\np: the?message\n- shop/m: Refused: no rights\n"}},
+		"a conflict":      {ofAll("Incomplete", 2, v1alpha1.PopulationRolloutStatus{Conflicts: 1}), cmdtesting.Test{Args: []string{"--output=jsonpath={.kind} {.items[*].rollout.conflicts} {.items[*].message}"}, Err: "exit code 2", Out: "PopulationReport 1 the\x1bmessage"}},
+		"a former state":  {ofAll("Complete", 1, refused), cmdtesting.Test{Args: []string{"--output=jsonpath={.items[*].reason} {.items[*].rollout.refused}"}, Out: "NotObserved 0"}},
+		"only for new":    {[]runtime.Object{population("new", template)}, cmdtesting.Test{Out: "No population has scope All, so none reaches namespaces that exist.\n"}},
+		"and a name":      {nil, cmdtesting.Test{Args: []string{"shop"}, Err: `unexpected argument "shop": --all is for every namespace`}},
+		"and a file":      {nil, cmdtesting.Test{Args: []string{"--filename=x"}, Err: "create it with scope: All and rollout: Report"}},
+		"and its creator": {nil, cmdtesting.Test{Args: []string{"--creator=carol"}, Err: "--creator, --groups and --labels are for a namespace that does not exist, and --all for those that do"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.test.Cluster = test.world.cluster()
+			test.test.Cluster = cmdtesting.New(test.populations...)
+			test.test.Args = append(test.test.Args, "--all")
 			test.test.Check(t, preview.NewCommand)
 		})
 	}
