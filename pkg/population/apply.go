@@ -41,6 +41,8 @@ type Applier struct {
 	Pace flowcontrol.RateLimiter
 	// Reviews reviews the permissions of Client. Only Check and Readiness use it.
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
+	// Compiler compiles populations. Only Readiness uses it.
+	Compiler *Compiler
 }
 
 // Apply applies the content of an object for a namespace, and returns what is stored.

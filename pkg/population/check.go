@@ -77,8 +77,8 @@ func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured,
 func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation,
 		Reason: reasonApplicable, Message: "the initializer can apply every manifest"}
-	if _, errs := Compile(p.Name, &p.Spec); len(errs) > 0 {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ReasonInvalid, errs.ToAggregate().Error()
+	if _, err := a.Compiler.Compile(p); err != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ReasonInvalid, err.Error()
 		return condition
 	}
 	a.Mapper.Reset() // a kind may have been removed from the cluster

@@ -11,13 +11,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -42,6 +45,50 @@ type manifest struct {
 // Sort sorts populations by name, the order in which they are applied.
 func Sort(populations []v1alpha1.NamespacePopulation) {
 	slices.SortFunc(populations, func(a, b v1alpha1.NamespacePopulation) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Compiler compiles populations, each version once. The zero value is ready to use. Without a Compiler, nothing is remembered.
+type Compiler struct {
+	mu    sync.Mutex
+	known map[types.UID]compiled
+}
+
+type compiled struct {
+	generation int64
+	population *Population
+	err        error
+}
+
+// Compile returns a population as compiled, or why it is not valid: another version of the server accepted it.
+func (c *Compiler) Compile(p *v1alpha1.NamespacePopulation) (*Population, error) {
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if known, ok := c.known[p.UID]; ok && known.generation == p.Generation {
+			return known.population, known.err
+		}
+	}
+	result, errs := Compile(p.Name, &p.Spec)
+	err := errs.ToAggregate()
+	if c != nil {
+		if c.known == nil {
+			c.known = map[types.UID]compiled{}
+		}
+		c.known[p.UID] = compiled{p.Generation, result, err}
+	}
+	return result, err
+}
+
+// Retain forgets every population that is not in a list.
+func (c *Compiler) Retain(list []v1alpha1.NamespacePopulation) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.known, func(uid types.UID, _ compiled) bool {
+		return !slices.ContainsFunc(list, func(p v1alpha1.NamespacePopulation) bool { return p.UID == uid })
+	})
 }
 
 // Compile compiles a population, and returns every error in its selector, expressions and templates.

@@ -52,6 +52,7 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 		return nil, err
 	}
 	applier.Pace = flowcontrol.NewTokenBucketRateLimiter(pace, pace)
+	applier.Compiler = &population.Compiler{}
 	reporter := *applier
 	reporter.DryRun = true
 	followed := driftcontroller.NewFollowed(applier.Mapper)
@@ -68,7 +69,7 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 		return nil, err
 	}
 	c.rollout, err = rollout.New(rollout.Config{
-		Core: clients.Core, Nsinit: clients.Nsinit, Informers: informers, Namespaces: namespaces, Exemptions: c.exemptions,
+		Core: clients.Core, Nsinit: clients.Nsinit, Informers: informers, Namespaces: namespaces, Exemptions: c.exemptions, Compile: applier.Compiler.Compile,
 		Report: func(ctx context.Context, namespace *corev1.Namespace, of *population.Population, inventory []v1alpha1.PopulatedObject) ([]population.Result, error) {
 			return c.populate.Report(ctx, &reporter, namespace, of, inventory)
 		},

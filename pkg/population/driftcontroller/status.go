@@ -12,12 +12,12 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
@@ -33,9 +33,13 @@ func (c *Controller) reportStatus(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return c.updateStatus(ctx, name, func(population *v1alpha1.NamespacePopulation) {
-		population.Status = statusOf(population, inventories)
-		if meta.IsStatusConditionFalse(population.Status.Conditions, v1alpha1.ConditionApplied) {
+	p, err := c.populations.Get(name)
+	if err != nil {
+		return utilapierrors.IgnoreAbsent(err)
+	}
+	return population.UpdateStatus(ctx, c.Nsinit, p, func(status *v1alpha1.NamespacePopulationStatus) {
+		*status = statusOf(p, *status, inventories)
+		if meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionApplied) {
 			c.readiness.AddAfter(name, recheck) // perhaps a kind or a permission was removed
 		}
 	})
@@ -44,55 +48,29 @@ func (c *Controller) reportStatus(ctx context.Context, name string) error {
 // checkReadiness reports whether a population could be applied to a new namespace, and queues the next check. If it can be applied
 // again, namespaces do not wait for their next attempt.
 func (c *Controller) checkReadiness(ctx context.Context, name string) error {
-	recovered := false
-	err := c.updateStatus(ctx, name, func(population *v1alpha1.NamespacePopulation) {
-		condition, again := c.Readiness(ctx, population), resync
-		if condition.Status != metav1.ConditionTrue {
-			again = recheck
-		}
-		c.readiness.AddAfter(name, again)
-		before := meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionReady)
-		recovered = condition.Status == metav1.ConditionTrue && before != nil && before.Status != metav1.ConditionTrue && before.Reason != v1alpha1.ReasonNotObserved
-		meta.SetStatusCondition(&population.Status.Conditions, condition)
-	})
-	if err == nil && recovered {
-		c.Retry()
-		c.enqueueAll()
-	}
-	return err
-}
-
-// updateStatus writes the status of a population if change changes it.
-func (c *Controller) updateStatus(ctx context.Context, name string, change func(*v1alpha1.NamespacePopulation)) error {
-	population, err := c.populations.Get(name)
+	p, err := c.populations.Get(name)
 	if err != nil {
 		return utilapierrors.IgnoreAbsent(err)
 	}
-	updated := population.DeepCopy()
-	change(updated)
-	updated.Status.ObservedGeneration = observedGeneration(updated.Status.Conditions)
-	if !equality.Semantic.DeepEqual(population.Status, updated.Status) {
-		_, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	condition, again := c.Readiness(ctx, p), resync
+	if condition.Status != metav1.ConditionTrue {
+		again = recheck
 	}
-	return utilapierrors.IgnoreAbsent(err)
+	c.readiness.AddAfter(name, again)
+	if err := population.UpdateStatus(ctx, c.Nsinit, p, func(status *v1alpha1.NamespacePopulationStatus) { meta.SetStatusCondition(&status.Conditions, condition) }); err != nil {
+		return err
+	}
+	before := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+	if condition.Status == metav1.ConditionTrue && before != nil && before.Status != metav1.ConditionTrue && before.Reason != v1alpha1.ReasonNotObserved {
+		c.Retry()
+		c.enqueueAll()
+	}
+	return nil
 }
 
-// observedGeneration returns the lower generation that Ready and, once it is set, Applied describe. Until both describe the
-// current one, a tool that reads Ready must not treat it as the state of a new spec.
-func observedGeneration(conditions []metav1.Condition) int64 {
-	ready, applied := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(conditions, v1alpha1.ConditionApplied)
-	switch {
-	case ready == nil:
-		return 0
-	case applied == nil:
-		return ready.ObservedGeneration
-	}
-	return min(ready.ObservedGeneration, applied.ObservedGeneration)
-}
-
-// statusOf returns the status of a population from the inventories of all namespaces.
-func statusOf(population *v1alpha1.NamespacePopulation, inventories []*v1alpha1.PopulatedNamespace) v1alpha1.NamespacePopulationStatus {
-	status := v1alpha1.NamespacePopulationStatus{Conditions: slices.Clone(population.Status.Conditions), Rollout: population.Status.Rollout}
+// statusOf returns the status of a population after another one, from the inventories of all namespaces.
+func statusOf(population *v1alpha1.NamespacePopulation, former v1alpha1.NamespacePopulationStatus, inventories []*v1alpha1.PopulatedNamespace) v1alpha1.NamespacePopulationStatus {
+	status := v1alpha1.NamespacePopulationStatus{Conditions: slices.Clone(former.Conditions), Rollout: former.Rollout}
 	manifests, conflicts := map[string]*v1alpha1.PopulationManifestStatus{}, map[string]int32{}
 	for _, manifest := range population.Spec.Manifests {
 		manifests[manifest.Name] = &v1alpha1.PopulationManifestStatus{Name: manifest.Name}

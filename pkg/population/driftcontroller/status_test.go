@@ -44,10 +44,10 @@ func TestStatusOf(t *testing.T) {
 			Message: "manifest b, in 2 namespaces, of which y: of y"}},
 	}
 	ignoreTime := cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
-	if diff := cmp.Diff(want, statusOf(population, inventories), ignoreTime); diff != "" {
+	if diff := cmp.Diff(want, statusOf(population, population.Status, inventories), ignoreTime); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := statusOf(population, inventories[:0]).Conditions[0]; got.Status != metav1.ConditionTrue {
+	if got := statusOf(population, population.Status, inventories[:0]).Conditions[0]; got.Status != metav1.ConditionTrue {
 		t.Errorf("without namespaces: %+v", got)
 	}
 	conflict := inventory("u", entry("p", "a", v1alpha1.PopulatedObjectConflict, "of another client"))
@@ -55,30 +55,8 @@ func TestStatusOf(t *testing.T) {
 		"ManifestConflict": {conflict},
 		"ManifestFailed":   {conflict, inventory("t", entry("p", "c", failed, "of t"))}, // also if another manifest is in conflict
 	} {
-		if got := statusOf(population, inventories).Conditions[0]; got.Status != metav1.ConditionFalse || got.Reason != reason {
+		if got := statusOf(population, population.Status, inventories).Conditions[0]; got.Status != metav1.ConditionFalse || got.Reason != reason {
 			t.Errorf("want the reason %s: %+v", reason, got)
-		}
-	}
-}
-
-// TestObservedGeneration: the status of a population describes the generation that each of its conditions describes.
-func TestObservedGeneration(t *testing.T) {
-	condition := func(kind string, generation int64) metav1.Condition {
-		return metav1.Condition{Type: kind, ObservedGeneration: generation}
-	}
-	for name, test := range map[string]struct {
-		conditions []metav1.Condition
-		want       int64
-	}{
-		"none":            {nil, 0},
-		"only Ready":      {[]metav1.Condition{condition("Ready", 2)}, 2},
-		"only Applied":    {[]metav1.Condition{condition("Applied", 2)}, 0},
-		"Ready is late":   {[]metav1.Condition{condition("Applied", 3), condition("Ready", 2)}, 2},
-		"Applied is late": {[]metav1.Condition{condition("Applied", 2), condition("Ready", 3)}, 2},
-		"both":            {[]metav1.Condition{condition("Applied", 3), condition("Ready", 3), condition("Other", 1)}, 3},
-	} {
-		if got := observedGeneration(test.conditions); got != test.want {
-			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -50,20 +49,11 @@ type Populator struct {
 	follow func(schema.GroupVersionKind)
 	// populations lists the populations.
 	populations shared.Reads[[]*population.Population]
-
-	mu       sync.Mutex
-	compiled map[types.UID]compiled
-}
-
-type compiled struct {
-	generation int64
-	population *population.Population
-	err        error
 }
 
 // New returns a Populator. It calls follow with the kind of an object whose drift is repaired, each time it applies one.
 func New(applier *population.Applier, client typed.NsinitV1alpha1Interface, follow func(schema.GroupVersionKind)) *Populator {
-	p := &Populator{applier: applier, client: client, follow: follow, compiled: map[types.UID]compiled{}}
+	p := &Populator{applier: applier, client: client, follow: follow}
 	p.populations.What, p.populations.Read, p.populations.Clock = "the NamespacePopulations", p.list, systemclock.New()
 	return p
 }
@@ -153,24 +143,16 @@ func (p *Populator) list(ctx context.Context) ([]*population.Population, error) 
 		return nil, fmt.Errorf("cannot list the NamespacePopulations: %w", err)
 	}
 	population.Sort(list.Items)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known := make(map[types.UID]compiled, len(list.Items))
 	var populations []*population.Population
 	var errs []error
 	for _, item := range list.Items {
-		c, ok := p.compiled[item.UID]
-		if !ok || c.generation != item.Generation {
-			result, compileErrs := population.Compile(item.Name, &item.Spec)
-			c = compiled{item.Generation, result, compileErrs.ToAggregate()}
+		compiled, err := p.applier.Compiler.Compile(&item)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("NamespacePopulation %s is not valid: %w", item.Name, err))
 		}
-		known[item.UID] = c
-		if c.err != nil { // another version of the server accepted it
-			errs = append(errs, fmt.Errorf("NamespacePopulation %s is not valid: %w", item.Name, c.err))
-		}
-		populations = append(populations, c.population)
+		populations = append(populations, compiled)
 	}
-	p.compiled = known
+	p.applier.Compiler.Retain(list.Items)
 	return populations, errors.Join(errs...)
 }
 
@@ -249,15 +231,11 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 	inventory.Status.Objects = append(inventory.Status.Objects, added...)
 	if inventory.UID == "" {
 		// gofail: var populationBeforeCreateRecord struct{}
-		created, err := inventories.Create(ctx, inventory, metav1.CreateOptions{})
+		inventory, err := inventories.Create(ctx, inventory, metav1.CreateOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("cannot create the inventory: %w", err)
 		}
-		if len(created.Status.Objects) == len(inventory.Status.Objects) {
-			return created, nil
-		}
-		created.Status = inventory.Status // a former version of the server ignores the status of a new inventory
-		inventory = created
+		return inventory, nil
 	} else if len(added) == 0 {
 		return inventory, nil
 	}

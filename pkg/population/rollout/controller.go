@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -31,7 +29,6 @@ import (
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/pkg/population/existing"
-	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -66,6 +63,8 @@ type Config struct {
 	Informers  informers.Interface
 	Namespaces *existing.Namespaces
 	Exemptions Exemptions
+	// Compile returns a population as compiled.
+	Compile func(*v1alpha1.NamespacePopulation) (*population.Population, error)
 	// Report returns what RollOut would do in a namespace with an inventory.
 	Report func(ctx context.Context, namespace *corev1.Namespace, of *population.Population, inventory []v1alpha1.PopulatedObject) ([]population.Result, error)
 	// RollOut brings a namespace what changed in a population.
@@ -218,10 +217,10 @@ func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) 
 		}
 		return r, nil
 	}
-	compiled, errs := population.Compile(p.Name, &p.Spec)
-	if len(errs) > 0 { // another version of the server accepted it
+	compiled, err := c.Compile(p)
+	if err != nil {
 		delete(c.rollouts, p.Name)
-		return nil, errs.ToAggregate()
+		return nil, err
 	}
 	r = &rollout{uid: p.UID, generation: p.Generation, compiled: compiled, views: map[types.UID]*view{}, limit: tooMany,
 		labels: p.Labels, annotations: p.Annotations}
@@ -247,7 +246,7 @@ func (c *Controller) clear(ctx context.Context, p *v1alpha1.NamespacePopulation)
 	if p == nil || p.Status.Rollout == nil && meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionRolledOut) == nil {
 		return nil
 	}
-	return c.update(ctx, p, func(status *v1alpha1.NamespacePopulationStatus) {
+	return population.UpdateStatus(ctx, c.Nsinit, p, func(status *v1alpha1.NamespacePopulationStatus) {
 		status.Rollout = nil
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionRolledOut)
 	})
@@ -256,7 +255,7 @@ func (c *Controller) clear(ctx context.Context, p *v1alpha1.NamespacePopulation)
 // write writes the state of a rollout, and records an event when the rollout pauses or completes.
 func (c *Controller) write(ctx context.Context, p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRolloutStatus, condition metav1.Condition) error {
 	former := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionRolledOut)
-	if err := c.update(ctx, p, func(s *v1alpha1.NamespacePopulationStatus) {
+	if err := population.UpdateStatus(ctx, c.Nsinit, p, func(s *v1alpha1.NamespacePopulationStatus) {
 		s.Rollout = status
 		meta.SetStatusCondition(&s.Conditions, condition)
 	}); err != nil {
@@ -270,24 +269,4 @@ func (c *Controller) write(ctx context.Context, p *v1alpha1.NamespacePopulation,
 		c.Events.Event(p, corev1.EventTypeNormal, eventComplete, condition.Message)
 	}
 	return nil
-}
-
-// update changes the status of a population. Another controller writes other parts of it.
-func (c *Controller) update(ctx context.Context, p *v1alpha1.NamespacePopulation, change func(*v1alpha1.NamespacePopulationStatus)) error {
-	client, live := c.Nsinit.NsinitV1alpha1().NamespacePopulations(), p
-	return utilapierrors.IgnoreAbsent(retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		if live == nil {
-			if live, err = client.Get(ctx, p.Name, metav1.GetOptions{}); err != nil {
-				return err
-			}
-		}
-		updated := live.DeepCopy()
-		change(&updated.Status)
-		if live.UID != p.UID || equality.Semantic.DeepEqual(live.Status, updated.Status) {
-			return nil
-		}
-		live = nil
-		_, err = client.UpdateStatus(ctx, updated, metav1.UpdateOptions{})
-		return err
-	}))
 }

@@ -149,7 +149,7 @@ func (w *world) start(t *testing.T) func() {
 		t.Fatal(err)
 	}
 	informers := externalversions.NewSharedInformerFactory(w.nsinit, 0)
-	c, err := New(Config{Core: w.core, Nsinit: w.nsinit, Informers: informers.Nsinit().V1alpha1(), Namespaces: namespaces, Exemptions: w, Report: w.report, RollOut: w.rollOut, Events: w.events, Clock: clock.RealClock{}})
+	c, err := New(Config{Core: w.core, Nsinit: w.nsinit, Informers: informers.Nsinit().V1alpha1(), Namespaces: namespaces, Exemptions: w, Compile: new(population.Compiler).Compile, Report: w.report, RollOut: w.rollOut, Events: w.events, Clock: clock.RealClock{}})
 	if err != nil {
 		t.Fatal(err)
 	}
