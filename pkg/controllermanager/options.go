@@ -31,7 +31,7 @@ const name = installation.ControllerManager
 
 // Options are the options of nsinit-controller-manager.
 type Options struct {
-	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
+	SecureServing  *genericoptions.SecureServingOptions
 	Authentication *genericoptions.DelegatingAuthenticationOptions
 	Authorization  *genericoptions.DelegatingAuthorizationOptions
 	Logs           *logs.Options
@@ -62,7 +62,7 @@ type Certificates struct {
 func NewOptions() *Options {
 	namespace := installation.Namespace()
 	o := &Options{
-		SecureServing:   genericoptions.NewSecureServingOptions().WithLoopback(),
+		SecureServing:   genericoptions.NewSecureServingOptions(),
 		Authentication:  genericoptions.NewDelegatingAuthenticationOptions(),
 		Authorization:   genericoptions.NewDelegatingAuthorizationOptions(),
 		Logs:            logs.NewOptions(),
@@ -127,7 +127,7 @@ func (o *Options) Complete() error {
 			o.Authorization.RemoteKubeConfigFile = o.Kubeconfig
 		}
 	}
-	return defaultCertificate(o.SecureServing.SecureServingOptions, o.Certificates.Enabled)
+	return defaultCertificate(o.SecureServing, o.Certificates.Enabled)
 }
 
 // Validate returns every invalid option.

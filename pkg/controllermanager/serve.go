@@ -16,7 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/workqueue" // registers the metrics of queues
@@ -30,8 +29,7 @@ const shutdownTimeout = 5 * time.Second
 // is closed when the server has stopped. The cluster authorizes access to metrics and profiles.
 func (o *Options) serve(ctx context.Context, watchdog *leaderelection.HealthzAdaptor) (<-chan struct{}, error) {
 	var serving *server.SecureServingInfo
-	var loopback *rest.Config
-	if err := o.SecureServing.ApplyTo(&serving, &loopback); err != nil {
+	if err := o.SecureServing.ApplyTo(&serving); err != nil {
 		return nil, fmt.Errorf("cannot listen: %w", err)
 	}
 	if serving == nil { // --secure-port=0

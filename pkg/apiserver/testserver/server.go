@@ -10,18 +10,24 @@ package testserver
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 
 	"github.com/nsinit/nsinit/pkg/apiserver/options"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // Patience is how long a test waits for what usually takes seconds, on a busy machine, too.
@@ -90,6 +96,7 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 	o.Recommended.SecureServing.Listener = listener
 	o.Recommended.SecureServing.BindAddress = net.IPv4(127, 0, 0, 1)
 	o.Recommended.SecureServing.BindPort = listener.Addr().(*net.TCPAddr).Port
+	ca := useCertificate(t, dir, &o.Recommended.SecureServing.ServerCert.CertKey)
 	change(o)
 	ctx, stop := context.WithCancel(context.Background())
 	stopEtcd := func() {}
@@ -110,10 +117,10 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 		Core:         core,
 		EtcdEndpoint: o.Recommended.Etcd.StorageConfig.Transport.ServerList[0],
 		host:         "https://" + listener.Addr().String(),
+		ca:           ca,
 		stop:         stop,
 		stopped:      make(chan error, 1),
 	}
-	s.ca, _ = o.Recommended.SecureServing.ServerCert.GeneratedCert.CurrentCertKeyContent()
 	go func() {
 		err := o.RunServer(ctx)
 		stopEtcd()
@@ -121,6 +128,23 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 	}()
 	t.Cleanup(func() { s.Stop(t) })
 	return s
+}
+
+// selfSigned is the certificate of every server, with its key: to make one takes as long as to start a server.
+var selfSigned = sync.OnceValues(func() (pair [2][]byte, err error) {
+	pair[0], pair[1], err = cert.GenerateSelfSignedCertKey(installation.APIServer, []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	return pair, err
+})
+
+// useCertificate writes the certificate and its key into a directory. It returns the CA.
+func useCertificate(t testing.TB, dir string, files *genericoptions.CertKey) []byte {
+	t.Helper()
+	pair, err := selfSigned()
+	files.CertFile, files.KeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	if err := errors.Join(err, os.WriteFile(files.CertFile, pair[0], 0o600), os.WriteFile(files.KeyFile, pair[1], 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return pair[0]
 }
 
 // startEtcd starts the etcd of a server in this process, and returns what stops it.
