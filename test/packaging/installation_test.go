@@ -183,16 +183,27 @@ func (i *installation) unregister(t *testing.T, configuration, initializer strin
 	})
 }
 
+// wrongImage is a part of an overlay: an image that does not exist.
+const wrongImage = "images: [{name: nsinit, newTag: wrong}]\n"
+
 // applyWrongImage installs an image that does not exist, and waits until nsinit-apiserver cannot start.
 func (i *installation) applyWrongImage(t *testing.T) {
 	t.Helper()
-	if out, err := i.Kubectl("apply", "--server-side", "-k", i.Overlay(t, "embedded", "images: [{name: nsinit, newTag: wrong}]\n")); err != nil {
+	if out, err := i.Kubectl("apply", "--server-side", "-k", i.Overlay(t, "embedded", wrongImage)); err != nil {
 		t.Fatal(err, out)
 	}
-	framework.Eventually(t, "nsinit-apiserver-0 has no image", func(ctx context.Context) error {
-		pod, err := i.Core.CoreV1().Pods("nsinit-system").Get(ctx, "nsinit-apiserver-0", metav1.GetOptions{})
-		if err == nil && pod.Status.Phase != corev1.PodPending || len(pod.Status.ContainerStatuses) == 0 {
-			err = fmt.Errorf("its status is %s", framework.JSON(t, pod.Status))
+	i.waitPending(t)
+}
+
+// waitPending waits until a pod of nsinit-apiserver cannot start.
+func (i *installation) waitPending(t *testing.T) {
+	t.Helper()
+	framework.Eventually(t, "a pod of nsinit-apiserver cannot start", func(ctx context.Context) error {
+		pods, err := i.Core.CoreV1().Pods("nsinit-system").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=nsinit-apiserver"})
+		if err == nil && !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+			return pod.Status.Phase == corev1.PodPending && len(pod.Status.ContainerStatuses) > 0
+		}) {
+			err = fmt.Errorf("they are %s", framework.JSON(t, pods.Items))
 		}
 		return err
 	})
@@ -215,30 +226,57 @@ func (i *installation) harmless(t *testing.T) {
 	}
 }
 
+// What an installation can lack, and the form that is no overlay.
+const noImage, noCertificate, noEtcd, chart = "no image", "no certificate", "no etcd", "chart"
+
 // TestFailedInstallation: an installation whose programs get no certificate, or whose nsinit-apiserver reaches no etcd, leaves
 // namespaces as they are. kubectl nsinit check says so, and an event, if nsinit-controller-manager runs.
 func TestFailedInstallation(t *testing.T) {
 	framework.DependsOnKubernetes(t)
 	i := newInstallation(t, "embedded", "", nil)
 	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
-	for name, overlay := range map[string]string{"no certificate": "embedded-cert-manager", "no etcd": "ha"} {
-		t.Run(name, func(t *testing.T) {
-			dir := i.Overlay(t, overlay, "")
-			if out, err := i.Kubectl("apply", "--server-side", "-k", dir); err != nil {
-				t.Fatal(err, out)
+	i.fails(t, noCertificate, "embedded-cert-manager", "")
+	i.fails(t, noEtcd, "ha", "")
+}
+
+// TestFailedForms: each form of an installation can fail in these ways, too, and with an image that does not exist.
+func TestFailedForms(t *testing.T) {
+	i := newInstallation(t, "embedded", "", nil)
+	i.Build(t, "test/gitops", "helm", "helm.sh/helm/v4/cmd/helm")
+	i.applyKindsOf(t, "test/certmanager", certManager, "deploy/crds")
+	i.fails(t, noImage, "embedded", wrongImage)
+	i.fails(t, noImage, "ha", wrongImage)
+	i.fails(t, noImage, chart, "image.tag=wrong")
+	i.fails(t, noCertificate, "ha-cert-manager", "")
+	i.fails(t, noCertificate, chart, "certManager=true")
+	i.fails(t, noEtcd, chart, "storage=etcd")
+}
+
+// fails installs a form that lacks something with a part of an overlay, or with a value of the chart, and uninstalls it.
+func (i *installation) fails(t *testing.T, lacks, form, with string) {
+	t.Helper()
+	t.Run(lacks+" "+form, func(t *testing.T) {
+		install := "helm install nsinit artifacts/helm/nsinit --namespace nsinit-system --create-namespace --set=image.tag=dev," + with
+		uninstall := "helm uninstall nsinit --namespace nsinit-system && kubectl delete namespace nsinit-system"
+		if form != chart {
+			dir := i.Overlay(t, form, with)
+			install, uninstall = "kubectl apply --server-side -k "+dir, "kubectl delete -k "+dir
+		}
+		run := func(commands string) {
+			if out, err := i.Shell(t, commands, nil); err != nil {
+				t.Fatalf("%s\n%v\n%s", commands, err, out)
 			}
-			if overlay == "ha" {
-				i.waitNoEtcd(t)
-			}
-			i.harmless(t)
-			if out, _, code := i.Plugin(t, "check"); code != 3 || !strings.Contains(out, "nsinit-apiserver was never ready") {
-				t.Errorf("check: exit code %d\n%s", code, out)
-			}
-			if out, err := i.Kubectl("delete", "-k", dir); err != nil {
-				t.Fatal(err, out)
-			}
-		})
-	}
+		}
+		run(install)
+		if i.waitPending(t); lacks == noEtcd {
+			i.waitNoEtcd(t)
+		}
+		i.harmless(t)
+		if out, _, code := i.Plugin(t, "check"); code != 3 || !strings.Contains(out, "nsinit-apiserver was never ready") {
+			t.Errorf("check: exit code %d\n%s", code, out)
+		}
+		run(uninstall)
+	})
 }
 
 // waitNoEtcd gives nsinit-apiserver a client certificate, and waits until an event says that no pod is ready.

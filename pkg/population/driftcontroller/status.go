@@ -57,7 +57,9 @@ func (c *Controller) checkReadiness(ctx context.Context, name string) error {
 		again = recheck
 	}
 	c.readiness.AddAfter(name, again)
-	if err := population.UpdateStatus(ctx, c.Nsinit, p, func(status *v1alpha1.NamespacePopulationStatus) { meta.SetStatusCondition(&status.Conditions, condition) }); err != nil {
+	if err := population.UpdateStatus(ctx, c.Nsinit, p, func(status *v1alpha1.NamespacePopulationStatus) {
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}); err != nil {
 		return err
 	}
 	before := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
