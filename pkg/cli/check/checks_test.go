@@ -27,7 +27,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 
-	"github.com/nsinit/nsinit/artifacts/policies"
+	"github.com/nsinit/nsinit/artifacts"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
@@ -115,7 +115,7 @@ func TestInstallation(t *testing.T) {
 // where Kubernetes can have it.
 func TestDelivered(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
-		objects, err := delivery{manifests: func() ([]string, error) { return policies.Manifests(stamp) }}.objects(installation.DefaultNamespace)
+		objects, err := delivery{manifests: artifacts.Policies(stamp)}.objects(installation.DefaultNamespace)
 		if err != nil {
 			t.Fatal(err)
 		}

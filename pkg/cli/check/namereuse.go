@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	strictnamereuse "github.com/nsinit/nsinit/artifacts/deploy/components/strict-name-reuse"
+	"github.com/nsinit/nsinit/artifacts"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
@@ -37,8 +37,7 @@ func (i *inspection) nameReuse(ctx context.Context) {
 		i.unknown(check, err)
 		return
 	}
-	i.compareAll(ctx, delivery{check: check, bad: Problem, remedy: remedy, field: "spec",
-		manifests: func() ([]string, error) { return []string{strictnamereuse.Policy()}, nil }})
+	i.compareAll(ctx, delivery{check: check, bad: Problem, remedy: remedy, field: "spec", manifests: []string{artifacts.StrictNameReuse()}})
 	for name, value := range list.Data {
 		until, err := time.Parse(time.RFC3339, value)
 		if err != nil || i.now.Sub(until) < timing.MaxClockSkew {

@@ -19,9 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/component-base/version"
 
-	stampwebhook "github.com/nsinit/nsinit/artifacts/deploy/components/stamp-webhook"
-	earlywrites "github.com/nsinit/nsinit/artifacts/early-writes"
-	"github.com/nsinit/nsinit/artifacts/policies"
+	"github.com/nsinit/nsinit/artifacts"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/installation"
 )
@@ -32,7 +30,7 @@ type delivery struct {
 	// bad is the state if one of them is missing or was changed.
 	bad       State
 	remedy    string
-	manifests func() ([]string, error)
+	manifests []string
 	// field holds what is compared.
 	field string
 }
@@ -44,14 +42,11 @@ func (i *inspection) delivered(ctx context.Context) {
 	if server, err := i.ServerVersion(ctx); err == nil && server != version.Get().GitVersion {
 		bad, remedy = Warning, fmt.Sprintf("install the plugin of version %s, which is that of nsinit-apiserver: this one is %s", server, version.Get().GitVersion)
 	}
-	i.compareAll(ctx, delivery{check: "Policies", bad: bad, remedy: remedy, field: "spec",
-		manifests: func() ([]string, error) { return policies.Manifests(!i.webhookStamps) }})
+	i.compareAll(ctx, delivery{check: "Policies", bad: bad, remedy: remedy, field: "spec", manifests: artifacts.Policies(!i.webhookStamps)})
 	if i.webhookStamps {
-		i.compareAll(ctx, delivery{check: "StampWebhook", bad: bad, remedy: remedy + ", with stamp-webhook", field: "webhooks",
-			manifests: func() ([]string, error) { return []string{stampwebhook.Webhook()}, nil }})
+		i.compareAll(ctx, delivery{check: "StampWebhook", bad: bad, remedy: remedy + ", with stamp-webhook", field: "webhooks", manifests: []string{artifacts.OpenedBy()}})
 	}
-	i.compareAll(ctx, delivery{check: "EarlyWrites", bad: Warning, remedy: remedy, field: "webhooks",
-		manifests: func() ([]string, error) { return []string{earlywrites.Webhook()}, nil }})
+	i.compareAll(ctx, delivery{check: "EarlyWrites", bad: Warning, remedy: remedy, field: "webhooks", manifests: []string{artifacts.EarlyWrites()}})
 }
 
 // inForce checks whether nsinit-controller-manager has brought the stamp and the guard of creation into force.
@@ -70,29 +65,16 @@ func (i *inspection) inForce(ctx context.Context) {
 	wanted := delivery{check: check, bad: Problem, field: "spec",
 		remedy: "nsinit-controller-manager creates it once nsinit works: fix the other problems, and read its log about the controller gate"}
 	guard, stamp := wanted, wanted
-	guard.manifests = one(policies.GuardCreate)
-	stamp.manifests = one(policies.Stamp)
+	guard.manifests, stamp.manifests = []string{artifacts.GuardCreate()}, []string{artifacts.Stamp()}
 	if i.webhookStamps {
-		stamp.field, stamp.manifests = "webhooks", one(func() (string, error) { return stampwebhook.Stamp(), nil })
+		stamp.field, stamp.manifests = "webhooks", []string{artifacts.StampWebhook()}
 	}
 	i.compareAll(ctx, stamp, guard)
 }
 
-// one returns a function that returns a manifest as a list.
-func one(manifest func() (string, error)) func() ([]string, error) {
-	return func() ([]string, error) {
-		text, err := manifest()
-		return []string{text}, err
-	}
-}
-
 // objects returns the delivered objects, for an installation in a namespace.
 func (d delivery) objects(namespace string) ([]*unstructured.Unstructured, error) {
-	manifests, err := d.manifests()
-	if err != nil {
-		return nil, err
-	}
-	return cmdutil.ReadManifests(namespace, manifests...)
+	return cmdutil.ReadManifests(namespace, d.manifests...)
 }
 
 // compareAll compares what is delivered for one check. It adds a result for each difference, or one for all.

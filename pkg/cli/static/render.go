@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/nsinit/nsinit/artifacts/policies"
+	"github.com/nsinit/nsinit/artifacts"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 )
 
@@ -33,18 +33,7 @@ func kinds() []string { return []string{"validating", "mutating"} }
 // render returns the policies and bindings of a kind as static ones, with these exemptions. The namespace of the ConfigMap is
 // that of nsinit.
 func render(kind string, exemptions *corev1.ConfigMap) ([]*unstructured.Unstructured, error) {
-	manifests, err := policies.Manifests(true)
-	if err != nil {
-		return nil, err
-	}
-	for _, binding := range []func() (string, error){policies.Stamp, policies.GuardCreate} {
-		manifest, err := binding()
-		if err != nil {
-			return nil, err
-		}
-		manifests = append(manifests, manifest)
-	}
-	objects, err := cmdutil.ReadManifests(exemptions.Namespace, manifests...)
+	objects, err := cmdutil.ReadManifests(exemptions.Namespace, append(artifacts.Policies(true), artifacts.Stamp(), artifacts.GuardCreate())...)
 	if err != nil {
 		return nil, err
 	}

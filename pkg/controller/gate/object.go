@@ -8,7 +8,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -20,8 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	stampwebhook "github.com/nsinit/nsinit/artifacts/deploy/components/stamp-webhook"
-	"github.com/nsinit/nsinit/artifacts/policies"
+	"github.com/nsinit/nsinit/artifacts"
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
@@ -61,21 +59,16 @@ type Objects struct{ PolicyStamp, WebhookStamp, Guard Object }
 
 // NewObjects returns the objects of an installation in a namespace.
 func NewObjects(core kubernetes.Interface, namespace string) (all Objects, err error) {
-	stamp, stampErr := policies.Stamp()
-	guard, guardErr := policies.GuardCreate()
-	if err := errors.Join(stampErr, guardErr); err != nil {
-		return Objects{}, err
-	}
 	registrations := core.AdmissionregistrationV1()
-	if all.PolicyStamp, err = newObject(registrations.MutatingAdmissionPolicyBindings(), namespace, stamp,
+	if all.PolicyStamp, err = newObject(registrations.MutatingAdmissionPolicyBindings(), namespace, artifacts.Stamp(),
 		ownerOf("MutatingAdmissionPolicy", installation.Stamp, registrations.MutatingAdmissionPolicies().Get)); err != nil {
 		return Objects{}, err
 	}
-	if all.WebhookStamp, err = newObject(registrations.MutatingWebhookConfigurations(), namespace, stampwebhook.Stamp(),
+	if all.WebhookStamp, err = newObject(registrations.MutatingWebhookConfigurations(), namespace, artifacts.StampWebhook(),
 		ownerOf("MutatingWebhookConfiguration", installation.OpenedBy, registrations.MutatingWebhookConfigurations().Get)); err != nil {
 		return Objects{}, err
 	}
-	all.Guard, err = newObject(registrations.ValidatingAdmissionPolicyBindings(), namespace, guard,
+	all.Guard, err = newObject(registrations.ValidatingAdmissionPolicyBindings(), namespace, artifacts.GuardCreate(),
 		ownerOf("ValidatingAdmissionPolicy", installation.GuardCreate, registrations.ValidatingAdmissionPolicies().Get))
 	return all, err
 }

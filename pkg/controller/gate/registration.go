@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nsinit/nsinit/artifacts/deploy"
+	"github.com/nsinit/nsinit/artifacts"
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
@@ -91,7 +91,7 @@ func (c *Controller) createAPIService(ctx context.Context) error {
 		return err
 	}
 	object := &apiregistrationv1.APIService{}
-	if err := yaml.UnmarshalStrict([]byte(installation.InNamespace(deploy.APIService(), c.Namespace)), object); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(installation.InNamespace(artifacts.APIService(), c.Namespace)), object); err != nil {
 		return err
 	}
 	if len(backend.Spec.Ports) > 0 {

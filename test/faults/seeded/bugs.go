@@ -93,7 +93,7 @@ func otherBugs() []Bug {
 			"./pkg/population/populator", "^TestClusterScoped$"},
 		{"patch-another-record", "the SDK removes its entry from the NamespaceLifecycle of the next namespace", "", "I4",
 			"./pkg/initializer", "^TestRetryMeetsNextIncarnation$"},
-		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts/policies", "^TestGatesDeny$"},
+		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts", "^TestGatesDeny$"},
 	}
 }
 

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package policies_test
+package artifacts
 
 import (
 	"slices"
@@ -15,26 +15,21 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nsinit/nsinit/artifacts/policies"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
 // gates returns the policies of gate.yaml and their bindings, by name.
 func gates(t *testing.T) (map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec, map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 	t.Helper()
-	return read(t, "gate.yaml")
+	return parse(t, "gate.yaml")
 }
 
 // read returns the policies of a file and their bindings, by name.
-func read(t *testing.T, file string) (map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec, map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+func parse(t *testing.T, file string) (map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec, map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 	t.Helper()
-	data, err := policies.Files().ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec{}
 	bindings := map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{}
-	for document := range strings.SplitSeq(string(data), "\n---\n") {
+	for document := range strings.SplitSeq(read("policies/"+file), "\n---\n") {
 		var policy admissionregistrationv1.ValidatingAdmissionPolicy
 		if err := yaml.Unmarshal([]byte(document), &policy); err != nil {
 			t.Fatal(err)
@@ -97,8 +92,8 @@ func TestGatesAgree(t *testing.T) {
 
 // TestFreezeAgrees: a frozen namespace refuses what a closed one refuses, to the same users. Its other validations refuse more.
 func TestFreezeAgrees(t *testing.T) {
-	gate, bound := read(t, "gate.yaml")
-	freeze, bindings := read(t, "freeze.yaml")
+	gate, bound := parse(t, "gate.yaml")
+	freeze, bindings := parse(t, "freeze.yaml")
 	for of, name := range map[string]string{"nsinit-gate": "nsinit-freeze", "nsinit-gate-namesakes": "nsinit-freeze-namesakes"} {
 		want, got := gate[of], freeze[name]
 		if diff := cmp.Diff(bound[of].ValidationActions, bindings[name].ValidationActions); diff != "" || bindings[name].PolicyName != name || len(got.Validations) < 2 {

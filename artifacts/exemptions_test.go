@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package policies_test
+package artifacts
 
 import (
 	"fmt"
@@ -20,7 +20,6 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
-	"github.com/nsinit/nsinit/artifacts/policies"
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
@@ -32,12 +31,8 @@ func exemption(t *testing.T) string {
 		Spec struct{ MatchConditions, Variables []named }
 	}
 	expression := func(file, name string) string {
-		data, err := policies.Files().ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
 		spec.Spec.MatchConditions, spec.Spec.Variables = nil, nil
-		first, _, _ := strings.Cut(string(data), "\n---\n")
+		first, _, _ := strings.Cut(read("policies/"+file), "\n---\n")
 		if err := yaml.Unmarshal([]byte(first), &spec); err != nil {
 			t.Fatal(err)
 		}

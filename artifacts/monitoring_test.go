@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package deploy
+package artifacts
 
 import (
 	"os"
@@ -16,13 +16,13 @@ import (
 // TestMetricsExist: a program of nsinit exports each metric that the alerts and the dashboard use. docs/metrics.md is generated
 // from the programs.
 func TestMetricsExist(t *testing.T) {
-	documented, err := os.ReadFile("../../docs/metrics.md")
+	documented, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	metric := regexp.MustCompile(`\bnsinit_[a-z_]+`)
 	for _, name := range []string{"alerts.yaml", "dashboard.json"} {
-		text, err := os.ReadFile("components/service-monitor/" + name)
+		text, err := os.ReadFile("deploy/components/service-monitor/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package policies_test
+package artifacts
 
 import (
 	"testing"
@@ -29,7 +29,7 @@ func TestContentRefuses(t *testing.T) {
 		released = map[string]any{"finalizers": []string{v1alpha1.NamespaceFinalizer}, "deletionTimestamp": "2026-11-21T00:08:02Z"}
 		others   = map[string]any{"deletionTimestamp": "2026-11-21T00:08:02Z"}
 	)
-	found, bindings := read(t, "content.yaml")
+	found, bindings := parse(t, "content.yaml")
 	policy, binding := found["nsinit-content"], bindings["nsinit-content"]
 	if len(policy.MatchConditions) != 1 || len(policy.Validations) != 1 || len(binding.ValidationActions) != 1 || binding.ValidationActions[0] != admissionregistrationv1.Deny {
 		t.Fatalf("%+v, bound as %+v", policy, binding)
