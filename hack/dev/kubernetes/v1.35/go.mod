@@ -3,7 +3,7 @@ module github.com/nsinit/nsinit/hack/dev/kubernetes/v1.35
 
 go 1.26.0
 
-require k8s.io/kubernetes v1.35.4
+require k8s.io/kubernetes v1.35.4 // indirect
 
 require (
 	cel.dev/expr v0.24.0 // indirect
@@ -192,4 +192,9 @@ replace (
 	k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.35.4
 	k8s.io/sample-cli-plugin => k8s.io/sample-cli-plugin v0.35.4
 	k8s.io/sample-controller => k8s.io/sample-controller v0.35.4
+)
+
+tool (
+	k8s.io/kubernetes/cmd/kube-apiserver
+	k8s.io/kubernetes/cmd/kube-controller-manager
 )
