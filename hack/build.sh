@@ -23,10 +23,10 @@ if [[ $# -eq 0 ]]; then
   set -- ./cmd/nsinit-apiserver ./cmd/nsinit-controller-manager ./cmd/kubectl-nsinit ./cmd/policy-population ./vendor-hooks/http-provisioner
 fi
 
-binary="$(sed -n 's/^const Binary = "\(.*\)"$/\1/p' pkg/version/version.go)"
+binary="$(sed -n 's/^const BinaryVersion = "\(.*\)"$/\1/p' pkg/installation/version.go)"
 version="${VERSION:-v${binary}.0-dev}"
 if [[ ! ${version} =~ ^v${binary//./\\.}\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]]; then
-  echo "VERSION=${version} does not belong to this source, whose version is ${binary} (pkg/version/version.go): give v${binary}.PATCH, or change both" >&2
+  echo "VERSION=${version} does not belong to this source, whose version is ${binary} (pkg/installation/version.go): give v${binary}.PATCH, or change both" >&2
   exit 1
 fi
 

@@ -31,7 +31,7 @@ import (
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/storagespace"
-	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
+	"github.com/nsinit/nsinit/pkg/webhook"
 )
 
 const header = `# Metrics
@@ -128,7 +128,7 @@ func run() error {
 	})
 	if err := errors.Join(err,
 		reader.Metrics().Register(server),
-		earlywrite.NewMetrics().Register(server.Register),
+		webhook.NewMetrics().Register(server.Register),
 		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
 		storagespace.New(storagespace.Options{}).Register(server.CustomRegister),
 		lifecycle.NewMetrics().Register(manager.Register),

@@ -22,14 +22,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/admission/configurations"
-	"github.com/nsinit/nsinit/pkg/admission/registrations"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/installation"
-	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
 	"github.com/nsinit/nsinit/pkg/storagespace"
-	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
+	"github.com/nsinit/nsinit/pkg/webhook"
 )
 
 // Config is everything that a server is built from.
@@ -59,7 +59,7 @@ type ExtraConfig struct {
 	// Configurations reads the configurations for each plan.
 	Configurations *configurations.Reader
 	// EarlyWrites counts writes into namespaces that are initializing.
-	EarlyWrites *earlywrite.Metrics
+	EarlyWrites *webhook.Metrics
 	// Core is a client of the core API.
 	Core typedcorev1.CoreV1Interface
 	// Namespace is that of nsinit.
@@ -67,7 +67,7 @@ type ExtraConfig struct {
 	// Certificate is the serving certificate.
 	Certificate ServingCertificate
 	// Registrations are the admission policies and webhooks of the cluster.
-	Registrations *registrations.Registrations
+	Registrations *clusteradmission.Registrations
 }
 
 // storage reports whether the storage is available and can be trusted.
@@ -124,13 +124,13 @@ func (c CompletedConfig) New() (*genericapiserver.GenericAPIServer, error) {
 		Scheme:  c.extra.Scheme,
 		Codecs:  c.extra.Codecs,
 		Checker: authorization.New(c.generic.Authorization.Authorizer),
-		Lifecycles: lifecyclestorage.Options{
+		Lifecycles: namespacelifecycle.Options{
 			Clock:           c.extra.Clock,
 			ReadRepairAfter: c.extra.ReadRepairAfter,
 			Identified:      c.extra.Identity.Verify,
 			Confirmed:       c.extra.Identity.Confirm,
 		},
-		EarlyWrites: earlywrite.Options{Namespaces: c.namespaces, Clock: c.extra.Clock, Metrics: c.extra.EarlyWrites},
+		EarlyWrites: webhook.Options{Namespaces: c.namespaces, Clock: c.extra.Clock, Metrics: c.extra.EarlyWrites},
 		ConfigMaps:  c.extra.Core,
 		Namespace:   c.extra.Namespace,
 	}

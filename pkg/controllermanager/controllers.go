@@ -38,7 +38,7 @@ import (
 	nsinitinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/slim"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
 )
 
@@ -84,8 +84,8 @@ func (o *Options) runControllers(ctx context.Context, clients clients) error {
 	s := &shared{
 		Options:         o,
 		clients:         clients,
-		coreInformers:   informers.NewSharedInformerFactoryWithOptions(clients.core, resync, informers.WithTransform(slim.ControlledNamespaces)),
-		nsinitInformers: nsinitinformers.NewSharedInformerFactoryWithOptions(clients.nsinit, resync, nsinitinformers.WithTransform(slim.WithoutManagedFields)),
+		coreInformers:   informers.NewSharedInformerFactoryWithOptions(clients.core, resync, informers.WithTransform(cached.ControlledNamespaces)),
+		nsinitInformers: nsinitinformers.NewSharedInformerFactoryWithOptions(clients.nsinit, resync, nsinitinformers.WithTransform(cached.WithoutManagedFields)),
 		exemptions:      exemptions.New(clients.core, installation.Namespace()),
 		events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 	}

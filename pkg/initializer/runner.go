@@ -31,9 +31,8 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/leader"
-	"github.com/nsinit/nsinit/pkg/util/slim"
-	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -123,7 +122,7 @@ func (r *Runner) watch(o operation, selector fields.Selector) error {
 	informer := informers.NewFilteredNamespaceLifecycleInformer(r.options.Nsinit, 0, cache.Indexers{}, func(list *metav1.ListOptions) {
 		list.FieldSelector = selector.String()
 	})
-	if err := informer.SetTransform(slim.WithoutManagedFields); err != nil {
+	if err := informer.SetTransform(cached.WithoutManagedFields); err != nil {
 		return err
 	}
 	r.watches[o] = informer
@@ -243,7 +242,7 @@ func (r *Runner) changed(oldObj, newObj any) {
 // over ends the turn of an operation. The turn of the other operation, or that in the next namespace of the name, may have begun
 // already.
 func (r *Runner) over(o operation, object any) {
-	lifecycle, ok := tombstone.Object[*v1alpha1.NamespaceLifecycle](object)
+	lifecycle, ok := cached.Object[*v1alpha1.NamespaceLifecycle](object)
 	if !ok {
 		return
 	}

@@ -11,8 +11,6 @@ import (
 	"math"
 
 	"k8s.io/component-base/metrics"
-
-	"github.com/nsinit/nsinit/pkg/util/measured"
 )
 
 // Register registers the metrics of a Monitor with the given function of a registry.
@@ -27,7 +25,7 @@ func (m *Monitor) Register(register func(metrics.StableCollector) error) error {
 		{"in_use_bytes", "Used size of the etcd database, in bytes, with old revisions. NaN while it is not known.", func(u Usage) int64 { return u.InUse }},
 		{"quota_bytes", "Size of the etcd database at which etcd refuses writes, in bytes. NaN while it is not known.", func(u Usage) int64 { return u.Quota }},
 	} {
-		errs = append(errs, register(measured.NewGauge(namespace, subsystem, gauge.name, gauge.help, func() float64 {
+		errs = append(errs, register(NewGauge(namespace, subsystem, gauge.name, gauge.help, func() float64 {
 			usage, known := m.Usage()
 			if !known || usage.Quota == 0 && gauge.name == "quota_bytes" {
 				return math.NaN()
@@ -35,7 +33,7 @@ func (m *Monitor) Register(register func(metrics.StableCollector) error) error {
 			return float64(gauge.measure(usage))
 		})))
 	}
-	return errors.Join(append(errs, register(measured.NewGauge(namespace, subsystem, "full",
+	return errors.Join(append(errs, register(NewGauge(namespace, subsystem, "full",
 		"1 while no object can be created because the storage is full, or because the embedded etcd is not running; 0 otherwise.", func() float64 {
 			if m.Problem() != nil {
 				return 1

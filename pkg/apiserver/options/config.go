@@ -28,7 +28,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/admission/configurations"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
-	"github.com/nsinit/nsinit/pkg/admission/registrations"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/authorization"
@@ -36,10 +35,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/storageidentity"
 	"github.com/nsinit/nsinit/pkg/storagespace"
-	"github.com/nsinit/nsinit/pkg/util/namespacedname"
-	"github.com/nsinit/nsinit/pkg/util/slim"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
-	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
+	"github.com/nsinit/nsinit/pkg/webhook"
 )
 
 // Config returns the configuration of a server. The options must be complete and valid,
@@ -81,7 +79,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 	if serving := config.SecureServing; serving != nil && serving.Cert != nil {
 		certificate.Content = serving.Cert.CurrentCertKeyContent
 	}
-	earlyWrites := earlywrite.NewMetrics()
+	earlyWrites := webhook.NewMetrics()
 	if err := errors.Join(earlyWrites.Register(o.Metrics.Register), o.Metrics.CustomRegister(certificate.Metric())); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
@@ -112,7 +110,7 @@ type watched struct {
 	identity       *storageidentity.Identity
 	configurations *configurations.Reader
 	space          *storagespace.Monitor
-	registrations  *registrations.Registrations
+	registrations  *clusteradmission.Registrations
 }
 
 // watch creates what the server observes. Its clients have no rate limit: both servers have priority
@@ -128,10 +126,10 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	namespaces := c.SharedInformerFactory.InformerFor(&corev1.Namespace{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewNamespaceInformer(core, resync, cache.Indexers{})
 	})
-	if err := namespaces.SetTransform(slim.ClosedNamespaces); err != nil {
+	if err := namespaces.SetTransform(cached.ClosedNamespaces); err != nil {
 		return nil, err
 	}
-	namespace, name, err := namespacedname.Parse(o.StorageIdentity)
+	namespace, name, err := installation.ParseNamespacedName(o.StorageIdentity)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +155,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	if err != nil {
 		return nil, err
 	}
-	registered, err := registrations.New(c, core, clusteradmission.Resources())
+	registered, err := clusteradmission.New(c, core, clusteradmission.Resources())
 	if err != nil {
 		return nil, err
 	}

@@ -34,9 +34,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
-	"github.com/nsinit/nsinit/pkg/version"
 )
 
 const (
@@ -122,7 +120,7 @@ func New() *Options {
 // newRegistry returns the versions of nsinit and of the Kubernetes libraries, and the feature gates of the libraries.
 func newRegistry() basecompatibility.ComponentGlobalsRegistry {
 	registry := basecompatibility.NewComponentGlobalsRegistry()
-	registry.ComponentGlobalsOrRegister(ComponentName, basecompatibility.NewEffectiveVersionFromString(version.Binary, "", ""), nil)
+	registry.ComponentGlobalsOrRegister(ComponentName, basecompatibility.NewEffectiveVersionFromString(installation.BinaryVersion, "", ""), nil)
 	registry.ComponentGlobalsOrRegister(basecompatibility.DefaultKubeComponent,
 		basecompatibility.NewEffectiveVersionFromString(baseversion.DefaultKubeBinaryVersion, "", ""),
 		utilfeature.DefaultMutableFeatureGate)
@@ -183,7 +181,7 @@ func (o *Options) Validate() error {
 	var errs []error
 	errs = append(errs, o.Run.Validate()...)
 	errs = append(errs, o.Recommended.Validate()...)
-	if _, _, err := namespacedname.Parse(o.StorageIdentity); err != nil {
+	if _, _, err := installation.ParseNamespacedName(o.StorageIdentity); err != nil {
 		errs = append(errs, fmt.Errorf("--storage-identity-configmap: %w", err))
 	}
 	if o.ReadRepairAfter < 0 {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/nsinit/nsinit/pkg/version"
+	"github.com/nsinit/nsinit/pkg/installation"
 )
 
 // completed parses flags and completes the options.
@@ -93,7 +93,7 @@ func TestEmulatedVersion(t *testing.T) {
 		args []string
 		err  string
 	}{
-		"this version":   {[]string{"--emulated-version=nsinit=" + version.Binary}, ""},
+		"this version":   {[]string{"--emulated-version=nsinit=" + installation.BinaryVersion}, ""},
 		"the one before": {[]string{"--emulated-version=nsinit=0.0"}, ""},
 		"a later one":    {[]string{"--emulated-version=nsinit=99.0"}, "emulation version 99.0 is not between"},
 	} {

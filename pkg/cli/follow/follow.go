@@ -23,7 +23,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/cli/progress"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 	"github.com/nsinit/nsinit/pkg/util/printable"
@@ -41,7 +40,7 @@ const (
 type Follower struct {
 	clients *cmdutil.Clients
 	out     io.Writer
-	line    *progress.Line
+	line    *cmdutil.Line
 	// reported are the initializers whose end was reported.
 	reported sets.Set[string]
 	// message is what the namespace reported last, where its NamespaceLifecycle cannot be read.
@@ -52,7 +51,7 @@ type Follower struct {
 
 // New returns a follower that writes results to out, and progress to errOut.
 func New(clients *cmdutil.Clients, out, errOut io.Writer) *Follower {
-	return &Follower{clients: clients, out: out, line: progress.New(errOut, clients.Clock), reported: sets.New[string]()}
+	return &Follower{clients: clients, out: out, line: cmdutil.NewLine(errOut, clients.Clock), reported: sets.New[string]()}
 }
 
 // sight is one read of a namespace.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 )
 
@@ -139,7 +138,7 @@ func (o *Options) Validate() error {
 
 // Run implements cmdutil.Options.
 func (o *Options) Run(ctx context.Context) error {
-	line := progress.New(o.ErrOut, o.Clients.Clock)
+	line := cmdutil.NewLine(o.ErrOut, o.Clients.Clock)
 	diagnoser := diagnosis.Diagnoser{Clients: o.Clients.Clients, Clock: o.Clients.ServerClock, Patience: o.Patience}
 	diagnoser.Progress = func(done, total int) { line.Show("read %d of %d resources", done, total) }
 	switch {
@@ -169,7 +168,7 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 // all shows every namespace that is not healthy.
-func (o *Options) all(ctx context.Context, diagnoser diagnosis.Diagnoser, line *progress.Line) error {
+func (o *Options) all(ctx context.Context, diagnoser diagnosis.Diagnoser, line *cmdutil.Line) error {
 	diagnoser.Diagnosed = func(done, total int) { line.Show("diagnosed %d of %d namespaces", done, total) }
 	list, err := diagnoser.DiagnoseAll(ctx)
 	line.End()

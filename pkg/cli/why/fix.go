@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -30,7 +29,7 @@ import (
 const fieldManager = "kubectl-nsinit-why"
 
 // fix shows the remedies that can be applied, or applies the one with the digest of --confirm.
-func (o *Options) fix(ctx context.Context, diagnoser diagnosis.Diagnoser, line *progress.Line) error {
+func (o *Options) fix(ctx context.Context, diagnoser diagnosis.Diagnoser, line *cmdutil.Line) error {
 	fixes, err := diagnoser.Fixes(ctx, o.Args[0])
 	line.End()
 	switch {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/cli/progress"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
@@ -32,7 +31,7 @@ const (
 )
 
 // watch prints what changes. It ends with its context and, for one namespace, when this is healthy or removed.
-func (o *Options) watch(ctx context.Context, diagnoser diagnosis.Diagnoser, line *progress.Line) error {
+func (o *Options) watch(ctx context.Context, diagnoser diagnosis.Diagnoser, line *cmdutil.Line) error {
 	w := &diagnosis.Watch{Diagnoser: diagnoser}
 	if !o.All {
 		w.Namespace = o.Args[0]

@@ -29,8 +29,8 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/timing"
-	"github.com/nsinit/nsinit/pkg/util/tombstone"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -148,7 +148,7 @@ func (c *Controller) configurationUpdated(oldObj, newObj any) {
 
 // lifecycleChanged re-queues the configurations of a plan.
 func (c *Controller) lifecycleChanged(object any) {
-	lifecycle, ok := tombstone.Object[*v1alpha1.NamespaceLifecycle](object)
+	lifecycle, ok := cached.Object[*v1alpha1.NamespaceLifecycle](object)
 	if !ok {
 		return
 	}

@@ -26,8 +26,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/installation"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/slim"
-	"github.com/nsinit/nsinit/pkg/util/tombstone"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -75,7 +74,7 @@ func New(core kubernetes.Interface, namespace string, clock clock.WithTicker) (*
 		removed:     sets.New[string](),
 		installed:   make(chan struct{}),
 	}
-	if err := c.namespaces.SetTransform(slim.ControlledNamespaces); err != nil {
+	if err := c.namespaces.SetTransform(cached.ControlledNamespaces); err != nil {
 		return nil, err
 	}
 	installed := sync.OnceFunc(func() { close(c.installed) })
@@ -150,7 +149,7 @@ func (c *Controller) namespaceChanged(oldObj, newObj any) {
 }
 
 func (c *Controller) namespaceRemoved(object any) {
-	namespace, ok := tombstone.Object[*corev1.Namespace](object)
+	namespace, ok := cached.Object[*corev1.Namespace](object)
 	if !ok {
 		return
 	}

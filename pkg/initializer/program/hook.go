@@ -24,7 +24,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/leader"
-	"github.com/nsinit/nsinit/pkg/util/namespacedname"
 )
 
 // Options are the flags of every initializer.
@@ -94,7 +93,7 @@ func (o *Options) Clients() (*Clients, error) {
 func (o *Options) Runner(options initializer.Options, clients *Clients) (*initializer.Runner, error) {
 	options.Core, options.Nsinit, options.Workers = clients.Core, clients.Nsinit, o.workers
 	if o.elect {
-		namespace, name, err := namespacedname.Parse(o.lease)
+		namespace, name, err := installation.ParseNamespacedName(o.lease)
 		if err != nil {
 			return nil, fmt.Errorf("--leader-elect-lease: %w", err)
 		}

@@ -25,7 +25,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/population"
 	"github.com/nsinit/nsinit/pkg/population/driftcontroller"
-	"github.com/nsinit/nsinit/pkg/population/existing"
 	"github.com/nsinit/nsinit/pkg/population/populator"
 	"github.com/nsinit/nsinit/pkg/population/rollout"
 	"github.com/nsinit/nsinit/pkg/util/systemclock"
@@ -42,12 +41,12 @@ type controllers struct {
 	rollout    *rollout.Controller
 	exemptions *exemptions.List
 	informers  externalversions.SharedInformerFactory
-	namespaces *existing.Namespaces
+	namespaces *population.Namespaces
 	events     record.EventBroadcaster
 }
 
 func newControllers(clients *program.Clients, metadataClient metadata.Interface, applier *population.Applier) (*controllers, error) {
-	namespaces, err := existing.New(metadataClient)
+	namespaces, err := population.NewNamespaces(metadataClient)
 	if err != nil {
 		return nil, err
 	}

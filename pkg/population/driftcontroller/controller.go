@@ -32,10 +32,8 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
-	"github.com/nsinit/nsinit/pkg/population/existing"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/slim"
-	"github.com/nsinit/nsinit/pkg/util/tombstone"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -62,7 +60,7 @@ type Config struct {
 	Informers informers.Interface
 	Followed  *Followed
 	// Namespaces report changed labels.
-	Namespaces *existing.Namespaces
+	Namespaces *population.Namespaces
 	// Populate reconciles a namespace, and Forget deletes the inventory of a namespace that does not exist.
 	Populate func(ctx context.Context, namespace *corev1.Namespace, closed bool) error
 	Forget   func(context.Context, *v1alpha1.PopulatedNamespace) error
@@ -94,7 +92,7 @@ type Controller struct {
 
 // NewInformers returns informers that also send events without a change, so that every namespace is reconciled at times.
 func NewInformers(client versioned.Interface) externalversions.SharedInformerFactory {
-	return externalversions.NewSharedInformerFactoryWithOptions(client, resync, externalversions.WithTransform(slim.WithoutManagedFields))
+	return externalversions.NewSharedInformerFactoryWithOptions(client, resync, externalversions.WithTransform(cached.WithoutManagedFields))
 }
 
 // New returns a Controller that is not running yet.
@@ -276,7 +274,7 @@ func hashes(inventory *v1alpha1.PopulatedNamespace) (all []string) {
 
 // inventoryChanged queues the populations of an inventory.
 func (c *Controller) inventoryChanged(object any) {
-	inventory, ok := tombstone.Object[*v1alpha1.PopulatedNamespace](object)
+	inventory, ok := cached.Object[*v1alpha1.PopulatedNamespace](object)
 	if !ok {
 		return
 	}

@@ -24,7 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/tombstone"
+	"github.com/nsinit/nsinit/pkg/util/cached"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -113,7 +113,7 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 
 // enqueueNamespace queues the namespace of an object. The namespace owns a cluster-scoped object.
 func enqueueNamespace(to workers.Queue, object any) {
-	metadata, ok := tombstone.Object[metav1.Object](object)
+	metadata, ok := cached.Object[metav1.Object](object)
 	if !ok {
 		return
 	}

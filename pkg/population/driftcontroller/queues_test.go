@@ -28,7 +28,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	"github.com/nsinit/nsinit/pkg/population/existing"
+	"github.com/nsinit/nsinit/pkg/population"
 )
 
 // reconciliations are the calls of Populate, which block until end is called.
@@ -74,7 +74,7 @@ func runController(t *testing.T, nsinit *nsinitfake.Clientset, core *corefake.Cl
 	}
 	metadata := metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: "late", Labels: map[string]string{v1alpha1.LabelPopulation: "p"}}})
-	existing, err := existing.New(metadata)
+	existing, err := population.NewNamespaces(metadata)
 	if err != nil {
 		t.Fatal(err)
 	}

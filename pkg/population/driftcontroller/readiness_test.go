@@ -16,15 +16,15 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	"github.com/nsinit/nsinit/pkg/population/existing"
+	"github.com/nsinit/nsinit/pkg/population"
 )
 
 // TestReportReadiness: the status reports whether a population could be applied, and is checked again.
 func TestReportReadiness(t *testing.T) {
-	population := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}}
-	nsinit := nsinitfake.NewClientset(population)
+	stored := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}}
+	nsinit := nsinitfake.NewClientset(stored)
 	status := metav1.ConditionFalse
-	namespaces, err := existing.New(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))
+	namespaces, err := population.NewNamespaces(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestReportReadiness(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := c.Informers.NamespacePopulations().Informer().GetStore()
-	if err := store.Add(population); err != nil {
+	if err := store.Add(stored); err != nil {
 		t.Fatal(err)
 	}
 	for _, status = range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue} {
@@ -44,16 +44,16 @@ func TestReportReadiness(t *testing.T) {
 			if err := report(t.Context(), "p"); err != nil {
 				t.Fatal(err)
 			}
-			if population, err = nsinit.NsinitV1alpha1().NamespacePopulations().Get(t.Context(), "p", metav1.GetOptions{}); err != nil {
+			if stored, err = nsinit.NsinitV1alpha1().NamespacePopulations().Get(t.Context(), "p", metav1.GetOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := store.Update(population); err != nil {
+			if err := store.Update(stored); err != nil {
 				t.Fatal(err)
 			}
 		}
-		ready := meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || ready.Status != status || ready.ObservedGeneration != 2 || meta.FindStatusCondition(population.Status.Conditions, v1alpha1.ConditionApplied) == nil {
-			t.Errorf("the conditions are %+v", population.Status.Conditions)
+		ready := meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Status != status || ready.ObservedGeneration != 2 || meta.FindStatusCondition(stored.Status.Conditions, v1alpha1.ConditionApplied) == nil {
+			t.Errorf("the conditions are %+v", stored.Status.Conditions)
 		}
 	}
 	if retried != 1 {
@@ -61,7 +61,7 @@ func TestReportReadiness(t *testing.T) {
 	}
 
 	// A population that was deleted is not checked again.
-	if err := store.Delete(population); err != nil {
+	if err := store.Delete(stored); err != nil {
 		t.Fatal(err)
 	}
 	checked := false

@@ -28,7 +28,6 @@ import (
 	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
-	"github.com/nsinit/nsinit/pkg/population/existing"
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
@@ -61,7 +60,7 @@ type Config struct {
 	Core       kubernetes.Interface
 	Nsinit     versioned.Interface
 	Informers  informers.Interface
-	Namespaces *existing.Namespaces
+	Namespaces *population.Namespaces
 	Exemptions Exemptions
 	// Compile returns a population as compiled.
 	Compile func(*v1alpha1.NamespacePopulation) (*population.Population, error)

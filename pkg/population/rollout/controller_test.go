@@ -36,7 +36,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/population"
-	"github.com/nsinit/nsinit/pkg/population/existing"
 )
 
 // world is a cluster in which population p has one manifest.
@@ -144,7 +143,7 @@ func (w *world) population(t *testing.T) *v1alpha1.NamespacePopulation {
 // start starts a controller, and returns a function that stops it.
 func (w *world) start(t *testing.T) func() {
 	t.Helper()
-	namespaces, err := existing.New(w.metadata)
+	namespaces, err := population.NewNamespaces(w.metadata)
 	if err != nil {
 		t.Fatal(err)
 	}

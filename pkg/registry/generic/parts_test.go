@@ -26,8 +26,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/registry/generic"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
-	populationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation/storage"
-	populatedstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace/storage"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace"
 )
 
 func lifecycles() *generic.Kind[*nsinit.NamespaceLifecycle] {
@@ -58,8 +58,8 @@ func TestOwners(t *testing.T) {
 	declared := map[string]map[string][]string{}
 	declare(declared, lifecycles())
 	declare(declared, configurations())
-	declare(declared, populationstorage.NewKind())
-	declare(declared, populatedstorage.NewKind())
+	declare(declared, namespacepopulation.NewKind())
+	declare(declared, populatednamespace.NewKind())
 	if diff := cmp.Diff(owners, declared); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -76,8 +76,8 @@ func declare[T generic.Object](declared map[string]map[string][]string, kind *ge
 func TestParts(t *testing.T) {
 	testParts(t, lifecycles())
 	testParts(t, configurations())
-	testParts(t, populationstorage.NewKind())
-	testParts(t, populatedstorage.NewKind())
+	testParts(t, namespacepopulation.NewKind())
+	testParts(t, populatednamespace.NewKind())
 }
 
 func testParts[T generic.Object](t *testing.T, kind *generic.Kind[T]) {

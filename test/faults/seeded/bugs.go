@@ -32,7 +32,7 @@ type Bug struct {
 
 const (
 	lifecyclePackage = "./pkg/controller/lifecycle"
-	storagePackage   = "./pkg/registry/nsinit/namespacelifecycle/storage"
+	storagePackage   = "./pkg/registry/nsinit/namespacelifecycle"
 	planPackage      = "./pkg/admission/plan"
 	readerPackage    = "./pkg/admission/configurations"
 

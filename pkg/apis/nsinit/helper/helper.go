@@ -18,41 +18,46 @@ import (
 )
 
 // versioned returns a NamespaceLifecycle as clients see it. The lists are those of the original.
-func versioned(lifecycle *nsinit.NamespaceLifecycle) *v1alpha1.NamespaceLifecycle {
-	out := &v1alpha1.NamespaceLifecycle{}
-	_ = v1alpha1.Convert_nsinit_NamespaceLifecycle_To_v1alpha1_NamespaceLifecycle(lifecycle, out, nil) // it has no error
+func versioned(lifecycle *nsinit.NamespaceLifecycle) (out v1alpha1.NamespaceLifecycle) {
+	_ = v1alpha1.Convert_nsinit_NamespaceLifecycle_To_v1alpha1_NamespaceLifecycle(lifecycle, &out, nil) // it has no error
 	return out
 }
 
 // Pending returns the names of the initializers that have not acted, in the order of the plan.
 func Pending(lifecycle *nsinit.NamespaceLifecycle) []string {
-	return helper.Pending(versioned(lifecycle))
+	v := versioned(lifecycle)
+	return helper.Pending(&v)
 }
 
 // Failure returns the result that ended the initialization, or nil.
 func Failure(lifecycle *nsinit.NamespaceLifecycle) *metav1.Status {
-	return helper.Failure(versioned(lifecycle))
+	v := versioned(lifecycle)
+	return helper.Failure(&v)
 }
 
 // FailedInitializer returns the name of the initializer that ended the initialization, or "".
 func FailedInitializer(lifecycle *nsinit.NamespaceLifecycle) string {
-	return helper.FailedInitializer(versioned(lifecycle))
+	v := versioned(lifecycle)
+	return helper.FailedInitializer(&v)
 }
 
 // CurrentInitializers returns the names of the initializers that have their turn, in the order of the plan. Whether the
 // initialization has failed does not matter.
 func CurrentInitializers(lifecycle *nsinit.NamespaceLifecycle) []string {
-	return helper.CurrentInitializers(versioned(lifecycle))
+	v := versioned(lifecycle)
+	return helper.CurrentInitializers(&v)
 }
 
 // Predecessors returns the names of the initializers of the plan that must finish before one acts.
 func Predecessors(lifecycle *nsinit.NamespaceLifecycle, name string) []string {
-	return helper.Predecessors(versioned(lifecycle), name)
+	v := versioned(lifecycle)
+	return helper.Predecessors(&v, name)
 }
 
 // Participants returns the names of the participants that have not cleaned up.
 func Participants(lifecycle *nsinit.NamespaceLifecycle) []string {
-	return helper.Participants(versioned(lifecycle))
+	v := versioned(lifecycle)
+	return helper.Participants(&v)
 }
 
 // OrderOf returns the place of an initializer in the order of a plan.

@@ -19,14 +19,11 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/registry/generic"
-	"github.com/nsinit/nsinit/pkg/registry/nsinit/initializers"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespaceinitializerconfiguration"
-	lifecyclestorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle/storage"
-	populationstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation/storage"
-	populatedstorage "github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace/storage"
-	"github.com/nsinit/nsinit/pkg/webhook/admissionreview"
-	"github.com/nsinit/nsinit/pkg/webhook/earlywrite"
-	"github.com/nsinit/nsinit/pkg/webhook/stamp"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacepopulation"
+	"github.com/nsinit/nsinit/pkg/registry/nsinit/populatednamespace"
+	"github.com/nsinit/nsinit/pkg/webhook"
 )
 
 // StorageProvider provides the storage of the group.
@@ -35,9 +32,9 @@ type StorageProvider struct {
 	Codecs  serializer.CodecFactory
 	Checker *authorization.Checker
 	// Lifecycles configures the storage of NamespaceLifecycles.
-	Lifecycles lifecyclestorage.Options
+	Lifecycles namespacelifecycle.Options
 	// EarlyWrites configures the answers to writes into initializing namespaces.
-	EarlyWrites earlywrite.Options
+	EarlyWrites webhook.Options
 	// ConfigMaps reads the list of exempt namespaces.
 	ConfigMaps typedcorev1.ConfigMapsGetter
 	// Namespace is that of nsinit.
@@ -51,15 +48,15 @@ func (p *StorageProvider) NewRESTStorage(getter apiserverregistry.RESTOptionsGet
 	if err != nil {
 		return group, err
 	}
-	lifecycles, err := lifecyclestorage.New(p.Scheme, getter, p.Checker, p.Lifecycles)
+	lifecycles, err := namespacelifecycle.New(p.Scheme, getter, p.Checker, p.Lifecycles)
 	if err != nil {
 		return group, err
 	}
-	populations, err := generic.New(populationstorage.NewKind(), p.Scheme, getter)
+	populations, err := generic.New(namespacepopulation.NewKind(), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}
-	populated, err := generic.New(populatedstorage.NewKind(), p.Scheme, getter)
+	populated, err := generic.New(populatednamespace.NewKind(), p.Scheme, getter)
 	if err != nil {
 		return group, err
 	}
@@ -67,9 +64,9 @@ func (p *StorageProvider) NewRESTStorage(getter apiserverregistry.RESTOptionsGet
 		"namespaceinitializerconfigurations":          configurations.Main,
 		"namespaceinitializerconfigurations/status":   configurations.Subresources["status"],
 		"namespaceinitializerconfigurations/finalize": &generic.PostableREST{SubresourceREST: configurations.Subresources["finalize"]},
-		v1alpha1.ResourceInitializers:                 &initializers.REST{},
-		v1alpha1.ResourceAdmissionReviews: admissionreview.New(map[string]admissionreview.Answer{
-			earlywrite.Name: earlywrite.New(p.EarlyWrites), stamp.Name: stamp.New(p.ConfigMaps, p.Namespace),
+		v1alpha1.ResourceInitializers:                 &initializers{},
+		v1alpha1.ResourceAdmissionReviews: webhook.New(map[string]webhook.Answer{
+			webhook.EarlyWrites: webhook.NewEarlyWrites(p.EarlyWrites), webhook.Stamp: webhook.NewStamp(p.ConfigMaps, p.Namespace),
 		}),
 		"namespacelifecycles":            lifecycles.Lifecycle,
 		"namespacelifecycles/status":     lifecycles.Status,

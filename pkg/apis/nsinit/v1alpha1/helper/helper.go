@@ -33,7 +33,7 @@ func Pending(lifecycle *v1alpha1.NamespaceLifecycle) []string {
 	if lifecycle.Spec.Initializers == nil {
 		return nil
 	}
-	var names []string
+	names := make([]string, 0, len(lifecycle.Spec.Initializers.Pending))
 	for _, entry := range lifecycle.Spec.Initializers.Pending {
 		names = append(names, entry.Name)
 	}

@@ -1,0 +1,117 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namespacelifecycle
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiserverregistry "k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/authorization"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+)
+
+// Storage serves NamespaceLifecycles and their subresources.
+type Storage struct {
+	Lifecycle  *REST
+	Status     *generic.SubresourceREST
+	Finalize   *generic.PostableREST
+	Initialize *generic.SubresourceREST
+}
+
+// Options configure the storage of NamespaceLifecycles.
+type Options struct {
+	// Clock gives the times in the status.
+	Clock clock.PassiveClock
+	// ReadRepairAfter is how long an initializer with failurePolicy Ignore can have its
+	// turn before a GET of the NamespaceLifecycle skips it. Zero: a GET changes nothing.
+	ReadRepairAfter time.Duration
+	// Identified returns why the storage must not be trusted, or nil. It is called before a list
+	// or "not found" is returned.
+	Identified func(context.Context) error
+	// Confirmed does the same, and also reads the core API. It is called before a
+	// NamespaceLifecycle is created, so that nothing is created in a storage other than the one in use.
+	Confirmed func(context.Context) error
+}
+
+// REST serves the main endpoint of NamespaceLifecycles.
+type REST struct {
+	*generic.REST
+	options Options
+}
+
+// Get implements rest.Getter. It skips the initializers that RepairDue returns, as the design of
+// dynamic admission configuration requires. It returns "not found" only if the storage is the one in
+// use, because namespaces are removed on that answer.
+func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	object, err := r.REST.Get(ctx, name, options)
+	if apierrors.IsNotFound(err) {
+		if unidentified := r.options.Identified(ctx); unidentified != nil {
+			return nil, utilapierrors.NewUnavailable(unidentified)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	lifecycle, ok := object.(*nsinit.NamespaceLifecycle)
+	if !ok || len(RepairDue(lifecycle, r.options.Clock.Now(), r.options.ReadRepairAfter)) == 0 {
+		return object, nil
+	}
+	repaired, err := r.Modify(ctx, name, &storage.Preconditions{UID: &lifecycle.UID}, false, func(existing runtime.Object) error {
+		Repair(existing.(*nsinit.NamespaceLifecycle), r.options.Clock.Now(), r.options.ReadRepairAfter)
+		return nil
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot skip initializers after their deadlines, the next GET tries again", "namespace", name)
+		return object, nil
+	}
+	return repaired, nil
+}
+
+// List implements rest.Lister. It returns no list from a storage that was lost.
+func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	list, err := r.REST.List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	if unidentified := r.options.Identified(ctx); unidentified != nil {
+		return nil, utilapierrors.NewUnavailable(unidentified)
+	}
+	return list, nil
+}
+
+// New returns the storage of NamespaceLifecycles. The checker authorizes initializers and participants.
+func New(scheme *runtime.Scheme, getter apiserverregistry.RESTOptionsGetter, checker *authorization.Checker, options Options) (*Storage, error) {
+	kind := NewKind(checker, options.Clock)
+	kind.Table = newTable()
+	kind.MayCreate = func(ctx context.Context) error {
+		if unidentified := options.Confirmed(ctx); unidentified != nil {
+			return utilapierrors.NewUnavailable(unidentified)
+		}
+		return nil
+	}
+	storage, err := generic.New(kind, scheme, getter)
+	if err != nil {
+		return nil, err
+	}
+	return &Storage{
+		Lifecycle:  &REST{storage.Main, options},
+		Status:     storage.Subresources["status"],
+		Finalize:   &generic.PostableREST{SubresourceREST: storage.Subresources["finalize"]},
+		Initialize: storage.Subresources["initialize"],
+	}, nil
+}

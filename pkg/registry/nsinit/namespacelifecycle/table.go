@@ -1,0 +1,107 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package namespacelifecycle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta/table"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/helper"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
+	"github.com/nsinit/nsinit/pkg/util/printable"
+)
+
+func newTable() *generic.Table[*nsinit.NamespaceLifecycle] {
+	return &generic.Table[*nsinit.NamespaceLifecycle]{
+		Columns: []metav1.TableColumnDefinition{
+			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
+			{Name: "Phase", Type: "string", Description: "Initializing, Active or Terminating, or Failed where an initializer failed."},
+			{Name: "Waiting For", Type: "string", Description: "The initializers that have their turn, or the participant that has to clean up, and the number of those after them."},
+			{Name: "Since", Type: "string", Description: "How long the oldest turn has lasted."},
+			{Name: "Age", Type: "string", Description: "How long ago the NamespaceLifecycle was created."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "What they last reported."},
+			{Name: "Namespace UID", Type: "string", Priority: 1, Description: "The UID of the namespace."},
+		},
+		Cells: func(lifecycle *nsinit.NamespaceLifecycle, age string) []any {
+			waiting, since, message := waitingFor(lifecycle)
+			return []any{lifecycle.Name, phase(lifecycle), waiting, since,
+				age, message, string(lifecycle.Spec.NamespaceUID)}
+		},
+	}
+}
+
+func phase(lifecycle *nsinit.NamespaceLifecycle) string {
+	if lifecycle.DeletionTimestamp == nil && helper.Failure(lifecycle) != nil {
+		return "Failed"
+	}
+	return string(lifecycle.Status.Phase)
+}
+
+// waitingFor returns the initializers or the participant that have to act, since when, and what they last reported.
+func waitingFor(lifecycle *nsinit.NamespaceLifecycle) (who, since, message string) {
+	if lifecycle.DeletionTimestamp != nil {
+		var participants []string
+		for _, finalizer := range lifecycle.Spec.Finalizers {
+			participants = append(participants, string(finalizer))
+		}
+		return cmp.Or(abbreviate(participants, 1), "<none>"), table.ConvertToHumanReadableDateType(*lifecycle.DeletionTimestamp), "<none>"
+	}
+	pending, acting := helper.Pending(lifecycle), helper.CurrentInitializers(lifecycle)
+	if len(pending) == 0 {
+		return "<none>", "<none>", "<none>"
+	}
+	if failed := helper.FailedInitializer(lifecycle); failed != "" {
+		acting = []string{failed}
+	}
+	since, message = reported(lifecycle, acting)
+	waiting := slices.DeleteFunc(pending, func(name string) bool { return slices.Contains(acting, name) })
+	return abbreviate(slices.Concat(acting, waiting), min(maxShown, len(acting))), since, cmp.Or(message, "<none>")
+}
+
+// reported returns how long the oldest turn of some initializers has lasted, and what they last reported.
+func reported(lifecycle *nsinit.NamespaceLifecycle, names []string) (since, message string) {
+	var start *metav1.MicroTime
+	var messages []string
+	for _, name := range names {
+		entry := helper.Entry(lifecycle, name)
+		if entry == nil {
+			continue
+		}
+		if entry.StartTime != nil && (start == nil || entry.StartTime.Before(start)) {
+			start = entry.StartTime
+		}
+		switch line := printable.Line(entry.Message); {
+		case line == "":
+		case len(names) == 1:
+			messages = append(messages, line)
+		default:
+			messages = append(messages, name+": "+line)
+		}
+	}
+	since = "<unknown>"
+	if start != nil {
+		since = table.ConvertToHumanReadableDateType(metav1.Time(*start))
+	}
+	return since, strings.Join(messages, "; ")
+}
+
+// maxShown is how many initializers the column WAITING FOR names.
+const maxShown = 3
+
+// abbreviate shortens a list to its first names and the number of the others.
+func abbreviate(names []string, shown int) string {
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s (+%d)", strings.Join(names[:shown], ", "), len(names)-shown)
+}

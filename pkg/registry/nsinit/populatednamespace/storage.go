@@ -1,0 +1,67 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+// Package populatednamespace serves PopulatedNamespaces from etcd.
+package populatednamespace
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
+	"github.com/nsinit/nsinit/pkg/registry/generic"
+)
+
+// NewKind returns the declaration of PopulatedNamespaces.
+func NewKind() *generic.Kind[*nsinit.PopulatedNamespace] {
+	type object = *nsinit.PopulatedNamespace
+	return &generic.Kind[object]{
+		Resource: "populatednamespaces", Singular: "populatednamespace", ShortNames: []string{"popns"},
+		New:     func() runtime.Object { return &nsinit.PopulatedNamespace{} },
+		NewList: func() runtime.Object { return &nsinit.PopulatedNamespaceList{} },
+		Parts: []generic.Part[object]{
+			generic.Metadata[object](),
+			{Name: "spec", Copy: func(to, from object) { to.Spec = from.Spec }, Generation: true},
+			{Name: "status", Copy: func(to, from object) { to.Status = from.Status }},
+		},
+		Endpoints: map[string]generic.Endpoint[object]{
+			"":       {Owns: []string{"metadata", "spec"}},
+			"status": {Owns: []string{"status"}},
+		},
+		// The creator announces the objects that it is about to apply.
+		Create: func(_ context.Context, created object) {
+			created.Status.Conditions = generic.NotObserved(created, "policy-population")
+		},
+		Validate: validation.ValidatePopulatedNamespace,
+		Table:    newTable(),
+	}
+}
+
+func newTable() *generic.Table[*nsinit.PopulatedNamespace] {
+	return &generic.Table[*nsinit.PopulatedNamespace]{
+		Columns: []metav1.TableColumnDefinition{
+			{Name: "Name", Type: "string", Format: "name", Description: "Name of the namespace."},
+			{Name: "Applied", Type: "string", Description: "How many of the objects were applied."},
+			{Name: "Age", Type: "string", Description: "How long ago the PopulatedNamespace was created."},
+			{Name: "Message", Type: "string", Priority: 1, Description: "The first error."},
+		},
+		Cells: func(p *nsinit.PopulatedNamespace, age string) []any {
+			applied, message := 0, ""
+			for _, o := range p.Status.Objects {
+				if o.State == nsinit.PopulatedObjectApplied {
+					applied++
+				} else if message == "" && o.Message != "" {
+					message = fmt.Sprintf("%s/%s: %s", o.Population, o.Manifest, o.Message)
+				}
+			}
+			return []any{p.Name, fmt.Sprintf("%d/%d", applied, len(p.Status.Objects)), age, message}
+		},
+	}
+}
