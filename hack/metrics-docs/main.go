@@ -23,14 +23,14 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/configurations"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/controller/certificates"
 	"github.com/nsinit/nsinit/pkg/controller/configuration"
 	"github.com/nsinit/nsinit/pkg/controller/lifecycle"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	"github.com/nsinit/nsinit/pkg/initializer"
-	"github.com/nsinit/nsinit/pkg/storagespace"
+	"github.com/nsinit/nsinit/pkg/storage"
 	"github.com/nsinit/nsinit/pkg/webhook"
 )
 
@@ -121,7 +121,7 @@ func main() {
 
 func run() error {
 	server, manager, sdk := newRegistry(), newRegistry(), newRegistry()
-	reader := configurations.NewReader(nil, nil, clock.RealClock{})
+	reader := namespaceinitializers.NewReader(nil, nil, clock.RealClock{})
 	_, err := initializer.New(initializer.Options{
 		Name: "any.example.com", Initialize: func(context.Context, *corev1.Namespace) error { return nil },
 		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: sdk,
@@ -130,7 +130,7 @@ func run() error {
 		reader.Metrics().Register(server),
 		webhook.NewMetrics().Register(server.Register),
 		server.CustomRegister(apiserver.ServingCertificate{}.Metric()),
-		storagespace.New(storagespace.Options{}).Register(server.CustomRegister),
+		storage.NewMonitor(storage.MonitorOptions{}).Register(server.CustomRegister),
 		lifecycle.NewMetrics().Register(manager.Register),
 		manager.CustomRegister(lifecycle.NewCollector(nil, nil, nil)),
 		manager.CustomRegister(configuration.NewCollector(nil)),

@@ -21,14 +21,13 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission/configurations"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/namespacelifecycle"
 	"github.com/nsinit/nsinit/pkg/registry/nsinit/rest"
-	"github.com/nsinit/nsinit/pkg/storageidentity"
-	"github.com/nsinit/nsinit/pkg/storagespace"
+	"github.com/nsinit/nsinit/pkg/storage"
 	"github.com/nsinit/nsinit/pkg/webhook"
 )
 
@@ -52,12 +51,12 @@ type ExtraConfig struct {
 	// NamespaceLifecycles are refused with this error.
 	StorageDown func() error
 	// Space observes how full the storage is.
-	Space *storagespace.Monitor
+	Space *storage.Monitor
 	// Identity verifies that the storage is the one in use. Until it is, requests for
 	// NamespaceLifecycles are refused. The caller must stop the server when Exchanged is closed.
-	Identity *storageidentity.Identity
+	Identity *storage.Identity
 	// Configurations reads the configurations for each plan.
-	Configurations *configurations.Reader
+	Configurations *namespaceinitializers.Reader
 	// EarlyWrites counts writes into namespaces that are initializing.
 	EarlyWrites *webhook.Metrics
 	// Core is a client of the core API.
@@ -70,14 +69,14 @@ type ExtraConfig struct {
 	Registrations *clusteradmission.Registrations
 }
 
-// storage reports whether the storage is available and can be trusted.
-type storage struct {
-	*storageidentity.Identity
+// trusted reports whether the storage is available and can be trusted.
+type trusted struct {
+	*storage.Identity
 	down func() error
 }
 
 // Problem returns why the storage is unavailable or must not be trusted, or nil.
-func (s storage) Problem() error {
+func (s trusted) Problem() error {
 	if err := s.down(); err != nil {
 		return err
 	}
@@ -94,7 +93,7 @@ type CompletedConfig struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(withShortPatches(withCreation(handler), c.Extra.Codecs), storage{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
+		handler = withIdentifiedStorage(withShortPatches(withCreation(handler), c.Extra.Codecs), trusted{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/storagespace"
+	"github.com/nsinit/nsinit/pkg/storage"
 )
 
 // ServingCertificate reports how long the serving certificate is valid.
@@ -45,7 +45,7 @@ func (s ServingCertificate) Expiring() error {
 
 // Metric returns the metric of the expiration.
 func (s ServingCertificate) Metric() metrics.StableCollector {
-	return storagespace.NewGauge("nsinit", "serving_certificate", "expiration_timestamp_seconds",
+	return storage.NewGauge("nsinit", "serving_certificate", "expiration_timestamp_seconds",
 		"When the serving certificate expires, in seconds since 1970; 0 if it cannot be read.", func() float64 {
 			_, ends, err := s.validity()
 			if err != nil {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/shell"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // Refusal returns the response to a request that a Checker refused: Forbidden, or the API status that
@@ -47,7 +47,7 @@ func New(a authorizer.UnconditionalAuthorizer) *Checker {
 
 // MayInitialize checks whether the user may act as an initializer in a namespace.
 func (c *Checker) MayInitialize(ctx context.Context, namespace, initializer string) error {
-	if err := c.check(ctx, v1alpha1.VerbInitialize, "", "namespaces", namespace, shell.WordOr(initializer, "INITIALIZER")); err != nil {
+	if err := c.check(ctx, v1alpha1.VerbInitialize, "", "namespaces", namespace, printable.WordOr(initializer, "INITIALIZER")); err != nil {
 		return err
 	}
 	return c.MayReport(ctx, initializer)
@@ -56,7 +56,7 @@ func (c *Checker) MayInitialize(ctx context.Context, namespace, initializer stri
 // MayReport checks whether the user may report that it serves an initializer. The right to initialize
 // namespaces is not needed.
 func (c *Checker) MayReport(ctx context.Context, initializer string) error {
-	return c.check(ctx, v1alpha1.VerbInitialize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, initializer, shell.WordOr(initializer, "INITIALIZER"))
+	return c.check(ctx, v1alpha1.VerbInitialize, v1alpha1.GroupName, v1alpha1.ResourceInitializers, initializer, printable.WordOr(initializer, "INITIALIZER"))
 }
 
 // MayRegister checks whether the user may register an initializer: one that may act as it, or has the verb open in all
@@ -71,7 +71,7 @@ func (c *Checker) MayRegister(ctx context.Context, initializer string) error {
 
 // MayFinalize checks whether the user may act as a participant of a deletion.
 func (c *Checker) MayFinalize(ctx context.Context, participant string) error {
-	rbac := shell.WordOr(participant, "PARTICIPANT") + " --finalizer"
+	rbac := printable.WordOr(participant, "PARTICIPANT") + " --finalizer"
 	if participant == string(v1alpha1.FinalizerKubernetes) { // nsinit's own finalizer
 		rbac = ""
 	}

@@ -39,7 +39,7 @@ import (
 	lifecycleinformers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/cached"
-	"github.com/nsinit/nsinit/pkg/util/systemclock"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // resync is the time between two reconciliations of an object without an event. It needs no request.
@@ -129,7 +129,7 @@ func (s *shared) lifecycles() (runnable, error) {
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), lifecycles.Lister(), systemclock.New())); err != nil {
+	if err := legacyregistry.CustomRegister(lifecycle.NewCollector(s.coreInformers.Core().V1().Namespaces().Lister(), lifecycles.Lister(), timing.SystemClock())); err != nil {
 		return nil, err
 	}
 	required, err := s.requiredObjects()
@@ -144,7 +144,7 @@ func (s *shared) lifecycles() (runnable, error) {
 		Exemptions: s.exemptions,
 		Events:     s.events,
 		Metrics:    metrics,
-		Clock:      systemclock.New(),
+		Clock:      timing.SystemClock(),
 		Required:   required,
 
 		StalledAfter: s.StalledAfter,
@@ -170,7 +170,7 @@ func (s *shared) requiredObjects() (*requiredobjects.Tracker, error) {
 		Objects:  objects,
 		Metadata: s.metadata,
 		Mapper:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.core.Discovery())),
-		Clock:    systemclock.New(),
+		Clock:    timing.SystemClock(),
 		Timeout:  s.RequiredObjects.Timeout,
 	})
 }
@@ -185,7 +185,7 @@ func (s *shared) configurations() (runnable, error) {
 		Nsinit:         s.nsinit,
 		Configurations: configurations,
 		Lifecycles:     s.nsinitInformers.Nsinit().V1alpha1().NamespaceLifecycles(),
-		Clock:          systemclock.New(),
+		Clock:          timing.SystemClock(),
 	})
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (s *shared) configurations() (runnable, error) {
 // freezes reports which namespaces are frozen.
 func (s *shared) freezes() (runnable, error) {
 	controller, err := freeze.New(freeze.Dependencies{
-		Core: s.core, Namespaces: s.coreInformers.Core().V1().Namespaces(), Events: s.events, Clock: systemclock.New(),
+		Core: s.core, Namespaces: s.coreInformers.Core().V1().Namespaces(), Events: s.events, Clock: timing.SystemClock(),
 	})
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (s *shared) terminations() (runnable, error) {
 		Metadata:   s.metadata,
 		Namespaces: s.coreInformers.Core().V1().Namespaces(),
 		Discover:   s.core.Discovery().ServerPreferredNamespacedResources,
-		Clock:      systemclock.New(),
+		Clock:      timing.SystemClock(),
 	})
 	if err != nil {
 		return nil, err
@@ -231,14 +231,14 @@ func (s *shared) certificates() (runnable, error) {
 	if err := metrics.Register(legacyregistry.Register); err != nil {
 		return nil, err
 	}
-	controller := certificates.New(certificates.Dependencies{Core: s.core, APIs: s.apis, Metrics: metrics, Clock: systemclock.New()}, s.Certificates.Options)
+	controller := certificates.New(certificates.Dependencies{Core: s.core, APIs: s.apis, Metrics: metrics, Clock: timing.SystemClock()}, s.Certificates.Options)
 	s.trusted = controller.Trusted
 	return controller.Run, nil
 }
 
 // gate closes new namespaces once nsinit works.
 func (s *shared) gate() (runnable, error) {
-	controller, err := gate.New(gate.Dependencies{Core: s.core, Nsinit: s.nsinit, APIs: s.apis, Trusted: s.trusted, Events: s.events, Clock: systemclock.New(), Namespace: installation.Namespace()})
+	controller, err := gate.New(gate.Dependencies{Core: s.core, Nsinit: s.nsinit, APIs: s.apis, Trusted: s.trusted, Events: s.events, Clock: timing.SystemClock(), Namespace: installation.Namespace()})
 	if err != nil {
 		return nil, err
 	}

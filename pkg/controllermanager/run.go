@@ -26,7 +26,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/leader"
-	"github.com/nsinit/nsinit/pkg/util/systemclock"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // NewCommand returns the command nsinit-controller-manager. It runs until its context ends.
@@ -94,7 +94,7 @@ func (o *Options) Run(ctx context.Context) error {
 		return err
 	}
 	// This controller runs in every instance, so that no deletion is missed while there is no leader.
-	names, err := namereuse.New(core, installation.Namespace(), systemclock.New())
+	names, err := namereuse.New(core, installation.Namespace(), timing.SystemClock())
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/shell"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // Cause is why a namespace is not in the state that a user expects. causes says what each one means.
@@ -101,9 +101,9 @@ func newFinding(cause Cause, state State, since *metav1.Time, message string, w 
 			offered = offered && w.has(word) != negated
 		}
 		command := os.Expand(r.command, func(word string) string {
-			text, ok := shell.Words(w[word])
+			text, ok := printable.Words(w[word])
 			// In the quotes of a jq program, only a word that needs no quotes is what it is.
-			offered = offered && ok && (shell.IsPlain(text) || !strings.Contains(r.command, `"$`+word+`"`))
+			offered = offered && ok && (printable.IsPlain(text) || !strings.Contains(r.command, `"$`+word+`"`))
 			return text
 		})
 		if offered {

@@ -21,7 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"pgregory.net/rapid"
 
-	"github.com/nsinit/nsinit/pkg/util/shell"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // pathSegments are names that Kubernetes accepts for a Role: everything but slashes and percent signs, "." and "..".
@@ -127,7 +127,7 @@ func TestCommands(t *testing.T) {
 				for i, value := range given[word] {
 					mark := "MARK" + word + strings.Repeat("I", i) + "MARK"
 					marked[word], back = append(marked[word], mark), append(back, mark, value)
-					plain = plain && shell.IsPlain(value)
+					plain = plain && printable.IsPlain(value)
 				}
 				return ""
 			})

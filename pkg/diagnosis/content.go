@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/nsinit/nsinit/pkg/util/shell"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 const (
@@ -182,7 +182,7 @@ func knownFinalizer(finalizer, namespace string) known {
 func listed(names []string) string {
 	quoted := slices.Clone(names)
 	for i, name := range quoted {
-		if !shell.IsPlain(name) {
+		if !printable.IsPlain(name) {
 			quoted[i] = strconv.Quote(name)
 		}
 	}
@@ -192,7 +192,7 @@ func listed(names []string) string {
 // example returns the first object that a command can name, or the first one: a name must not hide the commands for other objects.
 func example(objects []string) string {
 	return objects[max(0, slices.IndexFunc(objects, func(object string) bool {
-		_, ok := shell.Word(object)
+		_, ok := printable.Word(object)
 		return ok
 	}))]
 }

@@ -21,7 +21,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
-	"github.com/nsinit/nsinit/pkg/util/shell"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // Answer is what a read returned. The object is the zero value after an error.
@@ -204,7 +204,7 @@ func (o Observation) notExamined() []string {
 		for _, r := range refusals(tried) {
 			if r.kind == webhookWithoutDryRun {
 				_, w := o.webhook(r.name)
-				if webhooks, ok := shell.Words(w["WEBHOOKS"]); ok {
+				if webhooks, ok := printable.Words(w["WEBHOOKS"]); ok {
 					r.message += "; see kubectl get " + webhooks + " --output yaml"
 				}
 			}

@@ -24,7 +24,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/validation"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/util/leader"
-	"github.com/nsinit/nsinit/pkg/util/systemclock"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // Func acts on one namespace. It must be idempotent for each IdempotencyKey.
@@ -86,7 +86,7 @@ type Registration struct {
 func (o *Options) complete() error {
 	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
 	if o.Clock == nil {
-		o.Clock = systemclock.New()
+		o.Clock = timing.SystemClock()
 	}
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

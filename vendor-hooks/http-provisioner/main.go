@@ -20,8 +20,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/initializer/program"
-	"github.com/nsinit/nsinit/pkg/util/systemclock"
-	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/provisioner"
 )
 
@@ -46,15 +45,15 @@ func main() {
 func newCommand() *cobra.Command {
 	o := options{Options: program.New(name, workers)}
 	command := o.Command("Provision a resource outside of the cluster for every new namespace over HTTP, and deprovision it when the namespace is deleted", o.run)
-	command.Flags().StringVar(&o.config, "config", o.config, "File of kind "+config.Kind+" with the requests to send. Required.")
+	command.Flags().StringVar(&o.config, "config", o.config, "File of kind "+provisioner.Kind+" with the requests to send. Required.")
 	return command
 }
 
 func (o *options) run(ctx context.Context) error {
 	if o.config == "" {
-		return errors.New("--config is required: give a file of kind " + config.Kind)
+		return errors.New("--config is required: give a file of kind " + provisioner.Kind)
 	}
-	provisioned, err := config.LoadFile(o.config)
+	provisioned, err := provisioner.LoadFile(o.config)
 	if err != nil {
 		return err
 	}
@@ -62,7 +61,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	provision := provisioner.New(provisioned, clients.Core, systemclock.New())
+	provision := provisioner.New(provisioned, clients.Core, timing.SystemClock())
 	options := initializer.Options{Name: provisioned.Initializer, Initialize: provision.Initialize}
 	if provisioned.Deprovision != nil {
 		options.Finalize = provision.Finalize

@@ -26,17 +26,16 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	baseversion "k8s.io/component-base/version"
 
-	"github.com/nsinit/nsinit/pkg/admission/configurations"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
 	"github.com/nsinit/nsinit/pkg/admission/wants"
 	"github.com/nsinit/nsinit/pkg/apiserver"
 	"github.com/nsinit/nsinit/pkg/authorization"
 	generatedopenapi "github.com/nsinit/nsinit/pkg/generated/openapi"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/storageidentity"
-	"github.com/nsinit/nsinit/pkg/storagespace"
+	"github.com/nsinit/nsinit/pkg/storage"
 	"github.com/nsinit/nsinit/pkg/util/cached"
-	"github.com/nsinit/nsinit/pkg/util/systemclock"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 	"github.com/nsinit/nsinit/pkg/webhook"
 )
 
@@ -107,9 +106,9 @@ func (o *Options) Config() (*apiserver.Config, error) {
 // watched is what the server observes while it runs, and the client of the core API.
 type watched struct {
 	core           kubernetes.Interface
-	identity       *storageidentity.Identity
-	configurations *configurations.Reader
-	space          *storagespace.Monitor
+	identity       *storage.Identity
+	configurations *namespaceinitializers.Reader
+	space          *storage.Monitor
 	registrations  *clusteradmission.Registrations
 }
 
@@ -133,11 +132,11 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 	if err != nil {
 		return nil, err
 	}
-	store, closeStore, err := storageidentity.NewEtcdStore(o.Recommended.Etcd.StorageConfig)
+	store, closeStore, err := storage.NewEtcdStore(o.Recommended.Etcd.StorageConfig)
 	if err != nil {
 		return nil, err
 	}
-	list, closeList, err := configurations.NewList(c.RESTOptionsGetter)
+	list, closeList, err := namespaceinitializers.NewList(c.RESTOptionsGetter)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +145,8 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 		closeStore()
 		closeList()
 	}()
-	identity := storageidentity.New(store, core.CoreV1(), namespace, name, systemclock.New())
-	reader := configurations.NewReader(list, identity.Verify, systemclock.New())
+	identity := storage.NewIdentity(store, core.CoreV1(), namespace, name, timing.SystemClock())
+	reader := namespaceinitializers.NewReader(list, identity.Verify, timing.SystemClock())
 	if err := reader.Metrics().Register(o.Metrics); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
@@ -163,7 +162,7 @@ func (o *Options) watch(c *genericapiserver.RecommendedConfig) (*watched, error)
 }
 
 // newSpaceMonitor returns the monitor of etcd's space. It closes its client when drained is closed.
-func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storagespace.Monitor, error) {
+func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storage.Monitor, error) {
 	transportConfig := o.Recommended.Etcd.StorageConfig.Transport
 	config := clientv3.Config{Endpoints: transportConfig.ServerList, DialTimeout: etcdDialTimeout, Logger: zap.NewNop()}
 	if transportConfig.CertFile != "" || transportConfig.KeyFile != "" || transportConfig.TrustedCAFile != "" {
@@ -182,7 +181,7 @@ func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storagespace.Monito
 		<-drained
 		_ = client.Close()
 	}()
-	monitor := storagespace.New(storagespace.Options{Client: client, Embedded: o.embedded, Down: o.storageDown})
+	monitor := storage.NewMonitor(storage.MonitorOptions{Client: client, Embedded: o.embedded, Down: o.storageDown})
 	if err := monitor.Register(o.Metrics.CustomRegister); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}

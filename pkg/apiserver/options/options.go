@@ -28,13 +28,12 @@ import (
 	baseversion "k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
-	"github.com/nsinit/nsinit/pkg/admission"
-	"github.com/nsinit/nsinit/pkg/admission/configurations"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apiserver/scheme"
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/systemclock"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 const (
@@ -74,7 +73,7 @@ type Options struct {
 	// Clock gives the times that the server writes into objects.
 	Clock clock.PassiveClock
 	// Metrics is the registry for the metrics of nsinit.
-	Metrics configurations.Registry
+	Metrics namespaceinitializers.Registry
 
 	scheme *runtime.Scheme
 	codecs serializer.CodecFactory
@@ -92,7 +91,7 @@ func New() *Options {
 		Recommended: genericoptions.NewRecommendedOptions(etcdPrefix, scheme.StorageCodec(s, codecs)),
 		Logs:        logs.NewOptions(),
 		Registry:    newRegistry(),
-		Clock:       systemclock.New(),
+		Clock:       timing.SystemClock(),
 		Metrics:     processMetrics{},
 
 		StorageIdentity: installation.Namespace() + "/nsinit-storage",
@@ -111,7 +110,7 @@ func New() *Options {
 	// restart the server, which does not repair etcd. apiserver.New adds a check to readiness
 	// only.
 	o.Recommended.Etcd.SkipHealthEndpoints = true
-	o.Recommended.Admission = admission.Options()
+	o.Recommended.Admission = admissionOptions()
 	o.Recommended.SecureServing.ServerCert.PairName = installation.APIServer
 	o.Recommended.SecureServing.ServerCert.CertDirectory = ""
 	return o
@@ -203,12 +202,12 @@ func (o *Options) Validate() error {
 // processMetrics registers metrics with the registry of the process.
 type processMetrics struct{}
 
-// Register implements configurations.Registry.
+// Register implements namespaceinitializers.Registry.
 func (processMetrics) Register(metric metrics.Registerable) error {
 	return legacyregistry.Register(metric)
 }
 
-// CustomRegister implements configurations.Registry.
+// CustomRegister implements namespaceinitializers.Registry.
 func (processMetrics) CustomRegister(collector metrics.StableCollector) error {
 	return legacyregistry.CustomRegister(collector)
 }

@@ -29,7 +29,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
 	client "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/util/printable"
-	"github.com/nsinit/nsinit/pkg/util/shell"
 )
 
 // verb is what differs between the commands.
@@ -222,7 +221,7 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, command *
 // Run implements cmdutil.Options. After a conflict, it reads the NamespaceLifecycle of the same namespace again.
 func (o *Options) Run(ctx context.Context) error {
 	namespace, name := o.Args[0], o.Args[1]
-	rbac := shell.WordOr(name, "INITIALIZER") + o.rbac
+	rbac := printable.WordOr(name, "INITIALIZER") + o.rbac
 	options := metav1.UpdateOptions{FieldManager: o.manager, DryRun: o.DryRun.Options()}
 	var updated *v1alpha1.NamespaceLifecycle
 	uid, already := types.UID(o.uid), ""

@@ -19,14 +19,13 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/util/printable"
-	"github.com/nsinit/nsinit/pkg/util/shell"
 )
 
 // malformed adds the lines of the list of exemptions that have no effect.
 func (i *inspection) malformed(check string, configMap *corev1.ConfigMap) {
 	list := installation.ParseExemptions(configMap)
 	for _, line := range list.Malformed {
-		i.add(check, Warning, "kubectl --namespace "+shell.WordOr(configMap.Namespace, "NAMESPACE")+" edit configmap "+configMap.Name, "%s: %s", list.Source, line)
+		i.add(check, Warning, "kubectl --namespace "+printable.WordOr(configMap.Namespace, "NAMESPACE")+" edit configmap "+configMap.Name, "%s: %s", list.Source, line)
 	}
 	if len(list.Malformed) == 0 {
 		i.add(check, OK, "", "%s exists; entries: %d", list.Source, list.Len())

@@ -20,7 +20,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/shell"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 const (
@@ -48,7 +48,7 @@ func (i *inspection) objects(ctx context.Context) {
 		case apierrors.IsForbidden(err):
 			i.unknown(check, err)
 		case len(keys) == 0:
-			i.add(check, Problem, "kubectl --namespace "+shell.WordOr(i.namespace, "NAMESPACE")+" logs --selector app.kubernetes.io/name="+installation.APIServer, "%s cannot be listed: %v", resource, err)
+			i.add(check, Problem, "kubectl --namespace "+printable.WordOr(i.namespace, "NAMESPACE")+" logs --selector app.kubernetes.io/name="+installation.APIServer, "%s cannot be listed: %v", resource, err)
 		}
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			i.add(check, Problem, "if its encryption key was removed, restore the key; otherwise, delete the object: "+deleteCommand(resource, path.Base(key)),
@@ -81,5 +81,5 @@ func undecodable(err error) map[string]string {
 // deleteCommand returns the command that deletes an object that cannot be decoded.
 func deleteCommand(resource, name string) string {
 	path := "/apis/" + v1alpha1.SchemeGroupVersion.String() + "/" + resource + "/" + url.PathEscape(name)
-	return "kubectl delete --raw " + shell.WordOr(path+"?ignoreStoreReadErrorWithClusterBreakingPotential=true", "PATH")
+	return "kubectl delete --raw " + printable.WordOr(path+"?ignoreStoreReadErrorWithClusterBreakingPotential=true", "PATH")
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/installation"
-	"github.com/nsinit/nsinit/pkg/util/shell"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // rollout is how far a Deployment or a StatefulSet is.
@@ -44,7 +44,7 @@ func (i *inspection) programs(ctx context.Context) {
 	var complete []string
 	for _, r := range rollouts {
 		found := fmt.Sprintf("%s has %d of %d pods available", r.name, min(r.available, r.want), r.want)
-		remedy := "kubectl --namespace " + shell.WordOr(i.namespace, "NAMESPACE") + " rollout status " + shell.WordOr(r.name, "WORKLOAD")
+		remedy := "kubectl --namespace " + printable.WordOr(i.namespace, "NAMESPACE") + " rollout status " + printable.WordOr(r.name, "WORKLOAD")
 		switch {
 		case r.complete():
 			complete = append(complete, found)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/shell"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // ExitCode is the exit code of a command that prints an answer, not an error.
@@ -53,5 +53,5 @@ func (c *Clients) Lifecycle(ctx context.Context, namespace, rbacArgs string) (*v
 	if _, err := c.Core.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		return nil, NoLifecycle(NoNamespace(namespace).Error())
 	}
-	return nil, NoLifecycle(fmt.Sprintf("namespace %q has no NamespaceLifecycle; run kubectl nsinit why %s", namespace, shell.WordOr(namespace, "NAMESPACE")))
+	return nil, NoLifecycle(fmt.Sprintf("namespace %q has no NamespaceLifecycle; run kubectl nsinit why %s", namespace, printable.WordOr(namespace, "NAMESPACE")))
 }

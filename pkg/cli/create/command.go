@@ -22,7 +22,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/cli/follow"
+	"github.com/nsinit/nsinit/pkg/cli/wait"
 )
 
 const long = `Create a namespace, and wait until every initializer is done and you can write to the namespace.
@@ -95,7 +95,7 @@ func (o *Options) Run(ctx context.Context) error {
 	ctx, cancel := cmdutil.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	began := o.Clients.Clock.Now()
-	opened, err := follow.New(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut).UntilOpen(ctx, name, namespace.UID)
+	opened, err := wait.NewFollower(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut).UntilOpen(ctx, name, namespace.UID)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted; namespace %q still exists, and opens when its initializers are done", name)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/cli/follow"
 )
 
 const long = `Wait until you can write to namespaces, or until they are removed from storage.
@@ -100,7 +99,7 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 func (o *Options) follow(ctx context.Context, name string) (*corev1.Namespace, error) {
-	follower := follow.New(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut)
+	follower := NewFollower(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut)
 	if o.For == "gone" {
 		return follower.UntilGone(ctx, name)
 	}

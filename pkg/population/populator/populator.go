@@ -31,7 +31,7 @@ import (
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 	"github.com/nsinit/nsinit/pkg/util/printable"
 	"github.com/nsinit/nsinit/pkg/util/shared"
-	"github.com/nsinit/nsinit/pkg/util/systemclock"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 const (
@@ -54,7 +54,7 @@ type Populator struct {
 // New returns a Populator. It calls follow with the kind of an object whose drift is repaired, each time it applies one.
 func New(applier *population.Applier, client typed.NsinitV1alpha1Interface, follow func(schema.GroupVersionKind)) *Populator {
 	p := &Populator{applier: applier, client: client, follow: follow}
-	p.populations.What, p.populations.Read, p.populations.Clock = "the NamespacePopulations", p.list, systemclock.New()
+	p.populations.What, p.populations.Read, p.populations.Clock = "the NamespacePopulations", p.list, timing.SystemClock()
 	return p
 }
 

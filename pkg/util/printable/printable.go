@@ -6,7 +6,8 @@ SPDX-License-Identifier: Apache-2.0
 
 // Package printable makes text safe for terminals. Text of other programs, such as the message of an
 // initializer, can contain escape sequences and bidirectional controls, which change what a terminal
-// shows.
+// shows. It also writes names from the cluster as words of a POSIX shell command: the names of many objects may contain spaces, quotes and
+// control characters, and a client that can write an object chooses its name.
 package printable
 
 import (

@@ -4,7 +4,8 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package timing has the time limits that several programs of nsinit rely on.
+// Package timing has the time limits that several programs of nsinit rely on, and their clock, so that the programs that
+// hack/build-failpoints.sh builds can have wrong ones.
 package timing
 
 import "time"

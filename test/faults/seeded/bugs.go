@@ -34,7 +34,7 @@ const (
 	lifecyclePackage = "./pkg/controller/lifecycle"
 	storagePackage   = "./pkg/registry/nsinit/namespacelifecycle"
 	planPackage      = "./pkg/admission/plan"
-	readerPackage    = "./pkg/admission/configurations"
+	readerPackage    = "./pkg/admission/plugin/namespaceinitializers"
 
 	// ordinary is a fault that leaves the traffic as it is, so that many namespaces open and go.
 	ordinary = "^flapping configurations$"

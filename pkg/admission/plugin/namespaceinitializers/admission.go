@@ -4,11 +4,6 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package namespaceinitializers holds the admission plugin NamespaceInitializers. When a
-// NamespaceLifecycle is created, the plugin reads the namespace, and writes the current
-// initializers into the plan. Only users with the verb open can set another plan. When a configuration
-// is written, the plugin checks who registers which initializer, warns of initializers and predecessors that have no effect,
-// and refuses initializers that wait for each other, and plans that are too large.
 package namespaceinitializers
 
 import (

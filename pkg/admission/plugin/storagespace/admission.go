@@ -31,7 +31,7 @@ const ReasonInsufficientStorage metav1.StatusReason = "InsufficientStorage"
 
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
-	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return New(), nil })
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return NewPlugin(), nil })
 }
 
 // Plugin refuses new objects while the storage is full.
@@ -45,8 +45,8 @@ var _ interface {
 	wants.WantsStorageSpace
 } = (*Plugin)(nil)
 
-// New returns a plugin without its dependencies.
-func New() *Plugin {
+// NewPlugin returns a plugin without its dependencies.
+func NewPlugin() *Plugin {
 	return &Plugin{Handler: admission.NewHandler(admission.Create)}
 }
 

@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 		"a resource without objects": {"initializers", "", full, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := New()
+			p := NewPlugin()
 			if p.ValidateInitialization() == nil {
 				t.Error("it works without the storage space")
 			}
@@ -46,7 +46,7 @@ func TestValidate(t *testing.T) {
 			}
 		})
 	}
-	if p := New(); p.Handles(admission.Update) || p.Handles(admission.Delete) || !p.Handles(admission.Create) {
+	if p := NewPlugin(); p.Handles(admission.Update) || p.Handles(admission.Delete) || !p.Handles(admission.Create) {
 		t.Error("it handles more or less than creations")
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/initializer"
-	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
 )
 
 const (
@@ -37,7 +36,7 @@ const (
 
 // exchange sends a request, and returns the response if it is successful. It sets the variable response
 // in any case.
-func (s *server) exchange(ctx context.Context, request *config.CompiledRequest, target *url.URL, variables map[string]any) (map[string]any, error) {
+func (s *server) exchange(ctx context.Context, request *CompiledRequest, target *url.URL, variables map[string]any) (map[string]any, error) {
 	message, err := s.message(ctx, request, target, variables)
 	if err != nil {
 		return nil, err
@@ -69,7 +68,7 @@ func (s *server) exchange(ctx context.Context, request *config.CompiledRequest, 
 }
 
 // message builds the request of one try.
-func (s *server) message(ctx context.Context, request *config.CompiledRequest, target *url.URL, variables map[string]any) (*http.Request, error) {
+func (s *server) message(ctx context.Context, request *CompiledRequest, target *url.URL, variables map[string]any) (*http.Request, error) {
 	var body io.Reader
 	if request.Body != nil {
 		content, err := request.Body.Render(variables)
@@ -118,7 +117,7 @@ func answerOf(response *http.Response, body []byte) map[string]any {
 
 // refusal returns the error for an unsuccessful response: a permanent one, one with the delay that the
 // server asks for, or one that is retried with the usual back-off.
-func refusal(request *config.CompiledRequest, response *http.Response, variables map[string]any, err error) error {
+func refusal(request *CompiledRequest, response *http.Response, variables map[string]any, err error) error {
 	if request.FailWhen != nil {
 		final, whenErr := request.FailWhen.Holds(variables)
 		if whenErr != nil {

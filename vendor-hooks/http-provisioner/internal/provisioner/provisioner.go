@@ -20,19 +20,18 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/expressions"
 	"github.com/nsinit/nsinit/pkg/initializer"
-	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
 )
 
 // Provisioner provisions over HTTP.
 type Provisioner struct {
-	config  *config.Provisioner
+	config  *Compiled
 	core    kubernetes.Interface
 	clock   clock.Clock
 	servers serverCache
 }
 
 // New returns a Provisioner.
-func New(config *config.Provisioner, core kubernetes.Interface, clock clock.Clock) *Provisioner {
+func New(config *Compiled, core kubernetes.Interface, clock clock.Clock) *Provisioner {
 	return &Provisioner{config: config, core: core, clock: clock}
 }
 
@@ -66,7 +65,7 @@ func variables(ctx context.Context, namespace *corev1.Namespace) map[string]any 
 
 // do sends the request of an operation and waits until it is complete. It adds the responses to the
 // variables.
-func (p *Provisioner) do(ctx context.Context, operation *config.CompiledOperation, variables map[string]any) error {
+func (p *Provisioner) do(ctx context.Context, operation *CompiledOperation, variables map[string]any) error {
 	server, err := p.server(ctx)
 	if err != nil {
 		return err
@@ -87,7 +86,7 @@ func (p *Provisioner) do(ctx context.Context, operation *config.CompiledOperatio
 }
 
 // poll repeats a request until the operation is complete.
-func (p *Provisioner) poll(ctx context.Context, server *server, poll *config.CompiledPoll, variables map[string]any) error {
+func (p *Provisioner) poll(ctx context.Context, server *server, poll *CompiledPoll, variables map[string]any) error {
 	target, err := server.target(poll, variables)
 	if err != nil {
 		return err
@@ -119,7 +118,7 @@ func (p *Provisioner) poll(ctx context.Context, server *server, poll *config.Com
 }
 
 // publish writes an object into the namespace, with this initializer's identity.
-func (p *Provisioner) publish(ctx context.Context, namespace string, publication config.CompiledPublication, variables map[string]any) error {
+func (p *Provisioner) publish(ctx context.Context, namespace string, publication CompiledPublication, variables map[string]any) error {
 	data := map[string]string{}
 	for key, text := range publication.Data {
 		value, err := text.Render(variables, nil)

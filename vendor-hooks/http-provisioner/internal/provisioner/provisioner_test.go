@@ -25,7 +25,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
 )
 
 // recorder answers requests, and remembers them.
@@ -71,7 +70,7 @@ func namespace() *corev1.Namespace {
 // of returns a Provisioner with a configuration, whose server and Secret are the recorder's.
 func of(t *testing.T, r *recorder, secret map[string]string, text string) (*Provisioner, *fake.Clientset) {
 	t.Helper()
-	loaded, err := config.Load([]byte("apiVersion: http-provisioner.nsinit.dev/v1alpha1\nkind: HTTPProvisioner\ninitializer: a.example.com\nserver: {url: " + r.URL +
+	loaded, err := Load([]byte("apiVersion: http-provisioner.nsinit.dev/v1alpha1\nkind: HTTPProvisioner\ninitializer: a.example.com\nserver: {url: " + r.URL +
 		"/base/, secret: {namespace: credentials, name: s}}\n" + text))
 	if err != nil {
 		t.Fatal(err)

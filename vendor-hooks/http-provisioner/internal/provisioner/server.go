@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nsinit/nsinit/pkg/expressions"
-	"github.com/nsinit/nsinit/vendor-hooks/http-provisioner/internal/config"
 )
 
 // The keys of the Secret.
@@ -35,7 +34,7 @@ const (
 
 // server sends requests with credentials.
 type server struct {
-	config *config.Provisioner
+	config *Compiled
 	client *http.Client
 }
 
@@ -119,7 +118,7 @@ func (s *server) path(path *expressions.Text, variables map[string]any) (*url.UR
 }
 
 // target returns the URL of a poll.
-func (s *server) target(poll *config.CompiledPoll, variables map[string]any) (*url.URL, error) {
+func (s *server) target(poll *CompiledPoll, variables map[string]any) (*url.URL, error) {
 	if poll.Location == nil {
 		return s.path(poll.Path, variables)
 	}

@@ -4,9 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package config reads the configuration of http-provisioner: a server, and the requests that are sent to
-// it for each namespace.
-package config
+package provisioner
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -6,7 +6,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package systemclock
+package timing
 
 import (
 	"time"
@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// New returns the clock of this machine, shifted by the failpoint clockOffset.
-func New() clock.WithTicker { return skewed{} }
+// SystemClock returns the clock of this machine, shifted by the failpoint clockOffset.
+func SystemClock() clock.WithTicker { return skewed{} }
 
 // skewed is a clock with a wrong time. Its timers are correct.
 type skewed struct{ clock.RealClock }

@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package admission defines the admission chain of nsinit-apiserver.
-package admission
+package options
 
 import (
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,12 +17,12 @@ import (
 	"github.com/nsinit/nsinit/pkg/admission/plugin/storagespace"
 )
 
-// Options returns the admission options of nsinit-apiserver. All plugins are on by default. The first
+// admissionOptions returns the admission options of nsinit-apiserver. All plugins are on by default. The first
 // two are cheap, and change nothing. The plugins that evaluate the policies and webhooks of the cluster come last.
 //
 // The generic NamespaceLifecycle plugin is left out, because it has no effect on cluster-scoped resources.
 // NamespaceInitializers reads namespaces live, because a stale cache would have the former namespace of a name.
-func Options() *genericoptions.AdmissionOptions {
+func admissionOptions() *genericoptions.AdmissionOptions {
 	options := genericoptions.NewAdmissionOptions()
 	options.Plugins = admission.NewPlugins()
 	options.RecommendedPluginOrder = append([]string{storagespace.PluginName, recordprotection.PluginName, namespaceinitializers.PluginName},

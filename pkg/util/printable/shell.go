@@ -4,16 +4,12 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package shell writes names from the cluster as words of a POSIX shell command. The names of many objects may contain spaces,
-// quotes and control characters, and a client that can write an object chooses its name.
-package shell
+package printable
 
 import (
 	"regexp"
 	"strings"
 	"unicode"
-
-	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // plain matches the words that no shell interprets.
@@ -25,7 +21,7 @@ func Word(value string) (string, bool) {
 	switch {
 	case plain.MatchString(value):
 		return value, true
-	case value == "", strings.HasPrefix(value, "-"), printable.Line(value) != value, strings.ContainsFunc(value, isHidden):
+	case value == "", strings.HasPrefix(value, "-"), Line(value) != value, strings.ContainsFunc(value, isHidden):
 		return "", false
 	}
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'", true

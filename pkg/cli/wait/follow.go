@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package follow waits until a namespace is open or deleted, and reports what happens meanwhile.
-package follow
+package wait
 
 import (
 	"context"
@@ -49,8 +48,8 @@ type Follower struct {
 	blind bool
 }
 
-// New returns a follower that writes results to out, and progress to errOut.
-func New(clients *cmdutil.Clients, out, errOut io.Writer) *Follower {
+// NewFollower returns a follower that writes results to out, and progress to errOut.
+func NewFollower(clients *cmdutil.Clients, out, errOut io.Writer) *Follower {
 	return &Follower{clients: clients, out: out, line: cmdutil.NewLine(errOut, clients.Clock), reported: sets.New[string]()}
 }
 

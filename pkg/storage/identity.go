@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package storageidentity
+package storage
 
 import (
 	"context"
@@ -80,9 +80,9 @@ type Identity struct {
 	problem error
 }
 
-// New returns an Identity that trusts no storage before Run. The namespace and the name are those of the
+// NewIdentity returns an Identity that trusts no storage before Run. The namespace and the name are those of the
 // ConfigMap.
-func New(store Store, configMaps typedcorev1.ConfigMapsGetter, namespace, name string, clock clock.WithTicker) *Identity {
+func NewIdentity(store Store, configMaps typedcorev1.ConfigMapsGetter, namespace, name string, clock clock.WithTicker) *Identity {
 	i := &Identity{
 		store: store, configMaps: configMaps, namespace: namespace, name: name, clock: clock,
 		suspect: make(chan struct{}, 1), exchanged: make(chan struct{}), distrusted: make(chan struct{}),

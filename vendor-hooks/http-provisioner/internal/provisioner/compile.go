@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package config
+package provisioner
 
 import (
 	"fmt"
@@ -37,8 +37,8 @@ const (
 	goodIfGone = good + " || response.status == 404"
 )
 
-// Provisioner is an HTTPProvisioner whose expressions were compiled, with defaults.
-type Provisioner struct {
+// Compiled is an HTTPProvisioner whose expressions were compiled, with defaults.
+type Compiled struct {
 	Initializer, Configuration string
 	URL                        *url.URL
 	Secret                     *SecretReference
@@ -80,7 +80,7 @@ type CompiledPublication struct {
 }
 
 // LoadFile reads and compiles a file.
-func LoadFile(path string) (*Provisioner, error) {
+func LoadFile(path string) (*Compiled, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the administrator names the file
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the configuration: %w", err)
@@ -93,7 +93,7 @@ func LoadFile(path string) (*Provisioner, error) {
 }
 
 // Load compiles the content of a file, and returns all errors in it.
-func Load(data []byte) (*Provisioner, error) {
+func Load(data []byte) (*Compiled, error) {
 	var file HTTPProvisioner
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
 		return nil, err
@@ -117,11 +117,11 @@ type compiler struct {
 
 func (c *compiler) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
 
-func (c *compiler) compile(file *HTTPProvisioner) *Provisioner {
+func (c *compiler) compile(file *HTTPProvisioner) *Compiled {
 	if file.APIVersion != APIVersion || file.Kind != Kind {
 		c.add(field.Invalid(field.NewPath("apiVersion"), file.APIVersion, fmt.Sprintf("must be a file of kind %s of %s", Kind, APIVersion)))
 	}
-	p := &Provisioner{
+	p := &Compiled{
 		Initializer: file.Initializer, Configuration: file.Configuration, Secret: file.Server.Secret,
 		IdempotencyHeader: defaultIdempotencyHeader, Timeout: c.duration(file.Server.Timeout, defaultTimeout, field.NewPath("server", "timeout")),
 		Provision: c.operation(&file.Provision, good, field.NewPath("provision")),
@@ -139,7 +139,7 @@ func (c *compiler) compile(file *HTTPProvisioner) *Provisioner {
 	return p
 }
 
-func (c *compiler) server(p *Provisioner, server *Server) {
+func (c *compiler) server(p *Compiled, server *Server) {
 	path := field.NewPath("server")
 	var err error
 	p.URL, err = url.Parse(server.URL)

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package command
+package main
 
 import (
 	"context"
@@ -27,7 +27,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/population/driftcontroller"
 	"github.com/nsinit/nsinit/pkg/population/populator"
 	"github.com/nsinit/nsinit/pkg/population/rollout"
-	"github.com/nsinit/nsinit/pkg/util/systemclock"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // pace is how many objects in existing namespaces are checked or applied each second.
@@ -72,7 +72,7 @@ func newControllers(clients *program.Clients, metadataClient metadata.Interface,
 		Report: func(ctx context.Context, namespace *corev1.Namespace, of *population.Population, inventory []v1alpha1.PopulatedObject) ([]population.Result, error) {
 			return c.populate.Report(ctx, &reporter, namespace, of, inventory)
 		},
-		RollOut: c.populate.RollOut, Clock: systemclock.New(),
+		RollOut: c.populate.RollOut, Clock: timing.SystemClock(),
 		Events: c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}),
 	})
 	return c, err

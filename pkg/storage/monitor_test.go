@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package storagespace
+package storage
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ func TestProblem(t *testing.T) {
 		"etcd is down":                          {down: errors.New("the volume is full"), problem: "the volume is full"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := New(Options{Embedded: !test.cluster, Down: up})
+			m := NewMonitor(MonitorOptions{Embedded: !test.cluster, Down: up})
 			if test.down != nil {
 				m.Down = func() error { return test.down }
 			}
@@ -85,7 +85,7 @@ func TestReview(t *testing.T) {
 			for err == nil {
 				_, err = client.Put(t.Context(), "key", strings.Repeat("x", 100<<10))
 			}
-			m := New(Options{Client: client, Embedded: embedded, Down: func() error { return nil }})
+			m := NewMonitor(MonitorOptions{Client: client, Embedded: embedded, Down: func() error { return nil }})
 			m.review(t.Context())
 			_, err = client.Put(t.Context(), "key", "x")
 			if problem := m.Problem(); (problem == nil) != embedded || (err == nil) != embedded {
@@ -102,7 +102,7 @@ func TestReview(t *testing.T) {
 // do not raise the alarm.
 func TestOldRevisions(t *testing.T) {
 	client := start(t)
-	m := New(Options{Client: client, Embedded: true, Down: func() error { return nil }})
+	m := NewMonitor(MonitorOptions{Client: client, Embedded: true, Down: func() error { return nil }})
 	for usage := (Usage{}); !usage.reserved(); {
 		if _, err := client.Put(t.Context(), "key", strings.Repeat("x", 100<<10)); err != nil {
 			t.Fatal(err)

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package storageidentity
+package storage
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func TestCompare(t *testing.T) {
 			if test.core != nil {
 				core.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.core })
 			}
-			identity := New(&test.store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
+			identity := NewIdentity(&test.store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
 			if identity.Problem() == nil || identity.Verify(t.Context()) == nil {
 				t.Fatal("it is trusted before a comparison")
 			}
@@ -119,7 +119,7 @@ func (u *unanswered) Create(ctx context.Context, id string) (string, error) {
 // TestLostResponse: a new storage whose identity was written without a response, as on a busy machine, was not replaced.
 func TestLostResponse(t *testing.T) {
 	store := &unanswered{}
-	identity := New(store, fake.NewClientset().CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
+	identity := NewIdentity(store, fake.NewClientset().CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
 	if identity.review(t.Context()); !errors.Is(identity.Problem(), context.DeadlineExceeded) {
 		t.Errorf("the problem is %v", identity.Problem())
 	}
@@ -136,8 +136,8 @@ func TestLostResponse(t *testing.T) {
 func TestLossAndAcknowledgement(t *testing.T) {
 	ctx := t.Context()
 	store, core := &memory{}, fake.NewClientset()
-	identity := New(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
-	replica := New(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
+	identity := NewIdentity(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
+	replica := NewIdentity(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
 	for _, i := range []*Identity{identity, replica} {
 		if i.review(ctx); i.Problem() != nil {
 			t.Fatal(i.Problem())
@@ -189,7 +189,7 @@ func TestLossAndAcknowledgement(t *testing.T) {
 	default:
 		t.Errorf("the replica goes on: %v", replica.Problem())
 	}
-	identity = New(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
+	identity = NewIdentity(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
 	if identity.review(ctx); identity.Problem() != nil || identity.Confirm(ctx) != nil {
 		t.Errorf("after a restart: %v, %v", identity.Problem(), identity.Confirm(ctx))
 	}
@@ -231,7 +231,7 @@ func TestConfirm(t *testing.T) {
 			ctx := t.Context()
 			store, configMap := &memory{id: "a"}, published("a")
 			core := fake.NewClientset(configMap)
-			identity := New(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
+			identity := NewIdentity(store, core.CoreV1(), "system", "storage", testingclock.NewFakeClock(time.Now()))
 			if identity.review(ctx); identity.Confirm(ctx) != nil {
 				t.Fatal(identity.Confirm(ctx))
 			}

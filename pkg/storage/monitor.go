@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package storagespace
+package storage
 
 import (
 	"context"
@@ -65,8 +65,8 @@ func (u Usage) reclaimAfter() (time.Duration, bool) {
 	return reclaimPause, u.reserved() || u.fragmented()
 }
 
-// Options configures a Monitor.
-type Options struct {
+// MonitorOptions configures a Monitor.
+type MonitorOptions struct {
 	// Client is a client of etcd.
 	Client *clientv3.Client
 	// Embedded says that Client is a client of the embedded etcd.
@@ -77,7 +77,7 @@ type Options struct {
 
 // Monitor monitors how full the storage is.
 type Monitor struct {
-	Options
+	MonitorOptions
 
 	mu    sync.Mutex
 	usage Usage
@@ -86,8 +86,8 @@ type Monitor struct {
 	reclaimed time.Time
 }
 
-// New returns a Monitor that is not running yet.
-func New(options Options) *Monitor { return &Monitor{Options: options} }
+// NewMonitor returns a Monitor that is not running yet.
+func NewMonitor(options MonitorOptions) *Monitor { return &Monitor{MonitorOptions: options} }
 
 // Run observes the storage until the context ends.
 func (m *Monitor) Run(ctx context.Context) {
