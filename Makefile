@@ -53,7 +53,8 @@ RUN ?=
 TEST ?=
 SEED ?= 0
 PLANES ?=
-VERSIONS ?= v1.34 v1.35 v1.36
+KUBERNETES := $(sort $(notdir $(wildcard hack/dev/kubernetes/v*)))
+VERSIONS ?= $(filter-out $(lastword $(KUBERNETES)),$(KUBERNETES))
 TESTS = hack/test.sh $@ --run='$(value RUN)$(value TEST)' --seed=$(SEED) $(if $(PLANES),--planes=$(PLANES)) --versions='$(VERSIONS)'
 
 .PHONY: test

@@ -24,7 +24,7 @@ func BenchmarkInitialization(b *testing.B) {
 	client := server.Client(b, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	b.ReportAllocs()
 	for b.Loop() {
-		record := server.MustRecord(b, uniqueName())
+		record := server.MustLifecycle(b, uniqueName())
 		for range 2 {
 			record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
 			var err error

@@ -89,7 +89,7 @@ func writes(t *testing.T, client versioned.Interface, core *testserver.CoreAPI, 
 	ctx, nsinit := t.Context(), client.NsinitV1alpha1()
 	name := uniqueName()
 	core.SetNamespace(testserver.Namespace(name, types.UID(name), true))
-	lifecycle, err := nsinit.NamespaceLifecycles().Create(ctx, testserver.Record(name, types.UID(name)), metav1.CreateOptions{})
+	lifecycle, err := nsinit.NamespaceLifecycles().Create(ctx, testserver.Lifecycle(name, types.UID(name)), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("a NamespaceLifecycle: %v", err)
 	}

@@ -65,7 +65,7 @@ func TestCorruptObject(t *testing.T) {
 		create   func(name string) error
 	}{
 		"namespacelifecycles": {informers.NamespaceLifecycles().Informer(), func(name string) error {
-			server.MustRecord(t, name)
+			server.MustLifecycle(t, name)
 			return nil
 		}},
 		"namespaceinitializerconfigurations": {informers.NamespaceInitializerConfigurations().Informer(), func(name string) error {
@@ -153,7 +153,7 @@ func TestCorruptConfiguration(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-	server.MustRecord(t, uniqueName())
+	server.MustLifecycle(t, uniqueName())
 	key := storedKey("namespaceinitializerconfigurations", "c")
 	if _, err := etcdClient(t, server.EtcdEndpoint).Put(t.Context(), key, "garbage"); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestCorruptConfiguration(t *testing.T) {
 	server.Core.SetNamespace(testserver.Namespace("ns", "u", true))
 	create := func() error {
 		return client.Post().Resource("namespacelifecycles").Param("dryRun", metav1.DryRunAll).MaxRetries(0).SetHeader("Content-Type", "application/json").
-			Body(testserver.MustJSON(testserver.Record("ns", "u"))).Do(t.Context()).Error()
+			Body(testserver.MustJSON(testserver.Lifecycle("ns", "u"))).Do(t.Context()).Error()
 	}
 	eventually(t, "a record is refused, with the key", func(context.Context) bool {
 		err := create()
@@ -190,12 +190,12 @@ func TestLostEncryptionKey(t *testing.T) {
 	server := start("first")
 	server.WaitReady(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-	server.MustRecord(t, "former")
+	server.MustLifecycle(t, "former")
 	server.Stop(t)
 
 	server = start("second", "first")
 	server.WaitReady(t)
-	server.MustRecord(t, "latter")
+	server.MustLifecycle(t, "latter")
 	if stored, err := etcdClient(t, server.EtcdEndpoint).Get(t.Context(), storedKey("namespacelifecycles", "latter")); err != nil ||
 		!strings.HasPrefix(string(stored.Kvs[0].Value), "k8s:enc:secretbox:v1:second:") {
 		t.Errorf("it is stored as %q: %v", stored.Kvs, err)
@@ -216,7 +216,7 @@ func TestLostEncryptionKey(t *testing.T) {
 	}
 	server.Core.SetNamespace(testserver.Namespace("new", "u", true))
 	eventually(t, "no record is created, because the configuration cannot be read", func(ctx context.Context) bool {
-		err := client.Post().Resource("namespacelifecycles").MaxRetries(0).SetHeader("Content-Type", "application/json").Body(testserver.MustJSON(testserver.Record("new", "u"))).Do(ctx).Error()
+		err := client.Post().Resource("namespacelifecycles").MaxRetries(0).SetHeader("Content-Type", "application/json").Body(testserver.MustJSON(testserver.Lifecycle("new", "u"))).Do(ctx).Error()
 		if err == nil {
 			t.Fatal("a record was created without its configuration")
 		}
@@ -226,7 +226,7 @@ func TestLostEncryptionKey(t *testing.T) {
 
 	server = start("second", "first")
 	server.WaitReady(t)
-	if got := currentOf(server.MustRecord(t, "new")); got != "a.example.com" {
+	if got := currentOf(server.MustLifecycle(t, "new")); got != "a.example.com" {
 		t.Errorf("it is the turn of %q", got)
 	}
 }

@@ -70,7 +70,7 @@ func TestDamagedBodies(t *testing.T) {
 	server := testserver.Start(t)
 	admin := server.Client(t, "admin").NsinitV1alpha1()
 	configuration := server.MustConfigure(t, testserver.Configuration("damaged", "a.example.com"))
-	server.MustRecord(t, "damaged")
+	server.MustLifecycle(t, "damaged")
 	population, err := admin.NamespacePopulations().Create(t.Context(), &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "damaged"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

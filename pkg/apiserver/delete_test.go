@@ -28,7 +28,7 @@ func TestDeleteInTwoSteps(t *testing.T) {
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	var record *v1alpha1.NamespaceLifecycle
-	server.MustRecord(t, "two-steps")
+	server.MustLifecycle(t, "two-steps")
 
 	other := types.UID("other")
 	if err := client.Delete(ctx, "two-steps", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
@@ -163,7 +163,7 @@ func TestPostFinalize(t *testing.T) {
 		return client.RESTClient().Post().Resource("namespacelifecycles").Name(name).SubResource("finalize").
 			Body(body).Do(ctx).Error()
 	}
-	record := server.MustRecord(t, "posted")
+	record := server.MustLifecycle(t, "posted")
 	another := record.DeepCopy()
 	another.Name = "another"
 	if err := post("posted", another); !apierrors.IsBadRequest(err) {
@@ -179,7 +179,7 @@ func TestPostFinalize(t *testing.T) {
 	if err := post("posted", stale); !apierrors.IsConflict(err) {
 		t.Errorf("a body with a stale resourceVersion: %v, want a conflict", err)
 	}
-	if err := post("missing", testserver.Record("missing", "u")); !apierrors.IsNotFound(err) {
+	if err := post("missing", testserver.Lifecycle("missing", "u")); !apierrors.IsNotFound(err) {
 		t.Errorf("an object that does not exist: %v, want not found", err)
 	}
 	before := fmt.Sprint(record.ManagedFields)
@@ -199,15 +199,15 @@ func TestPostFinalize(t *testing.T) {
 	}
 }
 
-// TestRecordsOfLiveNamespacesStay: only the privileged delete them.
-func TestRecordsOfLiveNamespacesStay(t *testing.T) {
+// TestLifecyclesOfLiveNamespacesStay: only the privileged delete them.
+func TestLifecyclesOfLiveNamespacesStay(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
 	server.Core.Allow("user", testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"})
 	client := server.Client(t, "user").NsinitV1alpha1().NamespaceLifecycles()
 
-	record := server.MustRecord(t, "lives")
+	record := server.MustLifecycle(t, "lives")
 	if err := client.Delete(ctx, "lives", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the record of a live namespace: %v, want a refusal", err)
 	}
@@ -215,21 +215,21 @@ func TestRecordsOfLiveNamespacesStay(t *testing.T) {
 	if err := client.Delete(ctx, "lives", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("the record of a former namespace: %v", err)
 	}
-	server.MustRecord(t, "gone")
+	server.MustLifecycle(t, "gone")
 	server.Core.DeleteNamespace("gone")
 	if err := client.Delete(ctx, "gone", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("the record of a namespace that is gone: %v", err)
 	}
 }
 
-// TestImmortalRecords: the record of an immortal namespace that has a plan cannot be deleted by
+// TestImmortalLifecycles: the record of an immortal namespace that has a plan cannot be deleted by
 // any client. One without a plan, as of a namespace that was open before, can.
-func TestImmortalRecords(t *testing.T) {
+func TestImmortalLifecycles(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	server.Core.SetNamespace(testserver.Namespace(metav1.NamespacePublic, "open", false))
-	if _, err := client.Create(t.Context(), testserver.Record(metav1.NamespacePublic, "open"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.Create(t.Context(), testserver.Lifecycle(metav1.NamespacePublic, "open"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.Delete(t.Context(), metav1.NamespacePublic, metav1.DeleteOptions{}); err != nil {
@@ -245,7 +245,7 @@ func TestImmortalRecords(t *testing.T) {
 	}
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	for _, name := range []string{metav1.NamespacePublic, "another"} {
-		server.MustRecord(t, name)
+		server.MustLifecycle(t, name)
 		err := client.Delete(t.Context(), name, metav1.DeleteOptions{})
 		if (name == metav1.NamespacePublic) != apierrors.IsForbidden(err) || name == "another" && err != nil {
 			t.Errorf("%s: %v", name, err)

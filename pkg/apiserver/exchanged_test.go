@@ -59,7 +59,7 @@ func TestChangedIdentity(t *testing.T) {
 			core, dir := testserver.NewCoreAPI(t), testserver.Dir(t)
 			server := testserver.StartWith(t, dir, core, func(*options.Options) {})
 			server.WaitReady(t)
-			server.MustRecord(t, "former")
+			server.MustLifecycle(t, "former")
 			read, err := etcdClient(t, server.EtcdEndpoint).Get(t.Context(), identityKey)
 			if err != nil {
 				t.Fatal(err)
@@ -74,7 +74,7 @@ func TestChangedIdentity(t *testing.T) {
 
 			test.change(t, server, stored, id)
 			err = client.RESTClient().Post().Resource("namespacelifecycles").MaxRetries(0).SetHeader("Content-Type", "application/json").
-				Body(testserver.MustJSON(testserver.Record("ns", "u"))).Do(t.Context()).Error()
+				Body(testserver.MustJSON(testserver.Lifecycle("ns", "u"))).Do(t.Context()).Error()
 			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("the first record after the change: %v", err)
 			}
@@ -167,7 +167,7 @@ func TestReplacedEtcd(t *testing.T) {
 	server := start(core)
 	server.WaitReady(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-	server.MustRecord(t, "former")
+	server.MustLifecycle(t, "former")
 	core.SetNamespace(testserver.Namespace("ns", "u", true))
 	end(ours)
 	begin(theirs)
@@ -190,7 +190,7 @@ func TestReplacedEtcd(t *testing.T) {
 	}
 	server = start(core)
 	server.WaitReady(t)
-	if got := currentOf(server.MustRecord(t, "ns")); got != "a.example.com" {
+	if got := currentOf(server.MustLifecycle(t, "ns")); got != "a.example.com" {
 		t.Errorf("it is the turn of %q", got)
 	}
 	var records *v1alpha1.NamespaceLifecycleList

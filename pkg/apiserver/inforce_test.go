@@ -94,7 +94,7 @@ func recordInForce(t *testing.T, server *testserver.Server, name string) (record
 	server.Core.SetNamespace(testserver.Namespace(name, uid, true))
 	lifecycles := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	err = untilAnswered(func() error {
-		record, err = lifecycles.Create(t.Context(), testserver.Record(name, uid), metav1.CreateOptions{})
+		record, err = lifecycles.Create(t.Context(), testserver.Lifecycle(name, uid), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			record, err = lifecycles.Get(t.Context(), name, metav1.GetOptions{})
 		}

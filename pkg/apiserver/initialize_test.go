@@ -57,7 +57,7 @@ func checkAuthority(t *testing.T, server *testserver.Server, endpoint string, at
 	for name, attempt := range attempts {
 		for _, verb := range testserver.Verbs(endpoint) {
 			t.Run(fmt.Sprintf("%s by %s", name, verb), func(t *testing.T) {
-				old := server.MustRecord(t, uniqueName())
+				old := server.MustLifecycle(t, uniqueName())
 				sent := old.DeepCopy()
 				attempt.change(sent)
 				err := testserver.Write(server.Client(t, attempt.user).NsinitV1alpha1().RESTClient(), verb, "namespacelifecycles", endpoint, old, sent)
@@ -128,7 +128,7 @@ func TestInitializeToTheEnd(t *testing.T) {
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
 	asInitializer(server.Core, "hook-a", "a.example.com")
 	asInitializer(server.Core, "hook-b", "b.example.com")
-	record := server.MustRecord(t, "walk")
+	record := server.MustLifecycle(t, "walk")
 	if got := record.Spec.Plan[1].Configuration.Name; got != "two" {
 		t.Errorf("the plan does not name its configuration: %q", got)
 	}
@@ -189,7 +189,7 @@ func TestServerSideApplyRemovesNothing(t *testing.T) {
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
 	asInitializer(server.Core, "hook-a", "a.example.com")
-	server.MustRecord(t, "applied")
+	server.MustLifecycle(t, "applied")
 	body := []byte(`{"apiVersion":"nsinit.dev/v1alpha1","kind":"NamespaceLifecycle","metadata":{"name":"applied"},"spec":{"initializers":{"pending":[]}}}`)
 	record, err := server.Client(t, "hook-a").NsinitV1alpha1().NamespaceLifecycles().
 		Patch(ctx, "applied", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "hook-a"}, "initialize")
@@ -238,7 +238,7 @@ func TestStalledStays(t *testing.T) {
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
 	asInitializer(server.Core, "hook-a", "a.example.com")
-	record := server.MustRecord(t, uniqueName())
+	record := server.MustLifecycle(t, uniqueName())
 	stalled(record)
 	if _, err := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().UpdateStatus(t.Context(), record, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -281,7 +281,7 @@ func TestStatusDerivesConditions(t *testing.T) {
 	server.MustConfigure(t, testserver.Configuration("two", "a.example.com", "b.example.com"))
 	asInitializer(server.Core, "hook-a", "a.example.com")
 	for _, user := range []string{"hook-a", "admin"} {
-		record := server.MustRecord(t, uniqueName())
+		record := server.MustLifecycle(t, uniqueName())
 		want := map[string]metav1.Condition{}
 		for i := range record.Status.Conditions {
 			condition := &record.Status.Conditions[i]
@@ -303,8 +303,8 @@ func TestStatusDerivesConditions(t *testing.T) {
 	}
 }
 
-// TestCreateRecord shows what the admission plugin makes of a new record.
-func TestCreateRecord(t *testing.T) {
+// TestCreateLifecycle shows what the admission plugin makes of a new record.
+func TestCreateLifecycle(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	server := testserver.Start(t)
@@ -348,7 +348,7 @@ func TestCreateRecord(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			record := testserver.Record(uniqueName(), "u")
+			record := testserver.Lifecycle(uniqueName(), "u")
 			server.Core.SetNamespace(testserver.Namespace(record.Name, "u", true))
 			if test.prepare != nil {
 				test.prepare(server.Core, record.Name)
@@ -394,7 +394,7 @@ func TestSkippedRules(t *testing.T) {
 	ctx := context.Background()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("three", "a.example.com", "b.example.com", "c.example.com"))
-	server.MustRecord(t, "skips")
+	server.MustLifecycle(t, "skips")
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	patch := func(body string) (*v1alpha1.NamespaceLifecycle, error) {
 		return client.Patch(ctx, "skips", types.MergePatchType, []byte(body), metav1.PatchOptions{}, "initialize")
@@ -456,7 +456,7 @@ func TestReadRepair(t *testing.T) {
 		configuration.Initializers[i].FailurePolicy = &ignore
 	}
 	server.MustConfigure(t, configuration)
-	server.MustRecord(t, "repaired")
+	server.MustLifecycle(t, "repaired")
 	server.Core.Allow("reader", testserver.Rule{Verb: "get", Group: "nsinit.dev", Resource: "namespacelifecycles", Name: "*"})
 	client := server.Client(t, "reader").NsinitV1alpha1().NamespaceLifecycles()
 	for _, step := range []struct {
@@ -494,7 +494,7 @@ func TestAuthorityUnknown(t *testing.T) {
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 	asInitializer(server.Core, "hook-a", "a.example.com")
-	record := server.MustRecord(t, "unknown")
+	record := server.MustLifecycle(t, "unknown")
 	server.Core.FailReviews("initialize")
 	client := server.Client(t, "hook-a").NsinitV1alpha1().RESTClient()
 	remove := func() error {

@@ -50,7 +50,7 @@ func TestInterleavings(t *testing.T) {
 	accepted, completed := 0, 0
 	for seed := range uint64(runs) {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not a secret
-		before := server.MustRecord(t, uniqueName())
+		before := server.MustLifecycle(t, uniqueName())
 		read := []*v1alpha1.NamespaceLifecycle{before}
 		for step := range steps {
 			user := users[random.IntN(len(users))]

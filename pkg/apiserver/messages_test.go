@@ -31,7 +31,7 @@ func TestMessagesArePrintable(t *testing.T) {
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
-	record := server.MustRecord(t, "messages")
+	record := server.MustLifecycle(t, "messages")
 	message := func() string { return record.Status.Initializers[0].Message }
 
 	record.Status.Initializers[0].Message = hostile
@@ -80,13 +80,13 @@ func TestWrongNames(t *testing.T) {
 	server := testserver.Start(t)
 	server.Core.SetNamespace(testserver.Namespace("names", "right", true))
 	client := server.Client(t, "admin").NsinitV1alpha1()
-	generated := testserver.Record("", "right")
+	generated := testserver.Lifecycle("", "right")
 	generated.GenerateName = "names-"
 	_, err := client.NamespaceLifecycles().Create(t.Context(), generated, metav1.CreateOptions{})
 	if _, retry := apierrors.SuggestsClientDelay(err); !apierrors.IsInvalid(err) || retry || !strings.Contains(err.Error(), "metadata.name: Required value") {
 		t.Errorf("a generated name: %v", err)
 	}
-	record, err := client.NamespaceLifecycles().Create(t.Context(), testserver.Record("names", "right"), metav1.CreateOptions{})
+	record, err := client.NamespaceLifecycles().Create(t.Context(), testserver.Lifecycle("names", "right"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func TestAuditAnnotations(t *testing.T) {
 	server.WaitReady(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com", "b.example.com"))
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
-	record := server.MustRecord(t, "shop")
+	record := server.MustLifecycle(t, "shop")
 
 	update := func(change func(*v1alpha1.NamespaceLifecycle), options metav1.UpdateOptions, send func(context.Context, string, *v1alpha1.NamespaceLifecycle, metav1.UpdateOptions) (*v1alpha1.NamespaceLifecycle, error)) error {
 		t.Helper()

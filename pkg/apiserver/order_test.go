@@ -117,13 +117,13 @@ func TestOrderErrors(t *testing.T) {
 		}},
 	} {
 		for _, verb := range testserver.Verbs("initialize") {
-			if err := try(server.MustRecord(t, uniqueName()), verb, changes...); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+			if err := try(server.MustLifecycle(t, uniqueName()), verb, changes...); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v\nwant %s", verb, err, want)
 			}
 		}
 	}
 	for _, verb := range append(testserver.Verbs("initialize"), string(types.ApplyPatchType)) {
-		record := server.MustRecord(t, uniqueName())
+		record := server.MustLifecycle(t, uniqueName())
 		if err := try(record, verb, fail("b.example.com")); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestOrderErrors(t *testing.T) {
 		}
 	}
 	// With one current initializer, there is no choice.
-	record := server.MustRecord(t, uniqueName())
+	record := server.MustLifecycle(t, uniqueName())
 	if err := try(record, put, skip("a.example.com", "b.example.com")); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestConcurrentTurns(t *testing.T) {
 	}
 	for range 5 {
 		for _, verb := range testserver.Verbs("initialize") {
-			namespace := server.MustRecord(t, uniqueName()).Name
+			namespace := server.MustLifecycle(t, uniqueName()).Name
 			var group sync.WaitGroup
 			for _, name := range names {
 				client := server.Client(t, name)
@@ -281,7 +281,7 @@ func TestWatchOwnTurns(t *testing.T) {
 		}
 		return record
 	}
-	record := server.MustRecord(t, "turns")
+	record := server.MustLifecycle(t, "turns")
 	a(watch.Added)
 	b(watch.Added)
 	listed(map[string]int{"=a.example.com": 1, "=b.example.com": 1, "=c.example.com": 0, "!=b.example.com": 0, "!=c.example.com": 1, "=": 0, "!=": 1, "=true": 0})
@@ -314,7 +314,7 @@ func TestOrderRepair(t *testing.T) {
 		configuration.Initializers[i].FailurePolicy = new(v1alpha1.Ignore)
 	}
 	server.MustConfigure(t, configuration)
-	created := server.MustRecord(t, "repaired")
+	created := server.MustLifecycle(t, "repaired")
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	events, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: created.ResourceVersion})
 	if err != nil {

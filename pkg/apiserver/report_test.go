@@ -250,7 +250,7 @@ func TestLongPatches(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-	server.MustRecord(t, "long")
+	server.MustLifecycle(t, "long")
 	client := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	patch := func(kind types.PatchType, count int) error {
 		entries := []any{map[string]any{"name": "a.example.com", "message": "reported"}}

@@ -55,7 +55,7 @@ func TestSelection(t *testing.T) {
 			namespace.Annotations = map[string]string{v1alpha1.AnnotationCreatedBy: "alice", v1alpha1.AnnotationCreatedByGroups: test.groups}
 			maps.Copy(namespace.Labels, test.labels)
 			server.Core.SetNamespace(namespace)
-			record := testserver.Record(name, "u")
+			record := testserver.Lifecycle(name, "u")
 			record.Status.Conditions = []metav1.Condition{forged}
 			stored, err := client.NamespaceLifecycles().Create(t.Context(), record, metav1.CreateOptions{})
 			if err != nil {

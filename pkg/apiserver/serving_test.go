@@ -42,7 +42,7 @@ func TestStoredAsProtobuf(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	response, err := etcdClient(t, server.EtcdEndpoint).Get(context.Background(), "/registry/nsinit.dev/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestWatchOwnTurn(t *testing.T) {
 			t.Fatalf("%s: got %s, want %s", who, event.Type, want)
 		}
 	}
-	record := server.MustRecord(t, "turns")
+	record := server.MustLifecycle(t, "turns")
 	expect("a", a, watch.Added)
 	record.Spec.Initializers.Pending = record.Spec.Initializers.Pending[1:]
 	if _, err := client.Initialize(ctx, "turns", record, metav1.UpdateOptions{}); err != nil {
@@ -213,7 +213,7 @@ func TestTables(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("10-policy", "a.example.com", "b.example.com"))
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	table := func(resource string) []string {
 		var table metav1.Table
 		data, err := server.Client(t, "admin").NsinitV1alpha1().RESTClient().Get().Resource(resource).

@@ -28,7 +28,7 @@ func refusals(client rest.Interface, name string) map[string]error {
 	request := func(r *rest.Request) error {
 		return r.Resource("namespacelifecycles").MaxRetries(0).Do(context.Background()).Error()
 	}
-	body := testserver.MustJSON(testserver.Record(name, "u"))
+	body := testserver.MustJSON(testserver.Lifecycle(name, "u"))
 	return map[string]error{
 		"get":        request(client.Get().Name(name)),
 		"create":     request(client.Post().SetHeader("Content-Type", "application/json").Body(body)),
@@ -66,7 +66,7 @@ func TestLostStorage(t *testing.T) {
 			server := testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
 			server.WaitReady(t)
 			server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-			server.MustRecord(t, "ns")
+			server.MustLifecycle(t, "ns")
 			server.Stop(t)
 			return testserver.StartWith(t, testserver.Dir(t), core, func(*options.Options) {})
 		}},
@@ -74,7 +74,7 @@ func TestLostStorage(t *testing.T) {
 			server := testserver.StartWith(t, dir, core, func(*options.Options) {})
 			server.WaitReady(t)
 			server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-			server.MustRecord(t, "ns")
+			server.MustLifecycle(t, "ns")
 			emptyEtcd(t, server)
 			// The first answer after the loss must not be that the record does not exist.
 			err := server.Client(t, "admin").NsinitV1alpha1().RESTClient().Get().Resource("namespacelifecycles").Name("ns").MaxRetries(0).Do(t.Context()).Error()
@@ -112,7 +112,7 @@ func TestLostStorage(t *testing.T) {
 				server.MustConfigure(t, testserver.Configuration("third", "c.example.com")) // waits for what is in force
 			}
 			server.WaitReady(t)
-			record := server.MustRecord(t, "ns")
+			record := server.MustLifecycle(t, "ns")
 			if currentOf(record) != "b.example.com" {
 				t.Errorf("after the acknowledgement: it is the turn of %q", currentOf(record))
 			}
@@ -162,20 +162,20 @@ func TestConfigurationsInForce(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
 	stored := server.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
-	if got := currentOf(server.MustRecord(t, uniqueName())); got != "a.example.com" {
+	if got := currentOf(server.MustLifecycle(t, uniqueName())); got != "a.example.com" {
 		t.Errorf("it is the turn of %q", got)
 	}
 	stored.Initializers = []v1alpha1.RegisteredInitializer{{Name: "b.example.com"}}
 	if _, err := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations().Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := currentOf(server.MustRecord(t, uniqueName())); got != "b.example.com" {
+	if got := currentOf(server.MustLifecycle(t, uniqueName())); got != "b.example.com" {
 		t.Errorf("after a change, it is the turn of %q", got)
 	}
 	if err := server.Client(t, "admin").NsinitV1alpha1().NamespaceInitializerConfigurations().Delete(t.Context(), stored.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if plan := server.MustRecord(t, uniqueName()).Spec.Plan; len(plan) > 0 {
+	if plan := server.MustLifecycle(t, uniqueName()).Spec.Plan; len(plan) > 0 {
 		t.Errorf("after the deletion, the plan is %+v", plan)
 	}
 }
@@ -194,7 +194,7 @@ func TestTwoReplicas(t *testing.T) {
 	first.MustConfigure(t, testserver.Configuration("c", "a.example.com"))
 	for i, server := range []*testserver.Server{second, first} {
 		name := uniqueName()
-		if got := currentOf(server.MustRecord(t, name)); got != "a.example.com" {
+		if got := currentOf(server.MustLifecycle(t, name)); got != "a.example.com" {
 			t.Errorf("it is the turn of %q", got)
 		}
 		other := []*testserver.Server{first, second}[i]

@@ -110,7 +110,7 @@ func TestDiagnoseAll(t *testing.T) {
 		got = append(got, text)
 	}
 	want := []string{
-		"bare Stuck ObjectsMissing APIUnavailable", "former Stuck ParticipantPending APIUnavailable", "closed Stuck RecordMissing APIUnavailable", "ending Stuck APIUnavailable GracePeriod", "orphaned Stuck APIUnavailable OrphanedContent",
+		"bare Stuck ObjectsMissing APIUnavailable", "former Stuck ParticipantPending APIUnavailable", "closed Stuck LifecycleMissing APIUnavailable", "ending Stuck APIUnavailable GracePeriod", "orphaned Stuck APIUnavailable OrphanedContent",
 		"open Stuck ContentFinalizer APIUnavailable",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -37,7 +37,7 @@ const (
 	NsinitUninstalled         Cause = "NsinitUninstalled"
 	NsinitRefuses             Cause = "NsinitRefuses"
 	NsinitControllerDown      Cause = "NsinitControllerDown"
-	RecordMissing             Cause = "RecordMissing"
+	LifecycleMissing             Cause = "LifecycleMissing"
 	APIUnavailable            Cause = "APIUnavailable"
 	DiscoveryFailed           Cause = "DiscoveryFailed"
 	ListFailed                Cause = "ListFailed"
@@ -245,7 +245,7 @@ func nsinitCauses() []entry {
 			{description: "check whether it runs, and read its log", command: listPods + "; " + controllerLogs},
 			{description: "restart it", command: restart + "deployment/" + installation.ControllerManager},
 		}},
-		{RecordMissing, "nsinit-controller-manager has not created the NamespaceLifecycle, or has not released the namespace after every participant cleaned up", []remedy{
+		{LifecycleMissing, "nsinit-controller-manager has not created the NamespaceLifecycle, or has not released the namespace after every participant cleaned up", []remedy{
 			{description: "read the log of nsinit-controller-manager", command: controllerLogs},
 		}},
 	}

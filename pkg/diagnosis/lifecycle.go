@@ -124,7 +124,7 @@ func missingLifecycle(o Observation) []Finding {
 	} else if condition := utilnamespaces.TrueCondition(o.conditions(), v1alpha1.ConditionInitializing); condition != nil {
 		message += ": " + condition.Message
 	}
-	return []Finding{o.finding(RecordMissing, o.overdue(o.since()), o.since(), message, nil)}
+	return []Finding{o.finding(LifecycleMissing, o.overdue(o.since()), o.since(), message, nil)}
 }
 
 // initializers reports each initializer that has its turn, or the one that has failed.

@@ -258,7 +258,7 @@ func TestRules(t *testing.T) {
 		"an API that is down does not block an open namespace": {Observation{Installation: bare(apiService("metrics.k8s.io", "v1")), Namespace: named(closed, open)},
 			[]string{"Healthy APIUnavailable"}, []string{"kube-apiserver has not tried it yet"}, nil},
 		"an API that is down does not block an initialization": {Observation{Installation: bare(nsinitAPI(apiregistrationv1.ConditionTrue), apiService("metrics.k8s.io", "v1")), Namespace: named(closed)},
-			[]string{"Stuck RecordMissing", "Healthy APIUnavailable"}, nil, nil},
+			[]string{"Stuck LifecycleMissing", "Healthy APIUnavailable"}, nil, nil},
 		"a degraded plan": {Observation{Installation: installed(lifecycle(func(r *v1alpha1.NamespaceLifecycle) {
 			r.Spec.Initializers = nil
 			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionPlanDegraded, Status: metav1.ConditionTrue, Message: "an expression failed"})
@@ -275,7 +275,7 @@ func TestRules(t *testing.T) {
 		// The namespace controller.
 		"in progress":          {Observation{Installation: none, Namespace: named(young), Content: listsConfigMap, Deletions: tried(nil, "configmaps/a")}, []string{"Waiting NamespaceControllerAtWork"}, nil, nil},
 		"about to be removed":  {Observation{Installation: installed(lifecycle(deleting, func(r *v1alpha1.NamespaceLifecycle) { r.Spec.Finalizers = nil }), nil), Namespace: named(lifecycleHeld, young)}, []string{"Waiting NamespaceControllerAtWork"}, []string{"about to be removed"}, nil},
-		"about to be released": {Observation{Installation: none, Namespace: named(lifecycleHeld, young)}, []string{"Waiting RecordMissing"}, []string{"every participant has cleaned up"}, nil},
+		"about to be released": {Observation{Installation: none, Namespace: named(lifecycleHeld, young)}, []string{"Waiting LifecycleMissing"}, []string{"every participant has cleaned up"}, nil},
 		"no controller":        {Observation{Installation: none, Namespace: named(), Content: listsConfigMap, Deletions: tried(nil, "configmaps/a"), NamespaceController: Answer[*coordinationv1.Lease]{Err: absent("leases")}}, []string{"Stuck NamespaceControllerSilent"}, []string{"Lease kube-system/kube-controller-manager does not exist"}, nil},
 		"the Lease lapsed":     {Observation{Installation: none, Namespace: named(young), NamespaceController: answer(lease("kube-system", "kube-controller-manager", "cp-1", time.Minute), nil)}, []string{"Stuck NamespaceControllerSilent"}, []string{"cp-1 has not renewed Lease kube-system/kube-controller-manager since 2026-11-21T11:59:00Z"}, nil},
 		"the Lease is held, and it has tried": {Observation{Installation: none, Namespace: named(conditions(is(corev1.NamespaceContentRemaining, "")), func(n *corev1.Namespace) { n.DeletionTimestamp = ago(2 * time.Minute) }), NamespaceController: running},
@@ -357,9 +357,9 @@ func TestRules(t *testing.T) {
 			[]string{"Stuck NsinitUninstalled"}, nil, nil},
 		"nsinit refuses": {Observation{Installation: installed(nil, apierrors.NewServiceUnavailable("the storage was lost")), Namespace: named(closed, conditions(is(v1alpha1.ConditionFailing, "explained")))},
 			[]string{"Stuck NsinitRefuses"}, []string{"the storage was lost"}, nil},
-		"nsinit's controller is down": {Observation{Installation: stopped(none), Namespace: named(closed)}, []string{"Stuck NsinitControllerDown", "Stuck RecordMissing"}, []string{"Lease nsinit-system/nsinit-controller-manager has no holder"}, nil},
+		"nsinit's controller is down": {Observation{Installation: stopped(none), Namespace: named(closed)}, []string{"Stuck NsinitControllerDown", "Stuck LifecycleMissing"}, []string{"Lease nsinit-system/nsinit-controller-manager has no holder"}, nil},
 		"nsinit's controller never ran": {Observation{Installation: Installation{Time: now(), APIServices: none.APIServices, Lifecycle: none.Lifecycle, Controller: Answer[*coordinationv1.Lease]{Err: absent("leases")}}, Namespace: named(closed, conditions(is(v1alpha1.ConditionInitializing, "no quota")))},
-			[]string{"Stuck NsinitControllerDown", "Stuck RecordMissing"}, []string{"does not exist", "has not created the NamespaceLifecycle yet: no quota"}, nil},
+			[]string{"Stuck NsinitControllerDown", "Stuck LifecycleMissing"}, []string{"does not exist", "has not created the NamespaceLifecycle yet: no quota"}, nil},
 		"nsinit fails": {Observation{Installation: installed(lifecycle(), nil), Namespace: named(closed, conditions(is(v1alpha1.ConditionFailing, "cannot create: no quota")))}, []string{"Stuck NsinitFailing", "Waiting InitializerPending"}, []string{"cannot create: no quota"}, []string{"kubectl nsinit check"}},
 		"nsinit does not delete its NamespaceLifecycle": {Observation{Installation: installed(lifecycle(), nil), Namespace: named(lifecycleHeld)}, []string{"Stuck NsinitFailing"}, []string{"has not deleted the NamespaceLifecycle yet"}, nil},
 

@@ -152,3 +152,21 @@ func TestQuotaFor(t *testing.T) {
 		t.Errorf("here, the quota is %d, %v", quota, err)
 	}
 }
+
+// TestLock: a process waits for an earlier one that uses its directory, but not for ever: the server would never start.
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	earlier, err := lock(t.Context(), dir, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock(t.Context(), dir, 200*time.Millisecond); err == nil || !strings.Contains(err.Error(), "which another process may still use") {
+		t.Errorf("while it is locked: %v", err)
+	}
+	time.AfterFunc(200*time.Millisecond, func() { _ = earlier.Close() })
+	own, err := lock(t.Context(), dir, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = own.Close()
+}

@@ -37,13 +37,13 @@ func TestRetryAfter(t *testing.T) {
 		calls.Add(1)
 		return initializer.RetryAfter(errors.New("retry in an hour"), time.Hour)
 	}})
-	server.MustRecord(t, "late")
+	server.MustLifecycle(t, "late")
 	until(t, server, "late", "it says so", func(r *v1alpha1.NamespaceLifecycle) bool {
 		return len(r.Status.Initializers) == 1 && r.Status.Initializers[0].Message == "retry in an hour"
 	})
 	for i := range 10 { // in the time of which it would have been tried again
 		name := fmt.Sprintf("other-%d", i)
-		server.MustRecord(t, name)
+		server.MustLifecycle(t, name)
 		until(t, server, name, "another one is done", isActive)
 	}
 	if calls.Load() != 1 {

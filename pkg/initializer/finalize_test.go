@@ -78,7 +78,7 @@ func TestFinalize(t *testing.T) {
 			return nil
 		},
 	})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	secured(t, server, "ns")
 	until(t, server, "ns", "it is initialized", isActive)
 	remove(t, server, "ns")
@@ -119,7 +119,7 @@ func TestFinalizeWaitsForInitialize(t *testing.T) {
 			return nil
 		},
 	})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	secured(t, server, "ns")
 	<-called
 	remove(t, server, "ns")
@@ -132,7 +132,7 @@ func TestFinalizeWaitsForInitialize(t *testing.T) {
 func TestNeverInitialized(t *testing.T) {
 	t.Parallel()
 	server := participating(t)
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	remove(t, server, "ns")
 	server.Core.DeleteNamespace("ns")
 	calls := make(chan string, 10)
@@ -166,7 +166,7 @@ func TestFinalizeError(t *testing.T) {
 			return initializer.Fail(errors.New("the log store does not answer"))
 		},
 	})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	secured(t, server, "ns")
 	until(t, server, "ns", "it is initialized", isActive)
 	remove(t, server, "ns")
@@ -187,11 +187,11 @@ func TestNoPart(t *testing.T) {
 	t.Parallel()
 	server := participating(t)
 	start(t, server, participant, func(context.Context, *corev1.Namespace) error { return nil })
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	secured(t, server, "ns")
 	until(t, server, "ns", "it is initialized", isActive)
 	remove(t, server, "ns")
-	server.MustRecord(t, "other")
+	server.MustLifecycle(t, "other")
 	secured(t, server, "other")
 	if stored := until(t, server, "other", "another one is initialized", isActive); stored == nil {
 		t.Fatal("there is none")
@@ -210,7 +210,7 @@ func TestErrorIsAnEvent(t *testing.T) {
 	startWith(t, server, initializer.Options{Name: participant, Events: events, Initialize: func(context.Context, *corev1.Namespace) error {
 		return errors.New("no quota")
 	}})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	if event := <-events.Events; !strings.HasPrefix(event, `Warning InitializerError Initializer "a.example.com": no quota`) {
 		t.Errorf("the event says %q", event)
 	}

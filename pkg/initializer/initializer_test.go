@@ -118,7 +118,7 @@ func TestInTurn(t *testing.T) {
 			return nil
 		})
 	}
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	until(t, server, "ns", "both are done", isActive)
 	if got := fmt.Sprint(<-calls, ", ", <-calls); got != "a.example.com ns, b.example.com ns" || len(calls) != 0 {
 		t.Errorf("called: %s, and %d more", got, len(calls))
@@ -144,7 +144,7 @@ func TestErrorIsReportedAndRetried(t *testing.T) {
 				}
 				return fail()
 			})
-			server.MustRecord(t, "ns")
+			server.MustLifecycle(t, "ns")
 			lifecycle := until(t, server, "ns", "the error is reported", func(r *v1alpha1.NamespaceLifecycle) bool { return r.Status.Initializers[0].Message != "" })
 			if got := lifecycle.Status.Initializers[0].Message; got != name {
 				t.Errorf("the message is %q", got)
@@ -166,7 +166,7 @@ func TestFail(t *testing.T) {
 	start(t, server, "a.example.com", func(context.Context, *corev1.Namespace) error {
 		return fmt.Errorf("giving up: %w", initializer.Fail(errors.New("the team has no quota left")))
 	})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	lifecycle := until(t, server, "ns", "the failure is reported", func(r *v1alpha1.NamespaceLifecycle) bool {
 		return r.Spec.Initializers != nil && r.Spec.Initializers.Result != nil
 	})
@@ -198,7 +198,7 @@ func TestTurnEnds(t *testing.T) {
 				close(ended)
 				return ctx.Err()
 			})
-			server.MustRecord(t, "ns")
+			server.MustLifecycle(t, "ns")
 			<-called
 			end(t, server, stop)
 			select {
@@ -219,9 +219,9 @@ func TestOtherIncarnation(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
-	server.MustRecord(t, "former")
+	server.MustLifecycle(t, "former")
 	server.Core.SetNamespace(testserver.Namespace("former", types.UID("new"), true))
-	server.MustRecord(t, "zz-current")
+	server.MustLifecycle(t, "zz-current")
 	calls := make(chan string, 10)
 	start(t, server, "a.example.com", func(_ context.Context, namespace *corev1.Namespace) error {
 		calls <- namespace.Name
@@ -243,7 +243,7 @@ func TestRemovalAfterConflict(t *testing.T) {
 		calls++
 		return initializer.Progress(ctx, "half way") // changes the resourceVersion
 	})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	lifecycle := until(t, server, "ns", "it is done", isActive)
 	if calls != 1 {
 		t.Errorf("called %d times", calls)
@@ -279,7 +279,7 @@ func TestRetryMeetsNextIncarnation(t *testing.T) {
 		calls <- namespace.UID
 		return nil
 	}})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	<-replaced
 	until(t, server, "ns", "the next one is done", isActive)
 	if got := fmt.Sprint(<-calls, " ", len(calls)); got != "uid-of-ns 1" {
@@ -307,7 +307,7 @@ func replaceLifecycle(t *testing.T, server *testserver.Server, name string, uid 
 		t.Error(err)
 	}
 	server.Core.SetNamespace(testserver.Namespace(name, uid, true))
-	if _, err := client.Create(t.Context(), testserver.Record(name, uid), metav1.CreateOptions{}); err != nil {
+	if _, err := client.Create(t.Context(), testserver.Lifecycle(name, uid), metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -317,7 +317,7 @@ func TestStopsClean(t *testing.T) {
 	server := testserver.Start(t)
 	server.MustConfigure(t, testserver.Configuration("one", "a.example.com"))
 	stop := start(t, server, "a.example.com", func(context.Context, *corev1.Namespace) error { return nil })
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	until(t, server, "ns", "it is done", isActive)
 	running := func() bool {
 		stacks := make([]byte, 16<<20)

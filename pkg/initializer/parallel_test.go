@@ -68,7 +68,7 @@ func TestAtTheSameTime(t *testing.T) {
 		}})
 	}
 	for _, namespace := range namespaces {
-		server.MustRecord(t, namespace)
+		server.MustLifecycle(t, namespace)
 	}
 	for _, namespace := range namespaces {
 		lifecycle := until(t, server, namespace, "all are done", isActive)
@@ -98,7 +98,7 @@ func TestFailAtTheSameTime(t *testing.T) {
 		<-called
 		return initializer.Fail(errors.New("the team has no quota left"))
 	})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	lifecycle := until(t, server, "ns", "the failure is reported", func(r *v1alpha1.NamespaceLifecycle) bool { return helper.Failure(r) != nil })
 	<-ended
 	if got := lifecycle.Spec.Initializers.FailedInitializer; got != "b.example.com" {
@@ -132,7 +132,7 @@ func TestOtherFinishesFirst(t *testing.T) {
 		_, err = client.Initialize(ctx, namespace.Name, lifecycle, metav1.UpdateOptions{})
 		return err
 	})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	lifecycle := until(t, server, "ns", "b is done", func(r *v1alpha1.NamespaceLifecycle) bool { return !slices.Contains(helper.Pending(r), "b.example.com") })
 	if got := helper.Acting(lifecycle); !slices.Equal(got, []string{"c.example.com"}) || calls.Load() != 1 {
 		t.Errorf("called %d times, it is the turn of %q: %+v", calls.Load(), got, lifecycle.Status.Initializers)
@@ -174,7 +174,7 @@ func TestOverDuringCall(t *testing.T) {
 				_, err = client.Initialize(context.WithoutCancel(ctx), namespace.Name, lifecycle, metav1.UpdateOptions{})
 				return err
 			}})
-			server.MustRecord(t, "ns")
+			server.MustLifecycle(t, "ns")
 			const over = `nsinit_initializer_calls_total{initializer="a.example.com",operation="initialize",result="over"} 1`
 			waitFor(t, "the call has ended because the turn is over", func() bool {
 				recorder := httptest.NewRecorder()

@@ -84,7 +84,7 @@ func TestRegistration(t *testing.T) {
 		server := testserver.Start(t)
 		server.Core.Allow(participant, testserver.Rule{Verb: "*", Group: "nsinit.dev", Resource: "namespaceinitializerconfigurations", Name: "*"})
 		server.MustConfigure(t, testserver.Configuration("earlier", participant))
-		server.MustRecord(t, "ns")
+		server.MustLifecycle(t, "ns")
 		runner, _ := startWith(t, server, initializer.Options{Name: participant, Initialize: nothing,
 			Registration: &initializer.Registration{Configuration: "c", Initializer: v1alpha1.RegisteredInitializer{FailurePolicy: &fail}}})
 		until(t, server, "ns", "a namespace that waits for it is initialized", isActive)
@@ -152,14 +152,14 @@ func TestElection(t *testing.T) {
 		return recorder.Code
 	}
 	waitFor(t, "both are ready", func() bool { return ready(one) == http.StatusOK && ready(two) == http.StatusOK })
-	server.MustRecord(t, "first")
+	server.MustLifecycle(t, "first")
 	until(t, server, "first", "it is initialized", isActive)
 	if two.HasSynced() {
 		t.Error("the second one acts, too")
 	}
 	stop()
 	waitFor(t, "the second one acts", two.HasSynced)
-	server.MustRecord(t, "second")
+	server.MustLifecycle(t, "second")
 	until(t, server, "second", "it is initialized", isActive)
 	if got := <-calls + ", " + <-calls; got != "one first, two second" || len(calls) > 0 {
 		t.Errorf("called: %s, and %d more", got, len(calls))
@@ -180,7 +180,7 @@ func TestDeadline(t *testing.T) {
 		ended <- ctx.Err()
 		return ctx.Err()
 	})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it ended with %v", err)
 	}
@@ -199,12 +199,12 @@ func TestDryRun(t *testing.T) {
 		calls <- initializer.IsDryRun(ctx)
 		return initializer.Progress(ctx, "half way")
 	}})
-	before := server.MustRecord(t, "ns")
+	before := server.MustLifecycle(t, "ns")
 	if !<-calls {
 		t.Error("it is not told that it is a dry run")
 	}
 	runner.Retry()
-	server.MustRecord(t, "another") // which is queued after it
+	server.MustLifecycle(t, "another") // which is queued after it
 	<-calls
 	stop()
 	if len(calls) > 0 {
@@ -264,7 +264,7 @@ func TestHandler(t *testing.T) {
 		}
 	}
 	runner, _ = startWith(t, server, initializer.Options{Name: participant, Initialize: nothing})
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	until(t, server, "ns", "it is done", isActive)
 	if code, body := get(runner, "/readyz"); code != 200 {
 		t.Errorf("/readyz: %d %s", code, body)

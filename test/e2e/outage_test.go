@@ -110,7 +110,7 @@ func TestEtcdOutage(t *testing.T) {
 	if refusedAfter == 0 {
 		t.Error("NamespaceLifecycles were not refused")
 	}
-	c.WaitCondition(t, last, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "cannot read the configurations", "retries")
+	c.WaitCondition(t, last, v1alpha1.ConditionInitializing, "True/LifecycleNotCreated", "cannot read the configurations", "retries")
 	if err := etcd.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestLostStorage(t *testing.T) {
 	})
 	late := c.CreateNamespace(t, c.Admin)
 	for _, namespace := range []string{waiting.Name, late.Name} {
-		c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "storage was lost", "delete configmap nsinit-storage")
+		c.WaitCondition(t, namespace, v1alpha1.ConditionInitializing, "True/LifecycleNotCreated", "storage was lost", "delete configmap nsinit-storage")
 	}
 	// It is unknown whether the participant has cleaned up, so the namespace waits for it.
 	c.DeleteNamespace(t, leaving.Name)
@@ -205,7 +205,7 @@ func TestLostStorage(t *testing.T) {
 	c.Dev(t, "kill", "nsinit-controller-manager")
 	c.Dev(t, "start", "nsinit-controller-manager")
 	later := c.CreateNamespace(t, c.Admin)
-	c.WaitCondition(t, later.Name, v1alpha1.ConditionInitializing, "True/RecordNotCreated", "storage was lost")
+	c.WaitCondition(t, later.Name, v1alpha1.ConditionInitializing, "True/LifecycleNotCreated", "storage was lost")
 	if namespace, err := c.Core.CoreV1().Namespaces().Get(t.Context(), leaving.Name, metav1.GetOptions{}); err != nil || len(namespace.Finalizers) != 1 {
 		t.Errorf("it is unknown whether the participant has cleaned up, but the finalizer was removed: %v %v", namespace.Finalizers, err)
 	}

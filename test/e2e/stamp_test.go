@@ -119,8 +119,8 @@ func TestStampIdentity(t *testing.T) {
 	}
 }
 
-// TestRecordCannotBePreset: a user cannot create the NamespaceLifecycle of a namespace in advance, or delete it.
-func TestRecordCannotBePreset(t *testing.T) {
+// TestLifecycleCannotBePreset: a user cannot create the NamespaceLifecycle of a namespace in advance, or delete it.
+func TestLifecycleCannotBePreset(t *testing.T) {
 	framework.DependsOnKubernetes(t)
 	c := framework.Share(t)
 	config := c.User(t, "e2e-creator", framework.Everything())

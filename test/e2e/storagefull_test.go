@@ -204,7 +204,7 @@ func TestFullVolume(t *testing.T) {
 	readyz(full)
 	serves()
 	late := c.CreateNamespace(t, c.Admin).Name
-	c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/RecordNotCreated", full)
+	c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/LifecycleNotCreated", full)
 	plain := c.CreateNamespace(t, c.Admin).Name
 	c.DeleteNamespace(t, plain)
 	c.DeleteNamespace(t, held)
@@ -252,7 +252,7 @@ func isReported(t *testing.T, c *framework.Cluster, namespace string) bool {
 		t.Fatal(err)
 	}
 	condition := utilnamespaces.TrueCondition(found.Status.Conditions, v1alpha1.ConditionInitializing)
-	return condition != nil && condition.Reason == v1alpha1.ReasonNoRecord
+	return condition != nil && condition.Reason == v1alpha1.ReasonNoLifecycle
 }
 
 // TestFullQuota: the quota of the embedded etcd is used up. No object can be created, and every namespace that
@@ -320,7 +320,7 @@ func TestFullQuota(t *testing.T) {
 		late = c.CreateNamespace(t, c.Admin).Name
 		c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/")
 	}
-	c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/RecordNotCreated", full)
+	c.WaitCondition(t, late, v1alpha1.ConditionInitializing, "True/LifecycleNotCreated", full)
 	waitCheck(t, c, full)
 
 	// Each of these writes is small, and all of them fit into the reserve.
@@ -398,7 +398,7 @@ func TestFullEtcdCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.DeleteNamespace(t, held)
-	c.WaitCondition(t, held, v1alpha1.ConditionFailing, "True/DeleteRecordFailed", "database space exceeded")
+	c.WaitCondition(t, held, v1alpha1.ConditionFailing, "True/DeleteLifecycleFailed", "database space exceeded")
 	if namespace, err := c.Core.CoreV1().Namespaces().Get(t.Context(), held, metav1.GetOptions{}); err != nil || namespace.Status.Phase != corev1.NamespaceTerminating {
 		t.Errorf("the namespace: %v %v", namespace.Status, err)
 	}

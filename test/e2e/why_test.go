@@ -422,7 +422,7 @@ func TestWhyInitializing(t *testing.T) {
 	t.Cleanup(func() { c.Dev(t, "start", "nsinit-controller-manager") })
 	late := c.CreateNamespace(t, c.Admin).Name
 	says(c.WaitWhy(t, late, diagnosis.NsinitControllerDown, diagnosis.Stuck), "nsinit-controller-manager does not run", "Lease nsinit-system/nsinit-controller-manager")
-	says(c.WaitWhy(t, late, diagnosis.RecordMissing, diagnosis.Stuck, "--patience=1s"), "has not created the NamespaceLifecycle yet")
+	says(c.WaitWhy(t, late, diagnosis.LifecycleMissing, diagnosis.Stuck, "--patience=1s"), "has not created the NamespaceLifecycle yet")
 	c.Dev(t, "start", "nsinit-controller-manager")
 
 	// The turn of the initializer takes too long.

@@ -44,7 +44,7 @@ func fourStates() []printed {
 	}
 }
 
-func stateOfRecord(r *v1alpha1.NamespaceLifecycle) printed {
+func stateOfLifecycle(r *v1alpha1.NamespaceLifecycle) printed {
 	return printed{string(r.Status.Phase), r.DeletionTimestamp != nil, fmt.Sprint(r.Spec.Finalizers)}
 }
 
@@ -135,7 +135,7 @@ func originAsParticipant(t *testing.T, c *framework.Cluster) example {
 			if err != nil {
 				return nil, printed{}, err
 			}
-			return lifecycle, stateOfRecord(lifecycle), nil
+			return lifecycle, stateOfLifecycle(lifecycle), nil
 		},
 		finalize: func(t *testing.T, name string) (any, printed) {
 			t.Helper()
@@ -153,7 +153,7 @@ func originAsParticipant(t *testing.T, c *framework.Cluster) example {
 				Body(lifecycle).Do(t.Context()).Into(finalized); err != nil {
 				t.Fatal(err)
 			}
-			return finalized, stateOfRecord(finalized)
+			return finalized, stateOfLifecycle(finalized)
 		},
 	}
 }

@@ -158,6 +158,38 @@ func TestKubernetesVersion(t *testing.T) {
 	}
 }
 
+// TestVersions: the folders in hack/dev/kubernetes are the supported versions. The newest one runs by default, and README.md and the chart
+// name all of them.
+func TestVersions(t *testing.T) {
+	const root = "../../.."
+	modules, err := filepath.Glob(root + "/hack/dev/kubernetes/v*/go.mod")
+	if err != nil || len(modules) == 0 {
+		t.Fatal(modules, err)
+	}
+	slices.Sort(modules)
+	if last := filepath.Base(filepath.Dir(modules[len(modules)-1])); last != newest {
+		t.Errorf("the newest version is %s, not %s", last, newest)
+	}
+	readme, readmeErr := os.ReadFile(root + "/README.md")
+	chart, chartErr := os.ReadFile(root + "/artifacts/helm/nsinit/Chart.yaml")
+	if err := errors.Join(readmeErr, chartErr); err != nil {
+		t.Fatal(err)
+	}
+	for i, module := range modules {
+		data, err := os.ReadFile(module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version, err := kubernetesVersion(string(data))
+		if err != nil || !strings.Contains(string(readme), strings.TrimPrefix(version, "v")) {
+			t.Errorf("README.md is not tested with %s: %v", version, err)
+		}
+		if oldest := strings.TrimPrefix(filepath.Base(filepath.Dir(module)), "v"); i == 0 && !strings.Contains(string(chart), `kubeVersion: ">=`+oldest+`.0-0"`) {
+			t.Errorf("the chart does not require %s", oldest)
+		}
+	}
+}
+
 // TestDefaultRates: measurements run kube-controller-manager with its own limits.
 func TestDefaultRates(t *testing.T) {
 	c := withPorts(t, t.TempDir())

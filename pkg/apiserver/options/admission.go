@@ -13,7 +13,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
-	"github.com/nsinit/nsinit/pkg/admission/plugin/recordprotection"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/lifecycleprotection"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/storagespace"
 )
 
@@ -25,11 +25,11 @@ import (
 func admissionOptions() *genericoptions.AdmissionOptions {
 	options := genericoptions.NewAdmissionOptions()
 	options.Plugins = admission.NewPlugins()
-	options.RecommendedPluginOrder = append([]string{storagespace.PluginName, recordprotection.PluginName, namespaceinitializers.PluginName},
+	options.RecommendedPluginOrder = append([]string{storagespace.PluginName, lifecycleprotection.PluginName, namespaceinitializers.PluginName},
 		clusteradmission.Order()...)
 	options.DefaultOffPlugins = sets.New[string]()
 	storagespace.Register(options.Plugins)
-	recordprotection.Register(options.Plugins)
+	lifecycleprotection.Register(options.Plugins)
 	namespaceinitializers.Register(options.Plugins)
 	clusteradmission.Register(options.Plugins)
 	return options

@@ -77,11 +77,11 @@ func TestOneKubeconfig(t *testing.T) {
 // TestAdmissionChain: nsinit's own plugins in their order, and those that evaluate the policies and webhooks of the cluster.
 func TestAdmissionChain(t *testing.T) {
 	o := New()
-	if got := strings.Join(o.Recommended.Admission.Plugins.Registered(), " "); got != "MutatingAdmissionPolicy MutatingAdmissionWebhook NamespaceInitializers NamespaceRecordProtection StorageSpace "+
+	if got := strings.Join(o.Recommended.Admission.Plugins.Registered(), " "); got != "MutatingAdmissionPolicy MutatingAdmissionWebhook NamespaceInitializers NamespaceLifecycleProtection StorageSpace "+
 		"ValidatingAdmissionPolicy ValidatingAdmissionWebhook" {
 		t.Errorf("registered: %s", got)
 	}
-	if got := strings.Join(o.Recommended.Admission.RecommendedPluginOrder, " "); got != "StorageSpace NamespaceRecordProtection NamespaceInitializers "+
+	if got := strings.Join(o.Recommended.Admission.RecommendedPluginOrder, " "); got != "StorageSpace NamespaceLifecycleProtection NamespaceInitializers "+
 		"MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy ValidatingAdmissionWebhook" {
 		t.Errorf("order: %s", got)
 	}

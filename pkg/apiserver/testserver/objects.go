@@ -35,8 +35,8 @@ func Configuration(name string, initializers ...string) *v1alpha1.NamespaceIniti
 	return configuration
 }
 
-// Record returns the NamespaceLifecycle of a namespace as the lifecycle controller sends it.
-func Record(name string, uid types.UID) *v1alpha1.NamespaceLifecycle {
+// Lifecycle returns the NamespaceLifecycle of a namespace as the lifecycle controller sends it.
+func Lifecycle(name string, uid types.UID) *v1alpha1.NamespaceLifecycle {
 	return &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       v1alpha1.NamespaceLifecycleSpec{NamespaceUID: uid},
@@ -53,12 +53,12 @@ func (s *Server) MustConfigure(t testing.TB, configuration *v1alpha1.NamespaceIn
 	return stored
 }
 
-// MustRecord creates an initializing namespace in the core API, and its NamespaceLifecycle.
-func (s *Server) MustRecord(t testing.TB, name string) *v1alpha1.NamespaceLifecycle {
+// MustLifecycle creates an initializing namespace in the core API, and its NamespaceLifecycle.
+func (s *Server) MustLifecycle(t testing.TB, name string) *v1alpha1.NamespaceLifecycle {
 	t.Helper()
 	uid := types.UID("uid-of-" + name)
 	s.Core.SetNamespace(Namespace(name, uid, true))
-	stored, err := s.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Create(context.Background(), Record(name, uid), metav1.CreateOptions{})
+	stored, err := s.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles().Create(context.Background(), Lifecycle(name, uid), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,12 +32,12 @@ func (c *Controller) take(ctx context.Context, step action, s state) error {
 	case createLifecycle:
 		return c.createLifecycle(ctx, s.namespace)
 	case deleteLifecycle:
-		// gofail: var lifecycleBeforeDeleteRecord struct{}
+		// gofail: var lifecycleBeforeDeleteLifecycle struct{}
 		return utilapierrors.IgnoreAbsent(c.client.Delete(ctx, s.lifecycle.Name, *metav1.NewPreconditionDeleteOptions(string(s.lifecycle.UID))))
 	case releaseLifecycle:
 		lifecycle := s.lifecycle.DeepCopy()
 		lifecycle.Spec.Finalizers = slices.DeleteFunc(lifecycle.Spec.Finalizers, func(f v1alpha1.FinalizerName) bool { return f == v1alpha1.FinalizerKubernetes })
-		// gofail: var lifecycleBeforeReleaseRecord struct{}
+		// gofail: var lifecycleBeforeReleaseLifecycle struct{}
 		_, err := c.client.Finalize(ctx, lifecycle.Name, lifecycle, metav1.UpdateOptions{})
 		return utilapierrors.IgnoreAbsent(err)
 	case releaseNamespace:
@@ -88,12 +88,12 @@ var errExists = errors.New("the NamespaceLifecycle exists")
 func (c *Controller) createLifecycle(ctx context.Context, namespace *corev1.Namespace) error {
 	creating, cancel := context.WithTimeout(ctx, timing.CreateTimeout)
 	defer cancel()
-	// gofail: var lifecycleBeforeCreateRecord struct{}
+	// gofail: var lifecycleBeforeCreateLifecycle struct{}
 	_, err := c.client.Create(creating, &v1alpha1.NamespaceLifecycle{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace.Name},
 		Spec:       v1alpha1.NamespaceLifecycleSpec{NamespaceUID: namespace.UID},
 	}, metav1.CreateOptions{})
-	// gofail: var lifecycleAfterCreateRecord struct{}
+	// gofail: var lifecycleAfterCreateLifecycle struct{}
 	switch {
 	case err == nil:
 		c.Metrics.lifecycles.Inc()
@@ -107,7 +107,7 @@ func (c *Controller) createLifecycle(ctx context.Context, namespace *corev1.Name
 	case !helper.IsClosed(namespace) || apierrors.IsConflict(err):
 		return fmt.Errorf("cannot create the NamespaceLifecycle: %w", err)
 	}
-	refusal := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoRecord,
+	refusal := report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonNoLifecycle,
 		message: fmt.Sprintf("nsinit cannot determine which initializers the namespace needs, and retries: %v", err)}
 	if reportErr := c.write(ctx, namespace, refusal); reportErr != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the conditions of the namespace", "err", reportErr)

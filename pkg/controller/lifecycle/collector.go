@@ -39,7 +39,7 @@ func NewCollector(namespaces corelisters.NamespaceLister, lifecycles listers.Nam
 	return &Collector{
 		namespaces: namespaces, lifecycles: lifecycles, clock: clock,
 		pending: desc("pending_namespaces", "Number of namespaces whose gate is closed, as the leader sees them."),
-		byPhase: desc("records", "Number of NamespaceLifecycles by phase, as the leader sees them.", "phase"),
+		byPhase: metrics.NewDesc(metrics.BuildFQName(metricsNamespace, "", "lifecycles"), "Number of NamespaceLifecycles by phase, as the leader sees them.", []string{"phase"}, nil, metrics.ALPHA, ""),
 		turns:   desc("turns", "Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several initializers.", "initializer"),
 		oldest:  desc("oldest_turn_seconds", "Age of the oldest of these turns, in seconds.", "initializer"),
 	}

@@ -63,11 +63,11 @@ nsinit_lifecycle_oldest_turn_seconds{initializer="two.example.com"} 7
 # HELP nsinit_lifecycle_pending_namespaces [ALPHA] Number of namespaces whose gate is closed, as the leader sees them.
 # TYPE nsinit_lifecycle_pending_namespaces gauge
 nsinit_lifecycle_pending_namespaces 0
-# HELP nsinit_lifecycle_records [ALPHA] Number of NamespaceLifecycles by phase, as the leader sees them.
-# TYPE nsinit_lifecycle_records gauge
-nsinit_lifecycle_records{phase="Active"} 1
-nsinit_lifecycle_records{phase="Initializing"} 4
-nsinit_lifecycle_records{phase="Terminating"} 0
+# HELP nsinit_lifecycles [ALPHA] Number of NamespaceLifecycles by phase, as the leader sees them.
+# TYPE nsinit_lifecycles gauge
+nsinit_lifecycles{phase="Active"} 1
+nsinit_lifecycles{phase="Initializing"} 4
+nsinit_lifecycles{phase="Terminating"} 0
 # HELP nsinit_lifecycle_turns [ALPHA] Number of namespaces in which an initializer has its turn, by the initializer. A namespace can wait for several initializers.
 # TYPE nsinit_lifecycle_turns gauge
 nsinit_lifecycle_turns{initializer="four.example.com"} 1

@@ -49,7 +49,7 @@ func describe(s state) *report {
 		return ifClosed(s.namespace, v1alpha1.ReasonFormerIncarnation,
 			"the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "+holders(s.lifecycle))
 	case s.lifecycle.DeletionTimestamp != nil:
-		return ifClosed(s.namespace, v1alpha1.ReasonNoRecord,
+		return ifClosed(s.namespace, v1alpha1.ReasonNoLifecycle,
 			"the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "+holders(s.lifecycle))
 	case helper.Failure(s.lifecycle) != nil:
 		return &report{initializing: corev1.ConditionTrue, reason: v1alpha1.ReasonFailed, message: helper.Message(s.lifecycle), stalled: helper.Message(s.lifecycle)}

@@ -179,7 +179,7 @@ func (c *Controller) namespaceUpdated(oldObj, newObj any) {
 // differently, so that each retry would cause a report and each report a retry.
 func onlyFailureReported(oldNamespace, newNamespace *corev1.Namespace) bool {
 	if oldNamespace.ResourceVersion == newNamespace.ResourceVersion || !slices.ContainsFunc(newNamespace.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-		return c.Type == v1alpha1.ConditionInitializing && c.Reason == v1alpha1.ReasonNoRecord ||
+		return c.Type == v1alpha1.ConditionInitializing && c.Reason == v1alpha1.ReasonNoLifecycle ||
 			c.Type == v1alpha1.ConditionFailing && c.Status == corev1.ConditionTrue
 	}) {
 		return false

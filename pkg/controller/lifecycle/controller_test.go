@@ -354,7 +354,7 @@ func TestRefusedLifecycle(t *testing.T) {
 		want      string
 	}{
 		"unavailable": {namespace(closed), unavailable, true,
-			"Initializing=True RecordNotCreated nsinit cannot determine which initializers the namespace needs, and retries: the configurations cannot be read"},
+			"Initializing=True LifecycleNotCreated nsinit cannot determine which initializers the namespace needs, and retries: the configurations cannot be read"},
 		"unavailable, the namespace is open": {namespace(), unavailable, true, ""},
 		"another incarnation":                {namespace(closed), apierrors.NewConflict(v1alpha1.Resource("namespacelifecycles"), "ns", errors.New("another UID")), true, ""},
 		"it exists":                          {namespace(closed), apierrors.NewAlreadyExists(v1alpha1.Resource("namespacelifecycles"), "ns"), true, ""},

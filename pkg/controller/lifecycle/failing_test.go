@@ -57,7 +57,7 @@ func TestFailing(t *testing.T) {
 		t.Errorf("it may be over soon: %v", condition)
 	}
 	condition := try(1)
-	if condition == nil || condition.Status != corev1.ConditionTrue || condition.Reason != "DeleteRecordFailed" || !strings.Contains(condition.Message, "space exceeded") {
+	if condition == nil || condition.Status != corev1.ConditionTrue || condition.Reason != "DeleteLifecycleFailed" || !strings.Contains(condition.Message, "space exceeded") {
 		t.Fatalf("the condition is %v", condition)
 	}
 	before := reports()
@@ -70,7 +70,7 @@ func TestFailing(t *testing.T) {
 		t.Errorf("another cause: %v", condition)
 	}
 	f.listing.problem, refusal = errBehind, errors.New("while the cache is behind")
-	if condition := try(1); condition == nil || condition.Reason != "DeleteRecordFailed" || !strings.Contains(condition.Message, "while the cache is behind") {
+	if condition := try(1); condition == nil || condition.Reason != "DeleteLifecycleFailed" || !strings.Contains(condition.Message, "while the cache is behind") {
 		t.Errorf("without a list: %v", condition)
 	}
 	f.listing.problem = nil

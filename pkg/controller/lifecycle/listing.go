@@ -247,7 +247,7 @@ func concernsLists(problem error) bool {
 func (c *Controller) reportUnreadable(ctx context.Context, namespace *corev1.Namespace, reason error) error {
 	unreadable := report{reason: v1alpha1.ReasonTerminating, message: reason.Error()}
 	if helper.IsClosed(namespace) {
-		unreadable.initializing, unreadable.reason = corev1.ConditionTrue, v1alpha1.ReasonNoRecord
+		unreadable.initializing, unreadable.reason = corev1.ConditionTrue, v1alpha1.ReasonNoLifecycle
 	}
 	return errors.Join(reason, c.write(ctx, namespace, unreadable))
 }

@@ -38,7 +38,7 @@ func NewMetrics() *Metrics {
 			Help: "Number of namespaces whose gate this instance opened although a required object did not exist, by object. See --required-objects.",
 		}, []string{"object"}),
 		lifecycles: metrics.NewCounter(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "records_created_total", StabilityLevel: metrics.ALPHA,
+			Namespace: namespace, Subsystem: subsystem, Name: "created_total", StabilityLevel: metrics.ALPHA,
 			Help: "Number of NamespaceLifecycles that this instance created.",
 		}),
 		failures: metrics.NewCounter(&metrics.CounterOpts{

@@ -32,13 +32,13 @@ const (
 	// nothing: the controller has no next step.
 	nothing action = "Nothing"
 	// createLifecycle: the namespace has no lifecycle yet.
-	createLifecycle action = "CreateRecord"
+	createLifecycle action = "CreateLifecycle"
 	// deleteLifecycle: the namespace of the lifecycle is being deleted, or does not exist. The
 	// action starts the deletion, and completes one whose finalizers are empty already.
-	deleteLifecycle action = "DeleteRecord"
+	deleteLifecycle action = "DeleteLifecycle"
 	// releaseLifecycle: the content of the namespace is deleted, so "kubernetes" is removed from the
 	// lifecycle's finalizers.
-	releaseLifecycle action = "ReleaseRecord"
+	releaseLifecycle action = "ReleaseLifecycle"
 	// releaseNamespace: the lifecycle is deleted, so nsinit's finalizer is removed from the namespace.
 	releaseNamespace action = "ReleaseNamespace"
 	// restoreFinalizer: an administrator emptied spec.finalizers of the namespace before its content
@@ -128,7 +128,7 @@ func nextOfInitializing(s state) action {
 	return nothing
 }
 
-// nextWithoutRecord returns the next step for a namespace that is being deleted and has no
+// nextWithoutLifecycle returns the next step for a namespace that is being deleted and has no
 // lifecycle. None is created.
 func nextWithoutLifecycle(namespace *corev1.Namespace) action {
 	switch {

@@ -266,7 +266,7 @@ func TestDescribe(t *testing.T) {
 			reportOn(v1alpha1.ReasonFormerIncarnation, `the former namespace of this name still has a NamespaceLifecycle, which waits for participants: "p.example.com", "q.example.com", "example.com/other"`)},
 		"it is open, and there is a former lifecycle": {namespace(), aLifecycle(former, leaving, held("p.example.com")), nil},
 		"its lifecycle was deleted": {namespace(closed), aLifecycle(leaving, held("p.example.com")),
-			reportOn(v1alpha1.ReasonNoRecord, `the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "p.example.com"`)},
+			reportOn(v1alpha1.ReasonNoLifecycle, `the NamespaceLifecycle of the namespace was deleted, and is created again when these participants have released it: "p.example.com"`)},
 		"it is open, and its lifecycle was deleted": {namespace(), aLifecycle(leaving, held("p.example.com")), nil},
 
 		"it was open before":             {namespace(), aLifecycle(), &adopted},

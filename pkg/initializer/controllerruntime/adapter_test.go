@@ -50,7 +50,7 @@ func TestManager(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	server.MustRecord(t, "ns")
+	server.MustLifecycle(t, "ns")
 	lifecycles := server.Client(t, "admin").NsinitV1alpha1().NamespaceLifecycles()
 	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		lifecycle, err := lifecycles.Get(ctx, "ns", metav1.GetOptions{})

@@ -140,7 +140,11 @@ func (c *Controller) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer c.Followed.begin(func(resource schema.GroupVersionResource) {
-		informer := c.watch(ctx, resource)
+		ctx, end := context.WithCancel(ctx)
+		informer := c.watch(ctx, resource, func() {
+			c.Followed.forget(resource)
+			end()
+		})
 		group.Go(func() { informer.RunWithContext(ctx) })
 		group.Go(func() {
 			if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {

@@ -59,6 +59,13 @@ func (f *Followed) Add(kind schema.GroupVersionKind) {
 	}
 }
 
+// forget lets Add watch a resource again.
+func (f *Followed) forget(resource schema.GroupVersionResource) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.known.Delete(resource)
+}
+
 // begin watches the resources so far, and those that are added before end is called.
 func (f *Followed) begin(watch func(schema.GroupVersionResource)) (end func()) {
 	f.mu.Lock()
@@ -74,17 +81,21 @@ func (f *Followed) begin(watch func(schema.GroupVersionResource)) (end func()) {
 	}
 }
 
-// watch returns the informer of a resource.
-func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionResource) cache.SharedIndexInformer {
+// watch returns the informer of a resource. It calls gone if the cluster does not have the resource any more.
+func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionResource, gone func()) cache.SharedIndexInformer {
 	logger := klog.FromContext(ctx).WithValues("resource", resource)
 	informer := metadatainformer.NewFilteredMetadataInformer(c.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(options *metav1.ListOptions) { options.LabelSelector = v1alpha1.LabelPopulation }).Informer()
 	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) {
+		switch {
+		case apierrors.IsForbidden(err):
 			logger.Error(err, "Cannot watch a resource: drift is corrected only at resync; grant list and watch")
-			return
+		case apierrors.IsNotFound(err):
+			logger.V(2).Info("A resource of populations does not exist any more")
+			gone()
+		default:
+			cache.DefaultWatchErrorHandler(ctx, reflector, err)
 		}
-		cache.DefaultWatchErrorHandler(ctx, reflector, err)
 	}); err != nil {
 		logger.Error(err, "Cannot set the error handler of a watch")
 	}

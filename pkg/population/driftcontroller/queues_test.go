@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -140,6 +141,31 @@ func TestBeforeTheWatch(t *testing.T) {
 		settled()
 		if diff := cmp.Diff(map[string]int{"known": 2, "late": 1}, reconciled); diff != "" {
 			t.Errorf("after the first list: %s", diff)
+		}
+	})
+}
+
+// TestGoneResource: a resource that the cluster does not have any more is not watched, until a population has it again.
+func TestGoneResource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, halt := runController(t, nsinitfake.NewClientset(), corefake.NewClientset(), func(context.Context, *corev1.Namespace, bool) error { return nil })
+		defer halt(func() {})
+		gone, lists := true, 0
+		c.Metadata.(*metadatafake.FakeMetadataClient).PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			lists++
+			return gone, nil, apierrors.NewNotFound(corev1.Resource("configmaps"), "")
+		})
+		c.Followed.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		settled()
+		time.Sleep(time.Hour)
+		if lists != 1 || c.Followed.known.Len() != 0 {
+			t.Errorf("after %d lists, %v are followed", lists, c.Followed.known)
+		}
+		gone = false
+		c.Followed.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		settled()
+		if lists != 2 || c.Followed.known.Len() != 1 {
+			t.Errorf("when it exists again: after %d lists, %v are followed", lists, c.Followed.known)
 		}
 	})
 }

@@ -115,7 +115,7 @@ func (p *Populator) begin(ctx context.Context, namespace *corev1.Namespace, popu
 	tasks []task, announced *v1alpha1.PopulatedNamespace, err error,
 ) {
 	wanted, manifests := population.Render(populations, namespace), population.Keys(populations)
-	// gofail: var populationBeforeRecord struct{}
+	// gofail: var populationBeforeInventory struct{}
 	inventory := newInventory(namespace)
 	for isNew := closed; ; isNew = false {
 		if !isNew {
@@ -230,7 +230,7 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 	inventory = inventory.DeepCopy()
 	inventory.Status.Objects = append(inventory.Status.Objects, added...)
 	if inventory.UID == "" {
-		// gofail: var populationBeforeCreateRecord struct{}
+		// gofail: var populationBeforeCreateInventory struct{}
 		inventory, err := inventories.Create(ctx, inventory, metav1.CreateOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("cannot create the inventory: %w", err)

@@ -64,7 +64,7 @@ func TestEndpoints(t *testing.T) {
 	next := func() string { number++; return fmt.Sprintf("ns-%d", number) }
 
 	t.Run("NamespaceLifecycle", matrix[*nsinit.NamespaceLifecycle, *v1alpha1.NamespaceLifecycle]{
-		server, lifecycles(), func(t *testing.T) *v1alpha1.NamespaceLifecycle { return server.MustRecord(t, next()) }, lifecycleChanges(),
+		server, lifecycles(), func(t *testing.T) *v1alpha1.NamespaceLifecycle { return server.MustLifecycle(t, next()) }, lifecycleChanges(),
 	}.run)
 	t.Run("NamespaceInitializerConfiguration", matrix[*nsinit.NamespaceInitializerConfiguration, *v1alpha1.NamespaceInitializerConfiguration]{
 		server, configurations(), func(t *testing.T) *v1alpha1.NamespaceInitializerConfiguration {

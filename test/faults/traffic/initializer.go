@@ -163,8 +163,8 @@ func (t *Traffic) ordering() *v1alpha1.InitializerOrdering {
 	return []*v1alpha1.InitializerOrdering{nil, {}, {After: []string{participant}}}[t.pick(3)]
 }
 
-// readRecords reads lifecycles and configurations, for the check of linearizability.
-func (t *Traffic) readRecords(ctx context.Context) {
+// readLifecycles reads lifecycles and configurations, for the check of linearizability.
+func (t *Traffic) readLifecycles(ctx context.Context) {
 	admin, err := t.admin("reader")
 	if err != nil {
 		return

@@ -88,7 +88,7 @@ func Start(ctx context.Context, options Options) (*Traffic, error) {
 		t.tenants.Go(func() { t.followNamespaces(crashing, i) })
 	}
 	t.tenants.Go(func() { t.flap(crashing) })
-	t.tenants.Go(func() { t.readRecords(crashing) })
+	t.tenants.Go(func() { t.readLifecycles(crashing) })
 	t.tenants.Go(func() { t.meddle(crashing) })
 	return t, nil
 }

@@ -268,9 +268,9 @@ const (
 	// ReasonFormerIncarnation: the NamespaceLifecycle of a deleted namespace of
 	// the same name still exists.
 	ReasonFormerIncarnation = "FormerIncarnation"
-	// ReasonNoRecord: nsinit could not create the namespace's NamespaceLifecycle
+	// ReasonNoLifecycle: nsinit could not create the namespace's NamespaceLifecycle
 	// yet, or cannot read it.
-	ReasonNoRecord = "RecordNotCreated"
+	ReasonNoLifecycle = "LifecycleNotCreated"
 	// ReasonNotObserved: nsinit has not read a new object yet.
 	ReasonNotObserved = "NotObserved"
 	// ReasonTurnTooLong: an initializer has had its turn for longer than usual.
@@ -279,7 +279,7 @@ const (
 	ReasonTurnEnded = "TurnEnded"
 	// ReasonReadFailed: nsinit-controller-manager cannot read what it needs to
 	// decide on the next step. Where a step itself fails, the reason is its name
-	// and "Failed", such as DeleteRecordFailed.
+	// and "Failed", such as DeleteLifecycleFailed.
 	ReasonReadFailed = "ReadFailed"
 	// ReasonStepTaken: a step that failed before succeeded.
 	ReasonStepTaken = "StepTaken"

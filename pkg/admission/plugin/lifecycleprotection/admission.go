@@ -4,11 +4,11 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package recordprotection holds the admission plugin NamespaceRecordProtection. It refuses to delete
+// Package lifecycleprotection holds the admission plugin NamespaceLifecycleProtection. It refuses to delete
 // the NamespaceLifecycle of a live namespace: a client deletes the namespace, and the controller then
 // deletes the lifecycle. The lifecycle of an immortal namespace cannot be deleted while it has a plan
 // or participants.
-package recordprotection
+package lifecycleprotection
 
 import (
 	"context"
@@ -30,7 +30,7 @@ import (
 )
 
 // PluginName is the name of the plugin.
-const PluginName = "NamespaceRecordProtection"
+const PluginName = "NamespaceLifecycleProtection"
 
 // immortal says whether kube-apiserver refuses to delete a namespace.
 func immortal(name string) bool {
