@@ -541,19 +541,20 @@ func installStrictNameReuse(t *testing.T, c *framework.Cluster, period time.Dura
 	if _, err := c.KubectlInput(shorter, "apply", "--server-side"); err != nil {
 		t.Fatal(err)
 	}
+	try := func(ctx context.Context) error {
+		_, err := c.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "reuse-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
 	t.Cleanup(func() { // the policy first, which needs the list
 		for _, manifest := range []string{"policy.yaml", "list.yaml", "rights.yaml"} {
 			if _, err := c.Kubectl("delete", "--ignore-not-found", "-f", filepath.Join(dir, manifest)); err != nil {
 				t.Error(err)
 			}
 		}
+		framework.Eventually(t, "kube-apiserver has seen that the policy is deleted", try)
 	})
 	if _, err := c.Kubectl("apply", "--server-side", "-f", filepath.Join(dir, "rights.yaml"), "-f", filepath.Join(dir, "policy.yaml")); err != nil {
 		t.Fatal(err)
-	}
-	try := func(ctx context.Context) error {
-		_, err := c.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "reuse-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
 	}
 	framework.Eventually(t, "the policy is in force, and refuses every name while it is new", func(ctx context.Context) error {
 		if err := try(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), installed.RemovedNamespaces) {

@@ -110,7 +110,7 @@ func TestTerminatingIsNotReady(t *testing.T) {
 			t.Errorf("it is ready while it is deleted: %s", out)
 		}
 		c.WaitNoNamespace(t, name)
-		writes := 0
+		var writes []string
 		events, _ := c.AuditSince(t, from)
 		deletion := slices.IndexFunc(events, func(event framework.AuditEvent) bool {
 			return event.Verb == "delete" && event.ObjectRef.Resource == "namespaces" && event.ObjectRef.Name == name
@@ -118,11 +118,11 @@ func TestTerminatingIsNotReady(t *testing.T) {
 		for _, event := range events {
 			if event.RequestReceivedTimestamp.After(events[deletion].RequestReceivedTimestamp) && event.ObjectRef.Resource == "namespaces" && event.ObjectRef.Name == name && event.ObjectRef.Subresource == "status" &&
 				event.ResponseStatus.Code == 200 && strings.HasSuffix(event.User.Username, ":nsinit-controller-manager") {
-				writes++
+				writes = append(writes, string(event.RequestObject))
 			}
 		}
-		if writes != 1 {
-			t.Errorf("nsinit wrote the status %d times", writes)
+		if len(writes) != 1 {
+			t.Errorf("nsinit wrote the status %d times: %s", len(writes), strings.Join(writes, "\n"))
 		}
 	}
 }

@@ -25,6 +25,8 @@ type AuditEvent struct {
 	RequestReceivedTimestamp time.Time
 	ResponseStatus           struct{ Code int }
 	Annotations              map[string]string
+	// RequestObject is the body of writes of the status of namespaces.
+	RequestObject json.RawMessage
 }
 
 // AuditSince returns the events of the audit log after a position, and the position after them. 0 is the beginning.
