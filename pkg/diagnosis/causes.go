@@ -37,7 +37,7 @@ const (
 	NsinitUninstalled         Cause = "NsinitUninstalled"
 	NsinitRefuses             Cause = "NsinitRefuses"
 	NsinitControllerDown      Cause = "NsinitControllerDown"
-	LifecycleMissing             Cause = "LifecycleMissing"
+	LifecycleMissing          Cause = "LifecycleMissing"
 	APIUnavailable            Cause = "APIUnavailable"
 	DiscoveryFailed           Cause = "DiscoveryFailed"
 	ListFailed                Cause = "ListFailed"

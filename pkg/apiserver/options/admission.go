@@ -12,8 +12,8 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 
 	"github.com/nsinit/nsinit/pkg/admission/plugin/clusteradmission"
-	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/lifecycleprotection"
+	"github.com/nsinit/nsinit/pkg/admission/plugin/namespaceinitializers"
 	"github.com/nsinit/nsinit/pkg/admission/plugin/storagespace"
 )
 

@@ -131,7 +131,7 @@ func StartWith(t testing.TB, dir string, core *CoreAPI, change func(*options.Opt
 }
 
 // selfSigned is the certificate of every server, with its key: to make one takes as long as to start a server.
-var selfSigned = sync.OnceValues(func() (pair [2][]byte, err error) {
+var selfSigned = sync.OnceValues(func() (pair [2][]byte, err error) { //nolint:gochecknoglobals // of the process
 	pair[0], pair[1], err = cert.GenerateSelfSignedCertKey(installation.APIServer, []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	return pair, err
 })
