@@ -30,7 +30,7 @@ func rowOf(rows map[string]int, dir string) int {
 	return -1
 }
 
-// TestArchitecture: architecture.md names each package, and a package imports packages of its own row and of those below.
+// TestArchitecture: architecture.md names each package, and a package imports packages of the same row and of those below.
 func TestArchitecture(t *testing.T) {
 	data, err := os.ReadFile("architecture.md")
 	if err != nil {

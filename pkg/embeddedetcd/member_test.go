@@ -153,7 +153,7 @@ func TestQuotaFor(t *testing.T) {
 	}
 }
 
-// TestLock: a process waits for an earlier one that uses its directory, but not for ever: the server would never start.
+// TestLock: a process waits for an earlier one that uses its directory, but not indefinitely: the server would never start.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	earlier, err := lock(t.Context(), dir, time.Minute)
