@@ -14,6 +14,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 COPY cmd cmd
 COPY pkg pkg
+COPY artifacts artifacts
 COPY vendor-hooks vendor-hooks
 COPY hack/build.sh hack/build.sh
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \

@@ -24,7 +24,7 @@ func gates(t *testing.T) (map[string]admissionregistrationv1.ValidatingAdmission
 	return parse(t, "gate.yaml")
 }
 
-// read returns the policies of a file and their bindings, by name.
+// parse returns the policies of a file and their bindings, by name.
 func parse(t *testing.T, file string) (map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec, map[string]admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 	t.Helper()
 	found := map[string]admissionregistrationv1.ValidatingAdmissionPolicySpec{}

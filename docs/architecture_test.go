@@ -8,6 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 package docs
 
 import (
+	"errors"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -48,7 +49,7 @@ func TestArchitecture(t *testing.T) {
 			rows[folder] = row
 		}
 	}
-	imports := 0
+	imports, importsOf := 0, map[string][]string{}
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		dir, _ := filepath.Rel(root, filepath.Dir(path))
 		switch {
@@ -73,6 +74,7 @@ func TestArchitecture(t *testing.T) {
 				continue
 			}
 			imports++
+			importsOf[dir] = append(importsOf[dir], imported)
 			if from, to := rowOf(rows, dir), rowOf(rows, imported); from < 0 || to < from {
 				t.Errorf("%s, in row %d of architecture.md, imports %s of row %d", dir, from, imported, to)
 			}
@@ -81,5 +83,31 @@ func TestArchitecture(t *testing.T) {
 	})
 	if err != nil || imports < 100 {
 		t.Errorf("%d imports, %v", imports, err)
+	}
+	checkImage(t, importsOf)
+}
+
+// checkImage checks that the Dockerfile copies the folders of all packages that the programs of the image import.
+func checkImage(t *testing.T, importsOf map[string][]string) {
+	t.Helper()
+	dockerfile, dockerfileErr := os.ReadFile(root + "/Dockerfile")
+	ignored, ignoredErr := os.ReadFile(root + "/.dockerignore")
+	if err := errors.Join(dockerfileErr, ignoredErr); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for todo := []string{"cmd/nsinit-apiserver", "cmd/nsinit-controller-manager", "cmd/policy-population", "vendor-hooks/http-provisioner"}; len(todo) > 0; {
+		dir := todo[0]
+		if todo = todo[1:]; seen[dir] {
+			continue
+		}
+		seen[dir], todo = true, append(todo, importsOf[dir]...)
+		folder, _, _ := strings.Cut(dir, "/")
+		if !strings.Contains(string(dockerfile), "\nCOPY "+folder+" "+folder+"\n") || !strings.Contains(string(ignored), "\n!"+folder+"\n") {
+			t.Errorf("the image is built without %s", dir)
+		}
+	}
+	if len(seen) < 30 {
+		t.Errorf("the programs import %d packages", len(seen))
 	}
 }

@@ -134,7 +134,7 @@ func (o Observation) holders() map[string]*holder {
 					h = &holder{}
 					holders[finalizer] = h
 				}
-				if a := contentActor(listing, object, finalizer); h.actor.manager == "" {
+				if a := contentActor(listing, object, finalizer); h.actor.manager == "" || a.manager == h.actor.manager && h.actor.written.Before(&a.written) {
 					h.actor = a
 				}
 				h.objects = append(h.objects, listing.name()+"/"+object.Name)

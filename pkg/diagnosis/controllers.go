@@ -42,9 +42,11 @@ const (
 //     image has its name, or if its pods use its service account. Ready pods show Alive. A workload of the controller of a
 //     finalizer that wants no pods and has none shows Dead, if no pod uses its service account, which may remove the finalizer.
 //   - A report of the SDK shows Alive until it is overdue, and Dead then.
+//   - A write of the field manager that follows the deletion, and is at most aliveFor old, shows Alive.
 //
-// A source that could not be read, pods that are not ready, users who are no service accounts, and workloads whose name contains
-// that of the controller show that nothing is certain: the result is Unknown, unless another fact shows Alive.
+// A source that could not be read, pods that are not ready, other pods of the service account, users who are no service accounts, and
+// workloads whose name contains that of the controller show that nothing is certain: the result is Unknown, unless another fact shows
+// Alive.
 type Controller struct {
 	// Name is the field manager or the user under which it acted, or "" if it cannot be identified.
 	Name  string   `json:"name,omitempty"`
@@ -62,6 +64,9 @@ type Evidence struct {
 	Shows Liveness `json:"shows,omitempty"`
 }
 
+// aliveFor is the age of the last write until which it shows that its writer runs.
+const aliveFor = 5 * time.Minute
+
 // target is an object, or all objects of a resource in a namespace.
 type target struct{ group, resource, namespace, name string }
 
@@ -69,9 +74,10 @@ type target struct{ group, resource, namespace, name string }
 type actor struct {
 	// finalizer is what the program has to remove, or the name of the initializer.
 	finalizer string
-	// manager is the field manager that set the finalizer of the target.
+	// manager is the field manager that set the finalizer of the target, and written when it last wrote it after its deletion.
 	manager string
 	target  target
+	written metav1.Time
 	// user is the user who reported that it serves the initializer, and acted the one who acted last in this namespace.
 	user, acted string
 	// report is the status of its registration, if there is one.
@@ -113,7 +119,7 @@ func isGeneric(name string) bool { return generic.MatchString(name) }
 // controller returns what is known of a program, and its workload or nil.
 func (o Observation) controller(a actor) (*Controller, *workload) {
 	own, found := o.workloadsOf(a)
-	c := &Controller{Name: a.name(), State: Unknown, Evidence: slices.Concat(managerOf(a), o.reports(a), found)}
+	c := &Controller{Name: a.name(), State: Unknown, Evidence: slices.Concat(o.writes(a), o.reports(a), found)}
 	for _, state := range []Liveness{Alive, Unknown, Dead} { // Dead needs certainty
 		if slices.ContainsFunc(c.Evidence, func(e Evidence) bool { return e.Shows == state }) {
 			c.State = state
@@ -154,19 +160,22 @@ func (o Observation) controlled(a actor, cause Cause, state State, since *metav1
 	return f
 }
 
-// managerOf returns which field manager set the finalizer.
-func managerOf(a actor) []Evidence {
+// writes returns which field manager set the finalizer, and whether it has written since.
+func (o Observation) writes(a actor) []Evidence {
 	if a.manager == "" {
 		return nil
 	}
 	e := Evidence{Source: "managedFields", Message: fmt.Sprintf("field manager %q set the finalizer", a.manager)}
-	if isGeneric(a.manager) {
+	switch {
+	case isGeneric(a.manager):
 		e.Message += "; clients of many kinds have this name, so it does not identify the controller"
+	case !a.written.IsZero() && o.age(&a.written) <= aliveFor:
+		e.Message, e.Shows = fmt.Sprintf("%s, and wrote the object at %s, after the deletion", e.Message, a.written.UTC().Format(time.RFC3339)), Alive
 	}
 	return []Evidence{e}
 }
 
-// reports returns what the last report of the SDK shows, and that a person acts as the program.
+// reports returns what the last report of the SDK and the pods of the service accounts show, and that a person acts as the program.
 func (o Observation) reports(a actor) (found []Evidence) {
 	if a.report != nil {
 		e := Evidence{Source: "NamespaceInitializerConfiguration", Message: "no program has ever reported that it serves " + a.finalizer}
@@ -178,7 +187,14 @@ func (o Observation) reports(a actor) (found []Evidence) {
 		}
 		found = append(found, e)
 	}
-	_, others := a.accounts()
+	accounts, others := a.accounts()
+	for _, account := range accounts {
+		e, read := o.Accounts[account]
+		if !read {
+			e = Evidence{Source: sourceOf(account), Message: "not checked: " + tooMany, Shows: Unknown}
+		}
+		found = append(found, e)
+	}
 	for _, user := range others {
 		found = append(found, Evidence{Source: "User", Message: fmt.Sprintf("%q acted last, which is no service account", user), Shows: Unknown})
 	}
@@ -200,7 +216,7 @@ func (o Observation) workloadsOf(a actor) (own *workload, found []Evidence) {
 		case its && w.isStopped() && a.manager == "": // the program can use another service account now
 			e.Message, e.Shows = noPods, ""
 		case its && w.isStopped():
-			e.Message, e.Shows = noPods+"; only the first of its name are examined", Unknown
+			e.Message, e.Shows = noPods+"; "+tooMany, Unknown
 			if stopped, read := o.Stopped[stop{w.account, a.target}]; read {
 				e.Message, e.Shows = stopped.Message, stopped.Shows
 			}

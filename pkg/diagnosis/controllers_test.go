@@ -21,11 +21,14 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
 
-// setBy is a finalizer of the namespace that a field manager set.
-func setBy(manager string) func(*corev1.Namespace) {
+// setBy is a finalizer of the namespace that a field manager set, long before it was deleted.
+func setBy(manager string) func(*corev1.Namespace) { return writtenBy(manager, time.Hour) }
+
+// writtenBy is a finalizer of the namespace that a field manager set, with its last write.
+func writtenBy(manager string, written time.Duration) func(*corev1.Namespace) {
 	return func(n *corev1.Namespace) {
 		n.Finalizers = []string{"billing.example.com/invoices"}
-		n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"billing.example.com/invoices\"":{}}}}`)}}
+		n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Time: ago(written), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:finalizers":{"v:\"billing.example.com/invoices\"":{}}}}`)}}
 	}
 }
 
@@ -53,7 +56,7 @@ func TestFinalizerController(t *testing.T) {
 	gone := deployment("billing", "billing", 0, 0)
 	of := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "billing", Name: "p"}, Spec: corev1.PodSpec{ServiceAccountName: "server"}}
 	many := []runtime.Object{gone}
-	for i := range stopsRead {
+	for i := range examined {
 		many = append(many, deployment(fmt.Sprintf("x-%d", i), "billing", 0, 0))
 	}
 	for name, test := range map[string]struct {
@@ -72,7 +75,7 @@ func TestFinalizerController(t *testing.T) {
 		"its Deployment has no replicas":    {"billing", []runtime.Object{gone}, nil, Dead, "Deployment billing/billing: has no replicas and no pods, and its service account may remove the finalizer", "scale the controller up"},
 		"its DaemonSet has no pods":         {"billing", []runtime.Object{&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "billing"}}}, nil, Dead, "DaemonSet x/billing: has no replicas", "read the namespace"},
 		"a tenant's Deployment of its name": {"billing", []runtime.Object{deployment("tenant", "billing", 0, 0)}, nil, Unknown, "but is not the controller: its service account may not remove the finalizer", "read the namespace"},
-		"pods run without its Deployment":   {"billing", []runtime.Object{gone, of}, nil, Unknown, "has no replicas and no pods, but pod p uses its service account", ""},
+		"pods run without its Deployment":   {"billing", []runtime.Object{gone, of}, nil, Unknown, "has no replicas and no pods; other pods of its service account: pod p uses it", ""},
 		"its Deployment has pods":           {"billing", []runtime.Object{deployment("billing", "billing", 1, 1)}, nil, Alive, "1 of 1 pods are ready", "read the log"},
 		"its Deployment is not ready":       {"billing", []runtime.Object{gone, deployment("x", "billing", 1, 0)}, nil, Unknown, "0 of 1 pods are ready", ""},
 		"one of two workloads has pods":     {"billing", []runtime.Object{gone, deployment("other", "billing", 1, 1)}, nil, Alive, "Deployment other/billing", ""},
@@ -80,9 +83,9 @@ func TestFinalizerController(t *testing.T) {
 		"a similar Deployment is stopped":   {"billing", []runtime.Object{gone, deployment("other", "billing-operator", 0, 0)}, nil, Dead, "", ""},
 		"another Deployment":                {"billing", []runtime.Object{gone, deployment("other", "quota", 1, 1)}, nil, Dead, "", ""},
 		"Deployments are secret":            {"billing", []runtime.Object{gone}, refuseOnly("list", "daemonsets", forbidden("no")), Unknown, "DaemonSets: not checked: no", ""},
-		"pods are secret":                   {"billing", []runtime.Object{gone}, refuseOnly("list", "pods", forbidden("no")), Unknown, "whether other pods use its service account was not checked: no", ""},
+		"pods are secret":                   {"billing", []runtime.Object{gone}, refuseOnly("list", "pods", forbidden("no")), Unknown, "other pods of its service account: not checked: no", ""},
 		"permissions are secret":            {"billing", []runtime.Object{gone}, refuseOnly("create", "subjectaccessreviews", forbidden("no")), Unknown, "was not checked: no", ""},
-		"too many Deployments of its name":  {"billing", many, nil, Unknown, "only the first of its name are examined", ""},
+		"too many Deployments of its name":  {"billing", many, nil, Unknown, "only the first are examined", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := world{namespace: terminating(setBy(test.manager)), refuses: test.refuses,
@@ -96,6 +99,20 @@ func TestFinalizerController(t *testing.T) {
 				t.Errorf("the remedies are %+v", remedies)
 			}
 		})
+	}
+}
+
+// TestWriteAfterDeletion: a controller that has written the object since its deletion runs, also if its Deployment is stopped.
+func TestWriteAfterDeletion(t *testing.T) {
+	for written, want := range map[time.Duration]Liveness{time.Minute: Alive, 6 * time.Minute: Dead, time.Hour: Dead} {
+		d := world{namespace: terminating(writtenBy("billing", written)), core: []runtime.Object{deployment("billing", "billing", 0, 0), lease("kube-system", "kube-controller-manager", "cp-1", time.Second)}}.diagnoser(t)
+		d.Progress = nil
+		found, err := d.Diagnose(t.Context(), "ns")
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(found.Findings, func(f Finding) bool { return f.Cause == NamespaceFinalizer })
+		checkController(t, found.Findings[i], want, `field manager "billing" set the finalizer`)
 	}
 }
 
@@ -130,6 +147,9 @@ func TestInitializerController(t *testing.T) {
 		r.Status.Initializers[0].LastActor = "system:serviceaccount:new:server"
 	}
 	person := func(r *v1alpha1.NamespaceLifecycle) { r.Status.Initializers[0].LastActor = "jane" }
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "quota", Name: "p"}, Spec: corev1.PodSpec{ServiceAccountName: "server"}}
+	unnamed := deployment("tenant", "x", 1, 0)
+	unnamed.Spec.Template.Spec.Containers[0].Image = ":v1"
 	for name, test := range map[string]struct {
 		core    []runtime.Object
 		refuses func(verb, resource, name string) error
@@ -139,7 +159,10 @@ func TestInitializerController(t *testing.T) {
 		want     Liveness
 		says     string
 	}{
-		"nothing is found":                  {nil, nil, 0, nil, Unknown, ""},
+		"nothing is found":                  {nil, nil, 0, nil, Unknown, "Pods of ServiceAccount quota/server: no such pods"},
+		"a pod uses its account":            {[]runtime.Object{pod}, nil, time.Hour, nil, Unknown, "Pods of ServiceAccount quota/server: pod p uses it"},
+		"pods are secret":                   {nil, refuseOnly("list", "pods", forbidden("no")), time.Hour, nil, Unknown, "Pods of ServiceAccount quota/server: not checked: no"},
+		"a Deployment without a name":       {[]runtime.Object{unnamed}, nil, time.Hour, nil, Dead, ""},
 		"its Deployment has no replicas":    {[]runtime.Object{deployment("quota", "x", 0, 0)}, nil, 0, nil, Unknown, "has no replicas and no pods"},
 		"it has a pod":                      {[]runtime.Object{deployment("quota", "x", 1, 1)}, nil, 0, nil, Alive, "1 of 1 pods are ready"},
 		"it reports":                        {nil, nil, time.Second, nil, Alive, "last reported at"},

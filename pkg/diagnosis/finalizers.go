@@ -74,6 +74,11 @@ func finalizerActor(object *metav1.ObjectMeta, of target, finalizer string) acto
 			a.manager = entry.Manager
 		}
 	}
+	for _, entry := range object.ManagedFields {
+		if a.manager != "" && entry.Manager == a.manager && entry.Time != nil && object.DeletionTimestamp.Before(entry.Time) && a.written.Before(entry.Time) {
+			a.written = *entry.Time
+		}
+	}
 	return a
 }
 

@@ -50,8 +50,9 @@ type stop struct {
 }
 
 const (
-	// stopsRead bounds the workloads without pods that are examined. The programs of others are not dead.
-	stopsRead = 10
+	// examined bounds the workloads without pods, and the service accounts, that are examined. The programs of others are not dead.
+	examined  = 10
+	tooMany   = "only the first are examined"
 	daemonSet = "DaemonSet"
 	// defaultAccount is the name of the service account of pods that name none. Programs of many kinds use it.
 	defaultAccount = "default"
@@ -66,7 +67,7 @@ func (w *workload) isStopped() bool { return w.pods.desired == 0 && w.pods.exist
 // isOf reports whether a workload has the name of a program, or uses its service account.
 func (w *workload) isOf(a actor) bool {
 	accounts, _ := a.accounts()
-	return slices.Contains(w.names, a.manager) && !isGeneric(a.manager) || path.Base(w.account) != defaultAccount && slices.Contains(accounts, w.account)
+	return a.manager != "" && !isGeneric(a.manager) && slices.Contains(w.names, a.manager) || path.Base(w.account) != defaultAccount && slices.Contains(accounts, w.account)
 }
 
 // isLike reports whether a name of a workload contains that of a program.
@@ -93,53 +94,93 @@ func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplat
 
 // observeWorkloads reads which programs run, if one has to act.
 func (d Diagnoser) observeWorkloads(ctx context.Context, o *Observation) {
-	actors, lifecycle := o.finalizerActors(), o.Lifecycle.Object
-	if len(actors) == 0 && (lifecycle == nil || lifecycle.DeletionTimestamp == nil && len(helper.Pending(lifecycle)) == 0) {
+	actors, accounts := o.finalizerActors(), o.accounts()
+	if len(actors) == 0 && accounts == nil {
 		return
 	}
-	o.Workloads, o.Stopped = d.workloads(ctx), map[stop]Evidence{}
-	for a := range actors {
+	o.Workloads, o.Stopped, o.Accounts = d.workloads(ctx), map[stop]Evidence{}, map[string]Evidence{}
+	for _, account := range accounts {
+		if len(o.Accounts) < examined {
+			o.Accounts[account] = d.podsOf(ctx, account)
+		}
+	}
+	for _, a := range actors {
 		for i := range o.Workloads.Object {
 			w := &o.Workloads.Object[i]
 			key := stop{w.account, a.target}
-			if _, read := o.Stopped[key]; !read && w.isStopped() && w.isOf(a) && len(o.Stopped) < stopsRead {
+			if _, read := o.Stopped[key]; !read && w.isStopped() && w.isOf(a) && len(o.Stopped) < examined {
 				o.Stopped[key] = d.stopped(ctx, key)
 			}
 		}
 	}
 }
 
-// finalizerActors returns the programs, other than those of Kubernetes, that have to remove finalizers from objects.
-func (o Observation) finalizerActors() map[actor]bool {
+// accounts returns the service accounts of the initializers and participants that have to act, and nil if none has to.
+func (o Observation) accounts() []string {
+	lifecycle := o.Lifecycle.Object
+	if lifecycle == nil || lifecycle.DeletionTimestamp == nil && len(helper.Pending(lifecycle)) == 0 {
+		return nil
+	}
+	all := []string{}
+	for _, name := range slices.Concat(helper.Pending(lifecycle), helper.Participants(lifecycle)) {
+		accounts, _ := o.initializerActor(name).accounts()
+		all = append(all, accounts...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// finalizerActors returns the programs, other than those of Kubernetes, that have to remove finalizers from objects, in the same order
+// each time.
+func (o Observation) finalizerActors() []actor {
 	all := map[actor]bool{}
+	add := func(a actor) {
+		a.written = metav1.Time{} // differs between objects
+		all[a] = !a.builtIn && a.manager != ""
+	}
 	if o.phase() == Terminating {
 		for _, finalizer := range o.Namespace.Object.Finalizers {
-			all[o.namespaceActor(finalizer)] = true
+			add(o.namespaceActor(finalizer))
 		}
 	}
 	for _, listing := range o.Content {
 		for _, object := range listing.Objects {
 			for _, finalizer := range object.Finalizers {
 				if object.DeletionTimestamp != nil {
-					all[contentActor(listing, object, finalizer)] = true
+					add(contentActor(listing, object, finalizer))
 				}
 			}
 		}
 	}
-	maps.DeleteFunc(all, func(a actor, _ bool) bool { return a.builtIn || a.manager == "" })
-	return all
+	maps.DeleteFunc(all, func(_ actor, needed bool) bool { return !needed })
+	return slices.SortedFunc(maps.Keys(all), func(a, b actor) int {
+		return cmp.Or(strings.Compare(a.manager, b.manager), strings.Compare(a.finalizer, b.finalizer), strings.Compare(fmt.Sprint(a.target), fmt.Sprint(b.target)))
+	})
+}
+
+func sourceOf(account string) string { return "Pods of ServiceAccount " + account }
+
+// podsOf returns what the pods of a service account show: that there are none shows nothing, because its program can use another one
+// now.
+func (d Diagnoser) podsOf(ctx context.Context, account string) Evidence {
+	namespace, name, _ := strings.Cut(account, "/")
+	e := Evidence{Source: sourceOf(account), Message: "no such pods"}
+	pods, err := d.Core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.serviceAccountName", name).String(), Limit: 1})
+	if err != nil {
+		e.Message, e.Shows = fmt.Sprintf("not checked: %v", err), Unknown
+	} else if len(pods.Items) > 0 {
+		e.Message, e.Shows = fmt.Sprintf("pod %s uses it", pods.Items[0].Name), Unknown
+	}
+	return e
 }
 
 // stopped returns what a workload without pods shows. Another controller can run its pods. A tenant can create a workload with the
 // name of any controller, so it counts only if its service account may remove the finalizer: then the tenant can, too.
 func (d Diagnoser) stopped(ctx context.Context, s stop) Evidence {
-	namespace, name, _ := strings.Cut(s.account, "/")
-	pods, err := d.Core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.serviceAccountName", name).String(), Limit: 1})
-	if err != nil {
-		return Evidence{Message: fmt.Sprintf("%s; whether other pods use its service account was not checked: %v", noPods, err), Shows: Unknown}
-	} else if len(pods.Items) > 0 {
-		return Evidence{Message: fmt.Sprintf("%s, but pod %s uses its service account", noPods, pods.Items[0].Name), Shows: Unknown}
+	if pods := d.podsOf(ctx, s.account); pods.Shows != "" {
+		return Evidence{Message: fmt.Sprintf("%s; other pods of its service account: %s", noPods, pods.Message), Shows: Unknown}
 	}
+	namespace, name, _ := strings.Cut(s.account, "/")
 	for _, verb := range []string{"update", "patch"} {
 		review, err := d.Core.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: serviceaccount.MakeUsername(namespace, name), Groups: append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated),

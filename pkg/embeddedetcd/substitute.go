@@ -23,16 +23,21 @@ import (
 // So the API server starts without etcd, and its clients reconnect to etcd without the back-off that
 // grows while no process listens. The returned function ends it.
 func (m *Member) substitute(ctx context.Context) (func(), error) {
-	path, err := filepath.Abs(filepath.Join(m.dir, clientSocket))
+	held, err := lock(ctx, m.dir, 0) // the socket can be that of an earlier process, which still runs
 	if err != nil {
 		return func() {}, err
 	}
+	release := func() { _ = held.Close() }
+	path, err := filepath.Abs(filepath.Join(m.dir, clientSocket))
+	if err != nil {
+		return release, err
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return func() {}, err
+		return release, err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
-		return func() {}, fmt.Errorf("cannot listen on the socket of etcd: %w", err)
+		return release, fmt.Errorf("cannot listen on the socket of etcd: %w", err)
 	}
 	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
 		// On Unavailable, clients would retry 40 times a second, and log each time.
@@ -46,5 +51,6 @@ func (m *Member) substitute(ctx context.Context) (func(), error) {
 	return func() {
 		server.Stop()
 		<-done
+		release()
 	}, nil
 }

@@ -41,7 +41,7 @@ type Applier struct {
 	Pace flowcontrol.RateLimiter
 	// Reviews reviews the permissions of Client. Only Check and Readiness use it.
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
-	// Compiler compiles populations. Only Readiness uses it.
+	// Compiler compiles populations. Nil: each version is compiled each time.
 	Compiler *Compiler
 }
 

@@ -81,7 +81,7 @@ func TestRollout(t *testing.T) {
 		}
 	}
 	out, _, code := c.Plugin(t, "preview", "--all")
-	if code != 2 || !strings.Contains(strings.Join(strings.Fields(out), " "), reported.Name+" Reported 4 0 7 0 0 0 1 2") || !strings.Contains(out, "the creator of the namespace is unknown") {
+	if code != 2 || !strings.Contains(strings.Join(strings.Fields(out), " "), reported.Name+" Reported 4 4 0 7 0 0 0 1 2") || !strings.Contains(out, "the creator of the namespace is unknown") {
 		t.Errorf("exit code %d, printed:\n%s", code, out)
 	}
 	t.Logf("the report:\n%s\n%s", meta.FindStatusCondition(reported.Status.Conditions, v1alpha1.ConditionRolledOut).Message, out)
@@ -221,7 +221,7 @@ func TestRolloutChanges(t *testing.T) {
 	if reported := c.WaitRollout(t, "changing", v1alpha1.ReasonRolloutReported, "0/3 0 3 0 0 0"); reported.Status.Rollout.ToDelete != 3 {
 		t.Errorf("to delete: %d", reported.Status.Rollout.ToDelete)
 	}
-	if out, _, code := c.Plugin(t, "preview", "--all"); code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), "Reported 3 0 0 3 3 0 0 0") {
+	if out, _, code := c.Plugin(t, "preview", "--all"); code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), "Reported 3 3 0 0 3 3 0 0 0") {
 		t.Errorf("exit code %d, printed:\n%s", code, out)
 	}
 	for _, name := range names {

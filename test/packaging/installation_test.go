@@ -262,12 +262,14 @@ func (i *installation) fails(t *testing.T, lacks, form, with string) {
 			dir := i.Overlay(t, form, with)
 			install, uninstall = "kubectl apply --server-side -k "+dir, "kubectl delete -k "+dir
 		}
-		run := func(commands string) {
-			if out, err := i.Shell(t, commands, nil); err != nil {
-				t.Fatalf("%s\n%v\n%s", commands, err, out)
+		t.Cleanup(func() {
+			if out, err := i.Shell(t, uninstall, nil); err != nil {
+				t.Errorf("%s\n%v\n%s", uninstall, err, out)
 			}
+		})
+		if out, err := i.Shell(t, install, nil); err != nil {
+			t.Fatalf("%s\n%v\n%s", install, err, out)
 		}
-		run(install)
 		if i.waitPending(t); lacks == noEtcd {
 			i.waitNoEtcd(t)
 		}
@@ -275,7 +277,6 @@ func (i *installation) fails(t *testing.T, lacks, form, with string) {
 		if out, _, code := i.Plugin(t, "check"); code != 3 || !strings.Contains(out, "nsinit-apiserver was never ready") {
 			t.Errorf("check: exit code %d\n%s", code, out)
 		}
-		run(uninstall)
 	})
 }
 
@@ -286,9 +287,21 @@ func (i *installation) waitNoEtcd(t *testing.T) {
 		"--from-file=tls.crt="+filepath.Join(i.Dir, "pki", "etcd.crt"), "--from-file=tls.key="+filepath.Join(i.Dir, "pki", "etcd.key")); err != nil {
 		t.Fatal(err, out)
 	}
+	framework.Eventually(t, "nsinit-apiserver runs, and is not ready", func(ctx context.Context) error {
+		pods, err := i.Core.CoreV1().Pods("nsinit-system").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=nsinit-apiserver"})
+		if err == nil && !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+			return len(pod.Status.ContainerStatuses) > 0 && (pod.Status.ContainerStatuses[0].State.Running != nil || pod.Status.ContainerStatuses[0].RestartCount > 0)
+		}) {
+			err = fmt.Errorf("they are %s", framework.JSON(t, pods.Items))
+		}
+		return err
+	})
+	since := time.Now().Truncate(time.Second)
 	framework.Eventually(t, "an event says why namespaces are not closed", func(ctx context.Context) error {
 		events, err := i.Core.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "reason=GateNotInForce"})
-		if err == nil && !slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, "no pod of nsinit-apiserver is ready") }) {
+		if err == nil && !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return !e.LastTimestamp.Time.Before(since) && strings.Contains(e.Message, "no pod of nsinit-apiserver is ready")
+		}) {
 			err = fmt.Errorf("the events are %s", framework.JSON(t, events.Items))
 		}
 		return err

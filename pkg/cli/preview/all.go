@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,7 +42,7 @@ func (o *Options) all(ctx context.Context) error {
 		return err
 	}
 	population.Sort(list.Items)
-	rollouts, refused := []Rollout{}, false
+	rollouts, refused, unchecked := []Rollout{}, false, []string{}
 	for _, p := range list.Items {
 		if p.Spec.Scope != v1alpha1.ScopeAll {
 			continue
@@ -53,10 +54,16 @@ func (o *Options) all(ctx context.Context) error {
 				r.Rollout = *p.Status.Rollout
 			}
 		}
+		if p.Status.Rollout == nil || r.Reason == v1alpha1.ReasonNotObserved || r.Rollout.Checked < r.Rollout.Namespaces {
+			unchecked = append(unchecked, p.Name)
+		}
 		rollouts, refused = append(rollouts, r), refused || r.Rollout.Conflicts+r.Rollout.Refused > 0
 	}
 	if err := o.PrintFlags.Print(o.Out, cmdutil.NewList("PopulationReport", rollouts), func(out io.Writer) error { return table(out, rollouts) }); err != nil {
 		return err
+	}
+	if len(unchecked) > 0 {
+		return fmt.Errorf("policy-population has not checked every namespace for %s", strings.Join(unchecked, ", "))
 	}
 	if refused {
 		return exitRefused
@@ -71,10 +78,10 @@ func table(out io.Writer, rollouts []Rollout) error {
 		return err
 	}
 	w := printers.GetNewTabWriter(out)
-	_, _ = fmt.Fprintln(w, "POPULATION\tROLLOUT\tNAMESPACES\tCURRENT\tTO CREATE\tTO CHANGE\tTO DELETE\tUNCHANGED\tCONFLICTS\tREFUSED")
+	_, _ = fmt.Fprintln(w, "POPULATION\tROLLOUT\tNAMESPACES\tCHECKED\tCURRENT\tTO CREATE\tTO CHANGE\tTO DELETE\tUNCHANGED\tCONFLICTS\tREFUSED")
 	for _, r := range rollouts {
 		s := r.Rollout
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Population, r.Reason, s.Namespaces, s.Current, s.ToCreate, s.ToChange, s.ToDelete, s.Unchanged, s.Conflicts, s.Refused)
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", r.Population, r.Reason, s.Namespaces, s.Checked, s.Current, s.ToCreate, s.ToChange, s.ToDelete, s.Unchanged, s.Conflicts, s.Refused)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -43,7 +43,8 @@ With --all, the command shows what policy-population reports of each population 
 and delete in the namespaces that exist, or still has to, and the first ten problems. Objects of other clients are conflicts and stay as
 they are. Namespaces that are closed, frozen, terminating or exempt, and those whose name starts with "kube-", get nothing.
 
-The exit code is 0 if every object can be applied, 2 if one cannot, and 1 after another error.`
+The exit code is 0 if every object can be applied, 2 if one cannot, and 1 after another error, or with --all if not every namespace was
+checked yet.`
 
 const example = `  # The objects of the namespace shop, applied with the permissions of policy-population
   kubectl nsinit preview shop --as=system:serviceaccount:nsinit-system:policy-population

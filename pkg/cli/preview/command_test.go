@@ -154,17 +154,18 @@ func TestAll(t *testing.T) {
 		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionRolledOut, ObservedGeneration: observed, Reason: reason, Message: "the\x1bmessage"}}
 		return []runtime.Object{p, population("new", template)}
 	}
-	const header = "POPULATION   ROLLOUT       NAMESPACES   CURRENT   TO CREATE   TO CHANGE   TO DELETE   UNCHANGED   CONFLICTS   REFUSED\n"
-	counts := v1alpha1.PopulationRolloutStatus{Namespaces: 9, Current: 8, ToCreate: 7, ToChange: 6, ToDelete: 5, Unchanged: 4}
+	const header = "POPULATION   ROLLOUT       NAMESPACES   CHECKED   CURRENT   TO CREATE   TO CHANGE   TO DELETE   UNCHANGED   CONFLICTS   REFUSED\n"
+	counts := v1alpha1.PopulationRolloutStatus{Namespaces: 9, Checked: 9, Current: 8, ToCreate: 7, ToChange: 6, ToDelete: 5, Unchanged: 4}
 	refused := v1alpha1.PopulationRolloutStatus{Refused: 1, Problems: []v1alpha1.PopulationProblem{{Namespace: "shop", Manifest: "m", Result: v1alpha1.ProblemRefused, Message: "no\nrights"}}}
 	for name, test := range map[string]struct {
 		populations []runtime.Object
 		test        cmdtesting.Test
 	}{
-		"counts":          {ofAll("Reported", 2, counts), cmdtesting.Test{Out: strings.Replace(header, "ROLLOUT    ", "ROLLOUT ", 1) + "p            Reported   9            8         7           6           5           4           0           0\n\np: the?message\n"}},
-		"a problem":       {ofAll("Incomplete", 2, refused), cmdtesting.Test{Err: "exit code 2", Out: strings.Replace(header, "ROLLOUT    ", "ROLLOUT   ", 1) + "p            Incomplete   0            0         0           0           0           0           0           1\n\np: the?message\n- shop/m: Refused: no rights\n"}},
+		"counts":          {ofAll("Reported", 2, counts), cmdtesting.Test{Out: strings.Replace(header, "ROLLOUT    ", "ROLLOUT ", 1) + "p            Reported   9            9         8         7           6           5           4           0           0\n\np: the?message\n"}},
+		"a problem":       {ofAll("Incomplete", 2, refused), cmdtesting.Test{Err: "exit code 2", Out: strings.Replace(header, "ROLLOUT    ", "ROLLOUT   ", 1) + "p            Incomplete   0            0         0         0           0           0           0           0           1\n\np: the?message\n- shop/m: Refused: no rights\n"}},
 		"a conflict":      {ofAll("Incomplete", 2, v1alpha1.PopulationRolloutStatus{Conflicts: 1}), cmdtesting.Test{Args: []string{"--output=jsonpath={.kind} {.items[*].rollout.conflicts} {.items[*].message}"}, Err: "exit code 2", Out: "PopulationReport 1 the\x1bmessage"}},
-		"a former state":  {ofAll("Complete", 1, refused), cmdtesting.Test{Args: []string{"--output=jsonpath={.items[*].reason} {.items[*].rollout.refused}"}, Out: "NotObserved 0"}},
+		"a former state":  {ofAll("Complete", 1, refused), cmdtesting.Test{Args: []string{"--output=jsonpath={.items[*].reason} {.items[*].rollout.refused}"}, Out: "NotObserved 0", Err: "policy-population has not checked every namespace for p"}},
+		"a part":          {ofAll("Reporting", 2, v1alpha1.PopulationRolloutStatus{Namespaces: 2, Checked: 1}), cmdtesting.Test{Args: []string{"--output=jsonpath={.items[*].reason}"}, Out: "Reporting", Err: "policy-population has not checked every namespace for p"}},
 		"only for new":    {[]runtime.Object{population("new", template)}, cmdtesting.Test{Out: "No population has scope All, so none reaches namespaces that exist.\n"}},
 		"and a name":      {nil, cmdtesting.Test{Args: []string{"shop"}, Err: `unexpected argument "shop": --all is for every namespace`}},
 		"and a file":      {nil, cmdtesting.Test{Args: []string{"--filename=x"}, Err: "create it with scope: All and rollout: Report"}},

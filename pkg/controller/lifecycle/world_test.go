@@ -357,7 +357,7 @@ func (w *world) checkWithdrawn(did string) {
 	}
 }
 
-// createRecord serves POST of a lifecycle. The server reads the namespace live.
+// createLifecycle serves POST of a lifecycle. The server reads the namespace live.
 func (w *world) createLifecycle(sent *v1alpha1.NamespaceLifecycle) (runtime.Object, error) {
 	switch {
 	case w.lifecycle != nil:

@@ -67,6 +67,8 @@ type suite struct {
 	Suite
 	core   kubernetes.Interface
 	nsinit versioned.Interface
+	// created are the names of the namespaces that the suite has created.
+	created []string
 }
 
 // Run runs every test.
@@ -97,6 +99,23 @@ func Run(t *testing.T, s Suite) {
 	t.Run("DeletionWhileInitializing", at.testDeletionWhileInitializing)
 	t.Run("DeletionBeforeItsTurn", at.testDeletionBeforeItsTurn)
 	t.Run("SameNameAgain", at.testSameNameAgain)
+	if !t.Failed() {
+		t.Run("Cleanup", at.testCleanup)
+	}
+}
+
+// testCleanup: nothing of the suite is left. The initializer may have to clean up after namespaces that were deleted while it did not run.
+func (s *suite) testCleanup(t *testing.T) {
+	s.start(t)
+	for _, name := range s.created {
+		s.until(t, fmt.Sprintf("namespace %q is removed", name), func(ctx context.Context) error {
+			_, err := s.core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return cmp.Or(err, errors.New("it exists"))
+		})
+	}
 }
 
 // until waits for a condition, which returns nil when it holds. It also works in a Cleanup.
@@ -166,6 +185,7 @@ func (s *suite) isPlanned(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	s.created = append(s.created, probe.Name)
 	defer func() { _ = namespaces.Delete(context.WithoutCancel(ctx), probe.Name, metav1.DeleteOptions{}) }()
 	var lifecycle *v1alpha1.NamespaceLifecycle
 	if err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
@@ -188,6 +208,7 @@ func (s *suite) create(t *testing.T, name string) *corev1.Namespace {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.created = append(s.created, name)
 	t.Cleanup(func() {
 		if err := s.core.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
