@@ -262,11 +262,11 @@ func (i *installation) fails(t *testing.T, lacks, form, with string) {
 			dir := i.Overlay(t, form, with)
 			install, uninstall = "kubectl apply --server-side -k "+dir, "kubectl delete -k "+dir
 		}
-		t.Cleanup(func() {
+		defer func() {
 			if out, err := i.Shell(t, uninstall, nil); err != nil {
 				t.Errorf("%s\n%v\n%s", uninstall, err, out)
 			}
-		})
+		}()
 		if out, err := i.Shell(t, install, nil); err != nil {
 			t.Fatalf("%s\n%v\n%s", install, err, out)
 		}
