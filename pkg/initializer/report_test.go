@@ -11,6 +11,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,8 +40,20 @@ import (
 type reporting struct {
 	core   *fake.Clientset
 	nsinit *nsinitfake.Clientset
-	clock  *testingclock.FakeClock
+	clock  *reportClock
 	log    *lockedBuffer
+}
+
+// reportClock counts for how many reports a Runner has waited. Its queue waits on the same clock.
+type reportClock struct {
+	*testingclock.FakeClock
+	waited, stepped atomic.Int64
+}
+
+// After implements clock.Clock. Only reports use it.
+func (c *reportClock) After(d time.Duration) <-chan time.Time {
+	defer c.waited.Add(1)
+	return c.FakeClock.After(d)
 }
 
 type lockedBuffer struct {
@@ -65,7 +78,7 @@ func newReporting() *reporting {
 		core: fake.NewClientset(),
 		nsinit: nsinitfake.NewClientset(testserver.Configuration("one", "other.example.com", participant),
 			testserver.Configuration("two", participant), testserver.Configuration("three", "other.example.com")),
-		clock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
+		clock: &reportClock{FakeClock: testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))},
 		log:   &lockedBuffer{},
 	}
 }
@@ -100,10 +113,17 @@ func (r *reporting) reports() []string {
 	return names
 }
 
+// waitForReport waits until a Runner waits for the next report.
+func (r *reporting) waitForReport(t *testing.T) {
+	t.Helper()
+	waitFor(t, "the next report is due later", func() bool { return r.clock.waited.Load() > r.clock.stepped.Load() })
+}
+
 // next lets the time of the next report come.
 func (r *reporting) next(t *testing.T) {
 	t.Helper()
-	waitFor(t, "the next report is due later", r.clock.HasWaiters)
+	r.waitForReport(t)
+	r.clock.stepped.Add(1)
 	r.clock.Step(timing.ReportInterval * 11 / 10)
 }
 
@@ -122,7 +142,7 @@ func TestReports(t *testing.T) {
 	}
 	stop := r.run(t, initializer.Options{})
 	check()
-	waitFor(t, "the next report is due later", r.clock.HasWaiters)
+	r.waitForReport(t)
 	r.clock.Step(timing.ReportInterval * 8 / 10)
 	time.Sleep(20 * time.Millisecond)
 	check()
