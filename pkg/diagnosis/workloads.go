@@ -99,17 +99,24 @@ func (d Diagnoser) observeWorkloads(ctx context.Context, o *Observation) {
 		return
 	}
 	o.Workloads, o.Stopped, o.Accounts = d.workloads(ctx), map[stop]Evidence{}, map[string]Evidence{}
+	read := map[string]Evidence{}
+	podsOf := func(account string) Evidence {
+		if _, done := read[account]; !done {
+			read[account] = d.podsOf(ctx, account)
+		}
+		return read[account]
+	}
 	for _, account := range accounts {
 		if len(o.Accounts) < examined {
-			o.Accounts[account] = d.podsOf(ctx, account)
+			o.Accounts[account] = podsOf(account)
 		}
 	}
 	for _, a := range actors {
 		for i := range o.Workloads.Object {
 			w := &o.Workloads.Object[i]
 			key := stop{w.account, a.target}
-			if _, read := o.Stopped[key]; !read && w.isStopped() && w.isOf(a) && len(o.Stopped) < examined {
-				o.Stopped[key] = d.stopped(ctx, key)
+			if _, done := o.Stopped[key]; !done && w.isStopped() && w.isOf(a) && len(o.Stopped) < examined {
+				o.Stopped[key] = d.stopped(ctx, key, podsOf(w.account))
 			}
 		}
 	}
@@ -174,10 +181,11 @@ func (d Diagnoser) podsOf(ctx context.Context, account string) Evidence {
 	return e
 }
 
-// stopped returns what a workload without pods shows. Another controller can run its pods. A tenant can create a workload with the
-// name of any controller, so it counts only if its service account may remove the finalizer: then the tenant can, too.
-func (d Diagnoser) stopped(ctx context.Context, s stop) Evidence {
-	if pods := d.podsOf(ctx, s.account); pods.Shows != "" {
+// stopped returns what a workload without pods shows, given what the pods of its service account show: another controller can run its
+// pods. A tenant can create a workload with the name of any controller, so it counts only if its service account may remove the
+// finalizer: then the tenant can, too.
+func (d Diagnoser) stopped(ctx context.Context, s stop, pods Evidence) Evidence {
+	if pods.Shows != "" {
 		return Evidence{Message: fmt.Sprintf("%s; other pods of its service account: %s", noPods, pods.Message), Shows: Unknown}
 	}
 	namespace, name, _ := strings.Cut(s.account, "/")
