@@ -61,6 +61,11 @@ func (r *registry) Register(m metrics.Registerable) error {
 	if err := r.KubeRegistry.Register(m); err != nil {
 		return err
 	}
+	return r.describe(m)
+}
+
+// describe adds the descriptions of a metric.
+func (r *registry) describe(m prometheus.Collector) error {
 	descriptions := make(chan *prometheus.Desc, 10)
 	m.Describe(descriptions)
 	close(descriptions)
@@ -71,6 +76,15 @@ func (r *registry) Register(m metrics.Registerable) error {
 	}
 	return nil
 }
+
+// sdkRegistry collects the metrics of the SDK.
+type sdkRegistry struct {
+	prometheus.Registerer
+	*registry
+}
+
+// Register implements prometheus.Registerer.
+func (r sdkRegistry) Register(m prometheus.Collector) error { return r.describe(m) }
 
 // CustomRegister registers the metrics of a collector, which are gauges.
 func (r *registry) CustomRegister(collector metrics.StableCollector) error {
@@ -90,23 +104,23 @@ func (r *registry) CustomRegister(collector metrics.StableCollector) error {
 
 // add parses the text of a description, because its fields are not exported.
 func (r *registry) add(description, kind string) error {
-	parts := regexp.MustCompile(`^Desc\{fqName: "(.*)", help: "(?:\[ALPHA\] )?(.*?)"(?:, unit: ".*?")?, constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`).FindStringSubmatch(description)
+	parts := regexp.MustCompile(`^Desc\{fqName: "(.*)", help: "(?:\[ALPHA\] )?(.*?)"(?:, unit: ".*?")?, constLabels: \{(?:(.*?)=.*)?\}, variableLabels: \{(.*)\}\}$`).FindStringSubmatch(description)
 	if parts == nil {
 		return fmt.Errorf("cannot read %s", description)
 	}
 	labels := ""
-	if parts[3] != "" {
-		labels = "`" + strings.ReplaceAll(parts[3], ",", "`, `") + "`"
+	if all := strings.Trim(parts[3]+","+parts[4], ","); all != "" {
+		labels = "`" + strings.ReplaceAll(all, ",", "`, `") + "`"
 	}
 	r.found = append(r.found, metric{parts[1], kind, parts[2], labels})
 	return nil
 }
 
-func kindOf(m metrics.Registerable) string {
+func kindOf(m prometheus.Collector) string {
 	switch m.(type) {
-	case *metrics.Counter, *metrics.CounterVec:
+	case *metrics.Counter, *metrics.CounterVec, *prometheus.CounterVec:
 		return "counter"
-	case *metrics.Histogram, *metrics.HistogramVec:
+	case *metrics.Histogram, *metrics.HistogramVec, *prometheus.HistogramVec:
 		return "histogram"
 	}
 	return "gauge"
@@ -124,7 +138,7 @@ func run() error {
 	reader := namespaceinitializers.NewReader(nil, nil, clock.RealClock{})
 	_, err := initializer.New(initializer.Options{
 		Name: "any.example.com", Initialize: func(context.Context, *corev1.Namespace) error { return nil },
-		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: sdk,
+		Core: fake.NewClientset(), Nsinit: nsinitfake.NewClientset(), Metrics: sdkRegistry{nil, sdk},
 	})
 	if err := errors.Join(err,
 		reader.Metrics().Register(server),

@@ -13,10 +13,13 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/component-base/config"
 	componentbaseoptions "k8s.io/component-base/config/options"
+	"k8s.io/component-base/config/validation"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
@@ -42,7 +45,7 @@ type Options struct {
 	RequiredObjects      RequiredObjects
 	NamespaceTermination bool
 	Certificates         Certificates
-	LeaderElection       leader.Election
+	LeaderElection       config.LeaderElectionConfiguration
 }
 
 // RequiredObjects configures which objects a namespace needs before it opens.
@@ -61,6 +64,7 @@ type Certificates struct {
 // NewOptions returns the default options.
 func NewOptions() *Options {
 	namespace := installation.Namespace()
+	elected := leader.NewElection(namespace, name)
 	o := &Options{
 		SecureServing:   genericoptions.NewSecureServingOptions(),
 		Authentication:  genericoptions.NewDelegatingAuthenticationOptions(),
@@ -75,7 +79,11 @@ func NewOptions() *Options {
 			APIServices: []string{installation.APIService},
 			CA:          365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour,
 		}},
-		LeaderElection: leader.NewElection(namespace, name),
+		LeaderElection: config.LeaderElectionConfiguration{
+			LeaderElect: true, ResourceLock: resourcelock.LeasesResourceLock, ResourceNamespace: namespace, ResourceName: name,
+			LeaseDuration: metav1.Duration{Duration: elected.LeaseDuration}, RenewDeadline: metav1.Duration{Duration: elected.RenewDeadline},
+			RetryPeriod: metav1.Duration{Duration: elected.RetryPeriod},
+		},
 	}
 	for _, object := range requiredobjects.ByKubernetes() {
 		o.RequiredObjects.Objects = append(o.RequiredObjects.Objects, object.String())
@@ -114,7 +122,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"How long a CA is valid. It is renewed when a third of that time is left.")
 	flags.DurationVar(&o.Certificates.Serving, "certificates-serving-validity", o.Certificates.Serving,
 		"How long a serving certificate is valid. It is renewed when a third of that time is left.")
-	componentbaseoptions.BindLeaderElectionFlags((*config.LeaderElectionConfiguration)(&o.LeaderElection), flags)
+	componentbaseoptions.BindLeaderElectionFlags(&o.LeaderElection, flags)
 }
 
 // Complete sets the options that depend on others.
@@ -151,8 +159,9 @@ func (o *Options) Validate() error {
 	if c := o.Certificates; c.Enabled && (c.Serving <= 0 || c.CA <= c.Serving) {
 		errs = append(errs, fmt.Errorf("--certificates-serving-validity=%s must be positive, and --certificates-ca-validity=%s longer", c.Serving, c.CA))
 	}
-	if o.LeaderElection.LeaderElect {
-		errs = append(errs, o.LeaderElection.Validate())
+	errs = append(errs, validation.ValidateLeaderElectionConfiguration(&o.LeaderElection, nil).ToAggregate())
+	if lock := o.LeaderElection.ResourceLock; lock != resourcelock.LeasesResourceLock {
+		errs = append(errs, fmt.Errorf("--leader-elect-resource-lock=%s: set %s", lock, resourcelock.LeasesResourceLock))
 	}
 	return utilerrors.NewAggregate(errs)
 }

@@ -103,8 +103,10 @@ func (o *Options) Run(ctx context.Context) error {
 	group.Go(func() error {
 		defer cancel()
 		lead := func(ctx context.Context) error { return o.runControllers(ctx, clients{core, nsinit, metadata, apis}) }
-		if o.LeaderElection.LeaderElect {
-			return o.LeaderElection.Lead(ctx, core, watchdog, lead)
+		if c := o.LeaderElection; c.LeaderElect {
+			election := leader.Election{Namespace: c.ResourceNamespace, Name: c.ResourceName,
+				LeaseDuration: c.LeaseDuration.Duration, RenewDeadline: c.RenewDeadline.Duration, RetryPeriod: c.RetryPeriod.Duration}
+			return election.Lead(ctx, core, watchdog, lead)
 		}
 		return lead(ctx)
 	})

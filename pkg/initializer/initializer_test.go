@@ -335,12 +335,12 @@ func TestStopsClean(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	_, err := initializer.New(initializer.Options{Name: "unqualified", Workers: -1, DryRun: true,
-		Registration: &initializer.Registration{Initializer: v1alpha1.RegisteredInitializer{Holds: new(v1alpha1.HoldContent)}}, Election: &leader.Election{ResourceNamespace: "a"}})
+		Registration: &initializer.Registration{Initializer: v1alpha1.RegisteredInitializer{Holds: new(v1alpha1.HoldContent)}}, Election: &leader.Election{Namespace: "a"}})
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, part := range []string{`Name "unqualified"`, "Initialize is missing", "Core is missing", "Nsinit is missing", "Workers is -1",
-		"Registration.Configuration is missing", `Holds is "Content", but Finalize is missing`, "Election: [", "resourceName: Required value", "DryRun excludes Registration and Election"} {
+		"Registration.Configuration is missing", `Holds is "Content", but Finalize is missing`, "Election: Namespace is \"a\" and Name \"\"", "LeaseDuration 0s must be longer", "DryRun excludes Registration and Election"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not say %q: %v", part, err)
 		}

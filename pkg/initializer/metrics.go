@@ -9,7 +9,7 @@ package initializer
 import (
 	"time"
 
-	"k8s.io/component-base/metrics"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // The values of the label result.
@@ -22,42 +22,40 @@ const (
 
 // runnerMetrics are the metrics of one Runner.
 type runnerMetrics struct {
-	calls    *metrics.CounterVec
-	duration *metrics.HistogramVec
-	running  *metrics.GaugeVec
-	name     string
+	calls    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	running  *prometheus.GaugeVec
 }
 
 func newMetrics(name string) *runnerMetrics {
 	const namespace, subsystem = "nsinit", "initializer"
-	labels := []string{"initializer", "operation"}
+	initializer := prometheus.Labels{"initializer": name} // several Runners can register in one registry
 	return &runnerMetrics{
-		name: name,
-		calls: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "calls_total", StabilityLevel: metrics.ALPHA,
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "calls_total", ConstLabels: initializer,
 			Help: "Number of calls of an initializer's functions that have ended, by their result: done, error (tried again), failed (for good), over (the turn ended before).",
-		}, append(labels, "result")),
-		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "call_duration_seconds", StabilityLevel: metrics.ALPHA,
+		}, []string{"operation", "result"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "call_duration_seconds", ConstLabels: initializer,
 			Help:    "How long a call of an initializer's functions took, in seconds.",
 			Buckets: []float64{0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300},
-		}, labels),
-		running: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "calls_in_progress", StabilityLevel: metrics.ALPHA,
+		}, []string{"operation"}),
+		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "calls_in_progress", ConstLabels: initializer,
 			Help: "Number of calls of an initializer's functions that are in progress.",
-		}, labels),
+		}, []string{"operation"}),
 	}
 }
 
-func (m *runnerMetrics) register(registry metrics.KubeRegistry) error {
-	for _, metric := range []metrics.Registerable{m.calls, m.duration, m.running} {
+func (m *runnerMetrics) register(registry prometheus.Registerer) error {
+	for _, metric := range []prometheus.Collector{m.calls, m.duration, m.running} {
 		if err := registry.Register(metric); err != nil {
 			return err
 		}
 	}
 	for _, o := range []operation{initialize, finalize} {
 		for _, result := range []string{resultDone, resultError, resultFailed, resultOver} {
-			m.calls.WithLabelValues(m.name, string(o), result) // Prometheus sees no increase in a counter that begins at 1
+			m.calls.WithLabelValues(string(o), result) // Prometheus sees no increase in a counter that begins at 1
 		}
 	}
 	return nil
@@ -66,10 +64,10 @@ func (m *runnerMetrics) register(registry metrics.KubeRegistry) error {
 // began counts a call, and returns what counts its end.
 func (m *runnerMetrics) began(o operation, now func() time.Time) (ended func(result string)) {
 	start := now()
-	m.running.WithLabelValues(m.name, string(o)).Inc()
+	m.running.WithLabelValues(string(o)).Inc()
 	return func(result string) {
-		m.running.WithLabelValues(m.name, string(o)).Dec()
-		m.duration.WithLabelValues(m.name, string(o)).Observe(now().Sub(start).Seconds())
-		m.calls.WithLabelValues(m.name, string(o), result).Inc()
+		m.running.WithLabelValues(string(o)).Dec()
+		m.duration.WithLabelValues(string(o)).Observe(now().Sub(start).Seconds())
+		m.calls.WithLabelValues(string(o), result).Inc()
 	}
 }

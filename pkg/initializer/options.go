@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -64,9 +64,8 @@ type Options struct {
 	DryRun bool
 	// Events records errors as events of the namespaces. Nil: events are sent to the cluster.
 	Events record.EventRecorder
-	// Metrics is where the metrics are registered, which is a registry for each Runner. Nil: only the Runner's Handler serves
-	// them.
-	Metrics metrics.KubeRegistry
+	// Metrics is where the metrics are registered. Nil: the Runner's Handler serves them.
+	Metrics prometheus.Registerer
 	// Clock is the clock, for tests. Nil: the real one.
 	Clock clock.WithTicker
 }

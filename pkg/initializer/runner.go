@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
@@ -53,7 +53,7 @@ const (
 type Runner struct {
 	options  Options
 	metrics  *runnerMetrics
-	registry metrics.KubeRegistry
+	registry *prometheus.Registry // nil if Options.Metrics is set
 	watchdog *leaderelection.HealthzAdaptor
 	queue    workers.Queue
 	// watches are the informers of NamespaceLifecycles that may need the operation.
@@ -90,19 +90,18 @@ func New(options Options) (*Runner, error) {
 	r := &Runner{
 		options:  options,
 		metrics:  newMetrics(options.Name),
-		registry: metrics.NewKubeRegistry(),
 		watchdog: leaderelection.NewLeaderHealthzAdaptor(leader.HealthGrace),
 		queue:    workers.NewFairQueue(options.Name, options.Clock, minRetryDelay, maxRetryDelay, options.GroupOf),
 		watches:  map[operation]cache.SharedIndexInformer{},
 		turns:    map[string]turn{},
 		ended:    sets.New[ended](),
 	}
-	if options.Metrics != nil {
-		r.registry = options.Metrics
-	} else {
-		r.registry.RawMustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	if options.Metrics == nil {
+		r.registry = prometheus.NewRegistry()
+		r.registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+		options.Metrics = r.registry
 	}
-	if err := r.metrics.register(r.registry); err != nil {
+	if err := r.metrics.register(options.Metrics); err != nil {
 		return nil, fmt.Errorf("cannot register the metrics: %w", err)
 	}
 	// The server only sends lifecycles in which the initializer has its turn. DELETED means that the turn is over.

@@ -135,7 +135,7 @@ func TestElection(t *testing.T) {
 	server.MustConfigure(t, testserver.Configuration("one", participant))
 	leases := fake.NewClientset(testserver.Namespace("first", "uid-of-first", true), testserver.Namespace("second", "uid-of-second", true))
 	election := new(leader.NewElection("system", participant))
-	election.LeaseDuration.Duration, election.RenewDeadline.Duration, election.RetryPeriod.Duration = 3*time.Second, 2*time.Second, 50*time.Millisecond
+	election.LeaseDuration, election.RenewDeadline, election.RetryPeriod = 3*time.Second, 2*time.Second, 50*time.Millisecond
 	calls := make(chan string, 10)
 	replica := func(name string) (*initializer.Runner, func()) {
 		return startWith(t, server, initializer.Options{Name: participant, Election: election, Core: leases, Initialize: func(_ context.Context, namespace *corev1.Namespace) error {

@@ -14,31 +14,35 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/component-base/metrics"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
 )
 
 // Handler serves /healthz and /livez (the process and its lease are healthy), /readyz (also, HasSynced or another replica
-// acts), and /metrics. It authenticates no client: bind it where only probes and monitoring reach it.
+// acts), and, without Options.Metrics, /metrics. It authenticates no client: bind it where only probes and monitoring reach it.
 func (r *Runner) Handler() http.Handler {
 	paths := http.NewServeMux()
-	synced := healthz.NamedCheck("lifecycles", func(*http.Request) error {
-		if !r.waiting.Load() && !r.HasSynced() {
-			return errors.New("the initializer is not registered yet, or the NamespaceLifecycles have not been listed")
-		}
-		return nil
-	})
-	healthz.InstallHandler(paths, healthz.PingHealthz, r.watchdog)
-	healthz.InstallLivezHandler(paths, healthz.PingHealthz, r.watchdog)
-	healthz.InstallReadyzHandler(paths, healthz.PingHealthz, r.watchdog, synced)
-	paths.Handle("/metrics", r.MetricsHandler())
+	alive := func() error { return r.watchdog.Check(nil) }
+	for path, check := range map[string]func() error{"/healthz": alive, "/livez": alive, "/readyz": func() error { return errors.Join(alive(), r.ready()) }} {
+		paths.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			if err := check(); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			_, _ = fmt.Fprint(w, "ok")
+		})
+	}
+	if r.registry != nil {
+		paths.Handle("/metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
+	}
 	return paths
 }
 
-// MetricsHandler serves only the metrics.
-func (r *Runner) MetricsHandler() http.Handler {
-	return metrics.HandlerFor(r.registry, metrics.HandlerOpts{})
+func (r *Runner) ready() error {
+	if !r.waiting.Load() && !r.HasSynced() {
+		return errors.New("the initializer is not registered yet, or the NamespaceLifecycles have not been listed")
+	}
+	return nil
 }
 
 // Serve serves the Handler over HTTP at an address such as :8081 until the context ends. It

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/initializer"
@@ -23,8 +24,7 @@ import (
 
 // Add adds an initializer to a manager. Core and Nsinit default to clients with the manager's configuration. The
 // initializer acts while the manager leads: set LeaderElection of the manager instead of Election. The readiness of the
-// manager includes that of the initializer, and the manager's metrics server serves the metrics of the initializer at
-// /metrics/initializers/NAME.
+// manager includes that of the initializer, and the manager serves the metrics of the initializer.
 func Add(mgr manager.Manager, options initializer.Options) error {
 	if options.Election != nil {
 		return errors.New("Election excludes a manager: set LeaderElection of the manager's options") //nolint:staticcheck // the field's name
@@ -40,6 +40,9 @@ func Add(mgr manager.Manager, options initializer.Options) error {
 			return fmt.Errorf("cannot create a client of nsinit: %w", err)
 		}
 	}
+	if options.Metrics == nil {
+		options.Metrics = metrics.Registry
+	}
 	runner, err := initializer.New(options)
 	if err != nil {
 		return err
@@ -54,9 +57,6 @@ func Add(mgr manager.Manager, options initializer.Options) error {
 		}
 		return nil
 	}); err != nil {
-		return err
-	}
-	if err := mgr.AddMetricsServerExtraHandler("/metrics/initializers/"+options.Name, runner.MetricsHandler()); err != nil {
 		return err
 	}
 	return mgr.Add(leading{runner})

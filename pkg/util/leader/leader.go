@@ -16,12 +16,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/component-base/config"
-	"k8s.io/component-base/config/validation"
 	"k8s.io/klog/v2"
 )
 
@@ -32,22 +29,30 @@ const HealthGrace = 20 * time.Second
 var ErrLeaseLost = errors.New("lost the lease: another instance may lead now")
 
 // Election is the configuration of an election.
-type Election config.LeaderElectionConfiguration
+type Election struct {
+	// Namespace and Name are those of the Lease.
+	Namespace, Name string
+	// LeaseDuration is how long other instances wait for a leader that does not renew its Lease. A leader that cannot renew it for
+	// RenewDeadline stops. RetryPeriod is the time between two attempts.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+}
 
 // NewElection returns an election with the durations of Kubernetes' own components.
 func NewElection(namespace, name string) Election {
-	return Election{
-		LeaderElect: true, ResourceLock: resourcelock.LeasesResourceLock, ResourceNamespace: namespace, ResourceName: name,
-		LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
-		RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
-		RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
-	}
+	return Election{Namespace: namespace, Name: name, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
 }
 
 // Validate returns what is wrong with an election.
 func (e Election) Validate() error {
-	e.LeaderElect = true
-	return validation.ValidateLeaderElectionConfiguration((*config.LeaderElectionConfiguration)(&e), nil).ToAggregate()
+	var errs []error
+	if e.Namespace == "" || e.Name == "" {
+		errs = append(errs, fmt.Errorf("Namespace is %q and Name %q: give those of a Lease", e.Namespace, e.Name)) //nolint:staticcheck // the fields' names
+	}
+	if e.RetryPeriod <= 0 || float64(e.RenewDeadline) <= leaderelection.JitterFactor*float64(e.RetryPeriod) || e.LeaseDuration <= e.RenewDeadline {
+		errs = append(errs, fmt.Errorf("LeaseDuration %s must be longer than RenewDeadline %s, which must be longer than %v times RetryPeriod %s, which must be positive",
+			e.LeaseDuration, e.RenewDeadline, leaderelection.JitterFactor, e.RetryPeriod))
+	}
+	return errors.Join(errs...)
 }
 
 // Lead calls run when this instance becomes the leader, and returns its error. It returns
@@ -96,17 +101,17 @@ func (e Election) elector(ctx context.Context, core kubernetes.Interface, lead f
 		return nil, fmt.Errorf("cannot read the name of this host: %w", err)
 	}
 	identity := host + "_" + uuid.NewString()
-	lock, err := resourcelock.New(e.ResourceLock, e.ResourceNamespace, e.ResourceName,
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, e.Namespace, e.Name,
 		core.CoreV1(), core.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: identity})
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up leader election: %w", err)
 	}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lock,
-		Name:            e.ResourceName,
-		LeaseDuration:   e.LeaseDuration.Duration,
-		RenewDeadline:   e.RenewDeadline.Duration,
-		RetryPeriod:     e.RetryPeriod.Duration,
+		Name:            e.Name,
+		LeaseDuration:   e.LeaseDuration,
+		RenewDeadline:   e.RenewDeadline,
+		RetryPeriod:     e.RetryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: lead,

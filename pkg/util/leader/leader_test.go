@@ -35,7 +35,7 @@ func electing() Election {
 
 func withDurations(lease, renewDeadline, retryPeriod time.Duration) Election {
 	e := NewElection(namespace, name)
-	e.LeaseDuration.Duration, e.RenewDeadline.Duration, e.RetryPeriod.Duration = lease, renewDeadline, retryPeriod
+	e.LeaseDuration, e.RenewDeadline, e.RetryPeriod = lease, renewDeadline, retryPeriod
 	return e
 }
 
