@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -146,9 +145,7 @@ func (c *Cluster) watch(ctx context.Context) error {
 // example because nsinit-apiserver was restarted.
 func (c *Cluster) showLifecycles(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		command := exec.CommandContext(ctx, c.program("kubectl"), "--kubeconfig", c.AdminKubeconfig(),
-			"get", "namespacelifecycles", "--watch", "--output-watch-events")
-		command.Env = append(os.Environ(), "HOME="+c.Dir)
+		command := c.kubectlCommand(ctx, c.AdminKubeconfig(), "get", "namespacelifecycles", "--watch", "--output-watch-events")
 		command.Stdout = os.Stdout
 		_ = command.Run()
 	}, time.Second)
