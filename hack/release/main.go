@@ -77,7 +77,7 @@ func run(args []string) error {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	if err := r.imageLayout(image); err != nil {
+	if err := r.imageLayout(image, digest); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
 	if err := r.provenance(); err != nil {

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"runtime"
 
-	provenancev1 "github.com/in-toto/attestation/go/predicates/provenance/v1"
 	attestation "github.com/in-toto/attestation/go/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -41,41 +40,27 @@ func (r *release) statement(subjects ...*attestation.ResourceDescriptor) ([]byte
 	for _, platform := range r.built {
 		platforms = append(platforms, platform)
 	}
-	external, err := structpb.NewStruct(map[string]any{
-		"source": "git+" + home, "version": r.version, "repository": r.repository, "platforms": platforms, "snapshot": r.snapshot,
+	predicate, err := structpb.NewStruct(map[string]any{
+		"buildDefinition": map[string]any{
+			"buildType": buildType,
+			"externalParameters": map[string]any{
+				"source": "git+" + home, "version": r.version, "repository": r.repository, "platforms": platforms, "snapshot": r.snapshot,
+			},
+			"internalParameters": map[string]any{"go": runtime.Version()},
+			"resolvedDependencies": []any{
+				map[string]any{"name": "source", "uri": "git+" + home + "@" + r.commit, "digest": map[string]any{"gitCommit": r.commit}},
+			},
+		},
+		"runDetails": map[string]any{"builder": map[string]any{"id": builder}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	internal, err := structpb.NewStruct(map[string]any{"go": runtime.Version()})
-	if err != nil {
-		return nil, err
-	}
-	predicate := &provenancev1.Provenance{
-		BuildDefinition: &provenancev1.BuildDefinition{
-			BuildType: buildType, ExternalParameters: external, InternalParameters: internal,
-			ResolvedDependencies: []*attestation.ResourceDescriptor{
-				{Name: "source", Uri: "git+" + home + "@" + r.commit, Digest: map[string]string{"gitCommit": r.commit}},
-			},
-		},
-		RunDetails: &provenancev1.RunDetails{Builder: &provenancev1.Builder{Id: builder}},
-	}
-	if err := predicate.Validate(); err != nil {
-		return nil, err
-	}
-	data, err := protojson.Marshal(predicate)
-	if err != nil {
-		return nil, err
-	}
-	content := &structpb.Struct{}
-	if err := protojson.Unmarshal(data, content); err != nil {
-		return nil, err
-	}
-	statement := &attestation.Statement{Type: attestation.StatementTypeUri, Subject: subjects, PredicateType: predicateType, Predicate: content}
+	statement := &attestation.Statement{Type: attestation.StatementTypeUri, Subject: subjects, PredicateType: predicateType, Predicate: predicate}
 	if err := statement.Validate(); err != nil {
 		return nil, err
 	}
-	data, err = protojson.Marshal(statement)
+	data, err := protojson.Marshal(statement)
 	if err != nil {
 		return nil, err
 	}
