@@ -20,6 +20,9 @@ import (
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
+// approval is the initializer that artifacts/examples/approval.yaml registers.
+const approval = "approval.example.com"
+
 // Run starts everything with two initializers, prints what to try, and stops everything when the
 // context ends.
 func (c *Cluster) Run(ctx context.Context) (err error) {
