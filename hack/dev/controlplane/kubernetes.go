@@ -45,7 +45,8 @@ type kubernetesBuild struct {
 	dir, version string
 	// packages are those of the programs, by name.
 	packages map[string]string
-	// entry is the folder of the programs in the cache. Its name depends on everything that determines them.
+	// entry is the folder of the programs in the cache. Its name depends on everything that determines them: go.mod and go.sum, the
+	// version and the target of go, the flags, and the packages.
 	entry string
 }
 
@@ -65,17 +66,6 @@ func (b kubernetesBuild) flags() []string {
 	const variables = "k8s.io/component-base/version"
 	return []string{"-trimpath", "-buildvcs=false", fmt.Sprintf("-ldflags=-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
 		variables, b.version, major, minor)}
-}
-
-// inputs returns what determines the programs: go.mod and go.sum, the version and the target of go, the flags, and the packages.
-func (b kubernetesBuild) inputs(ctx context.Context) (string, error) {
-	goMod, modErr := os.ReadFile(filepath.Join(b.dir, "go.mod"))
-	goSum, sumErr := os.ReadFile(filepath.Join(b.dir, "go.sum"))
-	environment, err := b.command(ctx, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140").Output()
-	if err != nil {
-		err = fmt.Errorf("cannot read the environment of go: %w", err)
-	}
-	return fmt.Sprintf("%q %q %q %q %q", goMod, goSum, environment, b.flags(), b.packages), errors.Join(modErr, sumErr, err)
 }
 
 // buildKubernetes builds the programs of Kubernetes that the cache does not have, and links to all of them. The cache is shared by all
@@ -129,18 +119,16 @@ func (c *Cluster) kubernetesBuilds(ctx context.Context, cache string) ([]kuberne
 	var builds []kubernetesBuild
 	for version, packages := range byVersion {
 		b := kubernetesBuild{dir: c.kubernetesModule(version), packages: packages}
-		goMod, err := os.ReadFile(filepath.Join(b.dir, "go.mod"))
-		if err != nil {
-			return nil, err
+		goMod, modErr := os.ReadFile(filepath.Join(b.dir, "go.mod"))
+		goSum, sumErr := os.ReadFile(filepath.Join(b.dir, "go.sum"))
+		environment, goErr := b.command(ctx, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140").Output()
+		var versionErr error
+		b.version, versionErr = kubernetesVersion(string(goMod))
+		if err := errors.Join(modErr, sumErr, goErr, versionErr); err != nil {
+			return nil, fmt.Errorf("cannot read the versions in %s: %w", b.dir, err)
 		}
-		if b.version, err = kubernetesVersion(string(goMod)); err != nil {
-			return nil, err
-		}
-		inputs, err := b.inputs(ctx)
-		if err != nil {
-			return nil, err
-		}
-		b.entry = filepath.Join(cache, fmt.Sprintf("%s-%.8x", b.version, sha256.Sum256([]byte(inputs))))
+		inputs := fmt.Appendf(nil, "%q %q %q %q %q", goMod, goSum, environment, b.flags(), packages)
+		b.entry = filepath.Join(cache, fmt.Sprintf("%s-%.8x", b.version, sha256.Sum256(inputs)))
 		builds = append(builds, b)
 	}
 	return builds, nil
