@@ -41,7 +41,7 @@ func (r *release) chart(image v1.Hash) error {
 	}
 	if err := replace(filepath.Join(dir, "Chart.yaml"), "\nversion: 0.1.0\n", "\nversion: "+version+"\n", "\nappVersion: v0.1.0\n", "\nappVersion: "+r.version+"\n",
 		`artifacthub.io/prerelease: "false"`, fmt.Sprintf(`artifacthub.io/prerelease: "%v"`, strings.Contains(version, "-")),
-		"\nannotations:\n", "\nannotations:\n  artifacthub.io/images: |\n    - name: nsinit\n      image: "+r.repository+"@"+image.String()+"\n      platforms: ["+strings.Join(r.platforms, ", ")+"]\n"); err != nil {
+		"\nannotations:\n", "\nannotations:\n  artifacthub.io/images: |\n    - name: nsinit\n      image: "+r.repository+"@"+image.String()+"\n      platforms: ["+strings.Join(r.platforms(), ", ")+"]\n"); err != nil {
 		return err
 	}
 	content, err := r.compressed(filepath.Dir(dir), filepath.Base(dir))

@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -45,25 +44,27 @@ func (r *release) labels() map[string]string {
 	}
 }
 
-// image returns the image of each platform that has programs.
+// platforms returns those of the image, such as linux/amd64.
+func (r *release) platforms() []string {
+	return slices.DeleteFunc(slices.Sorted(slices.Values(r.built)), func(platform string) bool { return !strings.HasPrefix(platform, "linux/") })
+}
+
+// image returns the image of each platform.
 func (r *release) image() (v1.ImageIndex, error) {
-	folders, err := filepath.Glob(filepath.Join(r.programs, "linux-*", "programs"))
-	if err != nil {
-		return nil, err
+	if len(r.platforms()) == 0 {
+		return nil, errors.New("the image needs the programs for a platform linux/*: add one to --platforms")
 	}
-	if len(folders) == 0 {
-		return nil, fmt.Errorf("there is no %s: build the programs for a platform linux/*", filepath.Join(r.programs, "linux-*", "programs"))
-	}
-	slices.Sort(folders)
 	certificates, err := r.certificates()
 	if err != nil {
 		return nil, err
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, folder := range folders {
-		system, architecture, _ := strings.Cut(filepath.Base(filepath.Dir(folder)), "-")
-		platform := &v1.Platform{OS: system, Architecture: architecture}
-		layer, err := r.layer(folder)
+	for _, name := range r.platforms() {
+		platform, err := v1.ParsePlatform(name)
+		if err != nil {
+			return nil, err
+		}
+		layer, err := r.layer(filepath.Join(r.programs, platform.OS+"-"+platform.Architecture, "programs"))
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +72,6 @@ func (r *release) image() (v1.ImageIndex, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.platforms = append(r.platforms, system+"/"+architecture)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
 	}
 	return mutate.Annotations(index, r.labels()).(v1.ImageIndex), nil

@@ -31,8 +31,6 @@ type release struct {
 	repository string
 	// programs has a folder PLATFORM/programs for each platform of the image, such as linux-amd64/programs.
 	programs string
-	// platforms are those of the image, such as linux/amd64.
-	platforms []string
 	// source has the files of nsinit-manifests.tar.gz.
 	source string
 	// output has the archives, and gets the rest.
