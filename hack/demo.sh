@@ -2,7 +2,7 @@
 # Copyright The nsinit Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Plays both user stories of the Namespace Initializer KEP on a control plane of its own, and checks each step. It needs _output/bin/dev.
+# Plays both user stories of the Namespace Initializer KEP on a separate control plane, and checks each step. It needs _output/bin/dev.
 #
 #     hack/demo.sh
 
