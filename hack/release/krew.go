@@ -46,7 +46,7 @@ spec:
 
 // krew writes the manifest of the plugin with the checksum of the archive of each platform.
 func (r *release) krew(v1.Hash) error {
-	_, sums, err := r.sums()
+	sums, err := r.sums()
 	if err != nil {
 		return err
 	}

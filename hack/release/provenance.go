@@ -12,9 +12,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	attestation "github.com/in-toto/attestation/go/v1"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -70,31 +72,31 @@ func (r *release) statement(subjects ...*attestation.ResourceDescriptor) ([]byte
 }
 
 // sums returns the SHA-256 of each file of the release.
-func (r *release) sums() (names []string, sums map[string]string, err error) {
-	entries, err := os.ReadDir(r.output) // sorted
+func (r *release) sums() (map[string]string, error) {
+	entries, err := os.ReadDir(r.output)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	sums = map[string]string{}
+	sums := map[string]string{}
 	for _, entry := range entries {
 		data, err := os.ReadFile(filepath.Join(r.output, entry.Name()))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		sum := sha256.Sum256(data)
-		names, sums[entry.Name()] = append(names, entry.Name()), hex.EncodeToString(sum[:])
+		sums[entry.Name()] = hex.EncodeToString(sum[:])
 	}
-	return names, sums, nil
+	return sums, nil
 }
 
 // provenance writes the provenance of all files: as a signed envelope or, without a key, as the statement itself.
 func (r *release) provenance() error {
-	names, sums, err := r.sums()
+	sums, err := r.sums()
 	if err != nil {
 		return err
 	}
 	var subjects []*attestation.ResourceDescriptor
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		subjects = append(subjects, subject(name, sums[name]))
 	}
 	statement, err := r.statement(subjects...)
@@ -122,12 +124,12 @@ func (r *release) checksums() error {
 			return err
 		}
 	}
-	names, sums, err := r.sums()
+	sums, err := r.sums()
 	if err != nil {
 		return err
 	}
 	var text bytes.Buffer
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		fmt.Fprintf(&text, "%s  %s\n", sums[name], name)
 	}
 	if err := r.write(sumsFile, text.Bytes()); err != nil || r.key == nil {
