@@ -178,7 +178,8 @@ func (c *Cluster) buildPrograms(ctx context.Context, cache string, b kubernetesB
 	command.Stdout, command.Stderr = log, log
 	err = c.runShown(ctx, command, func() string {
 		packages, _ := readOutput(log.Name())
-		return fmt.Sprintf("Kubernetes %s (%d packages)", b.version, packages)
+		built, _ := os.ReadDir(dir) // with the log
+		return fmt.Sprintf("Kubernetes %s (%d of %d programs, %d packages)", b.version, len(built)-1, len(b.packages), packages)
 	})
 	if err != nil {
 		_, failures := readOutput(log.Name())
