@@ -37,7 +37,7 @@ run: dev ## Run a control plane with nsinit in the foreground, until Ctrl-C.
 .PHONY: demo
 demo: dev ## Play the life of a namespace on a real control plane, and check each step.
 	@hack/install-system-packages.sh test
-	@$(DEV) --dir $(OUTPUT)/demo demo
+	@hack/demo.sh
 
 .PHONY: dev-up
 dev-up: dev ## Start a control plane with nsinit in the background.

@@ -100,11 +100,9 @@ func generate(root string) (map[string]string, error) {
 		}
 		builds = append(builds, texts)
 	}
-	names := map[string]bool{}
+	names := map[string]string{}
 	for _, objects := range builds {
-		for name := range objects {
-			names[name] = true
-		}
+		maps.Copy(names, objects)
 	}
 	templates := map[string]string{"check.yaml": header + `{{- if and (eq .Values.storage "embedded") (gt (int .Values.apiserver.replicas) 1) }}
 {{- fail (printf "apiserver.replicas is %d, and storage is embedded: the embedded etcd has one replica; set storage to etcd" (int .Values.apiserver.replicas)) }}
@@ -186,22 +184,17 @@ const (
 // build returns the objects of an overlay with components, by kind and name, without the namespace, which
 // Helm creates.
 func build(root, overlay string, components ...string) (map[string]map[string]any, error) {
-	deploy := filepath.Join(root, "artifacts", "deploy")
-	dir := filepath.Join(deploy, "overlays", overlay)
+	dir, err := os.MkdirTemp(filepath.Join(root, "artifacts", "deploy", "overlays"), ".chart-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	text := "resources: [../" + overlay + "]\n"
 	if len(components) > 0 {
-		made, err := os.MkdirTemp(filepath.Join(deploy, "overlays"), ".chart-")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = os.RemoveAll(made) }()
-		text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../" + overlay + "]\ncomponents:\n"
-		for _, component := range components {
-			text += "- ../../components/" + component + "\n" //nolint:modernize // one or two
-		}
-		if err := os.WriteFile(filepath.Join(made, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-			return nil, err
-		}
-		dir = made
+		text += "components: [../../components/" + strings.Join(components, ", ../../components/") + "]\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		return nil, err
 	}
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {

@@ -97,12 +97,10 @@ func workload(spec map[string]any, values, kind string, lines map[string]string)
 	template := spec["template"].(map[string]any)
 	label(template, "podLabels", "{{- with merge (dict) $.Values.podLabels $.Values.commonLabels }}", lines)
 	pod := template["spec"].(map[string]any)
-	for _, list := range []string{"imagePullSecrets", "tolerations"} {
-		pod[list] = marker(list)
-		lines[list] = "%s{{- with $.Values." + list + " }}\n%s" + list + ":\n%s  {{- toYaml . | nindent INDENT }}\n%s{{- end }}\n"
+	for _, key := range []string{"imagePullSecrets", "nodeSelector", "tolerations"} {
+		pod[key] = marker(key)
+		lines[key] = "%s{{- with $.Values." + key + " }}\n%s" + key + ":\n%s  {{- toYaml . | nindent INDENT }}\n%s{{- end }}\n"
 	}
-	pod["nodeSelector"] = marker("nodeSelector")
-	lines["nodeSelector"] = "%s{{- with $.Values.nodeSelector }}\n%snodeSelector:\n%s  {{- toYaml . | nindent INDENT }}\n%s{{- end }}\n"
 	usual := ""
 	if affinity, has := pod["affinity"]; has {
 		data, _ := yaml.Marshal(affinity)

@@ -29,7 +29,6 @@ const usage = `usage: dev [--dir DIR] [--kubernetes VERSION] [--no-build] COMMAN
                               kube-controller-manager, on which nsinit empties namespaces
   down                        stop what up started
   run                         the same in the foreground, with an initializer, until Ctrl-C
-  demo                        play the life of a namespace, check each step, clean up
   status                      show what runs, and the last restart of each program
   start|stop|kill PROGRAM     start, stop (SIGTERM) or kill -9 one program, which stays down
                               until it is started; a program that exits is restarted
@@ -94,8 +93,6 @@ func run(ctx context.Context, args []string) error {
 		return cluster.Down(context.WithoutCancel(ctx))
 	case "run":
 		return cluster.Run(ctx)
-	case "demo":
-		return cluster.Demo(ctx)
 	case "status":
 		return cluster.Status()
 	case "start", "stop", "kill":

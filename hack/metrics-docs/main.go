@@ -58,23 +58,7 @@ func newRegistry() *registry { return &registry{KubeRegistry: metrics.NewKubeReg
 
 // Register registers a metric.
 func (r *registry) Register(m metrics.Registerable) error {
-	if err := r.KubeRegistry.Register(m); err != nil {
-		return err
-	}
-	return r.describe(m)
-}
-
-// describe adds the descriptions of a metric.
-func (r *registry) describe(m prometheus.Collector) error {
-	descriptions := make(chan *prometheus.Desc, 10)
-	m.Describe(descriptions)
-	close(descriptions)
-	for d := range descriptions {
-		if err := r.add(d.String(), kindOf(m)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(r.KubeRegistry.Register(m), r.describe(m, kindOf(m)))
 }
 
 // sdkRegistry collects the metrics of the SDK.
@@ -84,35 +68,30 @@ type sdkRegistry struct {
 }
 
 // Register implements prometheus.Registerer.
-func (r sdkRegistry) Register(m prometheus.Collector) error { return r.describe(m) }
+func (r sdkRegistry) Register(m prometheus.Collector) error { return r.describe(m, kindOf(m)) }
 
 // CustomRegister registers the metrics of a collector, which are gauges.
 func (r *registry) CustomRegister(collector metrics.StableCollector) error {
-	if err := r.KubeRegistry.CustomRegister(collector); err != nil {
-		return err
-	}
-	descriptions := make(chan *metrics.Desc, 10)
-	collector.DescribeWithStability(descriptions)
-	close(descriptions)
-	for d := range descriptions {
-		if err := r.add(d.String(), "gauge"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(r.KubeRegistry.CustomRegister(collector), r.describe(collector, "gauge"))
 }
 
-// add parses the text of a description, because its fields are not exported.
-func (r *registry) add(description, kind string) error {
-	parts := regexp.MustCompile(`^Desc\{fqName: "(.*)", help: "(?:\[ALPHA\] )?(.*?)"(?:, unit: ".*?")?, constLabels: \{(?:(.*?)=.*)?\}, variableLabels: \{(.*)\}\}$`).FindStringSubmatch(description)
-	if parts == nil {
-		return fmt.Errorf("cannot read %s", description)
+// describe adds metrics that are registered. It parses the text of a description, because its fields are not exported.
+func (r *registry) describe(collector prometheus.Collector, kind string) error {
+	descriptions := make(chan *prometheus.Desc, 10)
+	collector.Describe(descriptions)
+	close(descriptions)
+	pattern := regexp.MustCompile(`^Desc\{fqName: "(.*)", help: "(?:\[ALPHA\] )?(.*?)"(?:, unit: ".*?")?, constLabels: \{(?:(.*?)=.*)?\}, variableLabels: \{(.*)\}\}$`)
+	for description := range descriptions {
+		parts := pattern.FindStringSubmatch(description.String())
+		if parts == nil {
+			return fmt.Errorf("cannot read %s", description)
+		}
+		labels := ""
+		if all := strings.Trim(parts[3]+","+parts[4], ","); all != "" {
+			labels = "`" + strings.ReplaceAll(all, ",", "`, `") + "`"
+		}
+		r.found = append(r.found, metric{parts[1], kind, parts[2], labels})
 	}
-	labels := ""
-	if all := strings.Trim(parts[3]+","+parts[4], ","); all != "" {
-		labels = "`" + strings.ReplaceAll(all, ",", "`, `") + "`"
-	}
-	r.found = append(r.found, metric{parts[1], kind, parts[2], labels})
 	return nil
 }
 

@@ -7,86 +7,38 @@ SPDX-License-Identifier: Apache-2.0
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"io/fs"
+	"fmt"
 	"os"
-	"path"
-	"slices"
-	"strings"
-	"time"
+	"os/exec"
 )
 
-// file is a file in an archive.
-type file struct {
-	// name is a path with slashes.
-	name       string
-	data       []byte
-	executable bool
-}
-
-// files returns the files of a folder.
-func files(dir string) ([]file, error) {
-	var all []file
-	root := os.DirFS(dir)
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := entry.Info()
+// archive returns a tar archive of the given files and folders in a folder, or of all. It depends only on their content, and every file
+// belongs to root.
+func (r *release) archive(dir string, names ...string) ([]byte, error) {
+	if len(names) == 0 {
+		entries, err := os.ReadDir(dir)
 		if err != nil {
-			return err
-		}
-		data, err := fs.ReadFile(root, name)
-		all = append(all, file{name: name, data: data, executable: info.Mode()&0o111 != 0})
-		return err
-	})
-	return all, err
-}
-
-// archive returns a tar archive that depends only on its arguments. Every file belongs to root.
-func archive(all []file, at time.Time) ([]byte, error) {
-	var buffer bytes.Buffer
-	writer := tar.NewWriter(&buffer)
-	done := map[string]bool{".": true}
-	var folders func(name string) error
-	folders = func(name string) error {
-		if done[name] {
-			return nil
-		}
-		done[name] = true
-		if err := folders(path.Dir(name)); err != nil {
-			return err
-		}
-		return writer.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: at, Format: tar.FormatPAX})
-	}
-	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b file) int { return strings.Compare(a.name, b.name) })
-	for _, f := range all {
-		if err := folders(path.Dir(f.name)); err != nil {
 			return nil, err
 		}
-		mode := int64(0o644)
-		if f.executable {
-			mode = 0o755
-		}
-		if err := writer.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: mode, ModTime: at, Format: tar.FormatPAX}); err != nil {
-			return nil, err
-		}
-		if _, err := writer.Write(f.data); err != nil {
-			return nil, err
+		for _, entry := range entries {
+			names = append(names, entry.Name())
 		}
 	}
-	if err := writer.Close(); err != nil {
-		return nil, err
+	var out, messages bytes.Buffer
+	command := exec.Command("tar", append([]string{"--create", "--sort=name", fmt.Sprintf("--mtime=@%d", r.time.Unix()), "--owner=0", "--group=0",
+		"--numeric-owner", "--mode=u+rwX,go+rX,go-w", "--directory=" + dir, "--"}, names...)...)
+	command.Stdout, command.Stderr = &out, &messages
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("tar: %w: %s", err, messages.String())
 	}
-	return buffer.Bytes(), nil
+	return out.Bytes(), nil
 }
 
 // compressed is archive, with gzip.
-func compressed(all []file, at time.Time) ([]byte, error) {
-	data, err := archive(all, at)
+func (r *release) compressed(dir string, names ...string) ([]byte, error) {
+	data, err := r.archive(dir, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +50,6 @@ func compressed(all []file, at time.Time) ([]byte, error) {
 	if _, err := writer.Write(data); err != nil {
 		return nil, err
 	}
-	if err := writer.Close(); err != nil {
-		return nil, err
-	}
-	return buffer.Bytes(), nil
+	err = writer.Close()
+	return buffer.Bytes(), err
 }

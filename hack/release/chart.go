@@ -7,8 +7,10 @@ SPDX-License-Identifier: Apache-2.0
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,8 +18,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
-	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"sigs.k8s.io/yaml"
 )
@@ -41,95 +41,66 @@ func (r *release) chart(image v1.Hash) error {
 	}
 	if err := replace(filepath.Join(dir, "Chart.yaml"), "\nversion: 0.1.0\n", "\nversion: "+version+"\n", "\nappVersion: v0.1.0\n", "\nappVersion: "+r.version+"\n",
 		`artifacthub.io/prerelease: "false"`, fmt.Sprintf(`artifacthub.io/prerelease: "%v"`, strings.Contains(version, "-")),
-		"\nannotations:\n", "\nannotations:\n  artifacthub.io/images: |\n    - name: nsinit\n      image: "+r.repository+"@"+image.String()+"\n      platforms: ["+strings.Join(r.platforms, ", ")+"]\n"); err != nil {
+		"\nannotations:\n", "\nannotations:\n  artifacthub.io/images: |\n    - name: nsinit\n      image: "+r.repository+"@"+image.String()+"\n      platforms: ["+strings.Join(r.platforms(), ", ")+"]\n"); err != nil {
 		return err
 	}
-	all, err := files(dir)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		all[i].name = "nsinit/" + all[i].name
-	}
-	content, err := compressed(all, r.time)
+	content, err := r.compressed(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
 		return err
 	}
 	if err := r.write("nsinit-"+version+".tgz", content); err != nil {
 		return err
 	}
-	artifact, err := r.chartArtifact(filepath.Join(dir, "Chart.yaml"), content)
+	text, err := os.ReadFile(filepath.Join(dir, "Chart.yaml"))
+	if err != nil {
+		return err
+	}
+	metadata, err := yaml.YAMLToJSON(text)
 	if err != nil {
 		return err
 	}
 	return r.layout("nsinit-chart.tar", func(to layout.Path) error {
-		if err := to.AppendImage(artifact, layout.WithAnnotations(map[string]string{kind: kindImage, refName: version})); err != nil {
+		manifest, err := r.chartManifest(to, metadata, content)
+		if err != nil {
 			return err
 		}
-		return r.attest(to, artifact, r.chartRepository())
+		manifest.Annotations = map[string]string{kind: kindImage, refName: version}
+		if err := to.AppendDescriptor(manifest); err != nil {
+			return err
+		}
+		return r.attest(to, manifest.Digest, r.chartRepository())
 	})
 }
 
-// chartArtifact returns the chart as Helm pushes it.
-func (r *release) chartArtifact(metadata string, content []byte) (v1.Image, error) {
-	text, err := os.ReadFile(metadata)
+// chartManifest writes the chart into a layout as Helm pushes it: its configuration is the metadata of the chart, and its layer is the
+// chart.
+func (r *release) chartManifest(to layout.Path, metadata, content []byte) (v1.Descriptor, error) {
+	config, err := blob(to, metadata, chartConfig)
 	if err != nil {
-		return nil, err
+		return config, err
 	}
-	artifact := &chartArtifact{content: static.NewLayer(content, chartContent)}
-	if artifact.config, err = yaml.YAMLToJSON(text); err != nil {
-		return nil, err
-	}
-	config, err := descriptor(static.NewLayer(artifact.config, chartConfig))
+	layer, err := blob(to, content, chartContent)
 	if err != nil {
-		return nil, err
-	}
-	layer, err := descriptor(artifact.content)
-	if err != nil {
-		return nil, err
+		return layer, err
 	}
 	annotations := r.labels()
 	annotations["org.opencontainers.image.version"] = strings.TrimPrefix(r.version, "v") // its tag
-	artifact.manifest, err = json.Marshal(v1.Manifest{
+	manifest, err := json.Marshal(v1.Manifest{
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config, Layers: []v1.Descriptor{layer}, Annotations: annotations,
 	})
 	if err != nil {
-		return nil, err
+		return v1.Descriptor{}, err
 	}
-	return partial.CompressedToImage(artifact)
+	return blob(to, manifest, types.OCIManifestSchema1)
 }
 
-func descriptor(layer v1.Layer) (v1.Descriptor, error) {
-	found, err := partial.Descriptor(layer)
+// blob writes a blob into a layout.
+func blob(to layout.Path, data []byte, mediaType types.MediaType) (v1.Descriptor, error) {
+	digest, size, err := v1.SHA256(bytes.NewReader(data))
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	return *found, nil
-}
-
-// chartArtifact is a chart in a registry: its configuration is the metadata of the chart, and its layer is the chart.
-type chartArtifact struct {
-	content          v1.Layer
-	config, manifest []byte
-}
-
-var _ partial.CompressedImageCore = (*chartArtifact)(nil)
-
-// MediaType implements partial.CompressedImageCore.
-func (c *chartArtifact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
-
-// RawConfigFile implements partial.CompressedImageCore.
-func (c *chartArtifact) RawConfigFile() ([]byte, error) { return c.config, nil }
-
-// RawManifest implements partial.CompressedImageCore.
-func (c *chartArtifact) RawManifest() ([]byte, error) { return c.manifest, nil }
-
-// LayerByDigest implements partial.CompressedImageCore.
-func (c *chartArtifact) LayerByDigest(digest v1.Hash) (partial.CompressedLayer, error) {
-	if own, err := c.content.Digest(); err != nil || own != digest {
-		return nil, fmt.Errorf("the chart has no layer %s: %w", digest, err)
-	}
-	return c.content, nil
+	return v1.Descriptor{MediaType: mediaType, Size: size, Digest: digest}, to.WriteBlob(digest, io.NopCloser(bytes.NewReader(data)))
 }
 
 // replace replaces texts in a file, each of which has to be in it once: old, new, old, new...

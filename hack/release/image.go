@@ -9,7 +9,7 @@ package main
 import (
 	"bytes"
 	"encoding/pem"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -44,29 +44,27 @@ func (r *release) labels() map[string]string {
 	}
 }
 
-// image returns the image of each platform that has programs.
+// platforms returns those of the image, such as linux/amd64.
+func (r *release) platforms() []string {
+	return slices.DeleteFunc(slices.Sorted(slices.Values(r.built)), func(platform string) bool { return !strings.HasPrefix(platform, "linux/") })
+}
+
+// image returns the image of each platform.
 func (r *release) image() (v1.ImageIndex, error) {
-	folders, err := filepath.Glob(filepath.Join(r.programs, "linux-*", "programs"))
-	if err != nil {
-		return nil, err
+	if len(r.platforms()) == 0 {
+		return nil, errors.New("the image needs the programs for a platform linux/*: add one to --platforms")
 	}
-	if len(folders) == 0 {
-		return nil, fmt.Errorf("there is no %s: build the programs for a platform linux/*", filepath.Join(r.programs, "linux-*", "programs"))
-	}
-	slices.Sort(folders)
-	certificates, err := r.layer([]file{{name: "etc/ssl/certs/ca-certificates.crt", data: publicAuthorities()}})
+	certificates, err := r.certificates()
 	if err != nil {
 		return nil, err
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, folder := range folders {
-		system, architecture, _ := strings.Cut(filepath.Base(filepath.Dir(folder)), "-")
-		platform := &v1.Platform{OS: system, Architecture: architecture}
-		programs, err := files(folder)
+	for _, name := range r.platforms() {
+		platform, err := v1.ParsePlatform(name)
 		if err != nil {
 			return nil, err
 		}
-		layer, err := r.layer(programs)
+		layer, err := r.layer(filepath.Join(r.programs, platform.OS+"-"+platform.Architecture, "programs"))
 		if err != nil {
 			return nil, err
 		}
@@ -74,15 +72,9 @@ func (r *release) image() (v1.ImageIndex, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.platforms = append(r.platforms, system+"/"+architecture)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
 	}
-	return annotated(index, r.labels()), nil
-}
-
-// annotated adds annotations to an image index.
-func annotated(index v1.ImageIndex, annotations map[string]string) v1.ImageIndex {
-	return mutate.Annotations(index, annotations).(v1.ImageIndex)
+	return mutate.Annotations(index, r.labels()).(v1.ImageIndex), nil
 }
 
 // platform returns the image of one platform. As in the Dockerfile, the manifests choose the program.
@@ -110,13 +102,27 @@ func (r *release) platform(platform *v1.Platform, layers ...v1.Layer) (v1.Image,
 	return mutate.Annotations(image, r.labels()).(v1.Image), nil
 }
 
-// layer returns a layer with files.
-func (r *release) layer(all []file) (v1.Layer, error) {
-	data, err := archive(all, r.time)
+// layer returns a layer with the content of a folder.
+func (r *release) layer(dir string) (v1.Layer, error) {
+	data, err := r.archive(dir)
 	if err != nil {
 		return nil, err
 	}
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer))
+}
+
+// certificates returns a layer with the certificates of public authorities.
+func (r *release) certificates() (v1.Layer, error) {
+	root, err := os.MkdirTemp("", "certificates")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(root) }()
+	dir := filepath.Join(root, "etc", "ssl", "certs")
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "ca-certificates.crt"), publicAuthorities(), 0o600)); err != nil {
+		return nil, err
+	}
+	return r.layer(root)
 }
 
 // publicAuthorities returns the certificates of the public certificate authorities that Mozilla trusts for servers. Those that
@@ -142,12 +148,12 @@ const (
 )
 
 // imageLayout writes the image, its signature and its provenance as the archive of an OCI layout.
-func (r *release) imageLayout(image v1.ImageIndex) error {
+func (r *release) imageLayout(image v1.ImageIndex, digest v1.Hash) error {
 	return r.layout(imageFile, func(path layout.Path) error {
 		if err := path.AppendIndex(image, layout.WithAnnotations(map[string]string{kind: kindIndex, refName: r.version})); err != nil {
 			return err
 		}
-		return r.attest(path, image, r.repository)
+		return r.attest(path, digest, r.repository)
 	})
 }
 
@@ -165,14 +171,7 @@ func (r *release) layout(name string, fill func(layout.Path) error) error {
 	if err := fill(path); err != nil {
 		return err
 	}
-	all, err := files(dir)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		all[i].executable = false
-	}
-	data, err := archive(all, r.time)
+	data, err := r.archive(dir)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,8 @@ package main
 
 import (
 	"bytes"
-	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -45,21 +46,19 @@ spec:
 
 // krew writes the manifest of the plugin with the checksum of the archive of each platform.
 func (r *release) krew(v1.Hash) error {
-	names, sums, err := r.sums()
+	sums, err := r.sums()
 	if err != nil {
 		return err
 	}
 	type archive struct{ OS, Architecture, File, Sum string }
 	var archives []archive
-	for _, name := range names {
-		platform, is := strings.CutPrefix(strings.TrimSuffix(name, ".tar.gz"), "kubectl-nsinit-")
-		system, architecture, two := strings.Cut(platform, "-")
-		if is && two && strings.HasSuffix(name, ".tar.gz") {
-			archives = append(archives, archive{system, architecture, name, sums[name]})
+	for _, platform := range slices.Sorted(slices.Values(r.built)) {
+		system, architecture, _ := strings.Cut(platform, "/")
+		file := "kubectl-nsinit-" + system + "-" + architecture + ".tar.gz"
+		if sums[file] == "" {
+			return fmt.Errorf("there is no %s: build the plugin first", file)
 		}
-	}
-	if len(archives) == 0 {
-		return errors.New("there is no kubectl-nsinit-*.tar.gz: build the plugin first")
+		archives = append(archives, archive{system, architecture, file, sums[file]})
 	}
 	parsed, err := template.New("plugin").Parse(plugin)
 	if err != nil {

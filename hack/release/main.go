@@ -31,8 +31,6 @@ type release struct {
 	repository string
 	// programs has a folder PLATFORM/programs for each platform of the image, such as linux-amd64/programs.
 	programs string
-	// platforms are those of the image, such as linux/amd64.
-	platforms []string
 	// source has the files of nsinit-manifests.tar.gz.
 	source string
 	// output has the archives, and gets the rest.
@@ -77,7 +75,7 @@ func run(args []string) error {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	if err := r.imageLayout(image); err != nil {
+	if err := r.imageLayout(image, digest); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
 	if err := r.provenance(); err != nil {

@@ -367,9 +367,9 @@ func TestKey(t *testing.T) {
 	privateKey(t)
 	for name, test := range map[string]struct{ variable, value, want string }{
 		"none":           {keyVariable, "", "set COSIGN_KEY to the file of a private key of cosign generate-key-pair, and COSIGN_PASSWORD to its password; or set UNSIGNED=true"},
-		"missing":        {keyVariable, "/no/such/file", "COSIGN_KEY: open /no/such/file"},
-		"not encrypted":  {keyVariable, "../../LICENSE", "COSIGN_KEY: ../../LICENSE is not an encrypted private key of cosign"},
-		"wrong password": {passwordVariable, "guess", "cannot be decrypted with COSIGN_PASSWORD"},
+		"missing":        {keyVariable, "/no/such/file", "COSIGN_KEY: cannot read a private key of cosign generate-key-pair from /no/such/file with the password in COSIGN_PASSWORD: open"},
+		"no key":         {keyVariable, "../../LICENSE", "from ../../LICENSE with the password in COSIGN_PASSWORD: PEM decoding failed"},
+		"wrong password": {passwordVariable, "guess", "with the password in COSIGN_PASSWORD: encrypted: decryption failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(test.variable, test.value)

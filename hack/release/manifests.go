@@ -43,11 +43,7 @@ func (r *release) manifests(image v1.Hash) error {
 			}
 		}
 	}
-	all, err := files(r.source)
-	if err != nil {
-		return err
-	}
-	data, err := compressed(all, r.time)
+	data, err := r.compressed(r.source)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
-	provenancev1 "github.com/in-toto/attestation/go/predicates/provenance/v1"
 	attestation "github.com/in-toto/attestation/go/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -41,41 +42,27 @@ func (r *release) statement(subjects ...*attestation.ResourceDescriptor) ([]byte
 	for _, platform := range r.built {
 		platforms = append(platforms, platform)
 	}
-	external, err := structpb.NewStruct(map[string]any{
-		"source": "git+" + home, "version": r.version, "repository": r.repository, "platforms": platforms, "snapshot": r.snapshot,
+	predicate, err := structpb.NewStruct(map[string]any{
+		"buildDefinition": map[string]any{
+			"buildType": buildType,
+			"externalParameters": map[string]any{
+				"source": "git+" + home, "version": r.version, "repository": r.repository, "platforms": platforms, "snapshot": r.snapshot,
+			},
+			"internalParameters": map[string]any{"go": runtime.Version()},
+			"resolvedDependencies": []any{
+				map[string]any{"name": "source", "uri": "git+" + home + "@" + r.commit, "digest": map[string]any{"gitCommit": r.commit}},
+			},
+		},
+		"runDetails": map[string]any{"builder": map[string]any{"id": builder}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	internal, err := structpb.NewStruct(map[string]any{"go": runtime.Version()})
-	if err != nil {
-		return nil, err
-	}
-	predicate := &provenancev1.Provenance{
-		BuildDefinition: &provenancev1.BuildDefinition{
-			BuildType: buildType, ExternalParameters: external, InternalParameters: internal,
-			ResolvedDependencies: []*attestation.ResourceDescriptor{
-				{Name: "source", Uri: "git+" + home + "@" + r.commit, Digest: map[string]string{"gitCommit": r.commit}},
-			},
-		},
-		RunDetails: &provenancev1.RunDetails{Builder: &provenancev1.Builder{Id: builder}},
-	}
-	if err := predicate.Validate(); err != nil {
-		return nil, err
-	}
-	data, err := protojson.Marshal(predicate)
-	if err != nil {
-		return nil, err
-	}
-	content := &structpb.Struct{}
-	if err := protojson.Unmarshal(data, content); err != nil {
-		return nil, err
-	}
-	statement := &attestation.Statement{Type: attestation.StatementTypeUri, Subject: subjects, PredicateType: predicateType, Predicate: content}
+	statement := &attestation.Statement{Type: attestation.StatementTypeUri, Subject: subjects, PredicateType: predicateType, Predicate: predicate}
 	if err := statement.Validate(); err != nil {
 		return nil, err
 	}
-	data, err = protojson.Marshal(statement)
+	data, err := protojson.Marshal(statement)
 	if err != nil {
 		return nil, err
 	}
@@ -85,31 +72,31 @@ func (r *release) statement(subjects ...*attestation.ResourceDescriptor) ([]byte
 }
 
 // sums returns the SHA-256 of each file of the release.
-func (r *release) sums() (names []string, sums map[string]string, err error) {
-	entries, err := os.ReadDir(r.output) // sorted
+func (r *release) sums() (map[string]string, error) {
+	entries, err := os.ReadDir(r.output)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	sums = map[string]string{}
+	sums := map[string]string{}
 	for _, entry := range entries {
 		data, err := os.ReadFile(filepath.Join(r.output, entry.Name()))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		sum := sha256.Sum256(data)
-		names, sums[entry.Name()] = append(names, entry.Name()), hex.EncodeToString(sum[:])
+		sums[entry.Name()] = hex.EncodeToString(sum[:])
 	}
-	return names, sums, nil
+	return sums, nil
 }
 
 // provenance writes the provenance of all files: as a signed envelope or, without a key, as the statement itself.
 func (r *release) provenance() error {
-	names, sums, err := r.sums()
+	sums, err := r.sums()
 	if err != nil {
 		return err
 	}
 	var subjects []*attestation.ResourceDescriptor
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		subjects = append(subjects, subject(name, sums[name]))
 	}
 	statement, err := r.statement(subjects...)
@@ -137,12 +124,12 @@ func (r *release) checksums() error {
 			return err
 		}
 	}
-	names, sums, err := r.sums()
+	sums, err := r.sums()
 	if err != nil {
 		return err
 	}
 	var text bytes.Buffer
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		fmt.Fprintf(&text, "%s  %s\n", sums[name], name)
 	}
 	if err := r.write(sumsFile, text.Bytes()); err != nil || r.key == nil {

@@ -9,9 +9,7 @@ package main
 import (
 	"bytes"
 	"crypto"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -23,7 +21,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/sigstore/sigstore/pkg/signature/dsse"
@@ -49,25 +46,9 @@ func loadKey() (*key, error) {
 		return nil, errors.New("nothing signs the release: set " + keyVariable + " to the file of a private key of cosign generate-key-pair, and " +
 			passwordVariable + " to its password; or set UNSIGNED=true to sign nothing")
 	}
-	data, err := os.ReadFile(file)
+	signer, err := signature.LoadSignerFromPEMFile(file, crypto.SHA256, cryptoutils.StaticPasswordFunc([]byte(os.Getenv(passwordVariable))))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", keyVariable, err)
-	}
-	block, _ := pem.Decode(data)
-	if block == nil || block.Type != "ENCRYPTED SIGSTORE PRIVATE KEY" && block.Type != "ENCRYPTED COSIGN PRIVATE KEY" {
-		return nil, fmt.Errorf("%s: %s is not an encrypted private key of cosign: create one with cosign generate-key-pair", keyVariable, file)
-	}
-	decrypted, err := encrypted.Decrypt(block.Bytes, []byte(os.Getenv(passwordVariable)))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s cannot be decrypted with %s: %w", keyVariable, file, passwordVariable, err)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(decrypted)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", keyVariable, file, err)
-	}
-	signer, err := signature.LoadSigner(parsed, crypto.SHA256)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", keyVariable, file, err)
+		return nil, fmt.Errorf("%s: cannot read a private key of cosign generate-key-pair from %s with the password in %s: %w", keyVariable, file, passwordVariable, err)
 	}
 	return &key{signer}, nil
 }
@@ -92,17 +73,10 @@ func (k *key) envelope(statement []byte) ([]byte, error) {
 	return dsse.WrapSigner(k, "application/vnd.in-toto+json").SignMessage(bytes.NewReader(statement))
 }
 
-// digester is an image or an index of images.
-type digester interface{ Digest() (v1.Hash, error) }
-
 // attest adds the signature and the provenance of an image to its layout, unless nothing is signed.
-func (r *release) attest(to layout.Path, image digester, repository string) error {
+func (r *release) attest(to layout.Path, digest v1.Hash, repository string) error {
 	if r.key == nil {
 		return nil
-	}
-	digest, err := image.Digest()
-	if err != nil {
-		return err
 	}
 	reference, err := name.NewDigest(repository + "@" + digest.String())
 	if err != nil {

@@ -28,34 +28,37 @@ type site struct {
 	Repository string `json:"repository"`
 	// Navigation holds the headings of docs/README.md, with the documents under each.
 	Navigation []group `json:"navigation"`
-	// Pages are the documents, by path.
-	Pages map[string]*page `json:"pages"`
 	// Targets are what links lead to, by the path of a file or folder: a page, a picture, or the Git host.
 	Targets map[string]string `json:"targets"`
 
 	root string
+	// pages are the documents, by path.
+	pages map[string]*page
 }
 
 type group struct {
-	Title string
-	Pages []*page
+	Title string  `json:"title"`
+	Pages []*page `json:"pages"`
 }
 
-// page is a document.
+// page is a document with its front matter.
 type page struct {
-	Path, Title string
-	// URL is that of the page, from the root of the site.
-	URL string
-	// Source is where the Git host has the document.
-	Source string
+	Title string `json:"title"`
+	// URL is that of the page, from the root of the site, and Source the path of the document.
+	URL    string `json:"url"`
+	Source string `json:"source"`
 	// Group is the heading in docs/README.md, "" if docs/README.md does not list the document.
-	Group          string
-	Previous, Next *neighbour `json:",omitempty"`
+	Group    string     `json:"group,omitempty"`
+	Previous *neighbour `json:"previous,omitempty"`
+	Next     *neighbour `json:"next,omitempty"`
 
 	markdown string
 }
 
-type neighbour struct{ Title, URL string }
+type neighbour struct {
+	Title string `json:"title"`
+	URL   string `json:"url"`
+}
 
 // isDocument returns whether a file becomes a page.
 func isDocument(file string) bool {
@@ -74,7 +77,7 @@ var title = regexp.MustCompile(`(?m)^# (.+)$`)
 
 // readSite reads the documents among files.
 func readSite(root string, files []string) (*site, error) {
-	s := &site{Repository: repository, Pages: map[string]*page{}, Targets: map[string]string{}, root: root}
+	s := &site{Repository: repository, Targets: map[string]string{}, root: root, pages: map[string]*page{}}
 	for _, file := range files {
 		s.Targets[file] = repository + "/blob/main/" + file
 		for dir := path.Dir(file); ; dir = path.Dir(dir) {
@@ -106,7 +109,7 @@ func readSite(root string, files []string) (*site, error) {
 			url = path.Join("/", path.Dir(file), "index.html")
 			s.Targets[path.Dir(file)] = url // Git hosts show this file for the folder
 		}
-		s.Pages[file] = &page{Path: file, Title: strings.TrimSpace(string(heading[1])), URL: url, Source: s.Targets[file], markdown: string(data)}
+		s.pages[file] = &page{Title: strings.TrimSpace(string(heading[1])), URL: url, Source: file, markdown: string(data)}
 		s.Targets[file] = url
 	}
 	return s, s.navigate()
@@ -114,8 +117,8 @@ func readSite(root string, files []string) (*site, error) {
 
 // write writes what Hugo reads: the documents with their front matter, the pictures, and the data of the theme.
 func (s *site) write(dir string) error {
-	for file, p := range s.Pages {
-		matter, err := json.Marshal(map[string]string{"title": p.Title, "url": p.URL, "source": file})
+	for file, p := range s.pages {
+		matter, err := json.Marshal(p)
 		if err != nil {
 			return err
 		}
@@ -123,7 +126,7 @@ func (s *site) write(dir string) error {
 		if file == "README.md" {
 			name = "_index.md" // the home page
 		}
-		if err := writeFile(filepath.Join(dir, "content", name), append(append(matter, "\n\n"...), p.markdown...)); err != nil {
+		if err := writeFile(filepath.Join(dir, "content", name), append(append(matter, "\n"...), p.markdown...)); err != nil {
 			return err
 		}
 	}

@@ -4,10 +4,7 @@ module github.com/nsinit/nsinit/hack/site
 
 go 1.26.0
 
-require (
-	github.com/dop251/goja v0.0.0-20260917113740-793a2a65c13b
-	golang.org/x/net v0.61.0
-)
+require github.com/dop251/goja v0.0.0-20260917113740-793a2a65c13b
 
 require (
 	github.com/dlclark/regexp2/v2 v2.5.2 // indirect

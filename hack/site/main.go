@@ -4,19 +4,18 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Command site builds the documentation site from the Markdown files of the repository with Hugo, and checks it.
+// Command site builds the documentation site from the Markdown files of the repository with Hugo.
 //
 //	site --root DIRECTORY --output DIRECTORY
 //
 // The documents have no front matter, and their links are those of a Git host. The command gives Hugo their titles, their order
-// (that of docs/README.md), and what their links lead to. It then writes the index of the search, and checks every
-// page: links, anchors, pictures and their descriptions.
+// (that of docs/README.md), and what their links lead to. The theme is this folder: it checks links, anchors, pictures and their
+// descriptions, and writes the index of the search.
 package main
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -58,10 +57,13 @@ func repositoryFiles(ctx context.Context, root string) ([]string, error) {
 	}), nil
 }
 
-// build builds the site from these files of a repository with a theme, and checks it.
+// build builds the site from these files of a repository with a theme.
 func build(ctx context.Context, theme, root, output string, files []string) error {
-	output, err := filepath.Abs(output)
+	theme, err := filepath.Abs(theme)
 	if err != nil {
+		return err
+	}
+	if output, err = filepath.Abs(output); err != nil {
 		return err
 	}
 	s, err := readSite(root, files)
@@ -79,44 +81,9 @@ func build(ctx context.Context, theme, root, output string, files []string) erro
 	if err := os.RemoveAll(output); err != nil {
 		return err
 	}
-	if err := hugo(ctx, theme, work, output); err != nil {
-		return err
-	}
-	built, err := readBuilt(output)
-	if err != nil {
-		return err
-	}
-	if err := writeIndex(output, index(s, built)); err != nil {
-		return err
-	}
-	return errors.Join(check(s, output, built)...)
-}
-
-// hugo renders what write wrote.
-func hugo(ctx context.Context, theme, work, output string) error {
-	type mount struct {
-		Source string `json:"source"`
-		Target string `json:"target"`
-	}
-	theme, err := filepath.Abs(theme)
-	if err != nil {
-		return err
-	}
-	config := map[string]any{"module": map[string]any{"mounts": []mount{
-		{Source: filepath.Join(work, "content"), Target: "content"},
-		{Source: filepath.Join(work, "data"), Target: "data"},
-		{Source: filepath.Join(work, "static"), Target: "static"},
-		{Source: filepath.Join(theme, "static"), Target: "static"},
-		{Source: filepath.Join(theme, "layouts"), Target: "layouts"},
-	}}}
-	mounts := filepath.Join(work, "mounts.json")
-	if err := writeJSON(mounts, config); err != nil {
-		return err
-	}
-	command := exec.CommandContext(ctx, "hugo", "--source", work, "--config", filepath.Join(theme, "hugo.yaml")+","+mounts,
-		"--destination", output, "--cacheDir", filepath.Join(work, "cache"))
-	out, err := command.CombinedOutput()
-	if err != nil {
+	command := exec.CommandContext(ctx, "hugo", "--source", work, "--config", filepath.Join(theme, "hugo.yaml"),
+		"--themesDir", filepath.Dir(theme), "--theme", filepath.Base(theme), "--destination", output, "--cacheDir", filepath.Join(work, "cache"))
+	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("hugo: %w\n%s", err, out)
 	}
 	return nil

@@ -21,7 +21,7 @@ var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 // navigate orders the pages as docs/README.md does. It returns an error that names each document in docs/ that
 // docs/README.md does not list.
 func (s *site) navigate() error {
-	list := s.Pages[contents]
+	list := s.pages[contents]
 	if list == nil {
 		return fmt.Errorf("%s is missing: it lists the documents, and so the navigation", contents)
 	}
@@ -37,7 +37,7 @@ func (s *site) navigate() error {
 				continue
 			}
 			if len(s.Navigation) == 0 {
-				return fmt.Errorf("%s: a link to %s comes before the first heading \"## ...\"", contents, p.Path)
+				return fmt.Errorf("%s: a link to %s comes before the first heading \"## ...\"", contents, p.Source)
 			}
 			current := &s.Navigation[len(s.Navigation)-1]
 			p.Group = current.Title
@@ -54,8 +54,8 @@ func (s *site) navigate() error {
 		}
 	}
 	var errs []error
-	for _, file := range slices.Sorted(maps.Keys(s.Pages)) {
-		if strings.HasPrefix(file, "docs/") && file != contents && s.Pages[file].Group == "" {
+	for _, file := range slices.Sorted(maps.Keys(s.pages)) {
+		if strings.HasPrefix(file, "docs/") && file != contents && s.pages[file].Group == "" {
 			errs = append(errs, fmt.Errorf("%s: %s does not list it: add a link under the heading of its readers", file, contents))
 		}
 	}
@@ -64,8 +64,8 @@ func (s *site) navigate() error {
 
 // document returns the page of a file, or of the README.md of a folder; nil if it has none.
 func (s *site) document(file string) *page {
-	if p := s.Pages[file]; p != nil {
+	if p := s.pages[file]; p != nil {
 		return p
 	}
-	return s.Pages[path.Join(file, "README.md")]
+	return s.pages[path.Join(file, "README.md")]
 }

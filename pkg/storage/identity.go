@@ -104,14 +104,11 @@ func (i *Identity) Run(ctx context.Context) {
 		if i.Problem() != nil {
 			wait = retryInterval
 		}
-		timer := i.clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-i.suspect:
-			timer.Stop()
-		case <-timer.C():
+		case <-i.clock.After(wait):
 		}
 	}
 }

@@ -199,5 +199,6 @@ func (c *Cluster) Down(ctx context.Context) error {
 		}
 		errs = append(errs, process.Stop(ctx, 20*time.Second))
 	}
+	errs = append(errs, os.RemoveAll(c.logStoreDir())) // its data is outside of the state directory
 	return errors.Join(errs...)
 }

@@ -28,10 +28,15 @@ func (c *Cluster) kubectl(ctx context.Context, kubeconfig string, args ...string
 	return c.kubectlInput(ctx, kubeconfig, "", args...)
 }
 
-func (c *Cluster) kubectlInput(ctx context.Context, kubeconfig, input string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, filepath.Join(c.BinDir, "kubectl"), args...)
-	// The discovery cache and the plugin are those of this control plane.
+// kubectlCommand returns a command that runs kubectl. The discovery cache and the plugin are those of this control plane.
+func (c *Cluster) kubectlCommand(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, c.program("kubectl"), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+c.Dir, "PATH="+c.BinDir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return command
+}
+
+func (c *Cluster) kubectlInput(ctx context.Context, kubeconfig, input string, args ...string) (string, error) {
+	command := c.kubectlCommand(ctx, kubeconfig, args...)
 	command.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr

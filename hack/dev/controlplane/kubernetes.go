@@ -7,19 +7,20 @@ SPDX-License-Identifier: Apache-2.0
 package controlplane
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // commonPrograms are built from the module of the newest version, for every version of Kubernetes.
@@ -39,131 +40,98 @@ func versionedPrograms() map[string]string {
 	}
 }
 
-// kubernetesProgram is a program to be built from a module that pins a version of Kubernetes.
-type kubernetesProgram struct {
-	name, pkg string
-	source    kubernetesSource
-	// path is the program in the folder of programs, and stamp the file beside it that holds the entry.
-	path, stamp string
-	// entry is the name of the program in the cache. It depends on everything that determines the program.
+// kubernetesBuild is programs that are built from a module that pins a version of Kubernetes.
+type kubernetesBuild struct {
+	dir, version string
+	// packages are those of the programs, by name.
+	packages map[string]string
+	// entry is the folder of the programs in the cache. Its name depends on everything that determines them: go.mod and go.sum, the
+	// version and the target of go, the flags, and the packages.
 	entry string
-}
-
-// kubernetesSource is a module that pins a version of Kubernetes.
-type kubernetesSource struct{ dir, version string }
-
-// buildFlags are the flags of go build.
-func (s kubernetesSource) buildFlags() []string {
-	major, minor, _ := strings.Cut(strings.TrimPrefix(s.version, "v"), ".")
-	minor, _, _ = strings.Cut(minor, ".")
-	const variables = "k8s.io/component-base/version"
-	return []string{"-trimpath", "-buildvcs=false", fmt.Sprintf("-ldflags=-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
-		variables, s.version, major, minor)}
 }
 
 // command returns a command of go in the module. Its result depends on the environment as little as possible, so that
 // it is the same for make and for a shell.
-func (s kubernetesSource) command(ctx context.Context, args ...string) *exec.Cmd {
+func (b kubernetesBuild) command(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = s.dir
+	command.Dir = b.dir
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK=off")
 	return command
 }
 
-// inputs returns what determines the programs of the module: go.mod and go.sum, the version and the target of go, and
-// the flags.
-func (s kubernetesSource) inputs(ctx context.Context) (string, error) {
-	goMod, err := os.ReadFile(filepath.Join(s.dir, "go.mod"))
-	if err != nil {
-		return "", err
-	}
-	goSum, err := os.ReadFile(filepath.Join(s.dir, "go.sum"))
-	if err != nil {
-		return "", err
-	}
-	environment, err := s.command(ctx, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140").Output()
-	if err != nil {
-		return "", fmt.Errorf("cannot read the environment of go: %w", err)
-	}
-	return fmt.Sprintf("%q %q %q %q", goMod, goSum, environment, s.buildFlags()), nil
+// flags are the flags of go build.
+func (b kubernetesBuild) flags() []string {
+	major, minor, _ := strings.Cut(strings.TrimPrefix(b.version, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	const variables = "k8s.io/component-base/version"
+	return []string{"-trimpath", "-buildvcs=false", fmt.Sprintf("-ldflags=-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
+		variables, b.version, major, minor)}
 }
 
-// buildKubernetes installs the programs of Kubernetes that are missing or were built from something else. It builds those
-// that the cache does not have.
+// buildKubernetes builds the programs of Kubernetes that the cache does not have, and links to all of them. The cache is shared by all
+// checkouts of a user.
 func (c *Cluster) buildKubernetes(ctx context.Context) error {
-	programs, err := c.kubernetesPrograms(ctx)
+	cache, unusable := programCache()
+	if unusable != nil {
+		cache = filepath.Join(c.BinDir, ".kubernetes")
+	}
+	builds, err := c.kubernetesBuilds(ctx, cache)
 	if err != nil {
 		return err
 	}
-	cache, unusable := openProgramCache()
-	if unusable != nil {
-		cache = programCache{dir: filepath.Join(c.BinDir, ".kubernetes")}
-	}
-	if programs, err = cache.install(programs); err != nil || len(programs) == 0 {
-		return err
-	}
-	if unusable != nil {
-		c.say("other checkouts cannot use the programs of Kubernetes, which are kept in %s: %s", cache.dir, unusable)
-	}
-	if err := os.MkdirAll(cache.dir, 0o755); err != nil {
-		return err
-	}
-	unlock, err := c.lock(ctx, cache.dir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if programs, err = cache.install(programs); err != nil { // another checkout may have built them meanwhile
-		return err
-	}
-	groups := map[kubernetesSource][]kubernetesProgram{}
-	for _, p := range programs {
-		groups[p.source] = append(groups[p.source], p)
-	}
-	for source, group := range groups {
-		if err := c.buildPrograms(ctx, cache, source, group); err != nil {
-			return err
+	for _, b := range builds {
+		if !exists(b.entry) {
+			if unusable != nil {
+				c.say("other checkouts cannot use the programs of Kubernetes, which are kept in %s: %s", cache, unusable)
+			}
+			if err := c.buildPrograms(ctx, cache, b); err != nil {
+				return err
+			}
+		}
+		now := time.Now()
+		_ = os.Chtimes(b.entry, now, now) // prune keeps it
+		for name, pkg := range b.packages {
+			program := filepath.Join(b.entry, path.Base(strings.TrimSuffix(pkg, "/v3"))) // go build omits the major version
+			if err := link(program, c.program(name)); err != nil {
+				return fmt.Errorf("cannot install %s: %w", name, err)
+			}
 		}
 	}
-	if programs, err = cache.install(programs); err != nil {
-		return err
-	}
-	if len(programs) > 0 {
-		return fmt.Errorf("cannot install %s: another command removes files in %s", programs[0].name, cache.dir)
-	}
-	return cache.prune()
+	return nil
 }
 
-// kubernetesPrograms returns the programs of Kubernetes.
-func (c *Cluster) kubernetesPrograms(ctx context.Context) ([]kubernetesProgram, error) {
-	// The two versions can be the same: then the module is read once.
+// programCache returns the folder that keeps the programs of Kubernetes of the user.
+func programCache() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(base, "nsinit", "kubernetes")
+	return dir, errors.Join(os.MkdirAll(dir, 0o755), unix.Access(dir, unix.W_OK))
+}
+
+// kubernetesBuilds returns what has to be built from the module of each version.
+func (c *Cluster) kubernetesBuilds(ctx context.Context, cache string) ([]kubernetesBuild, error) {
+	// The two versions can be the same.
 	byVersion := map[string]map[string]string{newest: {}, c.Kubernetes: {}}
 	maps.Copy(byVersion[newest], commonPrograms())
 	maps.Copy(byVersion[c.Kubernetes], versionedPrograms())
-	var all []kubernetesProgram
-	for version, programs := range byVersion {
-		source := kubernetesSource{dir: c.kubernetesModule(version)}
-		goMod, err := os.ReadFile(filepath.Join(source.dir, "go.mod"))
-		if err != nil {
-			return nil, err
+	var builds []kubernetesBuild
+	for version, packages := range byVersion {
+		b := kubernetesBuild{dir: c.kubernetesModule(version), packages: packages}
+		goMod, modErr := os.ReadFile(filepath.Join(b.dir, "go.mod"))
+		goSum, sumErr := os.ReadFile(filepath.Join(b.dir, "go.sum"))
+		environment, goErr := b.command(ctx, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140").Output()
+		var versionErr error
+		b.version, versionErr = kubernetesVersion(string(goMod))
+		if err := errors.Join(modErr, sumErr, goErr, versionErr); err != nil {
+			return nil, fmt.Errorf("cannot read the versions in %s: %w", b.dir, err)
 		}
-		if source.version, err = kubernetesVersion(string(goMod)); err != nil {
-			return nil, err
-		}
-		inputs, err := source.inputs(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range slices.Sorted(maps.Keys(programs)) {
-			path := c.program(name)
-			all = append(all, kubernetesProgram{
-				name: name, pkg: programs[name], source: source,
-				path: path, stamp: filepath.Join(filepath.Dir(path), "."+name+".built"),
-				entry: fmt.Sprintf("%s-%s-%.8x", name, source.version, sha256.Sum256([]byte(programs[name]+" "+inputs))),
-			})
-		}
+		inputs := fmt.Appendf(nil, "%q %q %q %q %q", goMod, goSum, environment, b.flags(), packages)
+		b.entry = filepath.Join(cache, fmt.Sprintf("%s-%.8x", b.version, sha256.Sum256(inputs)))
+		builds = append(builds, b)
 	}
-	return all, nil
+	return builds, nil
 }
 
 // kubernetesVersion reads the version of Kubernetes from go.mod.
@@ -176,80 +144,93 @@ func kubernetesVersion(goMod string) (string, error) {
 	return "", fmt.Errorf("go.mod requires no version of k8s.io/kubernetes")
 }
 
-// buildPrograms builds programs of a module into the cache. One go build compiles what one program needs while it links
-// another one.
-func (c *Cluster) buildPrograms(ctx context.Context, cache programCache, source kubernetesSource, programs []kubernetesProgram) error {
-	dir, err := os.MkdirTemp(cache.dir, unfinished)
+// unfinished begins the names of the folders in which programs are built.
+const unfinished = "building-"
+
+// buildPrograms adds programs to the cache, unless another checkout has done so meanwhile. One go build compiles what one program
+// needs while it links another one.
+func (c *Cluster) buildPrograms(ctx context.Context, cache string, b kubernetesBuild) error {
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return err
+	}
+	unlock, err := c.lock(ctx, cache)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if exists(b.entry) {
+		return nil
+	}
+	dir, err := os.MkdirTemp(cache, unfinished)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	var names []string
-	args := append([]string{"build", "-v", "-o", dir + string(filepath.Separator)}, source.buildFlags()...)
-	for _, p := range programs {
-		names, args = append(names, p.name), append(args, p.pkg)
+	log, err := os.Create(filepath.Join(dir, "build.log"))
+	if err != nil {
+		return err
 	}
-	c.say("building %s of Kubernetes %s, which takes minutes the first time", strings.Join(names, ", "), source.version)
-	command, output := source.command(ctx, args...), &buildOutput{}
-	command.Stdout, command.Stderr = output, output
+	defer log.Close()
+	names := strings.Join(slices.Sorted(maps.Keys(b.packages)), ", ")
+	c.say("building %s of Kubernetes %s, which takes minutes the first time", names, b.version)
+	args := slices.Concat([]string{"build", "-v", "-o", dir + string(filepath.Separator)}, b.flags(), slices.Sorted(maps.Values(b.packages)))
+	command := b.command(ctx, args...)
+	command.Stdout, command.Stderr = log, log
 	err = c.runShown(ctx, command, func() string {
-		built, _ := os.ReadDir(dir)
-		return fmt.Sprintf("Kubernetes %s (%d of %d programs, %d packages)", source.version, len(built), len(programs), output.count())
+		packages, _ := readOutput(log.Name())
+		built, _ := os.ReadDir(dir) // with the log
+		return fmt.Sprintf("Kubernetes %s (%d of %d programs, %d packages)", b.version, len(built)-1, len(b.packages), packages)
 	})
 	if err != nil {
-		return fmt.Errorf("cannot build %s of Kubernetes %s: %w\n%s", strings.Join(names, ", "), source.version, err, output.errors())
+		_, failures := readOutput(log.Name())
+		return fmt.Errorf("cannot build %s of Kubernetes %s: %w\n%s", names, b.version, err, strings.Join(failures, ""))
 	}
-	for _, p := range programs {
-		if err := cache.add(filepath.Join(dir, executable(p.pkg)), p.entry); err != nil {
-			return err
-		}
-	}
-	return nil
+	unix.Sync() // after a crash of the machine, an entry is complete
+	return errors.Join(os.Rename(dir, b.entry), prune(cache))
 }
 
-// executable returns the name that go build gives to a program: the last element of the path of its package that is no
-// major version.
-func executable(pkg string) string {
-	if base := path.Base(pkg); !regexp.MustCompile(`^v[0-9]+$`).MatchString(base) {
-		return base
-	}
-	return path.Base(path.Dir(pkg))
-}
-
-// buildOutput takes what go build -v prints: a line for each package, for each module that it downloads, and errors.
-type buildOutput struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *buildOutput) Write(data []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(data)
-}
-
-// split returns the number of packages, and the lines of errors.
-func (o *buildOutput) split() (packages int, errors []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for line := range strings.Lines(o.text.String()) {
+// readOutput reads what go build -v has printed: a line for each package, for each module that it downloads, and errors.
+func readOutput(file string) (packages int, failures []string) {
+	data, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(data)) {
 		switch {
 		case strings.HasPrefix(line, "go: downloading "):
 		case strings.ContainsAny(line, " \t"):
-			errors = append(errors, line)
+			failures = append(failures, line)
 		default:
 			packages++
 		}
 	}
-	return packages, errors
+	return packages, failures
 }
 
-func (o *buildOutput) count() int {
-	packages, _ := o.split()
-	return packages
+// link replaces a file by a symbolic link.
+func link(target, file string) error {
+	if current, _ := os.Readlink(file); current == target {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	_ = os.Remove(file + ".new")
+	return errors.Join(os.Symlink(target, file+".new"), os.Rename(file+".new", file))
 }
 
-func (o *buildOutput) errors() string {
-	_, errors := o.split()
-	return strings.Join(errors, "")
+// unusedFor is how long an entry of the cache is kept that no checkout uses.
+const unusedFor = 30 * 24 * time.Hour
+
+// prune removes what builds that were killed have left, and the entries that no checkout has used for long. The
+// caller holds the lock.
+func prune(cache string) error {
+	entries, err := os.ReadDir(cache)
+	for _, entry := range entries {
+		info, statErr := entry.Info()
+		if statErr != nil || strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		if strings.HasPrefix(entry.Name(), unfinished) || time.Since(info.ModTime()) > unusedFor {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(cache, entry.Name())))
+		}
+	}
+	return err
 }

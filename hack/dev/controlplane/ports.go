@@ -31,14 +31,11 @@ func (c *Cluster) portsFile() string { return filepath.Join(c.Dir, "ports.json")
 func (c *Cluster) loadPorts() error {
 	c.Ports = map[string]int{}
 	data, err := os.ReadFile(c.portsFile())
-	switch {
-	case os.IsNotExist(err):
-	case err != nil:
-		return err
-	default:
-		if err := json.Unmarshal(data, &c.Ports); err != nil {
-			return fmt.Errorf("%s is damaged, remove it: %w", c.portsFile(), err)
-		}
+	if err == nil {
+		err = json.Unmarshal(data, &c.Ports)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("cannot read %s, remove it: %w", c.portsFile(), err)
 	}
 	added, err := FreePorts(slices.DeleteFunc(portNames(), func(name string) bool { return c.Ports[name] != 0 }))
 	if err != nil || len(added) == 0 {
@@ -80,20 +77,22 @@ func (c *Cluster) claimPorts() error {
 	return c.savePorts()
 }
 
-// firstPort is the lowest port that is chosen.
-const firstPort = 20000
+// firstPort and lastPort bound the ports that are chosen. Linux uses those above them for outgoing connections by default, and a
+// connection must not take the port of a program while it restarts.
+const (
+	firstPort = 20000
+	lastPort  = 32767
+)
 
-// FreePorts chooses a free port for each name, below the ports of outgoing connections, so that no connection takes
-// the port of a program while it restarts.
+// FreePorts chooses a free port for each name.
 func FreePorts(names []string) (map[string]int, error) {
-	limit := ephemeralStart()
 	ports := map[string]int{}
 	for _, name := range names {
 		for attempt := 0; ports[name] == 0; attempt++ {
 			if attempt == 1000 {
-				return nil, fmt.Errorf("found no free port between %d and %d: stop programs that listen on loopback", firstPort, limit)
+				return nil, fmt.Errorf("found no free port between %d and %d: stop programs that listen on loopback", firstPort, lastPort)
 			}
-			port := firstPort + rand.IntN(limit-firstPort)
+			port := firstPort + rand.IntN(lastPort-firstPort+1)
 			if isFree(port) && reserve(port) {
 				ports[name] = port
 			}
@@ -122,25 +121,6 @@ func reserve(port int) bool {
 		return !os.IsExist(err)
 	}
 	return reserved.Close() == nil
-}
-
-// ephemeralStart returns the first port of outgoing connections, or the default of Linux if fewer than 1000 ports
-// are below it.
-func ephemeralStart() int {
-	const standard, room = 32768, 1000
-	data, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
-	if err != nil {
-		return standard
-	}
-	fields := strings.Fields(string(data))
-	if len(fields) == 0 {
-		return standard
-	}
-	start, err := strconv.Atoi(fields[0])
-	if err != nil || start < firstPort+room {
-		return standard
-	}
-	return start
 }
 
 // isFree reports whether a program could listen on a port of loopback now.

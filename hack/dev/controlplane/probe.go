@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -110,36 +109,24 @@ func (c *Cluster) removeEarlyWrites(ctx context.Context) error {
 	return err
 }
 
-// gateActsAndOpens waits until the gate refuses a write into a namespace that is initializing, starts the
-// controller, and waits until it has created the NamespaceLifecycle. Only a closed namespace shows the gate, and
-// the controller opens it, so the controller is stopped first. If it runs, and this kube-apiserver
-// enforced this gate before, nothing is checked. nsinit-gate-namesakes is created before nsinit-gate,
-// so it is in force by then.
+// gateActsAndOpens waits until the gate refuses a write into a namespace that is initializing. Then it starts the controller, and waits
+// until it has created the NamespaceLifecycle. A controller that runs already may open the namespace before the write, so each try
+// creates a namespace. nsinit-gate-namesakes is created before nsinit-gate, so it is in force by then.
 func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
-	controller := c.Process("nsinit-controller-manager")
-	gate, err := c.gateIdentity(ctx)
-	if err != nil {
-		return err
-	}
-	seen, _ := os.ReadFile(c.path("gate.seen"))
-	if string(seen) == gate && controller.Current() {
-		return nil
-	}
-	if err := controller.Stop(ctx, 30*time.Second); err != nil {
-		return err
-	}
 	admin, probe, err := c.probeClients()
 	if err != nil {
 		return err
 	}
-	namespace, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "nsinit-dev-probe-", Labels: map[string]string{probeLabel: "true", v1alpha1.LabelInitializing: "true"},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
+	var namespace *corev1.Namespace
 	if err := poll(ctx, startLimit, 200*time.Millisecond, func() error {
-		_, err := probe.CoreV1().ConfigMaps(namespace.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}},
+		var err error
+		namespace, err = admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "nsinit-dev-probe-", Labels: map[string]string{probeLabel: "true", v1alpha1.LabelInitializing: "true"},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		_, err = probe.CoreV1().ConfigMaps(namespace.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !refusedBy(err, "nsinit-gate") {
 			return fmt.Errorf("the gate does not act: %w", orOpen(err))
@@ -148,7 +135,7 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if err := c.ensure(ctx, controller.Name, func() error { return c.answers(ctx, lifecycles+"/"+namespace.Name) }); err != nil {
+	if err := c.ensure(ctx, "nsinit-controller-manager", func() error { return c.answers(ctx, lifecycles+"/"+namespace.Name) }); err != nil {
 		return err
 	}
 	probes, err := admin.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: probeLabel})
@@ -160,34 +147,7 @@ func (c *Cluster) gateActsAndOpens(ctx context.Context) error {
 			return err
 		}
 	}
-	return os.WriteFile(c.path("gate.seen"), []byte(gate), 0o600)
-}
-
-// gateIdentity identifies the gate and the process of kube-apiserver that evaluates it.
-func (c *Cluster) gateIdentity(ctx context.Context) (string, error) {
-	server := c.Process("kube-apiserver")
-	started, err := os.Stat(server.pidFile())
-	if err != nil {
-		return "", err
-	}
-	admin, _, err := c.probeClients()
-	if err != nil {
-		return "", err
-	}
-	var identity strings.Builder
-	fmt.Fprintf(&identity, "kube-apiserver %d %d\n", server.Pid(), started.ModTime().UnixNano())
-	for _, name := range []string{"nsinit-gate", "nsinit-gate-namesakes"} {
-		policy, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		binding, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(&identity, "%s %d %s %d\n", policy.UID, policy.Generation, binding.UID, binding.Generation)
-	}
-	return identity.String(), nil
+	return nil
 }
 
 // refusedBy reports whether a policy refused a request.

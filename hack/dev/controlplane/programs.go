@@ -169,9 +169,6 @@ func (c *Cluster) policyPopulationArgs() []string {
 	return append(flags("kubeconfig", c.path("policy-population.kubeconfig")), "-v=2")
 }
 
-// logStorePassword is the password of the log store's user.
-const logStorePassword = "demo-password"
-
 // logStoreDir is the folder with the data of the log store. PostgreSQL needs a short path, and runs as another user if
 // this one is root.
 func (c *Cluster) logStoreDir() string {
@@ -185,7 +182,7 @@ func (c *Cluster) logStoreArgs() []string {
 		"listen", fmt.Sprintf("localhost:%d", c.Ports["logstore"]),
 		"tls-cert-file", pki.Cert("logstore"),
 		"tls-private-key-file", pki.Key("logstore"),
-		"password", logStorePassword,
+		"password", "demo-password",
 	)
 }
 

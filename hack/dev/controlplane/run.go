@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -20,6 +19,9 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/installation"
 )
+
+// approval is the initializer that artifacts/examples/approval.yaml registers.
+const approval = "approval.example.com"
 
 // Run starts everything with two initializers, prints what to try, and stops everything when the
 // context ends.
@@ -146,9 +148,7 @@ func (c *Cluster) watch(ctx context.Context) error {
 // example because nsinit-apiserver was restarted.
 func (c *Cluster) showLifecycles(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		command := exec.CommandContext(ctx, c.program("kubectl"), "--kubeconfig", c.AdminKubeconfig(),
-			"get", "namespacelifecycles", "--watch", "--output-watch-events")
-		command.Env = append(os.Environ(), "HOME="+c.Dir)
+		command := c.kubectlCommand(ctx, c.AdminKubeconfig(), "get", "namespacelifecycles", "--watch", "--output-watch-events")
 		command.Stdout = os.Stdout
 		_ = command.Run()
 	}, time.Second)

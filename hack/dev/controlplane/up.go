@@ -88,30 +88,26 @@ func (c *Cluster) Identities() error {
 		return c.ensureKubeconfig(name, "system:serviceaccount:nsinit-system:"+name,
 			"system:serviceaccounts", "system:serviceaccounts:nsinit-system")
 	}
-	for _, step := range []func() error{
-		func() error { return pki.EnsureCA("ca") },
-		func() error { return pki.EnsureCA("front-proxy-ca") },
-		func() error { return pki.EnsureCA("etcd-ca") },
-		func() error { return pki.EnsureCA("nsinit-ca") },
-		func() error { return pki.EnsureServing("etcd", "etcd-ca") },
-		func() error { return pki.EnsureServing("kube-apiserver", "ca", "kubernetes", "kubernetes.default.svc") },
-		func() error {
-			return pki.EnsureServing("nsinit-apiserver", "nsinit-ca", "nsinit-apiserver.nsinit-system.svc")
-		},
-		func() error { return pki.EnsureClient("front-proxy-client", "front-proxy-ca", "front-proxy-client") },
-		func() error { return pki.EnsureKey("service-account") },
-		func() error { return c.ensureKubeconfig("admin", "kubernetes-admin", "system:masters") },
-		func() error { return c.ensureKubeconfig("kube-controller-manager", "system:kube-controller-manager") },
-		func() error { return systemAccount("nsinit-apiserver") },
-		func() error { return systemAccount("nsinit-controller-manager") },
-		func() error { return systemAccount("policy-population") },
-		func() error { return systemAccount("http-provisioner") },
-		func() error { return pki.EnsureServing("logstore", "nsinit-ca") },
-		c.writeUserKubeconfigs,
-	} {
-		if err := step(); err != nil {
-			return fmt.Errorf("cannot make identities: %w", err)
-		}
+	if err := errors.Join(
+		pki.EnsureCA("ca"),
+		pki.EnsureCA("front-proxy-ca"),
+		pki.EnsureCA("etcd-ca"),
+		pki.EnsureCA("nsinit-ca"),
+		pki.EnsureServing("etcd", "etcd-ca"),
+		pki.EnsureServing("kube-apiserver", "ca", "kubernetes", "kubernetes.default.svc"),
+		pki.EnsureServing("nsinit-apiserver", "nsinit-ca", "nsinit-apiserver.nsinit-system.svc"),
+		pki.EnsureServing("logstore", "nsinit-ca"),
+		pki.EnsureClient("front-proxy-client", "front-proxy-ca", "front-proxy-client"),
+		pki.EnsureKey("service-account"),
+		c.ensureKubeconfig("admin", "kubernetes-admin", "system:masters"),
+		c.ensureKubeconfig("kube-controller-manager", "system:kube-controller-manager"),
+		systemAccount("nsinit-apiserver"),
+		systemAccount("nsinit-controller-manager"),
+		systemAccount("policy-population"),
+		systemAccount("http-provisioner"),
+		c.writeUserKubeconfigs(),
+	); err != nil {
+		return fmt.Errorf("cannot make identities: %w", err)
 	}
 	return nil
 }
@@ -288,8 +284,9 @@ func (c *Cluster) writeOverlays() error {
 	if err != nil {
 		return err
 	}
+	artifacts := filepath.Join(c.Root, "artifacts")
 	// nsinit-controller-manager registers the API of a server that runs in pods.
-	if err := c.writeOverlay("manifests/apiservice", fmt.Sprintf(`patches:
+	apiService := fmt.Sprintf(`patches:
 - patch: |-
     apiVersion: apiregistration.k8s.io/v1
     kind: APIService
@@ -299,45 +296,35 @@ func (c *Cluster) writeOverlays() error {
     spec:
       caBundle: %s
       service: {port: %d}
-`, base64.StdEncoding.EncodeToString(ca), c.Ports["nsinit-apiserver"]), "artifacts/deploy/base/in-force"); err != nil {
-		return err
-	}
-	if err := c.writeOverlay("manifests", `patches:
+`, base64.StdEncoding.EncodeToString(ca), c.Ports["nsinit-apiserver"])
+	const service = `patches:
 - patch: |-
     apiVersion: v1
     kind: Service
     metadata: {name: nsinit-apiserver, namespace: nsinit-system}
     spec: {type: ExternalName, externalName: localhost, selector: null, ports: null}
-`, "artifacts/deploy/base", "hack/dev/manifests", c.path("manifests/apiservice")); err != nil {
-		return err
+`
+	policies := ""
+	if c.webhookStamps() {
+		policies = "components: " + c.relative("policies", filepath.Join(artifacts, "deploy", "components", "stamp-webhook")) + "\n"
 	}
-	if !c.webhookStamps() {
-		return c.writeOverlay("policies", "", "artifacts/policies")
-	}
-	component, err := filepath.Rel(c.path("policies"), filepath.Join(c.Root, "artifacts/deploy/components/stamp-webhook"))
-	if err != nil {
-		return err
-	}
-	return c.writeOverlay("policies", "components: ["+component+"]\n", "artifacts/policies")
+	return errors.Join(
+		c.writeOverlay("manifests/apiservice", apiService, filepath.Join(artifacts, "deploy", "base", "in-force")),
+		c.writeOverlay("manifests", service, filepath.Join(artifacts, "deploy", "base"), filepath.Join(c.Root, "hack", "dev", "manifests"),
+			c.path("manifests/apiservice")),
+		c.writeOverlay("policies", policies, filepath.Join(artifacts, "policies")))
 }
 
-// writeOverlay writes a kustomization of folders into a folder of this control plane. Their paths are absolute or begin in this
-// checkout; kustomize takes only relative ones.
+// writeOverlay writes a kustomization of folders into a folder of this control plane.
 func (c *Cluster) writeOverlay(name, more string, folders ...string) error {
-	if err := os.MkdirAll(c.path(name), 0o755); err != nil {
-		return err
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nsortOptions: {order: fifo}\nresources: " + c.relative(name, folders...) + "\n" + more
+	return errors.Join(os.MkdirAll(c.path(name), 0o755), os.WriteFile(filepath.Join(c.path(name), "kustomization.yaml"), []byte(text), 0o600))
+}
+
+// relative returns a list of folders in YAML, relative to a folder of this control plane: kustomize takes no absolute paths.
+func (c *Cluster) relative(name string, folders ...string) string {
+	for i, folder := range folders {
+		folders[i], _ = filepath.Rel(c.path(name), folder) // both are absolute
 	}
-	var resources []string
-	for _, folder := range folders {
-		if !filepath.IsAbs(folder) {
-			folder = filepath.Join(c.Root, folder)
-		}
-		relative, err := filepath.Rel(c.path(name), folder)
-		if err != nil {
-			return err
-		}
-		resources = append(resources, relative)
-	}
-	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nsortOptions: {order: fifo}\nresources: [%s]\n%s", strings.Join(resources, ", "), more)
-	return os.WriteFile(filepath.Join(c.path(name), "kustomization.yaml"), []byte(text), 0o600)
+	return "[" + strings.Join(folders, ", ") + "]"
 }

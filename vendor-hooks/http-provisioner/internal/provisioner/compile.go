@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package provisioner
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -37,50 +38,8 @@ const (
 	goodIfGone = good + " || response.status == 404"
 )
 
-// Compiled is an HTTPProvisioner whose expressions were compiled, with defaults.
-type Compiled struct {
-	Initializer, Configuration string
-	URL                        *url.URL
-	Secret                     *SecretReference
-	IdempotencyHeader          string
-	Timeout                    time.Duration
-	Provision                  *CompiledOperation
-	Deprovision                *CompiledOperation // nil: there is nothing to do
-	Publish                    []CompiledPublication
-}
-
-// CompiledOperation is an Operation.
-type CompiledOperation struct {
-	CompiledRequest
-	Poll *CompiledPoll // nil: the first response completes the operation
-}
-
-// CompiledRequest is a Request.
-type CompiledRequest struct {
-	Method   string
-	Path     *expressions.Text
-	Headers  map[string]*expressions.Text
-	Body     *expressions.Template // nil: there is none
-	Expect   *expressions.Condition
-	FailWhen *expressions.Condition // nil: never
-}
-
-// CompiledPoll is a Poll.
-type CompiledPoll struct {
-	CompiledRequest
-	Location          *expressions.Text // nil: use the path
-	Until             *expressions.Condition
-	Interval, Timeout time.Duration
-}
-
-// CompiledPublication is a Publication.
-type CompiledPublication struct {
-	Kind, Name string
-	Data       map[string]*expressions.Text
-}
-
 // LoadFile reads and compiles a file.
-func LoadFile(path string) (*Compiled, error) {
+func LoadFile(path string) (*HTTPProvisioner, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the administrator names the file
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the configuration: %w", err)
@@ -93,21 +52,21 @@ func LoadFile(path string) (*Compiled, error) {
 }
 
 // Load compiles the content of a file, and returns all errors in it.
-func Load(data []byte) (*Compiled, error) {
-	var file HTTPProvisioner
-	if err := yaml.UnmarshalStrict(data, &file); err != nil {
+func Load(data []byte) (*HTTPProvisioner, error) {
+	provisioner := &HTTPProvisioner{}
+	if err := yaml.UnmarshalStrict(data, provisioner); err != nil {
 		return nil, err
 	}
-	c := compiler{}
-	var err error
-	if c.Environment, err = expressions.NewEnvironment("idempotencyKey", "response", "operation"); err != nil {
+	environment, err := expressions.NewEnvironment("idempotencyKey", "response", "operation")
+	if err != nil {
 		return nil, err
 	}
-	provisioner := c.compile(&file)
+	c := compiler{Environment: environment}
+	c.compile(provisioner)
 	return provisioner, c.errs.ToAggregate()
 }
 
-// compiler collects errors.
+// compiler sets defaults and compiles expressions. It collects errors.
 type compiler struct {
 	*expressions.Environment
 	errs field.ErrorList
@@ -117,62 +76,54 @@ type compiler struct {
 
 func (c *compiler) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
 
-func (c *compiler) compile(file *HTTPProvisioner) *Compiled {
-	if file.APIVersion != APIVersion || file.Kind != Kind {
-		c.add(field.Invalid(field.NewPath("apiVersion"), file.APIVersion, fmt.Sprintf("must be a file of kind %s of %s", Kind, APIVersion)))
+func (c *compiler) required(value string, path *field.Path, help string) {
+	if value == "" {
+		c.add(field.Required(path, help))
 	}
-	p := &Compiled{
-		Initializer: file.Initializer, Configuration: file.Configuration, Secret: file.Server.Secret,
-		IdempotencyHeader: defaultIdempotencyHeader, Timeout: c.duration(file.Server.Timeout, defaultTimeout, field.NewPath("server", "timeout")),
-		Provision: c.operation(&file.Provision, good, field.NewPath("provision")),
-	}
-	if file.Initializer == "" {
-		c.add(field.Required(field.NewPath("initializer"), "give the name of the registered initializer"))
-	}
-	if file.Deprovision != nil {
-		p.Deprovision = c.operation(file.Deprovision, goodIfGone, field.NewPath("deprovision"))
-	}
-	c.server(p, &file.Server)
-	for i, publication := range file.Publish {
-		p.Publish = append(p.Publish, c.publication(&publication, field.NewPath("publish").Index(i)))
-	}
-	return p
 }
 
-func (c *compiler) server(p *Compiled, server *Server) {
-	path := field.NewPath("server")
+func (c *compiler) compile(p *HTTPProvisioner) {
+	if p.APIVersion != APIVersion || p.Kind != Kind {
+		c.add(field.Invalid(field.NewPath("apiVersion"), p.APIVersion, fmt.Sprintf("must be a file of kind %s of %s", Kind, APIVersion)))
+	}
+	c.required(p.Initializer, field.NewPath("initializer"), "give the name of the registered initializer")
+	c.operation(&p.Provision, good, field.NewPath("provision"))
+	if p.Deprovision != nil {
+		c.operation(p.Deprovision, goodIfGone, field.NewPath("deprovision"))
+	}
+	c.server(&p.Server, field.NewPath("server"))
+	for i := range p.Publish {
+		c.publication(&p.Publish[i], field.NewPath("publish").Index(i))
+	}
+}
+
+func (c *compiler) server(s *Server, path *field.Path) {
 	var err error
-	p.URL, err = url.Parse(server.URL)
+	s.url, err = url.Parse(s.URL)
 	switch {
 	case err != nil:
-		c.add(field.Invalid(path.Child("url"), server.URL, err.Error()))
-	case p.URL.Scheme != "https" && p.URL.Scheme != "http" || p.URL.Host == "":
-		c.add(field.Invalid(path.Child("url"), server.URL, "give a URL such as https://logs.example.com:9200"))
-	case p.URL.User != nil || p.URL.RawQuery != "" || p.URL.Fragment != "":
-		c.add(field.Invalid(path.Child("url"), p.URL.Redacted(), "leave out user, query and fragment: credentials belong in the Secret"))
-	case p.URL.Scheme == "http" && !isLoopback(p.URL.Hostname()) && (server.Secret != nil || c.credentials):
-		c.add(field.Invalid(path.Child("url"), server.URL, "credentials are sent over TLS only: use https, or remove server.secret and the headers with credentials"))
+		c.add(field.Invalid(path.Child("url"), s.URL, err.Error()))
+	case s.url.Scheme != "https" && s.url.Scheme != "http" || s.url.Host == "":
+		c.add(field.Invalid(path.Child("url"), s.URL, "give a URL such as https://logs.example.com:9200"))
+	case s.url.User != nil || s.url.RawQuery != "" || s.url.Fragment != "":
+		c.add(field.Invalid(path.Child("url"), s.url.Redacted(), "leave out user, query and fragment: credentials belong in the Secret"))
+	case s.url.Scheme == "http" && !isLoopback(s.url.Hostname()) && (s.Secret != nil || c.credentials):
+		c.add(field.Invalid(path.Child("url"), s.URL, "credentials are sent over TLS only: use https, or remove server.secret and the headers with credentials"))
 	}
-	if server.IdempotencyHeader != "" {
-		p.IdempotencyHeader = server.IdempotencyHeader
-		if !httpguts.ValidHeaderFieldName(server.IdempotencyHeader) {
-			c.add(field.Invalid(path.Child("idempotencyHeader"), server.IdempotencyHeader, "it is not a valid name of a header"))
-		}
+	c.duration(&s.Timeout, defaultTimeout, path.Child("timeout"))
+	s.IdempotencyHeader = cmp.Or(s.IdempotencyHeader, defaultIdempotencyHeader)
+	if !httpguts.ValidHeaderFieldName(s.IdempotencyHeader) {
+		c.add(field.Invalid(path.Child("idempotencyHeader"), s.IdempotencyHeader, "it is not a valid name of a header"))
 	}
-	if secret := server.Secret; secret != nil {
-		if secret.Namespace == "" {
-			c.add(field.Required(path.Child("secret", "namespace"), "give the namespace of the Secret"))
-		}
-		if secret.Name == "" {
-			c.add(field.Required(path.Child("secret", "name"), "give the name of the Secret"))
-		}
+	if s.Secret != nil {
+		c.required(s.Secret.Namespace, path.Child("secret", "namespace"), "give the namespace of the Secret")
+		c.required(s.Secret.Name, path.Child("secret", "name"), "give the name of the Secret")
 	}
 }
 
 // isLoopback returns whether a host is this machine.
 func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // holdsCredentials returns whether HTTP defines a header for credentials.
@@ -180,64 +131,50 @@ func holdsCredentials(header string) bool {
 	return slices.Contains([]string{"Authorization", "Proxy-Authorization", "Cookie"}, http.CanonicalHeaderKey(header))
 }
 
-func (c *compiler) operation(o *Operation, expect string, path *field.Path) *CompiledOperation {
-	compiled := &CompiledOperation{CompiledRequest: c.request(&o.Request, expect, path)}
+func (c *compiler) operation(o *Operation, expect string, path *field.Path) {
+	c.request(&o.Request, expect, path)
 	if o.Poll == nil {
-		return compiled
+		return
 	}
-	pollPath := path.Child("poll")
-	poll := &CompiledPoll{
-		CompiledRequest: c.request(&o.Poll.Request, good, pollPath),
-		Interval:        c.duration(o.Poll.Interval, defaultInterval, pollPath.Child("interval")),
-		Timeout:         c.duration(o.Poll.Timeout, defaultPollTimeout, pollPath.Child("timeout")),
-	}
-	if o.Poll.Location != "" {
-		poll.Location = c.text(o.Poll.Location, pollPath.Child("location"))
-		if o.Poll.Path != "" {
-			c.add(field.Forbidden(pollPath.Child("path"), "give a path or a location, not both"))
+	poll, path := o.Poll, path.Child("poll")
+	c.request(&poll.Request, good, path)
+	c.duration(&poll.Interval, defaultInterval, path.Child("interval"))
+	c.duration(&poll.Timeout, defaultPollTimeout, path.Child("timeout"))
+	if poll.Location != "" {
+		poll.location = c.text(poll.Location, path.Child("location"))
+		if poll.Path != "" {
+			c.add(field.Forbidden(path.Child("path"), "give a path or a location, not both"))
 		}
 	}
-	if o.Poll.Until == "" {
-		c.add(field.Required(pollPath.Child("until"), "give an expression that is true at the end, such as response.body.completed"))
-	} else {
-		poll.Until = c.condition(o.Poll.Until, pollPath.Child("until"))
-	}
-	compiled.Poll = poll
-	return compiled
+	c.required(poll.Until, path.Child("until"), "give an expression that is true at the end, such as response.body.completed")
+	poll.until = c.condition(poll.Until, path.Child("until"))
 }
 
-func (c *compiler) request(r *Request, expect string, path *field.Path) CompiledRequest {
-	compiled := CompiledRequest{Method: r.Method, Path: c.text(r.Path, path.Child("path")), Headers: map[string]*expressions.Text{}}
+func (c *compiler) request(r *Request, expect string, path *field.Path) {
 	if methods := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}; !slices.Contains(methods, r.Method) {
 		c.add(field.NotSupported(path.Child("method"), r.Method, methods))
 	}
 	if r.Path != "" && !strings.HasPrefix(r.Path, "/") {
 		c.add(field.Invalid(path.Child("path"), r.Path, "it must begin with /"))
 	}
+	r.path = c.text(r.Path, path.Child("path"))
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		if !httpguts.ValidHeaderFieldName(name) {
 			c.add(field.Invalid(path.Child("headers"), name, "it is not a valid name of a header"))
 		}
 		c.credentials = c.credentials || holdsCredentials(name)
-		compiled.Headers[name] = c.text(r.Headers[name], path.Child("headers").Key(name))
 	}
+	r.headers = c.texts(r.Headers, path.Child("headers"))
 	if r.Body != nil {
 		body, errs := c.Template(r.Body, path.Child("body"))
-		compiled.Body = body
+		r.body = body
 		c.add(errs...)
 	}
-	if r.Expect != "" {
-		expect = r.Expect
-	}
-	compiled.Expect = c.condition(expect, path.Child("expect"))
-	if r.FailWhen != "" {
-		compiled.FailWhen = c.condition(r.FailWhen, path.Child("failWhen"))
-	}
-	return compiled
+	r.expect = c.condition(cmp.Or(r.Expect, expect), path.Child("expect"))
+	r.failWhen = c.condition(r.FailWhen, path.Child("failWhen"))
 }
 
-func (c *compiler) publication(p *Publication, path *field.Path) CompiledPublication {
-	compiled := CompiledPublication{Kind: p.Kind, Name: p.Name, Data: map[string]*expressions.Text{}}
+func (c *compiler) publication(p *Publication, path *field.Path) {
 	if kinds := []string{"ConfigMap", "Secret"}; !slices.Contains(kinds, p.Kind) {
 		c.add(field.NotSupported(path.Child("kind"), p.Kind, kinds))
 	}
@@ -248,9 +185,16 @@ func (c *compiler) publication(p *Publication, path *field.Path) CompiledPublica
 		for _, problem := range utilvalidation.IsConfigMapKey(key) {
 			c.add(field.Invalid(path.Child("data"), key, problem))
 		}
-		compiled.Data[key] = c.text(p.Data[key], path.Child("data").Key(key))
 	}
-	return compiled
+	p.data = c.texts(p.Data, path.Child("data"))
+}
+
+func (c *compiler) texts(sources map[string]string, path *field.Path) map[string]*expressions.Text {
+	texts := map[string]*expressions.Text{}
+	for _, key := range slices.Sorted(maps.Keys(sources)) {
+		texts[key] = c.text(sources[key], path.Key(key))
+	}
+	return texts
 }
 
 func (c *compiler) text(source string, path *field.Path) *expressions.Text {
@@ -259,7 +203,11 @@ func (c *compiler) text(source string, path *field.Path) *expressions.Text {
 	return text
 }
 
+// condition returns nil for an empty source.
 func (c *compiler) condition(source string, path *field.Path) *expressions.Condition {
+	if source == "" {
+		return nil
+	}
 	condition, err := c.Condition(source)
 	if err != nil {
 		c.add(field.Invalid(path, source, err.Error()))
@@ -267,12 +215,11 @@ func (c *compiler) condition(source string, path *field.Path) *expressions.Condi
 	return condition
 }
 
-func (c *compiler) duration(given *metav1.Duration, otherwise time.Duration, path *field.Path) time.Duration {
-	if given == nil {
-		return otherwise
+func (c *compiler) duration(given **metav1.Duration, otherwise time.Duration, path *field.Path) {
+	if *given == nil {
+		*given = &metav1.Duration{Duration: otherwise}
 	}
-	if given.Duration <= 0 {
-		c.add(field.Invalid(path, given.Duration.String(), "give a positive duration"))
+	if (*given).Duration <= 0 {
+		c.add(field.Invalid(path, (*given).Duration.String(), "give a positive duration"))
 	}
-	return given.Duration
 }

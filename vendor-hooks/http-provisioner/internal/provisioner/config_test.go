@@ -26,7 +26,7 @@ func TestDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Initializer != "log-index.example.com" || p.Configuration != "20-log-index" || p.Provision.Body == nil || p.Provision.Poll != nil || p.Deprovision.Method != "DELETE" ||
-		len(p.Publish) != 1 || p.IdempotencyHeader != "Idempotency-Key" || p.Timeout != defaultTimeout {
+		len(p.Publish) != 1 || p.Server.IdempotencyHeader != "Idempotency-Key" || p.Server.Timeout.Duration != defaultTimeout {
 		t.Errorf("loaded %+v", p)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/klog/v2"
 
@@ -36,7 +35,7 @@ const (
 
 // exchange sends a request, and returns the response if it is successful. It sets the variable response
 // in any case.
-func (s *server) exchange(ctx context.Context, request *CompiledRequest, target *url.URL, variables map[string]any) (map[string]any, error) {
+func (s *server) exchange(ctx context.Context, request *Request, target *url.URL, variables map[string]any) (map[string]any, error) {
 	message, err := s.message(ctx, request, target, variables)
 	if err != nil {
 		return nil, err
@@ -57,7 +56,7 @@ func (s *server) exchange(ctx context.Context, request *CompiledRequest, target 
 	answer := answerOf(response, body)
 	variables["response"] = answer
 	klog.FromContext(ctx).V(2).Info("Answered", "request", what, "status", response.StatusCode)
-	good, err := request.Expect.Holds(variables)
+	good, err := request.expect.Holds(variables)
 	if err != nil {
 		return nil, fmt.Errorf("cannot evaluate expect for the response to %s (%s): %w", what, response.Status, err)
 	}
@@ -68,10 +67,10 @@ func (s *server) exchange(ctx context.Context, request *CompiledRequest, target 
 }
 
 // message builds the request of one try.
-func (s *server) message(ctx context.Context, request *CompiledRequest, target *url.URL, variables map[string]any) (*http.Request, error) {
+func (s *server) message(ctx context.Context, request *Request, target *url.URL, variables map[string]any) (*http.Request, error) {
 	var body io.Reader
-	if request.Body != nil {
-		content, err := request.Body.Render(variables)
+	if request.body != nil {
+		content, err := request.body.Render(variables)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +91,7 @@ func (s *server) message(ctx context.Context, request *CompiledRequest, target *
 	if key := initializer.IdempotencyKey(ctx); key != "" {
 		message.Header.Set(s.config.IdempotencyHeader, key)
 	}
-	for name, text := range request.Headers {
+	for name, text := range request.headers {
 		value, err := text.Render(variables, nil)
 		if err != nil {
 			return nil, err
@@ -109,17 +108,15 @@ func answerOf(response *http.Response, body []byte) map[string]any {
 		headers[strings.ToLower(name)] = strings.Join(values, ", ")
 	}
 	var content any
-	if json.Unmarshal(body, &content) != nil {
-		content = nil
-	}
+	_ = json.Unmarshal(body, &content) // null if it is not JSON
 	return map[string]any{"status": response.StatusCode, "headers": headers, "body": content, "text": strings.ToValidUTF8(string(body), "\uFFFD")}
 }
 
 // refusal returns the error for an unsuccessful response: a permanent one, one with the delay that the
 // server asks for, or one that is retried with the usual back-off.
-func refusal(request *CompiledRequest, response *http.Response, variables map[string]any, err error) error {
-	if request.FailWhen != nil {
-		final, whenErr := request.FailWhen.Holds(variables)
+func refusal(request *Request, response *http.Response, variables map[string]any, err error) error {
+	if request.failWhen != nil {
+		final, whenErr := request.failWhen.Holds(variables)
 		if whenErr != nil {
 			return errors.Join(err, whenErr)
 		}
@@ -140,11 +137,8 @@ func retryAfter(header, date string) time.Duration {
 		return time.Duration(min(seconds, int(longestDelay/time.Second))) * time.Second
 	}
 	at, err := http.ParseTime(header)
-	if err != nil {
-		return 0
-	}
-	now, err := http.ParseTime(date)
-	if err != nil {
+	now, dateErr := http.ParseTime(date)
+	if err != nil || dateErr != nil {
 		return 0
 	}
 	return at.Sub(now)
@@ -155,9 +149,5 @@ func shorten(body []byte) string {
 	if len(text) <= excerpt {
 		return text
 	}
-	end := excerpt
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "..."
+	return strings.ToValidUTF8(text[:excerpt], "") + "..." // without the part of a character
 }

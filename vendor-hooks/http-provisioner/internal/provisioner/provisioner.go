@@ -8,8 +8,8 @@ package provisioner
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,24 +24,28 @@ import (
 
 // Provisioner provisions over HTTP.
 type Provisioner struct {
-	config  *Compiled
-	core    kubernetes.Interface
-	clock   clock.Clock
-	servers serverCache
+	config *HTTPProvisioner
+	core   kubernetes.Interface
+	clock  clock.Clock
+
+	mu sync.Mutex
+	// current keeps connections until the Secret has another version.
+	current *server
 }
 
 // New returns a Provisioner.
-func New(config *Compiled, core kubernetes.Interface, clock clock.Clock) *Provisioner {
+func New(config *HTTPProvisioner, core kubernetes.Interface, clock clock.Clock) *Provisioner {
 	return &Provisioner{config: config, core: core, clock: clock}
 }
 
 // Initialize provisions, and publishes the result. It is an initializer.Func.
 func (p *Provisioner) Initialize(ctx context.Context, namespace *corev1.Namespace) error {
 	variables := variables(ctx, namespace)
-	if err := p.do(ctx, p.config.Provision, variables); err != nil {
+	if err := p.do(ctx, &p.config.Provision, variables); err != nil {
 		return err
 	}
-	for _, publication := range p.config.Publish {
+	for i := range p.config.Publish {
+		publication := &p.config.Publish[i]
 		if err := p.publish(ctx, namespace.Name, publication, variables); err != nil {
 			return fmt.Errorf("cannot publish %s %q: %w", publication.Kind, publication.Name, err)
 		}
@@ -65,16 +69,16 @@ func variables(ctx context.Context, namespace *corev1.Namespace) map[string]any 
 
 // do sends the request of an operation and waits until it is complete. It adds the responses to the
 // variables.
-func (p *Provisioner) do(ctx context.Context, operation *CompiledOperation, variables map[string]any) error {
+func (p *Provisioner) do(ctx context.Context, operation *Operation, variables map[string]any) error {
 	server, err := p.server(ctx)
 	if err != nil {
 		return err
 	}
-	target, err := server.path(operation.Path, variables)
+	target, err := server.path(operation.path, variables)
 	if err != nil {
 		return err
 	}
-	first, err := server.exchange(ctx, &operation.CompiledRequest, target, variables)
+	first, err := server.exchange(ctx, &operation.Request, target, variables)
 	if err != nil {
 		return err
 	}
@@ -86,25 +90,25 @@ func (p *Provisioner) do(ctx context.Context, operation *CompiledOperation, vari
 }
 
 // poll repeats a request until the operation is complete.
-func (p *Provisioner) poll(ctx context.Context, server *server, poll *CompiledPoll, variables map[string]any) error {
+func (p *Provisioner) poll(ctx context.Context, server *server, poll *Poll, variables map[string]any) error {
 	target, err := server.target(poll, variables)
 	if err != nil {
 		return err
 	}
 	logger := klog.FromContext(ctx)
-	deadline := p.clock.Now().Add(poll.Timeout)
+	deadline := p.clock.Now().Add(poll.Timeout.Duration)
 	for {
-		if _, err := server.exchange(ctx, &poll.CompiledRequest, target, variables); err != nil {
+		if _, err := server.exchange(ctx, &poll.Request, target, variables); err != nil {
 			return err
 		}
-		ended, err := poll.Until.Holds(variables)
+		ended, err := poll.until.Holds(variables)
 		switch {
 		case err != nil:
 			return fmt.Errorf("cannot evaluate until: %w", err)
 		case ended:
 			return nil
 		case p.clock.Now().After(deadline):
-			return fmt.Errorf("the operation did not complete within %s, retrying it: %s %s", poll.Timeout, poll.Method, target.Redacted())
+			return fmt.Errorf("the operation did not complete within %s, retrying it: %s %s", poll.Timeout.Duration, poll.Method, target.Redacted())
 		}
 		if err := initializer.Progress(ctx, fmt.Sprintf("waiting for the operation %s", target.Path)); err != nil {
 			logger.V(2).Info("Cannot report progress", "err", err)
@@ -112,15 +116,15 @@ func (p *Provisioner) poll(ctx context.Context, server *server, poll *CompiledPo
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.clock.After(poll.Interval):
+		case <-p.clock.After(poll.Interval.Duration):
 		}
 	}
 }
 
 // publish writes an object into the namespace, with this initializer's identity.
-func (p *Provisioner) publish(ctx context.Context, namespace string, publication CompiledPublication, variables map[string]any) error {
+func (p *Provisioner) publish(ctx context.Context, namespace string, publication *Publication, variables map[string]any) error {
 	data := map[string]string{}
-	for key, text := range publication.Data {
+	for key, text := range publication.data {
 		value, err := text.Render(variables, nil)
 		if err != nil {
 			return err
@@ -128,18 +132,14 @@ func (p *Provisioner) publish(ctx context.Context, namespace string, publication
 		data[key] = value
 	}
 	options := metav1.ApplyOptions{FieldManager: p.config.Initializer, Force: true}
-	var err error
-	switch publication.Kind {
-	case "ConfigMap":
-		_, err = p.core.CoreV1().ConfigMaps(namespace).Apply(ctx, applycorev1.ConfigMap(publication.Name, namespace).WithData(data), options)
-	case "Secret":
-		content := map[string][]byte{}
-		for key, value := range data {
-			content[key] = []byte(value)
-		}
-		_, err = p.core.CoreV1().Secrets(namespace).Apply(ctx, applycorev1.Secret(publication.Name, namespace).WithData(content), options)
-	default:
-		err = errors.New("kind must be ConfigMap or Secret")
+	if publication.Kind == "ConfigMap" {
+		_, err := p.core.CoreV1().ConfigMaps(namespace).Apply(ctx, applycorev1.ConfigMap(publication.Name, namespace).WithData(data), options)
+		return err
 	}
+	content := map[string][]byte{}
+	for key, value := range data {
+		content[key] = []byte(value)
+	}
+	_, err := p.core.CoreV1().Secrets(namespace).Apply(ctx, applycorev1.Secret(publication.Name, namespace).WithData(content), options)
 	return err
 }

@@ -266,7 +266,7 @@ func TestSecretChanges(t *testing.T) {
 	}
 	// Without it, the server is not trusted.
 	untrusted, _ := of(t, record(t), nil, `provision: {method: PUT}`)
-	untrusted.config.Secret = nil
+	untrusted.config.Server.Secret = nil
 	if err := untrusted.Initialize(t.Context(), namespace()); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("an unknown CA: %v", err)
 	}

@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,21 +33,16 @@ const (
 
 // server sends requests with credentials.
 type server struct {
-	config *Compiled
+	config *Server
 	client *http.Client
-}
-
-// serverCache keeps connections until the Secret changes.
-type serverCache struct {
-	mu      sync.Mutex
+	// version is that of the Secret.
 	version string
-	server  *server
 }
 
 // server returns the server with the current content of the Secret.
 func (p *Provisioner) server(ctx context.Context) (*server, error) {
-	secret := &corev1.Secret{}
-	if reference := p.config.Secret; reference != nil {
+	config, secret := &p.config.Server, &corev1.Secret{}
+	if reference := config.Secret; reference != nil {
 		var err error
 		secret, err = p.core.CoreV1().Secrets(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
 		if err != nil {
@@ -56,26 +50,25 @@ func (p *Provisioner) server(ctx context.Context) (*server, error) {
 		}
 	}
 	version := string(secret.UID) + "/" + secret.ResourceVersion
-	p.servers.mu.Lock()
-	defer p.servers.mu.Unlock()
-	if p.servers.server != nil && p.servers.version == version {
-		return p.servers.server, nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != nil && p.current.version == version {
+		return p.current, nil
 	}
 	transport, err := newTransport(secret.Data)
 	if err != nil {
 		return nil, fmt.Errorf("the Secret %s/%s is not valid: %w", secret.Namespace, secret.Name, err)
 	}
-	if old := p.servers.server; old != nil {
-		utilnet.CloseIdleConnectionsFor(old.client.Transport)
+	if p.current != nil {
+		utilnet.CloseIdleConnectionsFor(p.current.client.Transport)
 	}
-	p.servers.version = version
-	p.servers.server = &server{config: p.config, client: &http.Client{
+	p.current = &server{config: config, version: version, client: &http.Client{
 		Transport: transport,
-		Timeout:   p.config.Timeout,
+		Timeout:   config.Timeout.Duration,
 		// Credentials are sent only to the configured server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	return p.servers.server, nil
+	return p.current, nil
 }
 
 // newTransport returns a transport with the credentials and certificates of a Secret. A token takes
@@ -110,7 +103,7 @@ func (s *server) path(path *expressions.Text, variables map[string]any) (*url.UR
 	if slices.ContainsFunc(strings.Split(location, "/"), func(segment string) bool { return segment == "." || segment == ".." }) {
 		return nil, fmt.Errorf("the path %q has a segment . or .., which can lead to another path: remove it", rendered)
 	}
-	target, err := url.Parse(strings.TrimSuffix(s.config.URL.String(), "/") + rendered)
+	target, err := url.Parse(strings.TrimSuffix(s.config.url.String(), "/") + rendered)
 	if err != nil {
 		return nil, fmt.Errorf("the path %q: %w", rendered, err)
 	}
@@ -118,11 +111,11 @@ func (s *server) path(path *expressions.Text, variables map[string]any) (*url.UR
 }
 
 // target returns the URL of a poll.
-func (s *server) target(poll *CompiledPoll, variables map[string]any) (*url.URL, error) {
-	if poll.Location == nil {
-		return s.path(poll.Path, variables)
+func (s *server) target(poll *Poll, variables map[string]any) (*url.URL, error) {
+	if poll.location == nil {
+		return s.path(poll.path, variables)
 	}
-	location, err := poll.Location.Render(variables, nil)
+	location, err := poll.location.Render(variables, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +123,8 @@ func (s *server) target(poll *CompiledPoll, variables map[string]any) (*url.URL,
 	if err != nil {
 		return nil, fmt.Errorf("the location %q: %w", location, err)
 	}
-	target := s.config.URL.ResolveReference(relative)
-	if target.Scheme != s.config.URL.Scheme || target.Host != s.config.URL.Host || target.User != nil {
+	target := s.config.url.ResolveReference(relative)
+	if target.Scheme != s.config.url.Scheme || target.Host != s.config.url.Host || target.User != nil {
 		return nil, errors.New("the location " + target.Redacted() + " is on another server, to which credentials are not sent")
 	}
 	return target, nil

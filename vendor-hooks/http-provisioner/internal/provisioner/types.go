@@ -7,7 +7,11 @@ SPDX-License-Identifier: Apache-2.0
 package provisioner
 
 import (
+	"net/url"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nsinit/nsinit/pkg/expressions"
 )
 
 const (
@@ -19,7 +23,8 @@ const (
 // HTTPProvisioner is the content of the file. Strings can contain CEL expressions in ${...}. Their
 // variables are namespaceObject, creator, creatorGroups and idempotencyKey and, after the first response,
 // operation (the first response) and response (the last one). A response has the fields status, headers
-// (with lower-case names), body (parsed JSON, or null) and text.
+// (with lower-case names), body (parsed JSON, or null) and text. Load sets the defaults, and the fields that are not exported: the
+// compiled expressions.
 type HTTPProvisioner struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -53,6 +58,8 @@ type Server struct {
 	IdempotencyHeader string `json:"idempotencyHeader,omitempty"`
 	// Timeout bounds one request. The default is 30s.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	url *url.URL
 }
 
 // SecretReference names a Secret with these optional keys: username and password for basic
@@ -88,6 +95,11 @@ type Request struct {
 	// useless. Then the initialization fails, and the namespace is deleted. Absent: every
 	// unsuccessful response is retried.
 	FailWhen string `json:"failWhen,omitempty"`
+
+	path             *expressions.Text
+	headers          map[string]*expressions.Text
+	body             *expressions.Template // nil: there is none
+	expect, failWhen *expressions.Condition
 }
 
 // Poll is a request that is repeated until an operation is complete.
@@ -102,6 +114,9 @@ type Poll struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 	// Timeout is the time after which the whole operation is retried. The default is 10m.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	location *expressions.Text // nil: use the path
+	until    *expressions.Condition
 }
 
 // Publication is an object in the namespace with data of the provisioned resource.
@@ -112,4 +127,6 @@ type Publication struct {
 	Name string `json:"name"`
 	// Data are its values.
 	Data map[string]string `json:"data"`
+
+	data map[string]*expressions.Text
 }
