@@ -14,7 +14,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -58,10 +57,6 @@ type Diagnoser struct {
 	// Diagnosed, if it is not nil, gets how many of how many namespaces DiagnoseAll has diagnosed.
 	Diagnosed func(done, total int)
 
-	// round, if it is not nil, has what the diagnoses of a round share.
-	round *round
-	// deleted, if it is not nil, has the namespaces that have deleted objects. The content of other open namespaces is not read.
-	deleted sets.Set[string]
 	// ifDeleted makes observations those of a namespace that has just been deleted.
 	ifDeleted bool
 }
@@ -75,19 +70,31 @@ func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error
 
 // diagnose is Diagnose that also returns why findings may be missing.
 func (d Diagnoser) diagnose(ctx context.Context, name string) (*Diagnosis, []error, error) {
-	o, err := d.observe(ctx, name)
+	bounded, cancel := context.WithTimeout(ctx, observationTimeout)
+	defer cancel()
+	diagnosis, unread, err := d.newRound(bounded, name, everything).diagnose(bounded, name)
+	return diagnosis, unread, cmp.Or(err, ctx.Err())
+}
+
+// diagnose diagnoses a namespace or, for clusterWide, what concerns all of them. It also returns why findings may be missing.
+func (r *round) diagnose(ctx context.Context, name string) (*Diagnosis, []error, error) {
+	if name == clusterWide {
+		diagnosis, unread := r.diagnoseCluster(ctx)
+		return diagnosis, unread, nil
+	}
+	o, err := r.observe(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	diagnosis := d.report(o)
+	diagnosis := o.report()
 	if o.phase() == Gone && (diagnosis.State == Healthy || len(o.remaining()) == 0 && o.Lifecycle.Object == nil) {
 		return nil, o.unread(), o.Namespace.Err
 	}
-	return diagnosis, o.unread(), ctx.Err()
+	return diagnosis, o.unread(), nil
 }
 
 // report returns the diagnosis of an observation.
-func (Diagnoser) report(o Observation) *Diagnosis {
+func (o Observation) report() *Diagnosis {
 	findings := judge(o, rules()...)
 	diagnosis := &Diagnosis{
 		TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: o.Name, Phase: o.phase(), Since: o.since(),

@@ -30,9 +30,9 @@ func (d Diagnoser) DiagnoseDeletion(ctx context.Context, name string) (*Diagnosi
 	case o.phase() == Gone:
 		return nil, o.Namespace.Err
 	case !o.hypothetical:
-		return d.report(o), ctx.Err()
+		return o.report(), ctx.Err()
 	}
-	diagnosis := d.report(o)
+	diagnosis := o.report()
 	diagnosis.IfDeleted, diagnosis.Phase, diagnosis.Since = true, o.actual, &o.Namespace.Object.CreationTimestamp
 	diagnosis.Remaining, diagnosis.Conditions = nil, nil
 	return diagnosis, ctx.Err()

@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -44,15 +43,6 @@ type Installation struct {
 	Lifecycle   Answer[*v1alpha1.NamespaceLifecycle]
 	// Controller is the Lease of nsinit-controller-manager.
 	Controller Answer[*coordinationv1.Lease]
-}
-
-// apiServices lists the APIServices.
-func (c Clients) apiServices(ctx context.Context) Answer[[]apiregistrationv1.APIService] {
-	list, err := c.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return Answer[[]apiregistrationv1.APIService]{Err: err}
-	}
-	return Answer[[]apiregistrationv1.APIService]{Object: list.Items}
 }
 
 // APIService returns nsinit's APIService, or nil.

@@ -101,6 +101,18 @@ type Listing struct {
 // name is the name of the resource that kubectl accepts.
 func (l Listing) name() string { return l.Resource.GroupResource().String() }
 
+// only returns the listing with the objects for which keep is true.
+func (l Listing) only(keep func(*metav1.PartialObjectMetadata) bool) Listing {
+	objects := l.Objects
+	l.Objects = nil
+	for _, object := range objects {
+		if keep(object) {
+			l.Objects = append(l.Objects, object)
+		}
+	}
+	return l
+}
+
 // Deletion is the dry-run deletion or update of one object.
 type Deletion struct {
 	// Object is resource/name.
@@ -194,7 +206,7 @@ func (o Observation) notExamined() []string {
 		if isUnexamined(listing.Err) && !o.isBroken(listing.Resource.GroupVersion()) {
 			note(listing.name(), listing.Err)
 		}
-		switch objects := undeleted(listing); {
+		switch objects := listing.only(isUndeleted).Objects; {
 		case o.phase() != Terminating:
 		case len(objects) > 0 && o.isAggregated(listing.Resource.GroupVersion()):
 			note("whether "+listing.name()+" can be deleted", errors.New("not tried: the server of an aggregated API can delete objects although the request is a dry run"))

@@ -93,16 +93,16 @@ func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplat
 }
 
 // observeWorkloads reads which programs run, if one has to act.
-func (d Diagnoser) observeWorkloads(ctx context.Context, o *Observation) {
+func (r *round) observeWorkloads(ctx context.Context, o *Observation) {
 	actors, accounts := o.finalizerActors(), o.accounts()
 	if len(actors) == 0 && accounts == nil {
 		return
 	}
-	o.Workloads, o.Stopped, o.Accounts = d.workloads(ctx), map[stop]Evidence{}, map[string]Evidence{}
+	o.Workloads, o.Stopped, o.Accounts = r.workloads(), map[stop]Evidence{}, map[string]Evidence{}
 	read := map[string]Evidence{}
 	podsOf := func(account string) Evidence {
 		if _, done := read[account]; !done {
-			read[account] = d.podsOf(ctx, account)
+			read[account] = r.podsOf(ctx, account)
 		}
 		return read[account]
 	}
@@ -116,7 +116,7 @@ func (d Diagnoser) observeWorkloads(ctx context.Context, o *Observation) {
 			w := &o.Workloads.Object[i]
 			key := stop{w.account, a.target}
 			if _, done := o.Stopped[key]; !done && w.isStopped() && w.isOf(a) && len(o.Stopped) < examined {
-				o.Stopped[key] = d.stopped(ctx, key, podsOf(w.account))
+				o.Stopped[key] = r.stopped(ctx, key, podsOf(w.account))
 			}
 		}
 	}
@@ -203,14 +203,7 @@ func (d Diagnoser) stopped(ctx context.Context, s stop, pods Evidence) Evidence 
 	return Evidence{Message: noPods + ", but is not the controller: its service account may not remove the finalizer"}
 }
 
-// workloads lists what runs programs, once for all namespaces of a round.
-func (d Diagnoser) workloads(ctx context.Context) Answer[[]workload] {
-	if d.round != nil {
-		return d.round.workloads()
-	}
-	return d.readWorkloads(ctx)
-}
-
+// readWorkloads lists what runs programs.
 func (d Diagnoser) readWorkloads(ctx context.Context) Answer[[]workload] {
 	var all []workload
 	apps := d.Core.AppsV1()
