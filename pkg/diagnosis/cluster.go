@@ -35,7 +35,7 @@ func (r *round) diagnoseCluster(ctx context.Context) (*Diagnosis, []error) {
 	o := Observation{Name: metav1.NamespaceDefault, Patience: r.Patience, Installation: r.installation(), onlyDeleted: true,
 		Content: content.cluster, DiscoveryErrs: content.discoveryErrs, LostClaims: claims.Object}
 	r.observeUpdates(ctx, &o)
-	r.observeWorkloads(ctx, &o)
+	r.observePrograms(ctx, &o)
 	var problems []error
 	note := func(what string, err error) {
 		if err != nil {

@@ -52,11 +52,8 @@ type Observation struct {
 	// whose initialization failed.
 	DeletionErr error
 
-	// Workloads are read if a program has to act. Stopped is what those without pods show that may have to remove finalizers, and
-	// Accounts what the pods of service accounts show that act as initializers.
-	Workloads Answer[[]workload]
-	Stopped   map[stop]Evidence
-	Accounts  map[string]Evidence
+	// Programs are what is known of the programs that have to act, apart from their writes and reports.
+	Programs map[actor]program
 	// onlyDeleted means that Content has only objects that should have ended by now. Namespaces are like this before they are
 	// deleted, and so are the objects without a namespace.
 	onlyDeleted bool

@@ -73,7 +73,7 @@ func (r *round) observe(ctx context.Context, name string) (Observation, error) {
 	if r.ifDeleted && (phase == Active || phase == Initializing) {
 		o = o.deleted()
 	}
-	r.observeWorkloads(ctx, &o)
+	r.observePrograms(ctx, &o)
 	return o, nil
 }
 
