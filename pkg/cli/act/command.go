@@ -5,7 +5,8 @@ SPDX-License-Identifier: Apache-2.0
 */
 
 // Package act holds the commands that act in the place of an initializer or a participant: kubectl nsinit done, skip,
-// fail and finalize. kubectl patch and edit do not support the subresources that this takes.
+// fail and finalize. kubectl patch and edit do not support the subresources that this takes. It also holds freeze and unfreeze, which
+// stop the writes of tenants into a namespace, and allow them again.
 package act
 
 import (
