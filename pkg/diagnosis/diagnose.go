@@ -98,10 +98,13 @@ func (o Observation) report() *Diagnosis {
 	findings := judge(o, rules()...)
 	diagnosis := &Diagnosis{
 		TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: o.Name, Phase: o.phase(), Since: o.since(),
-		State: worst(findings), Findings: findings, Fixable: o.fixable(), Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: o.notExamined(),
+		State: worst(findings), Findings: findings, Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: o.notExamined(),
 	}
 	if o.Namespace.Object != nil {
 		diagnosis.UID = o.Namespace.Object.UID
+	}
+	if !o.hypothetical {
+		diagnosis.Fixable = fixable(findings)
 	}
 	return diagnosis
 }

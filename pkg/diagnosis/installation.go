@@ -164,8 +164,12 @@ func unavailableAPIs(o Observation) []Finding {
 		if f.State == Healthy {
 			continue
 		}
-		if phase := o.phase(); phase == Active || phase == Initializing && f.Cause == APIUnavailable {
+		switch phase := o.phase(); {
+		case phase == Active, phase == Initializing && f.Cause == APIUnavailable:
 			f.State = Healthy // it blocks deletions only
+		case phase == Terminating && f.Cause == APIUnavailable && o.lacksService(&service):
+			f.fix(fmt.Sprintf("remove APIService %q, whose service %s/%s does not exist", service.Name, service.Spec.Service.Namespace, service.Spec.Service.Name),
+				unreachable, remove("/apis/apiregistration.k8s.io/v1/apiservices/"+service.Name, &service, nil))
 		}
 		found = append(found, f)
 	}

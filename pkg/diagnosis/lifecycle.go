@@ -111,7 +111,12 @@ func (o Observation) uninstalled() Finding {
 	case o.held():
 		w["FINALIZER"] = []string{v1alpha1.NamespaceFinalizer}
 	}
-	return o.finding(NsinitUninstalled, Stuck, nil, message+notInstalled, w)
+	f := o.finding(NsinitUninstalled, Stuck, nil, message+notInstalled, w)
+	// While the content is held, only both finalizers together can be removed, and spec.finalizers put back.
+	if lease, _ := judgeLease(o.Controller, o.controllerLease(), o.Time); o.phase() == Terminating && !o.contentHeld() && (lease == leaseLapsed || lease == leaseAbsent) {
+		f.fix("remove nsinit's finalizer: nsinit is not installed, and nsinit-controller-manager does not run", noParticipants, o.removeFinalizer(v1alpha1.NamespaceFinalizer))
+	}
+	return f
 }
 
 // missingLifecycle reports that nsinit-controller-manager has not created the NamespaceLifecycle, or
@@ -189,15 +194,19 @@ func participants(o Observation) []Finding {
 			message = fmt.Sprintf("participant %q would have to clean up", name)
 		}
 		a := o.initializerActor(name)
-		w := words{"PARTICIPANT": {name}, "PODS": {namespaceOf(a.acted)}}
+		w, risk := words{"PARTICIPANT": {name}, "PODS": {namespaceOf(a.acted)}}, remains
 		if o.holdsContent(name) {
 			message += ", and keeps the content of the namespace until then"
-			w["HOLDER"] = []string{"true"}
+			w["HOLDER"], risk = []string{"true"}, remainsAndEmpties
 		}
 		if entry != nil && entry.Message != "" {
 			message += fmt.Sprintf(": %s (%s)", entry.Message, entry.LastActor)
 		}
-		found = append(found, o.controlled(a, cause, o.overdue(lifecycle.DeletionTimestamp), lifecycle.DeletionTimestamp, message, w))
+		f := o.controlled(a, cause, o.overdue(lifecycle.DeletionTimestamp), lifecycle.DeletionTimestamp, message, w)
+		if f.isDead() {
+			f.fix(fmt.Sprintf("release the namespace from participant %q, whose program %q is dead", name, f.Controller.Name), risk, o.release(name))
+		}
+		found = append(found, f)
 	}
 	return found
 }

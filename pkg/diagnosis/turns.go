@@ -46,7 +46,11 @@ func (o Observation) turns(lifecycle *v1alpha1.NamespaceLifecycle) []Finding {
 			continue
 		}
 		a := o.initializerActor(name)
-		found = append(found, o.controlled(a, InitializerPending, state, since, message, words{"INITIALIZER": {name}, "PODS": {namespaceOf(a.acted)}}))
+		f := o.controlled(a, InitializerPending, state, since, message, words{"INITIALIZER": {name}, "PODS": {namespaceOf(a.acted)}})
+		if f.isDead() {
+			f.fix(fmt.Sprintf("skip initializer %q, whose program %q is dead", name, f.Controller.Name), opensWithout, o.skip(name))
+		}
+		found = append(found, f)
 	}
 	return found
 }

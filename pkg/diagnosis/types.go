@@ -88,6 +88,8 @@ type Finding struct {
 	Remedies []Remedy `json:"remedies,omitempty"`
 	// Subject is what the finding is about, such as a finalizer, or "" if its cause says it. It distinguishes findings of one cause.
 	Subject string `json:"-"`
+	// Fixes are the remedies that a program can apply.
+	Fixes []Fix `json:"-"`
 }
 
 // Remedy is something that helps, or shows what would.
