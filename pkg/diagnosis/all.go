@@ -38,9 +38,7 @@ type List struct {
 func (l *List) State() State {
 	state := worst(l.Cluster)
 	for _, item := range l.Items {
-		if item.State.rank() > state.rank() {
-			state = item.State
-		}
+		state = state.worse(item.State)
 	}
 	return state
 }

@@ -134,9 +134,7 @@ func sortFindings(findings []Finding) {
 func worst(findings []Finding) State {
 	state := Healthy
 	for _, finding := range findings {
-		if finding.State.rank() > state.rank() {
-			state = finding.State
-		}
+		state = state.worse(finding.State)
 	}
 	return state
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -154,7 +155,7 @@ func (r *round) observeContent(ctx context.Context, o *Observation) {
 
 // observeUpdates reads what refuses updates of objects that finalizers hold, and the webhooks if anything was refused.
 func (r *round) observeUpdates(ctx context.Context, o *Observation) {
-	o.Updates = r.tryUpdates(ctx, *o)
+	o.Updates = r.tryUpdates(ctx, o)
 	if slices.ContainsFunc(slices.Concat(o.Deletions, o.Updates), func(tried Deletion) bool { return tried.Err != nil }) {
 		o.Webhooks = r.webhooks(o.Namespace.Object)
 	}
@@ -175,50 +176,45 @@ func (d Diagnoser) observePods(ctx context.Context, o *Observation) {
 	}
 }
 
-// tryDeletions deletes, in dry runs, objects that no client has deleted. It leaves out those of aggregated APIs: kube-apiserver
-// passes the request on, and some of their servers delete the object in earnest.
+// tryDeletions deletes, in dry runs, objects that no client has deleted.
 func (d Diagnoser) tryDeletions(ctx context.Context, o *Observation) []Deletion {
-	var tried []Deletion
-	var deletions []func() error
-	for _, listing := range o.Content {
-		if o.isAggregated(listing.Resource.GroupVersion()) {
-			continue
-		}
-		client, objects := d.Metadata.Resource(listing.Resource).Namespace(o.Name), listing.only(isUndeleted).Objects
-		for _, object := range objects[:min(len(objects), triesEach)] {
-			tried = append(tried, Deletion{Object: listing.name() + "/" + object.Name})
-			deletions = append(deletions, func() error { return client.Delete(ctx, object.Name, dryRun(object.UID)) })
-		}
-	}
-	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(tried), func(i int) { tried[i].Err = deletions[i]() })
-	return slices.DeleteFunc(tried, func(deletion Deletion) bool { return isGone(deletion.Err) })
+	return d.try(ctx, o, o.Content, isUndeleted, func(client metadata.ResourceInterface, object *metav1.PartialObjectMetadata) error {
+		return client.Delete(ctx, object.Name, dryRun(object.UID))
+	})
 }
 
 // tryUpdates updates, in dry runs, objects that finalizers hold for too long. It changes no field of them, so it does not matter
-// which finalizers a webhook or a policy protects. Other servers than kube-apiserver may ignore that it is a dry run.
-func (d Diagnoser) tryUpdates(ctx context.Context, o Observation) []Deletion {
+// which finalizers a webhook or a policy protects.
+func (d Diagnoser) tryUpdates(ctx context.Context, o *Observation) []Deletion {
 	content := slices.Clone(o.Content)
 	if namespace := o.Namespace.Object; namespace != nil {
 		content = append(content, Listing{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Objects: []*metav1.PartialObjectMetadata{{ObjectMeta: namespace.ObjectMeta}}})
 	}
+	isHeld := func(object *metav1.PartialObjectMetadata) bool { return o.isLate(object) && len(object.Finalizers) > 0 }
+	return d.try(ctx, o, content, isHeld, func(client metadata.ResourceInterface, object *metav1.PartialObjectMetadata) error {
+		_, err := client.Patch(ctx, object.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q}}`, object.UID), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+}
+
+// try sends a dry run for objects for which tries is true, up to a number for each resource. It leaves out those of aggregated APIs:
+// kube-apiserver passes the request on, and some of their servers delete the object in earnest.
+func (d Diagnoser) try(ctx context.Context, o *Observation, content []Listing, tries func(*metav1.PartialObjectMetadata) bool,
+	send func(metadata.ResourceInterface, *metav1.PartialObjectMetadata) error) []Deletion {
 	var tried []Deletion
-	var updates []func() error
+	var requests []func() error
 	for _, listing := range content {
 		if o.isAggregated(listing.Resource.GroupVersion()) {
 			continue
 		}
-		held := listing.only(func(object *metav1.PartialObjectMetadata) bool { return o.isLate(object) && len(object.Finalizers) > 0 }).Objects
-		for _, object := range held[:min(len(held), triesEach)] {
+		objects := listing.only(tries).Objects
+		for _, object := range objects[:min(len(objects), triesEach)] {
 			tried = append(tried, Deletion{Object: listing.name() + "/" + object.Name})
-			updates = append(updates, func() error {
-				_, err := d.Metadata.Resource(listing.Resource).Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType,
-					fmt.Appendf(nil, `{"metadata":{"uid":%q}}`, object.UID), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-				return err
-			})
+			requests = append(requests, func() error { return send(d.Metadata.Resource(listing.Resource).Namespace(object.Namespace), object) })
 		}
 	}
-	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(tried), func(i int) { tried[i].Err = updates[i]() })
-	return slices.DeleteFunc(tried, func(update Deletion) bool { return isGone(update.Err) })
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(tried), func(i int) { tried[i].Err = requests[i]() })
+	return slices.DeleteFunc(tried, func(deletion Deletion) bool { return isGone(deletion.Err) })
 }
 
 // isUndeleted reports whether no client has deleted an object.

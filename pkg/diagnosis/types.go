@@ -35,6 +35,14 @@ const (
 // rank orders the states by urgency.
 func (s State) rank() int { return slices.Index([]State{Healthy, Waiting, Stuck}, s) }
 
+// worse returns the more urgent of two states.
+func (s State) worse(other State) State {
+	if other.rank() > s.rank() {
+		return other
+	}
+	return s
+}
+
 // Phase is a namespace's place in its life.
 type Phase string
 

@@ -107,9 +107,7 @@ func (d *Diagnosis) keep(before *Diagnosis) {
 func (w *Watch) State() State {
 	state := Healthy
 	for _, seen := range w.seen {
-		if seen.State.rank() > state.rank() {
-			state = seen.State
-		}
+		state = state.worse(seen.State)
 	}
 	return state
 }
