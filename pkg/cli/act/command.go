@@ -201,8 +201,6 @@ func mayEnd(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 // Options are the options of the commands.
 type Options struct {
 	cmdutil.Base
-	DryRun cmdutil.DryRun
-
 	verb
 	manager string
 	// uid is that of the namespace, or empty.

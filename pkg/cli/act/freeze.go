@@ -31,7 +31,6 @@ type freezeOptions struct {
 	cmdutil.Base
 	Reason    string
 	Overwrite bool
-	DryRun    cmdutil.DryRun
 
 	freeze bool
 }
@@ -88,12 +87,6 @@ func (o *freezeOptions) newCommand(f cmdutil.Factory, streams genericiooptions.I
 	return cmdutil.NewCommand(f, o, command)
 }
 
-// Complete implements cmdutil.Options.
-func (o *freezeOptions) Complete(f cmdutil.Factory, args []string) error {
-	o.PrintFlags.NamePrintFlags.Operation += o.DryRun.Suffix()
-	return o.Base.Complete(f, args)
-}
-
 // Validate implements cmdutil.Options. The policy checks the reason, too.
 func (o *freezeOptions) Validate() error {
 	if o.freeze && o.Reason == "" {
@@ -104,10 +97,6 @@ func (o *freezeOptions) Validate() error {
 
 // Run implements cmdutil.Options. After a conflict, it reads the namespace again.
 func (o *freezeOptions) Run(ctx context.Context) error {
-	printer, err := o.PrintFlags.ToPrinter()
-	if err != nil {
-		return err
-	}
 	self, err := cmdutil.Self(ctx, o.Clients.Core)
 	if err != nil {
 		return err
@@ -125,7 +114,7 @@ func (o *freezeOptions) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	return printer.PrintObj(namespace, o.Out)
+	return o.PrintFlags.Print(o.Out, namespace, nil)
 }
 
 // write freezes or unfreezes the namespace for a user, unless that is already so. The patch names the version that it read.

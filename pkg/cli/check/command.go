@@ -24,13 +24,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-const (
-	exitWarning cmdutil.ExitCode = 2
-	exitProblem cmdutil.ExitCode = 3
-
-	// interval is the time between two checks of an installation that is not complete.
-	interval = 2 * time.Second
-)
+// interval is the time between two checks of an installation that is not complete.
+const interval = 2 * time.Second
 
 const long = `Check whether nsinit is installed correctly: the version of Kubernetes, the API and its certificates, the controllers, the
 policies and what they depend on, and whether a new namespace would be closed.
@@ -128,9 +123,9 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	switch {
 	case has(Problem):
-		return exitProblem
+		return cmdutil.ExitProblem
 	case has(Warning):
-		return exitWarning
+		return cmdutil.ExitWarning
 	}
 	return nil
 }
@@ -147,7 +142,7 @@ func (o *Options) notComplete(ctx context.Context, results []Result) error {
 		}
 	}
 	_, _ = fmt.Fprintf(o.ErrOut, "error: the installation is not complete after %s, because of %s: see the remedies above\n", o.Timeout, strings.Join(checks, ", "))
-	return exitProblem
+	return cmdutil.ExitProblem
 }
 
 // printText prints a line for each finding, and below it the remedy.

@@ -40,7 +40,6 @@ const createExample = `  # Create a namespace and wait until it is open
 // createOptions are the options of the command kubectl nsinit create.
 type createOptions struct {
 	cmdutil.Base
-	DryRun      cmdutil.DryRun
 	Labels      map[string]string
 	Annotations map[string]string
 	Wait        bool
@@ -66,24 +65,19 @@ func NewCreateCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *co
 
 // Complete implements cmdutil.Options.
 func (o *createOptions) Complete(f cmdutil.Factory, args []string) error {
-	o.Wait = o.Wait && o.DryRun.Options() == nil
-	o.PrintFlags.NamePrintFlags.Operation += o.DryRun.Suffix()
+	o.Wait = o.Wait && !bool(o.DryRun)
 	return o.Base.Complete(f, args)
 }
 
 // Run implements cmdutil.Options.
 func (o *createOptions) Run(ctx context.Context) error {
 	name := o.Args[0]
-	printer, err := o.PrintFlags.ToPrinter()
-	if err != nil {
-		return err
-	}
 	namespace, err := o.create(ctx, name)
 	if err != nil {
 		return err
 	}
 	if o.PrintFlags.Text() || !o.Wait {
-		if err := printer.PrintObj(namespace, o.Out); err != nil {
+		if err := o.PrintFlags.Print(o.Out, namespace, nil); err != nil {
 			return err
 		}
 	}
@@ -100,7 +94,7 @@ func (o *createOptions) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !o.PrintFlags.Text():
-		return printer.PrintObj(opened, o.Out)
+		return o.PrintFlags.Print(o.Out, opened, nil)
 	}
 	_, err = fmt.Fprintf(o.Out, "namespace/%s is open after %s\n", name, o.Clients.Clock.Since(began).Round(10*time.Millisecond))
 	return err
