@@ -119,9 +119,16 @@ func (r *round) diagnoseCluster(ctx context.Context) (*Diagnosis, []error) {
 	note("admission webhooks", hooks.Err)
 	unserved, errs := r.unservedWebhooks(ctx, o, hooks.Object)
 	problems = append(problems, errs...)
+	var notExamined []string
+	for _, listing := range slices.Concat(content.namespaced, content.cluster) {
+		if listing.Err != nil {
+			notExamined = append(notExamined, fmt.Sprintf("%s: %v", listing.name(), listing.Err))
+		}
+	}
+	slices.Sort(notExamined)
 	findings := judge(o, unavailableAPIs, undiscovered, finalizedContent, refusedUpdates, lostClaims, func(Observation) []Finding { return unserved })
 	return &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, State: worst(findings), Findings: findings,
-		NotExamined: slices.Concat(content.problems(), messages(problems)),
+		NotExamined: append(notExamined, messages(problems)...),
 	}, slices.DeleteFunc(problems, apierrors.IsForbidden)
 }
 

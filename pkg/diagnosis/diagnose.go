@@ -88,10 +88,11 @@ func (r *round) diagnose(ctx context.Context, name string) (*Diagnosis, []error,
 		return nil, nil, err
 	}
 	diagnosis := o.report()
+	_, unread := o.unexamined()
 	if o.phase() == Gone && (diagnosis.State == Healthy || len(o.remaining()) == 0 && o.Lifecycle.Object == nil) {
-		return nil, o.unread(), o.Namespace.Err
+		return nil, unread, o.Namespace.Err
 	}
-	return diagnosis, o.unread(), nil
+	return diagnosis, unread, nil
 }
 
 // DiagnoseDeletion returns what would block or delay a deletion of a namespace: Stuck findings block it until a user acts,
@@ -171,9 +172,10 @@ func (o Observation) yet(subject string) string {
 // report returns the diagnosis of an observation.
 func (o Observation) report() *Diagnosis {
 	findings := judge(o, rules()...)
+	notExamined, _ := o.unexamined()
 	diagnosis := &Diagnosis{
 		TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: o.Name, Phase: o.phase(), Since: o.since(),
-		State: worst(findings), Findings: findings, Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: o.notExamined(),
+		State: worst(findings), Findings: findings, Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: notExamined,
 	}
 	if o.Namespace.Object != nil {
 		diagnosis.UID = o.Namespace.Object.UID

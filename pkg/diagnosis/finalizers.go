@@ -93,7 +93,7 @@ func emptiedFinalizers(o Observation) []Finding {
 		return nil
 	}
 	content := "EMPTY"
-	if len(o.remaining()) > 0 || len(o.notExamined()) > 0 || worst(judge(o, unavailableAPIs, undiscovered, unlistable)) == Stuck {
+	if notExamined, _ := o.unexamined(); len(o.remaining()) > 0 || len(notExamined) > 0 || worst(judge(o, unavailableAPIs, undiscovered, unlistable)) == Stuck {
 		content = "CONTENT"
 	}
 	message := "spec.finalizers were empty before the namespace was deleted, so no controller deletes its content, and the namespace stays until a second DELETE"

@@ -117,8 +117,16 @@ func (o Observation) fixOrphans() Fix {
 	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{Kind: "Namespace", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
 	again := remove(o.namespacePath(), namespace, nil)
 	again.Created = true
-	content := o.counts()
-	if unlisted := o.unlisted(); len(unlisted) > 0 {
+	content, unlisted := o.counts(), []string{}
+	for _, listing := range o.Content {
+		if isUnexamined(listing.Err) {
+			unlisted = append(unlisted, listing.name())
+		}
+	}
+	if len(o.DiscoveryErrs) > 0 {
+		unlisted = append(unlisted, "the objects of APIs that are not available")
+	}
+	if len(unlisted) > 0 {
 		content += ", and what cannot be listed now: " + strings.Join(unlisted, ", ")
 	}
 	fix := newFix(OrphanedContent, "create the namespace again and delete it, which deletes its content: "+content, inUse,
@@ -130,17 +138,4 @@ func (o Observation) fixOrphans() Fix {
 	}
 	slices.Sort(fix.Content)
 	return fix
-}
-
-// unlisted names the resources whose objects are not known.
-func (o Observation) unlisted() (names []string) {
-	for _, listing := range o.Content {
-		if isUnexamined(listing.Err) {
-			names = append(names, listing.name())
-		}
-	}
-	if len(o.DiscoveryErrs) > 0 {
-		names = append(names, "the objects of APIs that are not available")
-	}
-	return names
 }

@@ -8,7 +8,6 @@ package diagnosis
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -197,17 +196,6 @@ func (r *round) in(ctx context.Context, namespace string) (all []Listing) {
 		}
 		all = append(all, listing.only(func(object *metav1.PartialObjectMetadata) bool { return object.Namespace == namespace }))
 	}
-	return all
-}
-
-// problems are what could not be listed, with the reason.
-func (c *content) problems() (all []string) {
-	for _, listing := range slices.Concat(c.namespaced, c.cluster) {
-		if listing.Err != nil {
-			all = append(all, fmt.Sprintf("%s: %v", listing.name(), listing.Err))
-		}
-	}
-	slices.Sort(all)
 	return all
 }
 
