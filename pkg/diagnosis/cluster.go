@@ -20,7 +20,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 )
 
@@ -53,36 +52,24 @@ func (l *List) State() State {
 // NamespaceLifecycle has something to do, or that have objects whose deletion takes too long, and those that do not exist but
 // have content. The error means that the namespaces cannot be listed.
 func (d Diagnoser) DiagnoseAll(ctx context.Context) (*List, error) {
-	list := &List{TypeMeta: metav1.TypeMeta{Kind: ListKind, APIVersion: APIVersion}, Items: []*Diagnosis{}}
-	r, suspects, err := d.newRoundOfAll(ctx, list)
-	if err != nil {
+	w := &Watch{Diagnoser: d}
+	if _, err := w.Next(ctx); err != nil {
 		return nil, err
 	}
-	cluster, _ := r.diagnoseCluster(ctx)
-	list.Cluster, list.NotExamined = cluster.Findings, append(list.NotExamined, cluster.NotExamined...)
-	for i, name := range sets.List(suspects) {
-		if d.Diagnosed != nil {
-			d.Diagnosed(i, len(suspects))
-		}
-		switch diagnosis, unread, err := r.diagnose(ctx, name); {
-		case err != nil && !apierrors.IsNotFound(err):
-			list.NotExamined = append(list.NotExamined, notExamined(name, err))
-		case err == nil && diagnosis.State != Healthy:
+	list := &w.list
+	list.TypeMeta, list.Items = metav1.TypeMeta{Kind: ListKind, APIVersion: APIVersion}, []*Diagnosis{}
+	for name, diagnosis := range w.seen {
+		if name == clusterWide {
+			list.Cluster = diagnosis.Findings
+		} else {
 			list.Items = append(list.Items, diagnosis)
-		case len(unread) > 0: // otherwise, it was removed meanwhile, or does not wait any more
-			list.NotExamined = append(list.NotExamined, notExamined(name, unread[0]))
 		}
 	}
 	table := causes()
-	slices.SortStableFunc(list.Items, func(a, b *Diagnosis) int {
+	slices.SortFunc(list.Items, func(a, b *Diagnosis) int {
 		return cmp.Or(cmp.Compare(b.State.rank(), a.State.rank()), cmp.Compare(indexOf(table, a.Findings[0].Cause), indexOf(table, b.Findings[0].Cause)), strings.Compare(a.Namespace, b.Namespace))
 	})
 	return list, ctx.Err()
-}
-
-// notExamined says why a namespace, or a part of it, could not be read.
-func notExamined(namespace string, err error) string {
-	return fmt.Sprintf("namespace %q: %v", namespace, err)
 }
 
 func messages(errs []error) (all []string) {

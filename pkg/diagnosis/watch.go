@@ -9,6 +9,7 @@ package diagnosis
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,8 +27,9 @@ type Watch struct {
 
 	seen map[string]*Diagnosis
 	// cluster has the objects without a namespace that were found last.
-	cluster     []Listing
-	notExamined []string
+	cluster []Listing
+	// list has the number of namespaces, and what could not be read.
+	list List
 }
 
 // Change is a diagnosis that changed, or that is new.
@@ -43,17 +45,24 @@ type Change struct {
 // changed is not returned. What could not be read is in NotExamined, and nothing is resolved that it may hide. The error means
 // that nothing could be read, or that ctx has ended. The cost is that of DiagnoseAll or, for one namespace, of Diagnose.
 func (w *Watch) Next(ctx context.Context) ([]Change, error) {
-	list, names, diagnose := &List{}, sets.New(w.Namespace), w.Diagnoser.diagnose
+	w.list = List{}
+	names, diagnose := sets.New(w.Namespace), w.Diagnoser.diagnose
 	if w.Namespace == "" {
-		r, suspects, err := w.Diagnoser.newRoundOfAll(ctx, list)
+		r, suspects, err := w.Diagnoser.newRoundOfAll(ctx, &w.list)
 		if err != nil {
 			return nil, err
 		}
 		w.cluster = r.content().keep(w.cluster)
 		names, diagnose = suspects.Union(sets.KeySet(w.seen)).Insert(clusterWide), r.diagnose
 	}
+	note := func(namespace string, err error) {
+		w.list.NotExamined = append(w.list.NotExamined, fmt.Sprintf("namespace %q: %v", namespace, err))
+	}
 	var changes []Change
-	for _, name := range sets.List(names) {
+	for i, name := range sets.List(names) {
+		if w.Diagnoser.Diagnosed != nil && name != clusterWide {
+			w.Diagnoser.Diagnosed(i-1, len(names)-1) // the cluster comes first
+		}
 		before := w.seen[name]
 		after, unread, err := diagnose(ctx, name)
 		switch {
@@ -64,16 +73,17 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 		case err != nil && w.Namespace != "":
 			return changes, err
 		case err != nil:
-			list.NotExamined = append(list.NotExamined, notExamined(name, err))
+			note(name, err)
 			continue
 		case name == clusterWide:
-			list.NotExamined = append(list.NotExamined, after.NotExamined...)
+			w.list.NotExamined = append(w.list.NotExamined, after.NotExamined...)
 		}
-		if before != nil && len(unread) > 0 && after.UID == before.UID && after.Phase == before.Phase {
+		hidden := before != nil && len(unread) > 0 && after.UID == before.UID && after.Phase == before.Phase
+		if len(unread) > 0 && name != clusterWide && (after.State == Healthy || hidden) {
+			note(name, unread[0])
+		}
+		if hidden {
 			after.keep(before)
-			if name != clusterWide {
-				list.NotExamined = append(list.NotExamined, notExamined(name, unread[0]))
-			}
 		}
 		if change, changed := compare(before, after); changed && (before != nil || after.State != Healthy || w.Namespace != "") {
 			changes = append(changes, change)
@@ -81,16 +91,15 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 		if w.seen == nil {
 			w.seen = map[string]*Diagnosis{}
 		}
-		if w.seen[name] = after; after.State == Healthy && w.Namespace == "" {
+		if w.seen[name] = after; after.State == Healthy && w.Namespace == "" && name != clusterWide {
 			delete(w.seen, name)
 		}
 	}
-	w.notExamined = list.NotExamined
 	return changes, nil
 }
 
 // NotExamined returns what could not be read, with the reason.
-func (w *Watch) NotExamined() []string { return w.notExamined }
+func (w *Watch) NotExamined() []string { return w.list.NotExamined }
 
 // keep adds the findings of an earlier diagnosis that are missing.
 func (d *Diagnosis) keep(before *Diagnosis) {
