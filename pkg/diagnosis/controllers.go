@@ -94,9 +94,9 @@ func (a actor) name() string {
 	return cmp.Or(a.user, a.acted)
 }
 
-// read returns what identifies the program, without what differs between objects.
+// read returns what identifies the program, without what differs between objects and what is known already.
 func (a actor) read() actor {
-	a.written = metav1.Time{}
+	a.written, a.report = metav1.Time{}, nil
 	return a
 }
 

@@ -157,7 +157,7 @@ func TestInitializerController(t *testing.T) {
 	for name, test := range map[string]struct {
 		core    []runtime.Object
 		refuses func(verb, resource, name string) error
-		// reported is the age of the last report, if there is one.
+		// reported is the age of the last report, if there is one. With a negative one, the initializer is registered.
 		reported time.Duration
 		change   func(*v1alpha1.NamespaceLifecycle)
 		want     Liveness
@@ -169,6 +169,7 @@ func TestInitializerController(t *testing.T) {
 		"a Deployment without a name":       {[]runtime.Object{unnamed}, nil, time.Hour, nil, Dead, ""},
 		"its Deployment has no replicas":    {[]runtime.Object{deployment("quota", "x", 0, 0)}, nil, 0, nil, Unknown, "has no replicas and no pods"},
 		"it has a pod":                      {[]runtime.Object{deployment("quota", "x", 1, 1)}, nil, 0, nil, Alive, "1 of 1 pods are ready"},
+		"it never reported, and has a pod":  {[]runtime.Object{deployment("quota", "x", 1, 1)}, nil, -1, nil, Alive, "Deployment quota/x: 1 of 1 pods are ready"},
 		"it reports":                        {nil, nil, time.Second, nil, Alive, "last reported at"},
 		"its report is old":                 {nil, nil, time.Hour, nil, Dead, "the report is overdue"},
 		"and its Deployment is stopped":     {[]runtime.Object{deployment("quota", "x", 0, 0)}, nil, time.Hour, nil, Dead, "has no replicas and no pods"},
@@ -187,8 +188,11 @@ func TestInitializerController(t *testing.T) {
 			r := lifecycle(changes...)
 			w := world{namespace: terminating(lifecycleHeld), apis: []runtime.Object{nsinitAPI("True")}, refuses: test.refuses, lifecycles: []runtime.Object{r},
 				core: append(test.core, lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second))}
-			if test.reported != 0 {
-				w.lifecycles = append(w.lifecycles, overdue(r.Status.Initializers[0].Name, test.reported))
+			if registered := overdue(r.Status.Initializers[0].Name, test.reported); test.reported != 0 {
+				if test.reported < 0 {
+					registered.Status.Initializers = nil
+				}
+				w.lifecycles = append(w.lifecycles, registered)
 			}
 			found, err := w.diagnose(t)
 			if err != nil {
