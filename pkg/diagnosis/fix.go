@@ -185,18 +185,12 @@ func (o Observation) pathOf(resource schema.GroupVersionResource, name string) s
 
 func (o Observation) namespacePath() string { return "/api/v1/namespaces/" + o.Name }
 
-// newFix returns a fix with the first of these requests.
-func newFix(cause Cause, description, risk string, requests ...Request) Fix {
+// newFix returns a fix with the first of these requests, because a program is dead, if one is given.
+func newFix(cause Cause, dead *Controller, description, risk string, requests ...Request) Fix {
 	if more := len(requests) - fixRequests; more > 0 {
 		description += fmt.Sprintf(" (the first %d; %d more remain)", fixRequests, more)
 	}
-	return Fix{Cause: cause, Description: description, Risk: risk, Requests: slices.Clip(requests[:min(len(requests), fixRequests)])}
-}
-
-// because returns the fix with the program that is dead.
-func (f Fix) because(c *Controller) Fix {
-	f.Controller = c
-	return f
+	return Fix{Cause: cause, Controller: dead, Description: description, Risk: risk, Requests: slices.Clip(requests[:min(len(requests), fixRequests)])}
 }
 
 // isDead reports whether a program has to act that does not run any more.
@@ -204,5 +198,5 @@ func (f *Finding) isDead() bool { return f.Controller != nil && f.Controller.Sta
 
 // fix adds a fix to a finding.
 func (f *Finding) fix(description, risk string, requests ...Request) {
-	f.Fixes = append(f.Fixes, newFix(f.Cause, description, risk, requests...).because(f.Controller))
+	f.Fixes = append(f.Fixes, newFix(f.Cause, f.Controller, description, risk, requests...))
 }

@@ -81,7 +81,7 @@ func (o Observation) fixContent(finalizer string) []Fix {
 	}
 	var fixes []Fix
 	for _, what := range slices.Sorted(maps.Keys(requests)) {
-		fixes = append(fixes, newFix(ContentFinalizer, what, remains, requests[what]...).because(of[what]))
+		fixes = append(fixes, newFix(ContentFinalizer, of[what], what, remains, requests[what]...))
 	}
 	return fixes
 }
@@ -99,7 +99,7 @@ func (o Observation) fixPods() []Fix {
 	if len(requests) == 0 {
 		return nil
 	}
-	return []Fix{newFix(GracePeriod, "remove pods whose grace period is over, and whose nodes do not exist", "if a machine is on, its containers continue, with their volumes and their names", requests...)}
+	return []Fix{newFix(GracePeriod, nil, "remove pods whose grace period is over, and whose nodes do not exist", "if a machine is on, its containers continue, with their volumes and their names", requests...)}
 }
 
 // finalize returns a request that sets spec.finalizers. The subresource has no patch, so it is an update of this version.
@@ -129,7 +129,7 @@ func (o Observation) fixOrphans() Fix {
 	if len(unlisted) > 0 {
 		content += ", and what cannot be listed now: " + strings.Join(unlisted, ", ")
 	}
-	fix := newFix(OrphanedContent, "create the namespace again and delete it, which deletes its content: "+content, inUse,
+	fix := newFix(OrphanedContent, nil, "create the namespace again and delete it, which deletes its content: "+content, inUse,
 		request(http.MethodPost, "/api/v1/namespaces", "application/json", namespace), again)
 	for _, listing := range o.Content {
 		for _, object := range listing.Objects {

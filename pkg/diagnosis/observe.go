@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/installation"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
@@ -112,17 +113,14 @@ func findController(ctx context.Context, core kubernetes.Interface) (*coordinati
 	if err != nil {
 		return nil, err
 	}
-	var last *coordinationv1.Lease
-	for i := range leases.Items {
-		lease := &leases.Items[i]
-		if last == nil || last.Spec.RenewTime == nil || lease.Spec.RenewTime != nil && last.Spec.RenewTime.Before(lease.Spec.RenewTime) {
-			last = lease
-		}
-	}
-	if last == nil {
+	if len(leases.Items) == 0 {
 		return nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), installation.ControllerManager)
 	}
-	return last, nil
+	renewed := func(lease coordinationv1.Lease) time.Time {
+		return ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+	}
+	last := slices.MaxFunc(leases.Items, func(a, b coordinationv1.Lease) int { return renewed(a).Compare(renewed(b)) })
+	return &last, nil
 }
 
 // observeContent reads what is in the namespace, and what is needed to judge it. Of a namespace that is not being deleted, this is
