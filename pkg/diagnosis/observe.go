@@ -127,7 +127,7 @@ func findController(ctx context.Context, core kubernetes.Interface) (*coordinati
 // which objects should have ended by now. Then, resources that the user may not list are left out: most users of an open namespace may
 // list some resources only.
 func (r *round) observeContent(ctx context.Context, o *Observation) {
-	o.Content, o.DiscoveryErrs = r.in(ctx, o.Name), r.content().discoveryErrs
+	o.Content, o.DiscoveryErrs = r.in(ctx, o), r.content().discoveryErrs
 	if o.onlyDeleted {
 		o.listErrs, o.DiscoveryErrs = slices.Clone(o.DiscoveryErrs), nil
 		for i, listing := range o.Content {

@@ -188,13 +188,14 @@ func (d Diagnoser) list(ctx context.Context, resource schema.GroupVersionResourc
 // everything keeps all objects.
 func everything(*metav1.PartialObjectMetadata) bool { return true }
 
-// in returns the content of a namespace. Resources that cannot be listed in the cluster are listed in the namespace.
-func (r *round) in(ctx context.Context, namespace string) (all []Listing) {
+// in returns the content of a namespace. If it is being deleted or does not exist, resources that cannot be listed in the cluster are
+// listed in the namespace.
+func (r *round) in(ctx context.Context, o *Observation) (all []Listing) {
 	for _, listing := range r.content().namespaced {
-		if listing.Err != nil && r.namespace == metav1.NamespaceAll {
-			listing = r.list(ctx, listing.Resource, namespace, everything)
+		if listing.Err != nil && r.namespace == metav1.NamespaceAll && !o.onlyDeleted {
+			listing = r.list(ctx, listing.Resource, o.Name, everything)
 		}
-		all = append(all, listing.only(func(object *metav1.PartialObjectMetadata) bool { return object.Namespace == namespace }))
+		all = append(all, listing.only(func(object *metav1.PartialObjectMetadata) bool { return object.Namespace == o.Name }))
 	}
 	return all
 }
