@@ -24,7 +24,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// Answer is what a read returned. The object is the zero value after an error.
+// Answer is what a read returned. After an error, the object is what was read in spite of it, or the zero value.
 type Answer[T any] struct {
 	Object T
 	Err    error
