@@ -22,15 +22,12 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/act"
 	"github.com/nsinit/nsinit/pkg/cli/check"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/cli/create"
-	"github.com/nsinit/nsinit/pkg/cli/freeze"
 	"github.com/nsinit/nsinit/pkg/cli/off"
 	"github.com/nsinit/nsinit/pkg/cli/plan"
 	"github.com/nsinit/nsinit/pkg/cli/preview"
 	"github.com/nsinit/nsinit/pkg/cli/rbac"
 	"github.com/nsinit/nsinit/pkg/cli/static"
 	"github.com/nsinit/nsinit/pkg/cli/status"
-	"github.com/nsinit/nsinit/pkg/cli/version"
 	"github.com/nsinit/nsinit/pkg/cli/wait"
 	"github.com/nsinit/nsinit/pkg/cli/why"
 	"github.com/nsinit/nsinit/pkg/util/printable"
@@ -54,8 +51,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command.SetErr(streams.ErrOut)
 	f := cmdutil.NewFactory(command.PersistentFlags(), streams.ErrOut)
 	for _, newCommand := range []func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command{
-		create.NewCommand, wait.NewCommand, status.NewCommand, why.NewCommand, plan.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
-		version.NewCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFailCommand, act.NewFinalizeCommand, freeze.NewFreezeCommand, freeze.NewUnfreezeCommand,
+		wait.NewCreateCommand, wait.NewCommand, status.NewCommand, why.NewCommand, plan.NewCommand, preview.NewCommand, check.NewCommand, rbac.NewCommand,
+		newVersionCommand, act.NewDoneCommand, act.NewSkipCommand, act.NewFailCommand, act.NewFinalizeCommand, act.NewFreezeCommand, act.NewUnfreezeCommand,
 		off.NewOffCommand, off.NewOnCommand, static.NewCommand,
 	} {
 		command.AddCommand(newCommand(f, streams))

@@ -160,6 +160,11 @@ const (
 	logsOfWorkload  = "kubectl --namespace $RUNSIN logs $WORKLOAD --all-containers --tail=50"
 	scaleWorkload   = "kubectl --namespace $RUNSIN scale $WORKLOAD --replicas=1"
 	doAsRefusalAsks = "do what the refusal asks for"
+	opensWithout    = "the namespace opens without what the initializer provides"
+	noParticipants  = "participants that have to clean up after the namespace do not act any more"
+	unreachable     = "objects that its server stored cannot be reached any more, and what they represent is not cleaned up"
+	inUse           = "until it is deleted, the content is in use: workloads start, and permissions apply"
+	putBack         = `put the finalizer "kubernetes" back, so that the content is deleted and the namespace is removed`
 	remains         = "what it has to clean up remains, perhaps outside the cluster"
 
 	// remainsAndEmpties is the risk of releasing a participant that holds the content.
@@ -184,7 +189,7 @@ func lifecycleCauses() []entry {
 			{description: "read the NamespaceLifecycle", command: describeLifecycle, when: "INITIALIZER"},
 			{description: "check whether the initializer runs, and read its log", when: "INITIALIZER"},
 			{description: "list the pods of the initializer", command: "kubectl --namespace $PODS get pods"},
-			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER", risk: "the namespace opens without what the initializer provides"},
+			{description: "if it cannot be fixed soon, skip it in this namespace", command: "kubectl nsinit skip $NAMESPACE $INITIALIZER", risk: opensWithout},
 		}},
 		{InitializerNotServed, "no program reports that it serves the initializer: stuck if one reported before, because namespaces wait until it does again", []remedy{
 			{description: startProgram, command: scaleWorkload, when: "STOPPED"},
@@ -232,10 +237,10 @@ func nsinitCauses() []entry {
 		{NsinitUninstalled, "the namespace waits for nsinit, which is not installed any more", []remedy{
 			{description: "install nsinit again as docs/install.md says, with its configurations"},
 			{description: "if you uninstalled it, open the namespace as it is", command: "kubectl label namespace $NAMESPACE $LABEL-", risk: "the namespace opens without what its initializers provide"},
-			{description: "if you uninstalled it, remove nsinit's finalizer, so that the namespace is removed", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: "participants that have to clean up after the namespace do not act any more"},
+			{description: "if you uninstalled it, remove nsinit's finalizer, so that the namespace is removed", command: "kubectl get namespace $NAMESPACE" + dropFinalizer, risk: noParticipants},
 			{description: "if you uninstalled it, remove nsinit's finalizers, and let Kubernetes delete the content of the namespace", when: "CONTENT",
 				command: getNamespace + `'.metadata.finalizers -= ["$CONTENT", "` + v1alpha1.NamespaceFinalizer + `"] | .spec.finalizers |= (. + ["kubernetes"] | unique)'` + finalize,
-				risk:    "participants that have to clean up after the namespace do not act any more"},
+				risk:    noParticipants},
 		}},
 		{NsinitRefuses, "nsinit-apiserver does not serve NamespaceLifecycles, for example because its storage was lost", []remedy{
 			{description: "do what the error says; for a storage that was lost, see docs/operate.md"},
@@ -259,7 +264,7 @@ func apiCauses() []entry {
 			{description: "read why kube-apiserver cannot reach it", command: "kubectl describe apiservice $APISERVICE"},
 			{description: "check whether its service exists, and has endpoints that are ready", command: showService},
 			{description: "start or fix its server", command: "kubectl --namespace $SERVER get pods"},
-			{description: "if no client needs the API any more, remove it", command: "kubectl delete apiservice $APISERVICE", risk: "objects that its server stored cannot be reached any more, and what they represent is not cleaned up"},
+			{description: "if no client needs the API any more, remove it", command: "kubectl delete apiservice $APISERVICE", risk: unreachable},
 		}},
 		{DiscoveryFailed, "an API cannot be discovered for another reason", []remedy{
 			{description: "read what its server answers", command: "kubectl get --raw $PATH"},
@@ -316,7 +321,7 @@ func contentCauses() []entry {
 }
 
 func namespaceCauses() []entry {
-	const putBack, second = `put the finalizer "kubernetes" back, so that the content is deleted and the namespace is removed`, "delete the namespace again"
+	const second = "delete the namespace again"
 	const restore, remove = getNamespace + `'.spec.finalizers = ["kubernetes"]'` + finalize, "kubectl delete namespace $NAMESPACE"
 	return []entry{
 		{NamespaceFinalizer, "a controller has not removed its finalizer from `metadata.finalizers` of the namespace", []remedy{
@@ -342,7 +347,7 @@ func namespaceCauses() []entry {
 			{description: second, command: remove, when: "CONTENT", risk: "the content remains stored, and is not visible until a namespace of this name is created again"},
 		}},
 		{OrphanedContent, "the namespace is deleted, but content is still stored: a client emptied `spec.finalizers` during the deletion, or a request that was in progress created it late", []remedy{
-			{description: "create the namespace again and delete it, which deletes its content", command: "kubectl create namespace $NAMESPACE && kubectl delete namespace $NAMESPACE", risk: "until it is deleted, the content is in use: workloads start, and permissions apply"},
+			{description: "create the namespace again and delete it, which deletes its content", command: "kubectl create namespace $NAMESPACE && kubectl delete namespace $NAMESPACE", risk: inUse},
 		}},
 		{NamespaceControllerSilent, "kube-controller-manager does not run, or does not delete the content of the namespace", []remedy{
 			{description: "check whether kube-controller-manager runs, and read its log", command: "kubectl --namespace kube-system get pods --selector component=kube-controller-manager; kubectl --namespace kube-system get lease kube-controller-manager"},

@@ -7,12 +7,12 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,158 +20,103 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
-
-	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-// scan is what was found by listing every object of the cluster.
-type scan struct {
-	// orphaned namespaces do not exist, and have content. Deleted ones have objects whose deletion takes too long.
-	orphaned, deleted sets.Set[string]
-	// cluster has the objects without a namespace whose deletion takes too long. listed are the resources that were listed.
-	cluster []Listing
-	listed  sets.Set[schema.GroupVersionResource]
-	// objects are those of namespaces that are emptying or do not exist. Of other namespaces, they are those whose deletion takes
-	// too long. of are the namespaces when the scan began.
-	objects map[place][]*metav1.PartialObjectMetadata
-	of      suspects
-	// discoveryErrs are why resources are missing.
-	discoveryErrs []error
-	// problems are what could not be listed, with the reason. incomplete means that one has another reason than a missing
-	// permission, so a later scan can find more.
-	problems   []string
-	incomplete bool
+// ListKind is the kind of a List.
+const ListKind = "NamespaceDiagnosisList"
+
+// List has the namespaces of a cluster that are not healthy.
+type List struct {
+	metav1.TypeMeta `json:",inline"`
+	// Items are the namespaces, the stuck ones first, then by their first cause.
+	Items []*Diagnosis `json:"items"`
+	// Cluster are causes that concern every namespace, or objects without a namespace.
+	Cluster []Finding `json:"cluster,omitempty"`
+	// Namespaces is how many namespaces exist.
+	Namespaces int `json:"namespaces"`
+	// NotExamined lists what could not be read, with the reason.
+	NotExamined []string `json:"notExamined,omitempty"`
 }
 
-// place is where objects are.
-type place struct {
-	namespace string
-	resource  schema.GroupVersionResource
+// State returns the worst state of the namespaces and of the cluster.
+func (l *List) State() State {
+	state := worst(l.Cluster)
+	for _, item := range l.Items {
+		state = state.worse(item.State)
+	}
+	return state
 }
 
-// scan lists the metadata of every object. Namespaces and NamespaceLifecycles are diagnosed themselves.
-func (d Diagnoser) scan(ctx context.Context, all suspects) scan {
-	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
-	defer cancel()
-	namespaced, others, errs := d.discover()
-	resources := slices.Concat(namespaced, others)
-	s := scan{objects: map[place][]*metav1.PartialObjectMetadata{}, of: all, orphaned: sets.New[string](), deleted: sets.New[string](), listed: sets.New[schema.GroupVersionResource](), discoveryErrs: errs, incomplete: len(errs) > 0}
-	now := d.now()
-	var mu sync.Mutex
-	done := 0
-	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), requestsAtOnce, len(resources), func(i int) {
-		orphaned, deleted, late := sets.New[string](), sets.New[string](), Listing{Resource: resources[i]}
-		objects := map[string][]*metav1.PartialObjectMetadata{}
-		err := utilnamespaces.EachObject(ctx, d.Metadata.Resource(resources[i]), func(object *metav1.PartialObjectMetadata) {
-			namespace := object.Namespace
-			isOrphaned, isLate := namespace != "" && !all.known.Has(namespace), now.isLate(object)
-			if isOrphaned || isLate || all.emptying.Has(namespace) {
-				objects[namespace] = append(objects[namespace], object)
-			}
-			switch {
-			case isOrphaned:
-				orphaned.Insert(namespace)
-			case !isLate:
-			case namespace != "":
-				deleted.Insert(namespace)
-			case late.name() != "namespaces" && late.name() != "namespacelifecycles.nsinit.dev":
-				late.Objects = append(late.Objects, object)
-			}
-		})
-		mu.Lock()
-		defer mu.Unlock()
-		s.orphaned, s.deleted = s.orphaned.Union(orphaned), s.deleted.Union(deleted)
-		if len(late.Objects) > 0 {
-			s.cluster = append(s.cluster, late)
-		}
-		if err == nil {
-			s.listed.Insert(resources[i])
-			for namespace, objects := range objects {
-				s.objects[place{namespace, resources[i]}] = objects
-			}
+// DiagnoseAll diagnoses the namespaces of the cluster that are closed or terminating, that lack required objects, whose
+// NamespaceLifecycle has something to do, or that have objects whose deletion takes too long, and those that do not exist but
+// have content. The error means that the namespaces cannot be listed.
+func (d Diagnoser) DiagnoseAll(ctx context.Context) (*List, error) {
+	w := &Watch{Diagnoser: d}
+	if _, err := w.Next(ctx); err != nil {
+		return nil, err
+	}
+	list := &w.list
+	list.TypeMeta, list.Items = metav1.TypeMeta{Kind: ListKind, APIVersion: APIVersion}, []*Diagnosis{}
+	for name, diagnosis := range w.seen {
+		if name == clusterWide {
+			list.Cluster = diagnosis.Findings
 		} else {
-			s.problems = append(s.problems, fmt.Sprintf("%s: %v", resources[i].GroupResource(), err))
-			s.incomplete = s.incomplete || !apierrors.IsForbidden(err)
+			list.Items = append(list.Items, diagnosis)
 		}
-		if done++; d.Progress != nil {
-			d.Progress(done, len(resources))
-		}
+	}
+	table := causes()
+	slices.SortFunc(list.Items, func(a, b *Diagnosis) int {
+		return cmp.Or(cmp.Compare(b.State.rank(), a.State.rank()), cmp.Compare(indexOf(table, a.Findings[0].Cause), indexOf(table, b.Findings[0].Cause)), strings.Compare(a.Namespace, b.Namespace))
 	})
-	slices.SortFunc(s.cluster, func(a, b Listing) int { return strings.Compare(a.name(), b.name()) })
-	slices.Sort(s.problems)
-	return s
+	return list, ctx.Err()
 }
 
-// now returns an observation of nothing but the time.
-func (d Diagnoser) now() Observation {
-	return Observation{Patience: d.Patience, Installation: Installation{Time: d.Clock.Now()}}
+func messages(errs []error) (all []string) {
+	for _, err := range errs {
+		all = append(all, err.Error())
+	}
+	return all
 }
 
-// keep adds what an earlier scan found of resources that could not be listed. Namespaces are kept until a scan is complete.
-func (s *scan) keep(earlier scan) {
-	if s.incomplete {
-		s.orphaned, s.deleted = s.orphaned.Union(earlier.orphaned), s.deleted.Union(earlier.deleted)
-	}
-	for _, listing := range earlier.cluster {
-		if !s.listed.Has(listing.Resource) {
-			s.cluster = append(s.cluster, listing)
-		}
-	}
-}
-
-// again reads the APIs and the objects without a namespace of a scan again, and no other objects.
-func (d Diagnoser) again(ctx context.Context, s scan) scan {
-	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
-	defer cancel()
-	_, _, s.discoveryErrs = d.discover()
-	now := d.now()
-	before := s.cluster
-	s.cluster = nil
-	for _, listing := range before {
-		late := Listing{Resource: listing.Resource}
-		if err := utilnamespaces.EachObject(ctx, d.Metadata.Resource(listing.Resource), func(object *metav1.PartialObjectMetadata) {
-			if now.isLate(object) {
-				late.Objects = append(late.Objects, object)
-			}
-		}); err != nil && !apierrors.IsNotFound(err) { // the API is served
-			late = listing
-		}
-		if len(late.Objects) > 0 {
-			s.cluster = append(s.cluster, late)
-		}
-	}
-	return s
-}
+// clusterWide is in place of the name of a namespace for what concerns all of them, or objects without one.
+const clusterWide = ""
 
 // diagnoseCluster returns the causes that concern every namespace, or objects without a namespace, and why others may be
-// missing.
-func (d Diagnoser) diagnoseCluster(ctx context.Context, s scan) ([]Finding, []error) {
+// missing that a later round can have.
+func (r *round) diagnoseCluster(ctx context.Context) (*Diagnosis, []error) {
 	ctx, cancel := context.WithTimeout(ctx, observationTimeout)
 	defer cancel()
+	content, claims, hooks := r.content(), r.claims(), r.hooks()
 	// kubectl ignores the namespace of an object that has none.
-	o := Observation{Name: metav1.NamespaceDefault, Patience: d.Patience, onlyDeleted: true, Content: s.cluster, DiscoveryErrs: s.discoveryErrs}
-	o.Installation.Time = d.Clock.Now()
+	o := Observation{Name: metav1.NamespaceDefault, Patience: r.Patience, Installation: r.installation(), onlyDeleted: true,
+		Content: content.cluster, DiscoveryErrs: content.discoveryErrs, LostClaims: claims.Object}
+	r.observeUpdates(ctx, &o)
+	r.observePrograms(ctx, &o)
 	var problems []error
 	note := func(what string, err error) {
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	o.APIServices = d.services(ctx)
 	note("aggregated APIs", o.APIServices.Err)
-	d.observeUpdates(ctx, &o)
-	if err := d.observeClaims(ctx, &o, metav1.NamespaceAll); !apierrors.IsForbidden(err) { // otherwise, the scan reports it
-		note("lost PersistentVolumeClaims", err)
+	if !apierrors.IsForbidden(claims.Err) { // otherwise, the content reports it
+		note("lost PersistentVolumeClaims", claims.Err)
 	}
-	d.observeWorkloads(ctx, &o)
-	hooks, err := d.hooks(ctx)
-	note("admission webhooks", err)
-	unserved, errs := d.unservedWebhooks(ctx, o, hooks)
-	return judge(o, unavailableAPIs, undiscovered, finalizedContent, refusedUpdates, lostClaims, func(Observation) []Finding { return unserved }), slices.Concat(problems, errs)
+	note("admission webhooks", hooks.Err)
+	unserved, errs := r.unservedWebhooks(ctx, o, hooks.Object)
+	problems = append(problems, errs...)
+	var notExamined []string
+	for _, listing := range slices.Concat(content.namespaced, content.cluster) {
+		if listing.Err != nil {
+			notExamined = append(notExamined, fmt.Sprintf("%s: %v", listing.name(), listing.Err))
+		}
+	}
+	slices.Sort(notExamined)
+	findings := judge(o, unavailableAPIs, undiscovered, finalizedContent, refusedUpdates, lostClaims, func(Observation) []Finding { return unserved })
+	return &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, State: worst(findings), Findings: findings,
+		NotExamined: append(notExamined, messages(problems)...),
+	}, slices.DeleteFunc(problems, apierrors.IsForbidden)
 }
 
 // unservedWebhooks reports webhooks whose service does not exist or has no server that is ready. It also returns why services
@@ -264,15 +209,14 @@ func (h hook) reviews() string {
 	return counted(all)
 }
 
-// hooks returns the admission webhooks. An error means that some are missing.
-func (d Diagnoser) hooks(ctx context.Context) ([]hook, error) {
+// readHooks returns the admission webhooks. With an error, some are missing.
+func (d Diagnoser) readHooks(ctx context.Context) Answer[[]hook] {
 	var all []hook
 	client := d.Core.AdmissionregistrationV1()
 	mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err == nil {
 		for _, configuration := range mutating.Items {
-			for i := range configuration.Webhooks {
-				h := &configuration.Webhooks[i]
+			for _, h := range configuration.Webhooks {
 				all = append(all, hook{h.Name, "mutatingwebhookconfiguration/" + configuration.Name, h.NamespaceSelector, h.ClientConfig.Service, h.FailurePolicy, h.Rules})
 			}
 		}
@@ -280,11 +224,10 @@ func (d Diagnoser) hooks(ctx context.Context) ([]hook, error) {
 	validating, other := client.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if other == nil {
 		for _, configuration := range validating.Items {
-			for i := range configuration.Webhooks {
-				h := &configuration.Webhooks[i]
+			for _, h := range configuration.Webhooks {
 				all = append(all, hook{h.Name, "validatingwebhookconfiguration/" + configuration.Name, h.NamespaceSelector, h.ClientConfig.Service, h.FailurePolicy, h.Rules})
 			}
 		}
 	}
-	return all, errors.Join(err, other)
+	return Answer[[]hook]{Object: all, Err: errors.Join(err, other)}
 }

@@ -73,8 +73,10 @@ func orphans(o Observation) []Finding {
 	if o.phase() != Gone || len(o.remaining()) == 0 {
 		return nil
 	}
-	return []Finding{o.finding(OrphanedContent, Stuck, nil, fmt.Sprintf(
-		"the namespace does not exist, but objects of it are still stored: %s. A client emptied spec.finalizers before they were deleted, or a request that was in progress created them late", o.counts()), nil)}
+	f := o.finding(OrphanedContent, Stuck, nil, fmt.Sprintf(
+		"the namespace does not exist, but objects of it are still stored: %s. A client emptied spec.finalizers before they were deleted, or a request that was in progress created them late", o.counts()), nil)
+	f.Fixes = []Fix{o.fixOrphans()}
+	return []Finding{f}
 }
 
 // counts describes what remains.
@@ -114,8 +116,10 @@ func finalizedContent(o Observation) []Finding {
 		default:
 			message += ", which " + o.yet("its controller")
 		}
-		found = append(found, o.controlled(h.actor, ContentFinalizer, o.overdue(h.since), h.since, message,
-			words{"FINALIZER": {finalizer}, "OBJECT": {example(h.objects)}, "WHERE": {known.where}, "WHAT": {known.what}}))
+		f := o.controlled(h.actor, ContentFinalizer, o.overdue(h.since), h.since, message,
+			words{"FINALIZER": {finalizer}, "OBJECT": {example(h.objects)}, "WHERE": {known.where}, "WHAT": {known.what}})
+		f.Fixes = o.fixContent(finalizer)
+		found = append(found, f)
 	}
 	return found
 }
@@ -259,6 +263,9 @@ func gracePeriods(o Observation) []Finding {
 		pods := slices.DeleteFunc(slices.Clone(objects), func(name string) bool { return !strings.HasPrefix(name, "pods/") })
 		found = append(found, o.finding(GracePeriod, o.overdue(since[node]), since[node], message,
 			words{"OBJECT": {example(objects)}, "NODE": {node}, "PODS": pods}))
+	}
+	if len(found) > 0 {
+		found[0].Fixes = o.fixPods()
 	}
 	return found
 }

@@ -41,7 +41,7 @@ const (
 //   - A Deployment, StatefulSet or DaemonSet is its workload if it, its label app.kubernetes.io/name, a container or an
 //     image has its name, or if its pods use its service account. Ready pods show Alive. A workload of the controller of a
 //     finalizer that wants no pods and has none shows Dead, if no pod uses its service account, which may remove the finalizer.
-//   - A report of the SDK shows Alive until it is overdue, and Dead then.
+//   - A report of the SDK shows Alive until its condition Served is False, and Dead then.
 //   - A write of the field manager that follows the deletion, and is at most aliveFor old, shows Alive.
 //
 // A source that could not be read, pods that are not ready, other pods of the service account, users who are no service accounts, and
@@ -94,16 +94,20 @@ func (a actor) name() string {
 	return cmp.Or(a.user, a.acted)
 }
 
-// accounts returns the service accounts of the program, as namespace/name, and its other users.
-func (a actor) accounts() (accounts, others []string) {
+// read returns what identifies the program, without what differs between objects and what is known already.
+func (a actor) read() actor {
+	a.written, a.report = metav1.Time{}, nil
+	return a
+}
+
+// accounts returns the service accounts of the program, as namespace/name.
+func (a actor) accounts() (accounts []string) {
 	for _, user := range slices.Compact([]string{a.user, a.acted}) {
 		if namespace, name, err := serviceaccount.SplitUsername(user); err == nil {
 			accounts = append(accounts, namespace+"/"+name)
-		} else if user != "" {
-			others = append(others, user)
 		}
 	}
-	return accounts, others
+	return accounts
 }
 
 // generic are names of clients with which people and other tools write objects, names of client libraries, and names that a
@@ -118,15 +122,20 @@ func isGeneric(name string) bool { return generic.MatchString(name) }
 
 // controller returns what is known of a program, and its workload or nil.
 func (o Observation) controller(a actor) (*Controller, *workload) {
-	own, found := o.workloadsOf(a)
-	c := &Controller{Name: a.name(), State: Unknown, Evidence: slices.Concat(o.writes(a), o.reports(a), found)}
+	read := o.Programs[a.read()]
+	c := &Controller{Name: a.name(), State: Unknown, Evidence: slices.Concat(o.writes(a), a.reports(), read.evidence)}
+	for _, user := range slices.Compact([]string{a.user, a.acted}) {
+		if _, _, err := serviceaccount.SplitUsername(user); err != nil && user != "" {
+			c.Evidence = append(c.Evidence, Evidence{Source: "User", Message: fmt.Sprintf("%q acted last, which is no service account", user), Shows: Unknown})
+		}
+	}
 	for _, state := range []Liveness{Alive, Unknown, Dead} { // Dead needs certainty
 		if slices.ContainsFunc(c.Evidence, func(e Evidence) bool { return e.Shows == state }) {
 			c.State = state
 			break
 		}
 	}
-	return c, own
+	return c, read.own
 }
 
 // controlled returns a finding about something that a program has to do, with the state of the program. It selects the
@@ -175,65 +184,17 @@ func (o Observation) writes(a actor) []Evidence {
 	return []Evidence{e}
 }
 
-// reports returns what the last report of the SDK and the pods of the service accounts show, and that a person acts as the program.
-func (o Observation) reports(a actor) (found []Evidence) {
-	if a.report != nil {
-		e := Evidence{Source: "NamespaceInitializerConfiguration", Message: "no program has ever reported that it serves " + a.finalizer}
-		if reported := a.report.ReportTime; reported != nil {
-			e.Message, e.Shows = fmt.Sprintf("user %q last reported at %s that it serves %s", a.report.Reporter, reported.UTC().Format(time.RFC3339), a.finalizer), Alive
-			if o.isOverdue(a.report) {
-				e.Message, e.Shows = e.Message+"; the report is overdue", Dead
-			}
+// reports returns what the last report of the SDK shows.
+func (a actor) reports() []Evidence {
+	if a.report == nil {
+		return nil
+	}
+	e := Evidence{Source: "NamespaceInitializerConfiguration", Message: "no program has ever reported that it serves " + a.finalizer}
+	if reported := a.report.ReportTime; reported != nil {
+		e.Message, e.Shows = fmt.Sprintf("user %q last reported at %s that it serves %s", a.report.Reporter, reported.UTC().Format(time.RFC3339), a.finalizer), Alive
+		if isOverdue(a.report) {
+			e.Message, e.Shows = e.Message+"; the report is overdue", Dead
 		}
-		found = append(found, e)
 	}
-	accounts, others := a.accounts()
-	for _, account := range accounts {
-		e, read := o.Accounts[account]
-		if !read {
-			e = Evidence{Source: sourceOf(account), Message: "not checked: " + tooMany, Shows: Unknown}
-		}
-		found = append(found, e)
-	}
-	for _, user := range others {
-		found = append(found, Evidence{Source: "User", Message: fmt.Sprintf("%q acted last, which is no service account", user), Shows: Unknown})
-	}
-	return found
-}
-
-// workloadsOf returns what workloads show, and the one of the program.
-func (o Observation) workloadsOf(a actor) (own *workload, found []Evidence) {
-	if a.builtIn {
-		return nil, nil
-	}
-	for i := range o.Workloads.Object {
-		w := &o.Workloads.Object[i]
-		e := Evidence{Source: fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name), Message: fmt.Sprintf("%d of %d pods are ready", w.pods.ready, w.pods.desired), Shows: Unknown}
-		its := w.isOf(a)
-		switch {
-		case its && w.pods.ready > 0:
-			e.Shows = Alive
-		case its && w.isStopped() && a.manager == "": // the program can use another service account now
-			e.Message, e.Shows = noPods, ""
-		case its && w.isStopped():
-			e.Message, e.Shows = noPods+"; "+tooMany, Unknown
-			if stopped, read := o.Stopped[stop{w.account, a.target}]; read {
-				e.Message, e.Shows = stopped.Message, stopped.Shows
-			}
-			its = e.Shows == Dead
-		case its:
-		case !w.isStopped() && w.isLike(a):
-			e.Message += ", which could be the controller"
-		default:
-			continue
-		}
-		if its && (own == nil || w.pods.ready > own.pods.ready) {
-			own = w
-		}
-		found = append(found, e)
-	}
-	if err := o.Workloads.Err; err != nil {
-		found = append(found, Evidence{Source: "Deployments, StatefulSets and DaemonSets", Message: fmt.Sprintf("not checked: %v", err), Shows: Unknown})
-	}
-	return own, found
+	return []Evidence{e}
 }

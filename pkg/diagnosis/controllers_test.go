@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
 // setBy is a finalizer of the namespace that a field manager set, long before it was deleted.
@@ -55,10 +56,6 @@ func checkController(t *testing.T, f Finding, want Liveness, says string) []Reme
 func TestFinalizerController(t *testing.T) {
 	gone := deployment("billing", "billing", 0, 0)
 	of := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "billing", Name: "p"}, Spec: corev1.PodSpec{ServiceAccountName: "server"}}
-	many := []runtime.Object{gone}
-	for i := range examined {
-		many = append(many, deployment(fmt.Sprintf("x-%d", i), "billing", 0, 0))
-	}
 	for name, test := range map[string]struct {
 		manager string
 		core    []runtime.Object
@@ -85,7 +82,6 @@ func TestFinalizerController(t *testing.T) {
 		"Deployments are secret":            {"billing", []runtime.Object{gone}, refuseOnly("list", "daemonsets", forbidden("no")), Unknown, "DaemonSets: not checked: no", ""},
 		"pods are secret":                   {"billing", []runtime.Object{gone}, refuseOnly("list", "pods", forbidden("no")), Unknown, "other pods of its service account: not checked: no", ""},
 		"permissions are secret":            {"billing", []runtime.Object{gone}, refuseOnly("create", "subjectaccessreviews", forbidden("no")), Unknown, "was not checked: no", ""},
-		"too many Deployments of its name":  {"billing", many, nil, Unknown, "only the first are examined", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := world{namespace: terminating(setBy(test.manager)), refuses: test.refuses,
@@ -118,24 +114,32 @@ func TestWriteAfterDeletion(t *testing.T) {
 
 // overdue is a configuration that registers an initializer, whose program last reported a while ago.
 func overdue(initializer string, reported time.Duration) *v1alpha1.NamespaceInitializerConfiguration {
+	served := metav1.ConditionTrue
+	if reported > timing.ReportOverdue {
+		served = metav1.ConditionFalse
+	}
 	return &v1alpha1.NamespaceInitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c"},
 		Initializers: []v1alpha1.RegisteredInitializer{{Name: initializer}},
 		Status: v1alpha1.NamespaceInitializerConfigurationStatus{Initializers: []v1alpha1.RegisteredInitializerStatus{{
-			Name: initializer, Reporter: "system:serviceaccount:quota:server", ReportTime: &metav1.MicroTime{Time: now().Add(-reported)}}}}}
+			Name: initializer, Reporter: "system:serviceaccount:quota:server", ReportTime: &metav1.MicroTime{Time: now().Add(-reported)},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionServed, Status: served}}}}}}
 }
 
 // TestTenantsDeployment: a Deployment that is not the controller is not the one to start, wherever it is in the list.
 func TestTenantsDeployment(t *testing.T) {
-	o := Observation{Installation: bare(), Stopped: map[stop]Evidence{}}
-	for _, namespace := range []string{"tenant", "billing", "tenant-2"} {
-		d, shows := deployment(namespace, "billing", 0, 0), Liveness("")
-		if namespace == "billing" {
-			shows = Dead
+	core := fake.NewClientset()
+	core.PrependReactor("create", "subjectaccessreviews", mayUpdate)
+	r := &round{Diagnoser: Diagnoser{Clients: Clients{Core: core}}, workloads: func() (all Answer[[]workload]) {
+		for _, name := range []string{"tenant/a", "billing/server", "tenant/b"} {
+			namespace, _, _ := strings.Cut(name, "/")
+			all.Object = append(all.Object, workload{kind: "Deployment", namespace: namespace, name: "billing", names: []string{"billing"}, account: name})
 		}
-		o.Workloads.Object = append(o.Workloads.Object, newWorkload("Deployment", d.ObjectMeta, d.Spec.Template, podCount{}))
-		o.Stopped[stop{namespace + "/server", target{}}] = Evidence{Shows: shows}
-	}
-	if c, w := o.controller(actor{finalizer: "a/b", manager: "billing"}); c.State != Dead || w == nil || w.namespace != "billing" {
+		return all
+	}}
+	o := Observation{Installation: bare(), Programs: map[actor]program{}}
+	a := actor{finalizer: "a/b", manager: "billing"}
+	o.Programs[a] = r.readProgram(t.Context(), a, func(string) Evidence { return Evidence{} })
+	if c, w := o.controller(a); c.State != Dead || len(c.Evidence) != 4 || w == nil || w.namespace != "billing" {
 		t.Errorf("%+v of %+v", c, w)
 	}
 }
@@ -153,7 +157,7 @@ func TestInitializerController(t *testing.T) {
 	for name, test := range map[string]struct {
 		core    []runtime.Object
 		refuses func(verb, resource, name string) error
-		// reported is the age of the last report, if there is one.
+		// reported is the age of the last report, if there is one. With a negative one, the initializer is registered.
 		reported time.Duration
 		change   func(*v1alpha1.NamespaceLifecycle)
 		want     Liveness
@@ -165,6 +169,7 @@ func TestInitializerController(t *testing.T) {
 		"a Deployment without a name":       {[]runtime.Object{unnamed}, nil, time.Hour, nil, Dead, ""},
 		"its Deployment has no replicas":    {[]runtime.Object{deployment("quota", "x", 0, 0)}, nil, 0, nil, Unknown, "has no replicas and no pods"},
 		"it has a pod":                      {[]runtime.Object{deployment("quota", "x", 1, 1)}, nil, 0, nil, Alive, "1 of 1 pods are ready"},
+		"it never reported, and has a pod":  {[]runtime.Object{deployment("quota", "x", 1, 1)}, nil, -1, nil, Alive, "Deployment quota/x: 1 of 1 pods are ready"},
 		"it reports":                        {nil, nil, time.Second, nil, Alive, "last reported at"},
 		"its report is old":                 {nil, nil, time.Hour, nil, Dead, "the report is overdue"},
 		"and its Deployment is stopped":     {[]runtime.Object{deployment("quota", "x", 0, 0)}, nil, time.Hour, nil, Dead, "has no replicas and no pods"},
@@ -183,8 +188,11 @@ func TestInitializerController(t *testing.T) {
 			r := lifecycle(changes...)
 			w := world{namespace: terminating(lifecycleHeld), apis: []runtime.Object{nsinitAPI("True")}, refuses: test.refuses, lifecycles: []runtime.Object{r},
 				core: append(test.core, lease("nsinit-system", "nsinit-controller-manager", "m-1", time.Second))}
-			if test.reported != 0 {
-				w.lifecycles = append(w.lifecycles, overdue(r.Status.Initializers[0].Name, test.reported))
+			if registered := overdue(r.Status.Initializers[0].Name, test.reported); test.reported != 0 {
+				if test.reported < 0 {
+					registered.Status.Initializers = nil
+				}
+				w.lifecycles = append(w.lifecycles, registered)
 			}
 			found, err := w.diagnose(t)
 			if err != nil {

@@ -9,12 +9,12 @@ package diagnosis
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -58,10 +58,6 @@ type Diagnoser struct {
 	// Diagnosed, if it is not nil, gets how many of how many namespaces DiagnoseAll has diagnosed.
 	Diagnosed func(done, total int)
 
-	// round, if it is not nil, has what the diagnoses of a round share.
-	round *round
-	// deleted, if it is not nil, has the namespaces that have deleted objects. The content of other open namespaces is not read.
-	deleted sets.Set[string]
 	// ifDeleted makes observations those of a namespace that has just been deleted.
 	ifDeleted bool
 }
@@ -75,26 +71,117 @@ func (d Diagnoser) Diagnose(ctx context.Context, name string) (*Diagnosis, error
 
 // diagnose is Diagnose that also returns why findings may be missing.
 func (d Diagnoser) diagnose(ctx context.Context, name string) (*Diagnosis, []error, error) {
-	o, err := d.observe(ctx, name)
+	bounded, cancel := context.WithTimeout(ctx, observationTimeout)
+	defer cancel()
+	diagnosis, unread, err := d.newRound(bounded, name, everything).diagnose(bounded, name)
+	return diagnosis, unread, cmp.Or(err, ctx.Err())
+}
+
+// diagnose diagnoses a namespace or, for clusterWide, what concerns all of them. It also returns why findings may be missing.
+func (r *round) diagnose(ctx context.Context, name string) (*Diagnosis, []error, error) {
+	if name == clusterWide {
+		diagnosis, unread := r.diagnoseCluster(ctx)
+		return diagnosis, unread, nil
+	}
+	o, err := r.observe(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	diagnosis := d.report(o)
+	diagnosis := o.report()
+	_, unread := o.unexamined()
 	if o.phase() == Gone && (diagnosis.State == Healthy || len(o.remaining()) == 0 && o.Lifecycle.Object == nil) {
-		return nil, o.unread(), o.Namespace.Err
+		return nil, unread, o.Namespace.Err
 	}
-	return diagnosis, o.unread(), ctx.Err()
+	return diagnosis, unread, nil
+}
+
+// DiagnoseDeletion returns what would block or delay a deletion of a namespace: Stuck findings block it until a user acts,
+// and Waiting ones delay it. If the namespace is being deleted, the result is that of Diagnose. The error is NotFound if
+// the namespace does not exist.
+//
+// The rules judge the observation as if the namespace had just been deleted. Dry-run deletions of its objects, and of the
+// namespace itself, show what admission refuses. PodDisruptionBudgets do not matter: they limit evictions, and the
+// namespace controller deletes pods.
+func (d Diagnoser) DiagnoseDeletion(ctx context.Context, name string) (*Diagnosis, error) {
+	d.ifDeleted = true
+	o, err := d.observe(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.phase() == Gone:
+		return nil, o.Namespace.Err
+	case !o.hypothetical:
+		return o.report(), ctx.Err()
+	}
+	diagnosis := o.report()
+	diagnosis.IfDeleted, diagnosis.Phase, diagnosis.Since = true, o.actual, &o.Namespace.Object.CreationTimestamp
+	diagnosis.Remaining, diagnosis.Conditions = nil, nil
+	return diagnosis, ctx.Err()
+}
+
+// deleted returns the observation as it would be directly after a deletion of the namespace. Objects without finalizers
+// would be removed, so they stay as they are.
+func (o Observation) deleted() Observation {
+	o.actual, o.hypothetical = o.phase(), true
+	now := metav1.NewTime(o.Time)
+	o.Namespace.Object = o.Namespace.Object.DeepCopy()
+	o.Namespace.Object.DeletionTimestamp = &now
+	if lifecycle := o.Lifecycle.Object; lifecycle != nil && lifecycle.DeletionTimestamp == nil {
+		lifecycle = lifecycle.DeepCopy()
+		lifecycle.DeletionTimestamp = &now
+		o.Lifecycle.Object = lifecycle
+	}
+	for i := range o.Content {
+		for _, object := range o.Content[i].Objects {
+			if object.DeletionTimestamp == nil && len(object.Finalizers) > 0 {
+				object.DeletionTimestamp = &now
+			}
+		}
+	}
+	return o
+}
+
+// longGracePeriods reports pods of a namespace that is not deleted yet which may take longer than a deletion usually does.
+func longGracePeriods(o Observation) []Finding {
+	if !o.hypothetical {
+		return nil
+	}
+	var pods []string
+	longest := time.Duration(0)
+	for i := range o.Pods.Object {
+		if pod := &o.Pods.Object[i]; pod.DeletionTimestamp == nil && pod.Spec.TerminationGracePeriodSeconds != nil {
+			if period := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; period > o.Patience {
+				pods, longest = append(pods, "pods/"+pod.Name), max(longest, period)
+			}
+		}
+	}
+	if len(pods) == 0 {
+		return nil
+	}
+	return []Finding{o.finding(GracePeriod, Waiting, nil, fmt.Sprintf("%s: may take up to %s to end", listed(pods), longest), words{"PODS": pods})}
+}
+
+// yet is the end of a sentence about what a controller has to remove.
+func (o Observation) yet(subject string) string {
+	if o.hypothetical {
+		return subject + " would have to remove"
+	}
+	return subject + " has not removed yet"
 }
 
 // report returns the diagnosis of an observation.
-func (Diagnoser) report(o Observation) *Diagnosis {
+func (o Observation) report() *Diagnosis {
 	findings := judge(o, rules()...)
+	notExamined, _ := o.unexamined()
 	diagnosis := &Diagnosis{
 		TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: o.Name, Phase: o.phase(), Since: o.since(),
-		State: worst(findings), Findings: findings, Fixable: o.fixable(), Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: o.notExamined(),
+		State: worst(findings), Findings: findings, Remaining: o.remaining(), Conditions: o.conditions(), NotExamined: notExamined,
 	}
 	if o.Namespace.Object != nil {
 		diagnosis.UID = o.Namespace.Object.UID
+	}
+	if !o.hypothetical {
+		diagnosis.Fixable = fixable(findings)
 	}
 	return diagnosis
 }
@@ -124,9 +211,7 @@ func sortFindings(findings []Finding) {
 func worst(findings []Finding) State {
 	state := Healthy
 	for _, finding := range findings {
-		if finding.State.rank() > state.rank() {
-			state = finding.State
-		}
+		state = state.worse(finding.State)
 	}
 	return state
 }

@@ -52,7 +52,11 @@ func namespaceFinalizers(o Observation) []Finding {
 		if a.manager != "" {
 			message += fmt.Sprintf(" (set by %q)", a.manager)
 		}
-		found = append(found, o.controlled(a, NamespaceFinalizer, o.overdue(since), since, message, words{"FINALIZER": {finalizer}}))
+		f := o.controlled(a, NamespaceFinalizer, o.overdue(since), since, message, words{"FINALIZER": {finalizer}})
+		if f.isDead() {
+			f.fix(fmt.Sprintf("remove the finalizer %q, whose controller %q is dead, from the namespace", finalizer, f.Controller.Name), remains, o.removeFinalizer(finalizer))
+		}
+		found = append(found, f)
 	}
 	return found
 }
@@ -89,14 +93,16 @@ func emptiedFinalizers(o Observation) []Finding {
 		return nil
 	}
 	content := "EMPTY"
-	if len(o.remaining()) > 0 || len(o.notExamined()) > 0 || worst(judge(o, unavailableAPIs, undiscovered, unlistable)) == Stuck {
+	if notExamined, _ := o.unexamined(); len(o.remaining()) > 0 || len(notExamined) > 0 || worst(judge(o, unavailableAPIs, undiscovered, unlistable)) == Stuck {
 		content = "CONTENT"
 	}
 	message := "spec.finalizers were empty before the namespace was deleted, so no controller deletes its content, and the namespace stays until a second DELETE"
 	if o.hypothetical {
 		message = "spec.finalizers are empty, so no controller would delete the content of the namespace, which would stay until a second DELETE"
 	}
-	return []Finding{o.finding(FinalizersEmptied, Stuck, o.since(), message, words{content: {"true"}})}
+	f := o.finding(FinalizersEmptied, Stuck, o.since(), message, words{content: {"true"}})
+	f.fix(putBack, "", o.finalize([]corev1.FinalizerName{corev1.FinalizerKubernetes}))
+	return []Finding{f}
 }
 
 // namespaceController reports whether a controller deletes the content of the namespace, where no

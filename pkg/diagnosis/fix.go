@@ -7,6 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -50,8 +51,8 @@ type Fix struct {
 	Digest string `json:"digest"`
 	// Applied means that the requests succeeded.
 	Applied bool `json:"applied,omitempty"`
-	// content is what is deleted with the namespace.
-	content []types.UID
+	// Content is what is deleted with the namespace.
+	Content []types.UID `json:"-"`
 }
 
 // Request is a request to kube-apiserver. It fails if the object is not the one that was diagnosed, or has changed. For
@@ -78,38 +79,36 @@ func (d Diagnoser) Fixes(ctx context.Context, name string) (*FixList, error) {
 	if o.Namespace.Object != nil {
 		list.UID = o.Namespace.Object.UID
 	}
-	for _, fix := range o.fixes() {
-		fix.Digest = fix.digest(list)
-		list.Items = append(list.Items, fix)
+	for _, finding := range judge(o, rules()...) {
+		for _, fix := range finding.Fixes {
+			fix.Digest = fix.digest(list)
+			list.Items = append(list.Items, fix)
+		}
 	}
+	table := causes()
+	slices.SortStableFunc(list.Items, func(a, b Fix) int { return cmp.Compare(indexOf(table, a.Cause), indexOf(table, b.Cause)) })
 	if o.phase() == Gone && len(list.Items) == 0 {
 		return nil, o.Namespace.Err
 	}
 	return list, ctx.Err()
 }
 
-// fixes returns the fixes without their digests.
-func (o Observation) fixes() []Fix {
-	return slices.Concat(o.fixInitializers(), o.fixParticipants(), o.fixAPIs(), o.fixContent(), o.fixPods(), o.fixFinalizers(), o.fixEmptied(), o.fixOrphans())
-}
-
 // fixable returns the causes that a fix is for.
-func (o Observation) fixable() []Cause {
-	if o.hypothetical {
-		return nil
-	}
+func fixable(findings []Finding) []Cause {
 	var all []Cause
-	for _, fix := range o.fixes() {
-		if !slices.Contains(all, fix.Cause) {
-			all = append(all, fix.Cause)
+	for _, finding := range findings {
+		if len(finding.Fixes) > 0 && !slices.Contains(all, finding.Cause) {
+			all = append(all, finding.Cause)
 		}
 	}
+	table := causes()
+	slices.SortFunc(all, func(a, b Cause) int { return cmp.Compare(indexOf(table, a), indexOf(table, b)) })
 	return all
 }
 
 // digest returns the digest of a fix.
 func (f Fix) digest(of *FixList) string {
-	data, err := json.Marshal([]any{of.Namespace, of.UID, f.Cause, f.Description, f.Controller, f.Requests, f.content})
+	data, err := json.Marshal([]any{of.Namespace, of.UID, f.Cause, f.Description, f.Controller, f.Requests, f.Content})
 	if err != nil { // strings can always be encoded
 		return ""
 	}
@@ -186,22 +185,18 @@ func (o Observation) pathOf(resource schema.GroupVersionResource, name string) s
 
 func (o Observation) namespacePath() string { return "/api/v1/namespaces/" + o.Name }
 
-// newFix returns a fix with the first of these requests.
-func newFix(cause Cause, description, risk string, requests ...Request) Fix {
+// newFix returns a fix with the first of these requests, because a program is dead, if one is given.
+func newFix(cause Cause, dead *Controller, description, risk string, requests ...Request) Fix {
 	if more := len(requests) - fixRequests; more > 0 {
 		description += fmt.Sprintf(" (the first %d; %d more remain)", fixRequests, more)
 	}
-	return Fix{Cause: cause, Description: description, Risk: risk, Requests: slices.Clip(requests[:min(len(requests), fixRequests)])}
+	return Fix{Cause: cause, Controller: dead, Description: description, Risk: risk, Requests: slices.Clip(requests[:min(len(requests), fixRequests)])}
 }
 
-// because returns the fix with the program that is dead.
-func (f Fix) because(c *Controller) Fix {
-	f.Controller = c
-	return f
-}
+// isDead reports whether a program has to act that does not run any more.
+func (f *Finding) isDead() bool { return f.Controller != nil && f.Controller.State == Dead }
 
-// isDead reports whether a program does not run any more, with what is known of it.
-func (o Observation) isDead(a actor) (*Controller, bool) {
-	c, _ := o.controller(a)
-	return c, c.State == Dead
+// fix adds a fix to a finding.
+func (f *Finding) fix(description, risk string, requests ...Request) {
+	f.Fixes = append(f.Fixes, newFix(f.Cause, f.Controller, description, risk, requests...))
 }

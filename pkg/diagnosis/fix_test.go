@@ -179,7 +179,7 @@ func TestRiskOfRelease(t *testing.T) {
 // TestDigest: the digest of a fix changes with the namespace, its UID, the cause, the object, its version and the evidence.
 func TestDigest(t *testing.T) {
 	digest := func(namespace string, uid types.UID, version string, cause Cause, path string, evidence ...Evidence) string {
-		return newFix(cause, "", "", remove(path, &metav1.ObjectMeta{UID: "o", ResourceVersion: version}, nil)).because(&Controller{Evidence: evidence}).digest(&FixList{Namespace: namespace, UID: uid})
+		return newFix(cause, &Controller{Evidence: evidence}, "", "", remove(path, &metav1.ObjectMeta{UID: "o", ResourceVersion: version}, nil)).digest(&FixList{Namespace: namespace, UID: uid})
 	}
 	seen := map[string]bool{}
 	for _, d := range []string{

@@ -7,7 +7,6 @@ SPDX-License-Identifier: Apache-2.0
 package diagnosis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -44,15 +43,6 @@ type Installation struct {
 	Lifecycle   Answer[*v1alpha1.NamespaceLifecycle]
 	// Controller is the Lease of nsinit-controller-manager.
 	Controller Answer[*coordinationv1.Lease]
-}
-
-// apiServices lists the APIServices.
-func (c Clients) apiServices(ctx context.Context) Answer[[]apiregistrationv1.APIService] {
-	list, err := c.APIs.ApiregistrationV1().APIServices().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return Answer[[]apiregistrationv1.APIService]{Err: err}
-	}
-	return Answer[[]apiregistrationv1.APIService]{Object: list.Items}
 }
 
 // APIService returns nsinit's APIService, or nil.
@@ -174,8 +164,12 @@ func unavailableAPIs(o Observation) []Finding {
 		if f.State == Healthy {
 			continue
 		}
-		if phase := o.phase(); phase == Active || phase == Initializing && f.Cause == APIUnavailable {
+		switch phase := o.phase(); {
+		case phase == Active, phase == Initializing && f.Cause == APIUnavailable:
 			f.State = Healthy // it blocks deletions only
+		case phase == Terminating && f.Cause == APIUnavailable && o.lacksService(&service):
+			f.fix(fmt.Sprintf("remove APIService %q, whose service %s/%s does not exist", service.Name, service.Spec.Service.Namespace, service.Spec.Service.Name),
+				unreachable, remove("/apis/apiregistration.k8s.io/v1/apiservices/"+service.Name, &service, nil))
 		}
 		found = append(found, f)
 	}

@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -109,7 +111,12 @@ func (o Observation) uninstalled() Finding {
 	case o.held():
 		w["FINALIZER"] = []string{v1alpha1.NamespaceFinalizer}
 	}
-	return o.finding(NsinitUninstalled, Stuck, nil, message+notInstalled, w)
+	f := o.finding(NsinitUninstalled, Stuck, nil, message+notInstalled, w)
+	// While the content is held, only both finalizers together can be removed, and spec.finalizers put back.
+	if lease, _ := judgeLease(o.Controller, o.controllerLease(), o.Time); o.phase() == Terminating && !o.contentHeld() && (lease == leaseLapsed || lease == leaseAbsent) {
+		f.fix("remove nsinit's finalizer: nsinit is not installed, and nsinit-controller-manager does not run", noParticipants, o.removeFinalizer(v1alpha1.NamespaceFinalizer))
+	}
+	return f
 }
 
 // missingLifecycle reports that nsinit-controller-manager has not created the NamespaceLifecycle, or
@@ -186,15 +193,20 @@ func participants(o Observation) []Finding {
 		if o.hypothetical {
 			message = fmt.Sprintf("participant %q would have to clean up", name)
 		}
-		w := words{"PARTICIPANT": {name}, "PODS": {actorNamespace(entry)}}
+		a := o.initializerActor(name)
+		w, risk := words{"PARTICIPANT": {name}, "PODS": {namespaceOf(a.acted)}}, remains
 		if o.holdsContent(name) {
 			message += ", and keeps the content of the namespace until then"
-			w["HOLDER"] = []string{"true"}
+			w["HOLDER"], risk = []string{"true"}, remainsAndEmpties
 		}
 		if entry != nil && entry.Message != "" {
 			message += fmt.Sprintf(": %s (%s)", entry.Message, entry.LastActor)
 		}
-		found = append(found, o.controlled(o.initializerActor(name), cause, o.overdue(lifecycle.DeletionTimestamp), lifecycle.DeletionTimestamp, message, w))
+		f := o.controlled(a, cause, o.overdue(lifecycle.DeletionTimestamp), lifecycle.DeletionTimestamp, message, w)
+		if f.isDead() {
+			f.fix(fmt.Sprintf("release the namespace from participant %q, whose program %q is dead", name, f.Controller.Name), risk, o.release(name))
+		}
+		found = append(found, f)
 	}
 	return found
 }
@@ -220,12 +232,40 @@ func failing(o Observation) []Finding {
 	return nil
 }
 
-// actorNamespace returns the namespace of the service account that last changed an entry, or "".
-func actorNamespace(entry *v1alpha1.InitializerStatus) string {
-	if entry != nil {
-		if account, ok := strings.CutPrefix(entry.LastActor, "system:serviceaccount:"); ok {
-			return strings.Split(account, ":")[0]
-		}
+// degradedPlan notes that the plan of the namespace differs from what the configurations say.
+func degradedPlan(o Observation) []Finding {
+	if o.lifecycle() != lifecycleCurrent {
+		return nil
 	}
-	return ""
+	condition := meta.FindStatusCondition(o.Lifecycle.Object.Status.Conditions, v1alpha1.ConditionPlanDegraded)
+	if condition == nil {
+		return nil
+	}
+	return []Finding{o.finding(PlanDegraded, Healthy, &condition.LastTransitionTime, condition.Message, nil)}
+}
+
+// missingObjects reports the objects that an initialized namespace waits for, or was opened without.
+func missingObjects(o Observation) []Finding {
+	state, condition := Waiting, o.objectsMissing(v1alpha1.ConditionInitializing)
+	switch o.phase() {
+	case Initializing:
+	case Active:
+		state, condition = Stuck, o.objectsMissing(v1alpha1.ConditionReady)
+	default:
+		return nil
+	}
+	if condition == nil {
+		return nil
+	}
+	return []Finding{o.finding(ObjectsMissing, state, &condition.LastTransitionTime, condition.Message, nil)}
+}
+
+// objectsMissing returns a condition of the namespace if it is True because required objects do not exist, or
+// nil.
+func (o Observation) objectsMissing(kind corev1.NamespaceConditionType) *corev1.NamespaceCondition {
+	condition := utilnamespaces.TrueCondition(o.conditions(), kind)
+	if condition == nil || condition.Reason != v1alpha1.ReasonObjectsMissing {
+		return nil
+	}
+	return condition
 }

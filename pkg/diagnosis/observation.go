@@ -24,7 +24,7 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// Answer is what a read returned. The object is the zero value after an error.
+// Answer is what a read returned. After an error, the object is what was read in spite of it, or the zero value.
 type Answer[T any] struct {
 	Object T
 	Err    error
@@ -52,11 +52,8 @@ type Observation struct {
 	// whose initialization failed.
 	DeletionErr error
 
-	// Workloads are read if a program has to act. Stopped is what those without pods show that may have to remove finalizers, and
-	// Accounts what the pods of service accounts show that act as initializers.
-	Workloads Answer[[]workload]
-	Stopped   map[stop]Evidence
-	Accounts  map[string]Evidence
+	// Programs are what is known of the programs that have to act, apart from their writes and reports.
+	Programs map[actor]program
 	// onlyDeleted means that Content has only objects that should have ended by now. Namespaces are like this before they are
 	// deleted, and so are the objects without a namespace.
 	onlyDeleted bool
@@ -100,6 +97,18 @@ type Listing struct {
 
 // name is the name of the resource that kubectl accepts.
 func (l Listing) name() string { return l.Resource.GroupResource().String() }
+
+// only returns the listing with the objects for which keep is true.
+func (l Listing) only(keep func(*metav1.PartialObjectMetadata) bool) Listing {
+	objects := l.Objects
+	l.Objects = nil
+	for _, object := range objects {
+		if keep(object) {
+			l.Objects = append(l.Objects, object)
+		}
+	}
+	return l
+}
 
 // Deletion is the dry-run deletion or update of one object.
 type Deletion struct {
@@ -180,78 +189,60 @@ func (o Observation) remaining() []Resource {
 	return resources
 }
 
-// notExamined returns what could not be read or tried, with the reason, as far as it matters for the namespace.
-func (o Observation) notExamined() []string {
-	var all []string
-	note := func(what string, err error) {
-		if err != nil && !apierrors.IsNotFound(err) {
-			all = append(all, fmt.Sprintf("%s: %v", what, err))
+// unexamined returns what could not be read or tried, with the reason, as far as it matters for the namespace. It also returns why
+// findings may be missing that a later observation can have: missing permissions do not count.
+func (o Observation) unexamined() (texts []string, passing []error) {
+	note := func(what string, err error, shown bool) {
+		if err == nil || apierrors.IsNotFound(err) {
+			return
+		}
+		if shown {
+			texts = append(texts, fmt.Sprintf("%s: %v", what, err))
+		}
+		if !apierrors.IsForbidden(err) {
+			passing = append(passing, fmt.Errorf("%s: %w", what, err))
 		}
 	}
-	note("aggregated APIs", o.APIServices.Err)
-	all = append(all, messages(o.listErrs)...)
+	passing = slices.Concat(o.listErrs, o.DiscoveryErrs)
+	note("aggregated APIs", o.APIServices.Err, true)
+	texts = append(texts, messages(o.listErrs)...)
 	for _, listing := range o.Content {
-		if isUnexamined(listing.Err) && !o.isBroken(listing.Resource.GroupVersion()) {
-			note(listing.name(), listing.Err)
-		}
-		switch objects := undeleted(listing); {
+		note(listing.name(), listing.Err, isUnexamined(listing.Err) && !o.isBroken(listing.Resource.GroupVersion()))
+		switch objects := listing.only(isUndeleted).Objects; {
 		case o.phase() != Terminating:
 		case len(objects) > 0 && o.isAggregated(listing.Resource.GroupVersion()):
-			note("whether "+listing.name()+" can be deleted", errors.New("not tried: the server of an aggregated API can delete objects although the request is a dry run"))
+			texts = append(texts, "whether "+listing.name()+" can be deleted: not tried: the server of an aggregated API can delete objects although the request is a dry run")
 		case len(objects) > triesEach:
-			note("whether all "+listing.name()+" can be deleted", fmt.Errorf("only %d deletions of a resource are tried", triesEach))
+			texts = append(texts, fmt.Sprintf("whether all %s can be deleted: only %d deletions of a resource are tried", listing.name(), triesEach))
 		}
 	}
-	untried := func(tried []Deletion, action string) {
-		for _, r := range refusals(tried) {
-			if r.kind == webhookWithoutDryRun {
-				_, w := o.webhook(r.name)
-				if webhooks, ok := printable.Words(w["WEBHOOKS"]); ok {
-					r.message += "; see kubectl get " + webhooks + " --output yaml"
-				}
-			}
-			if r.kind == webhookWithoutDryRun || r.kind == notAllowed {
-				note("whether "+listed(r.objects)+action, errors.New(r.message))
-			}
-		}
-	}
-	untried(o.Deletions, " can be deleted")
-	untried(o.Updates, " can be updated")
-	note("nodes of pods", o.Pods.Err)
+	texts = append(append(texts, o.untried(o.Deletions, "deleted")...), o.untried(o.Updates, "updated")...)
+	note("nodes of pods", o.Pods.Err, true)
 	if o.hypothetical && o.DeletionErr != nil && parseRefusal(o.DeletionErr).kind == notAllowed {
-		note("whether the namespace can be deleted", o.DeletionErr)
+		texts = append(texts, fmt.Sprintf("whether the namespace can be deleted: %v", o.DeletionErr))
 	}
-	if o.waits() && o.lifecycle() == lifecycleForbidden {
-		note("NamespaceLifecycle", o.Lifecycle.Err)
+	if o.waits() || o.phase() == Gone {
+		note("NamespaceLifecycle", o.Lifecycle.Err, o.waits() && o.lifecycle() == lifecycleForbidden)
+		note("Lease "+o.controllerLease(), o.Controller.Err, o.needsController())
 	}
-	if o.needsController() {
-		note("Lease "+o.controllerLease(), o.Controller.Err)
-	}
-	if o.emptying() {
-		note("Lease "+namespaceControllerLease, o.NamespaceController.Err)
-	}
-	return all
+	note("Lease "+namespaceControllerLease, o.NamespaceController.Err, o.emptying())
+	return texts, passing
 }
 
-// unread returns why findings may be missing that a later observation can have. Missing permissions do not count.
-func (o Observation) unread() []error {
-	all := slices.Concat(o.listErrs, o.DiscoveryErrs)
-	note := func(what string, err error) {
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-			all = append(all, fmt.Errorf("%s: %w", what, err))
+// untried returns which dry runs show nothing, with the reason.
+func (o Observation) untried(tried []Deletion, action string) (texts []string) {
+	for _, r := range refusals(tried) {
+		if r.kind == webhookWithoutDryRun {
+			_, w := o.webhook(r.name)
+			if webhooks, ok := printable.Words(w["WEBHOOKS"]); ok {
+				r.message += "; see kubectl get " + webhooks + " --output yaml"
+			}
+		}
+		if r.kind == webhookWithoutDryRun || r.kind == notAllowed {
+			texts = append(texts, fmt.Sprintf("whether %s can be %s: %s", listed(r.objects), action, r.message))
 		}
 	}
-	note("aggregated APIs", o.APIServices.Err)
-	for _, listing := range o.Content {
-		note(listing.name(), listing.Err)
-	}
-	note("nodes of pods", o.Pods.Err)
-	note("Lease "+namespaceControllerLease, o.NamespaceController.Err)
-	if o.waits() || o.phase() == Gone {
-		note("NamespaceLifecycle", o.Lifecycle.Err)
-		note("Lease "+o.controllerLease(), o.Controller.Err)
-	}
-	return all
+	return texts
 }
 
 // isUnexamined reports whether an error does not concern the server: a permission is missing, or the time is over.

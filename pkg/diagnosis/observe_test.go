@@ -244,7 +244,7 @@ func TestTryUpdates(t *testing.T) {
 	}
 	held := inNamespace(object("ConfigMap", "a", deleted(time.Hour, "a/b"), func(m *metav1.ObjectMeta) { m.UID = "u" }), "ns")
 	o := Observation{Name: "ns", Installation: Installation{Time: now()}, Content: []Listing{listing("configmaps", held)}}
-	if diff := cmp.Diff(tried(nil, "configmaps/a"), (Diagnoser{Clients: Clients{Metadata: client}}).tryUpdates(t.Context(), o)); diff != "" {
+	if diff := cmp.Diff(tried(nil, "configmaps/a"), (Diagnoser{Clients: Clients{Metadata: client}}).tryUpdates(t.Context(), &o)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

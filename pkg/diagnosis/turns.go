@@ -12,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -42,8 +45,12 @@ func (o Observation) turns(lifecycle *v1alpha1.NamespaceLifecycle) []Finding {
 			found = append(found, o.finding(InitializerPending, state, since, message, nil))
 			continue
 		}
-		found = append(found, o.controlled(o.initializerActor(name), InitializerPending, state, since, message,
-			words{"INITIALIZER": {name}, "PODS": {actorNamespace(helper.Entry(lifecycle, name))}}))
+		a := o.initializerActor(name)
+		f := o.controlled(a, InitializerPending, state, since, message, words{"INITIALIZER": {name}, "PODS": {namespaceOf(a.acted)}})
+		if f.isDead() {
+			f.fix(fmt.Sprintf("skip initializer %q, whose program %q is dead", name, f.Controller.Name), opensWithout, o.skip(name))
+		}
+		found = append(found, f)
 	}
 	return found
 }
@@ -85,4 +92,65 @@ func successors(lifecycle *v1alpha1.NamespaceLifecycle, name string) []string {
 		described = append(described, other)
 	}
 	return described
+}
+
+// served reports of each initializer that has its turn whether a program serves it. An initializer that never
+// reported may be a person, and one that reports is slow only while its turn is stalled.
+func served(o Observation) []Finding {
+	if o.phase() != Initializing || o.lifecycle() != lifecycleCurrent || o.failed() {
+		return nil
+	}
+	var found []Finding
+	lifecycle := o.Lifecycle.Object
+	for _, name := range helper.CurrentInitializers(lifecycle) {
+		configuration, registration := helper.Registration(o.Configurations, name)
+		if registration == nil {
+			continue
+		}
+		w := words{"INITIALIZER": {name}, "CONFIGURATION": {configuration}}
+		if registration.ReportTime == nil {
+			w["NEVER"] = []string{"true"}
+			found = append(found, o.finding(InitializerNotServed, Waiting, nil, fmt.Sprintf("no program has ever reported that it serves initializer %q", name), w))
+			continue
+		}
+		reported := &metav1.Time{Time: registration.ReportTime.Time}
+		age := duration.HumanDuration(max(0, o.age(reported)))
+		w["PODS"], w["REPORTED"] = []string{namespaceOf(registration.Reporter)}, []string{"true"}
+		switch {
+		case isOverdue(registration):
+			found = append(found, o.controlled(o.initializerActor(name), InitializerNotServed, Stuck, reported,
+				fmt.Sprintf("no program serves initializer %q: user %q last reported %s ago", name, registration.Reporter, age), w))
+		case helper.IsStalled(lifecycle, name):
+			message := fmt.Sprintf("the program of initializer %q runs: user %q reported %s ago", name, registration.Reporter, age)
+			if progress := helper.Entry(lifecycle, name); progress != nil && progress.Message != "" {
+				message += "; its last message: " + progress.Message
+			}
+			found = append(found, o.controlled(o.initializerActor(name), InitializerSlow, Stuck, nil, message, w))
+		}
+	}
+	return found
+}
+
+// isOverdue reports whether no program reports any more that it serves an initializer.
+func isOverdue(registration *v1alpha1.RegisteredInitializerStatus) bool {
+	return apimeta.IsStatusConditionFalse(registration.Conditions, v1alpha1.ConditionServed)
+}
+
+// initializerActor identifies the program of an initializer or a participant: the user who last reported that it serves
+// it, and the one who acted as it in this namespace.
+func (o Observation) initializerActor(name string) actor {
+	a := actor{finalizer: name}
+	if entry := helper.Entry(o.Lifecycle.Object, name); entry != nil {
+		a.acted = entry.LastActor
+	}
+	if _, a.report = helper.Registration(o.Configurations, name); a.report != nil {
+		a.user = a.report.Reporter
+	}
+	return a
+}
+
+// namespaceOf returns the namespace of a service account, or "" for another user.
+func namespaceOf(user string) string {
+	namespace, _, _ := serviceaccount.SplitUsername(user)
+	return namespace
 }

@@ -35,6 +35,14 @@ const (
 // rank orders the states by urgency.
 func (s State) rank() int { return slices.Index([]State{Healthy, Waiting, Stuck}, s) }
 
+// worse returns the more urgent of two states.
+func (s State) worse(other State) State {
+	if other.rank() > s.rank() {
+		return other
+	}
+	return s
+}
+
 // Phase is a namespace's place in its life.
 type Phase string
 
@@ -88,6 +96,8 @@ type Finding struct {
 	Remedies []Remedy `json:"remedies,omitempty"`
 	// Subject is what the finding is about, such as a finalizer, or "" if its cause says it. It distinguishes findings of one cause.
 	Subject string `json:"-"`
+	// Fixes are the remedies that a program can apply.
+	Fixes []Fix `json:"-"`
 }
 
 // Remedy is something that helps, or shows what would.

@@ -9,28 +9,14 @@ package diagnosis
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-)
-
-const (
-	// diagnosedEvery is how often a namespace is diagnosed again that did not change: its content may change.
-	diagnosedEvery = time.Minute
-	// scannedEvery is how often content of namespaces that do not exist, and objects whose deletion takes too long, are
-	// searched for, which lists every object.
-	scannedEvery = 10 * time.Minute
-	// listedEach bounds the namespaces whose objects are listed one by one. If more are due, all objects are listed once.
-	listedEach = 10
-	// foundBefore marks the version of namespaces that a scan has found.
-	foundBefore = " found"
-	// cluster stands for what concerns all namespaces.
-	cluster = ""
 )
 
 // Watch follows the diagnoses of namespaces.
@@ -39,19 +25,11 @@ type Watch struct {
 	// Namespace is the namespace to follow, or "" for all that are not healthy, and the cluster.
 	Namespace string
 
-	seen        map[string]watched
-	found       scan
-	scanned     time.Time
-	notExamined []string
-}
-
-// watched is what is known of a namespace.
-type watched struct {
-	version   string
-	at        time.Time
-	diagnosis *Diagnosis
-	// problems are what could not be read of it.
-	problems []string
+	seen map[string]*Diagnosis
+	// cluster has the objects without a namespace that were found last.
+	cluster []Listing
+	// list has the number of namespaces, and what could not be read.
+	list List
 }
 
 // Change is a diagnosis that changed, or that is new.
@@ -65,117 +43,63 @@ type Change struct {
 
 // Next reads the cluster, and returns what has changed since the last call. A namespace of which only conditions or ages
 // changed is not returned. What could not be read is in NotExamined, and nothing is resolved that it may hide. The error means
-// that nothing could be read, or that ctx has ended. The cost is a list of the namespaces, one of the NamespaceLifecycles, and a
-// diagnosis of each namespace that changed, or was not diagnosed for a minute. What concerns the cluster is read each minute.
+// that nothing could be read, or that ctx has ended. The cost is that of DiagnoseAll or, for one namespace, of Diagnose.
 func (w *Watch) Next(ctx context.Context) ([]Change, error) {
-	d := w.Diagnoser.newRound(ctx)
-	now := d.Clock.Now()
-	versions := map[string]string{w.Namespace: ""} // no version, so it is diagnosed each time
-	list := &List{}
+	w.list = List{}
+	names, diagnose := sets.New(w.Namespace), w.Diagnoser.diagnose
 	if w.Namespace == "" {
-		all, err := d.suspects(ctx, list)
+		r, suspects, err := w.Diagnoser.newRoundOfAll(ctx, &w.list)
 		if err != nil {
 			return nil, err
 		}
-		versions = all.versions
-		if w.scanned.IsZero() || now.Sub(w.scanned) >= scannedEvery || w.due(all, now) > listedEach {
-			found := d.scan(ctx, all)
-			d.round.scan = found
-			found.objects = nil // they are of this round
-			found.keep(w.found)
-			w.found, w.scanned = found, now
-		}
-		versions[cluster] = w.scanned.String()
-		d.deleted = w.found.deleted
-		for name := range w.found.orphaned.Difference(all.known).Union(w.found.deleted) {
-			versions[name] += foundBefore
-		}
+		w.cluster = r.content().keep(w.cluster)
+		names, diagnose = suspects.Union(sets.KeySet(w.seen)).Insert(clusterWide), r.diagnose
 	}
-	if w.seen == nil {
-		w.seen = map[string]watched{}
+	note := func(namespace string, err error) {
+		w.list.NotExamined = append(w.list.NotExamined, fmt.Sprintf("namespace %q: %v", namespace, err))
 	}
-	d.Progress = nil
 	var changes []Change
-	for _, name := range sets.List(sets.KeySet(versions).Union(sets.KeySet(w.seen))) {
-		before, version := w.seen[name], versions[name]
-		if !before.isDue(version, now) {
-			list.NotExamined = append(list.NotExamined, before.problems...)
-			continue
+	for i, name := range sets.List(names) {
+		if w.Diagnoser.Diagnosed != nil && name != clusterWide {
+			w.Diagnoser.Diagnosed(i-1, len(names)-1) // the cluster comes first
 		}
-		after, problems, err := w.diagnose(ctx, d, name, before.diagnosis)
+		before := w.seen[name]
+		after, unread, err := diagnose(ctx, name)
 		switch {
 		case ctx.Err() != nil:
 			return changes, ctx.Err()
+		case apierrors.IsNotFound(err) && (w.Namespace == "" || before != nil):
+			after = &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: name, Phase: Gone, State: Healthy, Findings: []Finding{}}
 		case err != nil && w.Namespace != "":
 			return changes, err
 		case err != nil:
-			list.NotExamined = append(list.NotExamined, notExamined(name, err))
+			note(name, err)
 			continue
+		case name == clusterWide:
+			w.list.NotExamined = append(w.list.NotExamined, after.NotExamined...)
 		}
-		list.NotExamined = append(list.NotExamined, problems...)
-		if change, changed := compare(before.diagnosis, after); changed && (before.diagnosis != nil || after.State != Healthy || w.Namespace != "") {
+		hidden := before != nil && len(unread) > 0 && after.UID == before.UID && after.Phase == before.Phase
+		if len(unread) > 0 && name != clusterWide && (after.State == Healthy || hidden) {
+			note(name, unread[0])
+		}
+		if hidden {
+			after.keep(before)
+		}
+		if change, changed := compare(before, after); changed && (before != nil || after.State != Healthy || w.Namespace != "") {
 			changes = append(changes, change)
 		}
-		if w.seen[name] = (watched{version, now, after, problems}); version == "" && after.State == Healthy && w.Namespace == "" {
+		if w.seen == nil {
+			w.seen = map[string]*Diagnosis{}
+		}
+		if w.seen[name] = after; after.State == Healthy && w.Namespace == "" && name != clusterWide {
 			delete(w.seen, name)
 		}
 	}
-	w.notExamined = list.NotExamined
 	return changes, nil
 }
 
-// isDue reports whether a namespace of this version has to be diagnosed.
-func (w watched) isDue(version string, now time.Time) bool {
-	return version == "" || w.version != version || now.Sub(w.at) >= diagnosedEvery
-}
-
-// due counts the namespaces that have to be diagnosed, and whose content has to be listed for that.
-func (w *Watch) due(all suspects, now time.Time) int {
-	due := 0
-	for name := range all.emptying.Union(w.found.orphaned).Union(w.found.deleted) {
-		version := all.versions[name]
-		if w.found.orphaned.Has(name) && !all.known.Has(name) || w.found.deleted.Has(name) {
-			version += foundBefore
-		}
-		if w.seen[name].isDue(version, now) {
-			due++
-		}
-	}
-	return due
-}
-
 // NotExamined returns what could not be read, with the reason.
-func (w *Watch) NotExamined() []string { return w.notExamined }
-
-// diagnose diagnoses a namespace, or what concerns all of them. It also returns what could not be read. The findings that were
-// there before are kept while this may hide them.
-func (w *Watch) diagnose(ctx context.Context, d Diagnoser, name string, before *Diagnosis) (*Diagnosis, []string, error) {
-	after := &Diagnosis{TypeMeta: metav1.TypeMeta{Kind: Kind, APIVersion: APIVersion}, Namespace: name, State: Healthy, Findings: []Finding{}}
-	if name == cluster {
-		w.found = d.again(ctx, w.found)
-		findings, problems := d.diagnoseCluster(ctx, w.found)
-		after.Findings, after.State = findings, worst(findings)
-		after.NotExamined = slices.Concat(w.found.problems, messages(problems))
-		if before != nil && slices.ContainsFunc(problems, func(err error) bool { return !apierrors.IsForbidden(err) }) {
-			after.keep(before)
-		}
-		return after, after.NotExamined, nil
-	}
-	diagnosis, unread, err := d.diagnose(ctx, name)
-	switch {
-	case apierrors.IsNotFound(err) && (w.Namespace == "" || before != nil):
-		after.Phase = Gone
-	case err != nil:
-		return nil, nil, err
-	default:
-		after = diagnosis
-	}
-	if before == nil || len(unread) == 0 || after.UID != before.UID || after.Phase != before.Phase {
-		return after, nil, nil
-	}
-	after.keep(before)
-	return after, []string{notExamined(name, unread[0])}, nil
-}
+func (w *Watch) NotExamined() []string { return w.list.NotExamined }
 
 // keep adds the findings of an earlier diagnosis that are missing.
 func (d *Diagnosis) keep(before *Diagnosis) {
@@ -192,9 +116,7 @@ func (d *Diagnosis) keep(before *Diagnosis) {
 func (w *Watch) State() State {
 	state := Healthy
 	for _, seen := range w.seen {
-		if seen.diagnosis.State.rank() > state.rank() {
-			state = seen.diagnosis.State
-		}
+		state = state.worse(seen.State)
 	}
 	return state
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,31 +99,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchAgain: the content of a namespace that did not change itself is read again after a minute.
-func TestWatchAgain(t *testing.T) {
-	w := world{namespace: terminating(func(n *corev1.Namespace) { n.ResourceVersion = "1" }), core: []runtime.Object{lease("kube-system", "kube-controller-manager", "cp-1", time.Hour)}}
-	d := w.diagnoser(t)
-	clock := testingclock.NewFakePassiveClock(now())
-	d.Progress, d.Clock = nil, clock
-	watch := &Watch{Diagnoser: d}
-	for _, test := range []struct {
-		after time.Duration
-		want  int
-	}{{0, 1}, {time.Second, 0}, {diagnosedEvery, 1}} {
-		clock.SetTime(now().Add(test.after))
-		if test.after == time.Second { // it is not seen until the minute is over
-			renewed := lease("kube-system", "kube-controller-manager", "cp-1", -time.Hour)
-			if err := d.Core.(*fake.Clientset).Tracker().Update(coordinationv1.SchemeGroupVersion.WithResource("leases"), renewed, "kube-system"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if changes, err := watch.Next(t.Context()); err != nil || len(changes) != test.want {
-			t.Errorf("after %s: %+v %v", test.after, changes, err)
-		}
-	}
-}
-
-// TestWatchCluster: what concerns every namespace, and objects without a namespace, are read again after a minute. What could
+// TestWatchCluster: what concerns every namespace, and objects without a namespace, are read again each time. What could
 // not be read is not resolved.
 func TestWatchCluster(t *testing.T) {
 	const all = "  Stuck +APIUnavailable +WebhookUnavailable +ContentFinalizer"
@@ -157,24 +132,22 @@ func TestWatchCluster(t *testing.T) {
 		// resolve acts after the first read, and refused requests fail once after it.
 		resolve []func(*testing.T, Diagnoser)
 		refused [2]string
-		// after is when the cluster is read again, with these changes, and once more a minute later.
-		after      time.Duration
+		// want are the changes of the second read, and last those of the third one.
 		want, last string
 		state      State
 	}{
-		"nothing":          {nil, [2]string{}, diagnosedEvery, "", "", Stuck},
-		"too early":        {[]func(*testing.T, Diagnoser){removeAPI}, [2]string{}, time.Second, "", "  Stuck -APIUnavailable", Stuck},
-		"an API":           {[]func(*testing.T, Diagnoser){removeAPI}, [2]string{}, diagnosedEvery, "  Stuck -APIUnavailable", "", Stuck},
-		"a webhook":        {[]func(*testing.T, Diagnoser){removeWebhook}, [2]string{}, diagnosedEvery, "  Stuck -WebhookUnavailable", "", Stuck},
-		"an object":        {[]func(*testing.T, Diagnoser){removeVolume}, [2]string{}, diagnosedEvery, "  Stuck -ContentFinalizer", "", Stuck},
-		"everything":       {[]func(*testing.T, Diagnoser){removeAPI, removeWebhook, removeVolume}, [2]string{}, diagnosedEvery, "  Healthy -APIUnavailable -WebhookUnavailable -ContentFinalizer", "", Healthy},
-		"no APIs":          {nil, [2]string{"list", "apiservices"}, diagnosedEvery, "", "", Stuck},
-		"no webhooks":      {nil, [2]string{"list", "validatingwebhookconfigurations"}, diagnosedEvery, "", "", Stuck},
-		"no services":      {nil, [2]string{"get", "services"}, diagnosedEvery, "", "", Stuck},
-		"no objects":       {nil, [2]string{"list", "persistentvolumes"}, diagnosedEvery, "", "", Stuck},
-		"no objects, scan": {nil, [2]string{"list", "persistentvolumes"}, scannedEvery, "", "", Stuck},
-		"another API":      {[]func(*testing.T, Diagnoser){addAPI}, [2]string{"list", "validatingwebhookconfigurations"}, diagnosedEvery, "  Stuck +APIUnavailable", "", Stuck},
-		"resolved unseen":  {[]func(*testing.T, Diagnoser){removeVolume}, [2]string{"list", "persistentvolumes"}, scannedEvery, "", "  Stuck -ContentFinalizer", Stuck},
+		"nothing":         {nil, [2]string{}, "", "", Stuck},
+		"an API":          {[]func(*testing.T, Diagnoser){removeAPI}, [2]string{}, "  Stuck -APIUnavailable", "", Stuck},
+		"a webhook":       {[]func(*testing.T, Diagnoser){removeWebhook}, [2]string{}, "  Stuck -WebhookUnavailable", "", Stuck},
+		"an object":       {[]func(*testing.T, Diagnoser){removeVolume}, [2]string{}, "  Stuck -ContentFinalizer", "", Stuck},
+		"everything":      {[]func(*testing.T, Diagnoser){removeAPI, removeWebhook, removeVolume}, [2]string{}, "  Healthy -APIUnavailable -WebhookUnavailable -ContentFinalizer", "", Healthy},
+		"no APIs":         {nil, [2]string{"list", "apiservices"}, "", "", Stuck},
+		"no webhooks":     {nil, [2]string{"list", "validatingwebhookconfigurations"}, "", "", Stuck},
+		"no services":     {nil, [2]string{"get", "services"}, "", "", Stuck},
+		"no objects":      {nil, [2]string{"list", "persistentvolumes"}, "", "", Stuck},
+		"no discovery":    {nil, [2]string{"discovery"}, "  Stuck +DiscoveryFailed", "  Stuck -DiscoveryFailed", Stuck},
+		"another API":     {[]func(*testing.T, Diagnoser){addAPI}, [2]string{"list", "validatingwebhookconfigurations"}, "  Stuck +APIUnavailable", "", Stuck},
+		"resolved unseen": {[]func(*testing.T, Diagnoser){removeVolume}, [2]string{"list", "persistentvolumes"}, "", "  Stuck -ContentFinalizer", Stuck},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused := [2]string{}
@@ -193,18 +166,22 @@ func TestWatchCluster(t *testing.T) {
 				err := refuses(action.GetVerb(), action.GetResource().Resource, "")
 				return err != nil, nil, err
 			})
-			clock := testingclock.NewFakePassiveClock(now())
-			d.Progress, d.Clock = nil, clock
+			discover := d.Discover
+			d.Discover = func() ([]*metav1.APIResourceList, error) {
+				if refused[0] == "discovery" {
+					return nil, apierrors.NewServiceUnavailable("no")
+				}
+				return discover()
+			}
+			d.Progress = nil
 			w := &Watch{Diagnoser: d}
 			checkNext(t, w, all)
 			for _, resolve := range test.resolve {
 				resolve(t, d)
 			}
 			refused = test.refused
-			clock.SetTime(now().Add(test.after))
 			checkNext(t, w, test.want)
 			refused = [2]string{}
-			clock.SetTime(now().Add(test.after + diagnosedEvery))
 			checkNext(t, w, test.last)
 			if w.State() != test.state {
 				t.Errorf("the state is %s, want %s", w.State(), test.state)
@@ -248,13 +225,11 @@ func TestWatchUnread(t *testing.T) {
 				}
 				return discover()
 			}
-			clock := testingclock.NewFakePassiveClock(now())
-			d.Progress, d.Clock = nil, clock
+			d.Progress = nil
 			w := &Watch{Diagnoser: d, Namespace: test.followed}
 			checkNext(t, w, fmt.Sprintf("ns %s Stuck +%s", test.phase, test.cause))
 			for round := range 2 {
 				refused = test.refused
-				clock.SetTime(clock.Now().Add(scannedEvery))
 				checkNext(t, w, "")
 				if w.State() != Stuck || !strings.Contains(strings.Join(w.NotExamined(), "\n"), `namespace "ns": `) {
 					t.Errorf("round %d: the state is %s, not examined: %q", round, w.State(), w.NotExamined())
@@ -268,35 +243,11 @@ func TestWatchUnread(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			clock.SetTime(clock.Now().Add(scannedEvery))
 			checkNext(t, w, fmt.Sprintf("ns %s Healthy -%s", test.phase, test.cause))
 			if w.State() != Healthy || len(w.NotExamined()) > 0 {
 				t.Errorf("the state is %s, not examined: %q", w.State(), w.NotExamined())
 			}
 		})
-	}
-}
-
-// TestWatchMany: the objects of many namespaces are listed together, and those of few one by one.
-func TestWatchMany(t *testing.T) {
-	for namespaces, want := range map[int]int{listedEach: listedEach, listedEach + 1: 1} {
-		w := world{}
-		for i := range namespaces {
-			w.core = append(w.core, called(terminating(), fmt.Sprintf("ns-%d", i)))
-		}
-		d := w.diagnoser(t)
-		clock := testingclock.NewFakePassiveClock(now())
-		d.Progress, d.Clock = nil, clock
-		watch := &Watch{Diagnoser: d}
-		for round, lists := range []func() int{func() int { return lists(t, d.Metadata, "configmaps") }, func() int { return lists(t, d.Metadata, "configmaps") - 1 }} {
-			if changes, err := watch.Next(t.Context()); err != nil || len(changes) != namespaces*(1-round) {
-				t.Fatalf("round %d: %d changes, %v", round, len(changes), err)
-			}
-			if got := lists(); got != []int{1, want}[round] {
-				t.Errorf("round %d of %d namespaces: %d lists, want %d", round, namespaces, got, []int{1, want}[round])
-			}
-			clock.SetTime(clock.Now().Add(diagnosedEvery))
-		}
 	}
 }
 

@@ -11,20 +11,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/ptr"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
@@ -37,22 +33,11 @@ type workload struct {
 	names []string
 	// account is the service account of its pods, as namespace/name.
 	account string
-	pods    podCount
-}
-
-// podCount has numbers of pods.
-type podCount struct{ desired, existing, ready int32 }
-
-// stop is a workload without pods, by the service account, namespace/name, of its pods, and what its program has to change.
-type stop struct {
-	account string
-	target  target
+	// desired, existing and ready are numbers of pods.
+	desired, existing, ready int32
 }
 
 const (
-	// examined bounds the workloads without pods, and the service accounts, that are examined. The programs of others are not dead.
-	examined  = 10
-	tooMany   = "only the first are examined"
 	daemonSet = "DaemonSet"
 	// defaultAccount is the name of the service account of pods that name none. Programs of many kinds use it.
 	defaultAccount = "default"
@@ -62,24 +47,23 @@ const (
 func (w *workload) reference() string { return strings.ToLower(w.kind) + "/" + w.name }
 
 // isStopped reports whether a workload wants no pods and has none.
-func (w *workload) isStopped() bool { return w.pods.desired == 0 && w.pods.existing == 0 }
+func (w *workload) isStopped() bool { return w.desired == 0 && w.existing == 0 }
 
 // isOf reports whether a workload has the name of a program, or uses its service account.
 func (w *workload) isOf(a actor) bool {
-	accounts, _ := a.accounts()
-	return a.manager != "" && !isGeneric(a.manager) && slices.Contains(w.names, a.manager) || path.Base(w.account) != defaultAccount && slices.Contains(accounts, w.account)
+	return slices.Contains(w.names, a.name()) || path.Base(w.account) != defaultAccount && slices.Contains(a.accounts(), w.account)
 }
 
 // isLike reports whether a name of a workload contains that of a program.
 func (w *workload) isLike(a actor) bool {
-	return a.manager != "" && !isGeneric(a.manager) && slices.ContainsFunc(w.names, func(name string) bool {
-		return strings.Contains(strings.ToLower(name), strings.ToLower(a.manager))
+	return slices.ContainsFunc(w.names, func(name string) bool {
+		return strings.Contains(strings.ToLower(name), strings.ToLower(a.name()))
 	})
 }
 
-// newWorkload returns a workload with its numbers of pods.
-func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, pods podCount) workload {
-	w := workload{kind: kind, namespace: meta.Namespace, name: meta.Name, names: []string{meta.Name}, pods: pods,
+// newWorkload returns a workload without its numbers of pods.
+func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec) workload {
+	w := workload{kind: kind, namespace: meta.Namespace, name: meta.Name, names: []string{meta.Name},
 		account: meta.Namespace + "/" + cmp.Or(template.Spec.ServiceAccountName, defaultAccount)}
 	if name := meta.Labels["app.kubernetes.io/name"]; name != "" {
 		w.names = append(w.names, name)
@@ -92,86 +76,94 @@ func newWorkload(kind string, meta metav1.ObjectMeta, template corev1.PodTemplat
 	return w
 }
 
-// observeWorkloads reads which programs run, if one has to act.
-func (d Diagnoser) observeWorkloads(ctx context.Context, o *Observation) {
-	actors, accounts := o.finalizerActors(), o.accounts()
-	if len(actors) == 0 && accounts == nil {
-		return
-	}
-	o.Workloads, o.Stopped, o.Accounts = d.workloads(ctx), map[stop]Evidence{}, map[string]Evidence{}
-	read := map[string]Evidence{}
+// program is what the workloads and the pods of a program show, and the workload that is its own, or nil.
+type program struct {
+	own      *workload
+	evidence []Evidence
+}
+
+// observePrograms reads whether the programs run that have to act, if they can be identified.
+func (r *round) observePrograms(ctx context.Context, o *Observation) {
+	o.Programs = map[actor]program{}
+	pods := map[string]Evidence{}
 	podsOf := func(account string) Evidence {
-		if _, done := read[account]; !done {
-			read[account] = d.podsOf(ctx, account)
+		if _, read := pods[account]; !read {
+			pods[account] = r.podsOf(ctx, account)
 		}
-		return read[account]
+		return pods[account]
 	}
-	for _, account := range accounts {
-		if len(o.Accounts) < examined {
-			o.Accounts[account] = podsOf(account)
-		}
-	}
-	for _, a := range actors {
-		for i := range o.Workloads.Object {
-			w := &o.Workloads.Object[i]
-			key := stop{w.account, a.target}
-			if _, done := o.Stopped[key]; !done && w.isStopped() && w.isOf(a) && len(o.Stopped) < examined {
-				o.Stopped[key] = d.stopped(ctx, key, podsOf(w.account))
-			}
+	for _, a := range o.actors() {
+		if _, read := o.Programs[a.read()]; !read && !a.builtIn && a.name() != "" {
+			o.Programs[a.read()] = r.readProgram(ctx, a, podsOf)
 		}
 	}
 }
 
-// accounts returns the service accounts of the initializers and participants that have to act, and nil if none has to.
-func (o Observation) accounts() []string {
-	lifecycle := o.Lifecycle.Object
-	if lifecycle == nil || lifecycle.DeletionTimestamp == nil && len(helper.Pending(lifecycle)) == 0 {
-		return nil
-	}
-	all := []string{}
-	for _, name := range slices.Concat(helper.Pending(lifecycle), helper.Participants(lifecycle)) {
-		accounts, _ := o.initializerActor(name).accounts()
-		all = append(all, accounts...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// finalizerActors returns the programs, other than those of Kubernetes, that have to remove finalizers from objects, in the same order
-// each time.
-func (o Observation) finalizerActors() []actor {
-	all := map[actor]bool{}
-	add := func(a actor) {
-		a.written = metav1.Time{} // differs between objects
-		all[a] = !a.builtIn && a.manager != ""
+// actors returns the programs that have to act.
+func (o Observation) actors() (all []actor) {
+	if lifecycle := o.Lifecycle.Object; lifecycle != nil && (lifecycle.DeletionTimestamp != nil || len(helper.Pending(lifecycle)) > 0) {
+		for _, name := range slices.Concat(helper.Pending(lifecycle), helper.Participants(lifecycle)) {
+			all = append(all, o.initializerActor(name))
+		}
 	}
 	if o.phase() == Terminating {
 		for _, finalizer := range o.Namespace.Object.Finalizers {
-			add(o.namespaceActor(finalizer))
+			all = append(all, o.namespaceActor(finalizer))
 		}
 	}
 	for _, listing := range o.Content {
 		for _, object := range listing.Objects {
 			for _, finalizer := range object.Finalizers {
 				if object.DeletionTimestamp != nil {
-					add(contentActor(listing, object, finalizer))
+					all = append(all, contentActor(listing, object, finalizer))
 				}
 			}
 		}
 	}
-	maps.DeleteFunc(all, func(_ actor, needed bool) bool { return !needed })
-	return slices.SortedFunc(maps.Keys(all), func(a, b actor) int {
-		return cmp.Or(strings.Compare(a.manager, b.manager), strings.Compare(a.finalizer, b.finalizer), strings.Compare(fmt.Sprint(a.target), fmt.Sprint(b.target)))
-	})
+	return all
 }
 
-func sourceOf(account string) string { return "Pods of ServiceAccount " + account }
+// readProgram reads whether a program runs. The program of an initializer can use another service account now, so a workload without pods
+// shows nothing.
+func (r *round) readProgram(ctx context.Context, a actor, podsOf func(account string) Evidence) (p program) {
+	for _, account := range a.accounts() {
+		p.evidence = append(p.evidence, podsOf(account))
+	}
+	workloads := r.workloads()
+	for i := range workloads.Object {
+		w := &workloads.Object[i]
+		e := Evidence{Source: fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name), Message: fmt.Sprintf("%d of %d pods are ready", w.ready, w.desired), Shows: Unknown}
+		its := w.isOf(a)
+		switch {
+		case its && w.ready > 0:
+			e.Shows = Alive
+		case its && w.isStopped() && a.manager == "":
+			e.Message, e.Shows = noPods, ""
+		case its && w.isStopped():
+			e.Message, e.Shows = r.stopped(ctx, w.account, a.target, podsOf(w.account))
+			its = e.Shows == Dead
+		case its:
+		case !w.isStopped() && w.isLike(a):
+			e.Message += ", which could be the controller"
+		default:
+			continue
+		}
+		if its && (p.own == nil || w.ready > p.own.ready) {
+			p.own = w
+		}
+		p.evidence = append(p.evidence, e)
+	}
+	if err := workloads.Err; err != nil {
+		p.evidence = append(p.evidence, Evidence{Source: "Deployments, StatefulSets and DaemonSets", Message: fmt.Sprintf("not checked: %v", err), Shows: Unknown})
+	}
+	return p
+}
 
 // podsOf returns what the pods of a service account show: that there are none shows nothing, because its program can use another one
 // now.
 func (d Diagnoser) podsOf(ctx context.Context, account string) Evidence {
 	namespace, name, _ := strings.Cut(account, "/")
-	e := Evidence{Source: sourceOf(account), Message: "no such pods"}
+	e := Evidence{Source: "Pods of ServiceAccount " + account, Message: "no such pods"}
 	pods, err := d.Core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.serviceAccountName", name).String(), Limit: 1})
 	if err != nil {
 		e.Message, e.Shows = fmt.Sprintf("not checked: %v", err), Unknown
@@ -184,62 +176,52 @@ func (d Diagnoser) podsOf(ctx context.Context, account string) Evidence {
 // stopped returns what a workload without pods shows, given what the pods of its service account show: another controller can run its
 // pods. A tenant can create a workload with the name of any controller, so it counts only if its service account may remove the
 // finalizer: then the tenant can, too.
-func (d Diagnoser) stopped(ctx context.Context, s stop, pods Evidence) Evidence {
+func (d Diagnoser) stopped(ctx context.Context, account string, of target, pods Evidence) (message string, shows Liveness) {
 	if pods.Shows != "" {
-		return Evidence{Message: fmt.Sprintf("%s; other pods of its service account: %s", noPods, pods.Message), Shows: Unknown}
+		return fmt.Sprintf("%s; other pods of its service account: %s", noPods, pods.Message), Unknown
 	}
-	namespace, name, _ := strings.Cut(s.account, "/")
+	namespace, name, _ := strings.Cut(account, "/")
 	for _, verb := range []string{"update", "patch"} {
 		review, err := d.Core.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: serviceaccount.MakeUsername(namespace, name), Groups: append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated),
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: s.target.group, Resource: s.target.resource, Namespace: s.target.namespace, Name: s.target.name},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: of.group, Resource: of.resource, Namespace: of.namespace, Name: of.name},
 		}}, metav1.CreateOptions{})
 		if err != nil {
-			return Evidence{Message: fmt.Sprintf("%s; whether its service account may remove the finalizer was not checked: %v", noPods, err), Shows: Unknown}
+			return fmt.Sprintf("%s; whether its service account may remove the finalizer was not checked: %v", noPods, err), Unknown
 		} else if review.Status.Allowed {
-			return Evidence{Message: noPods + ", and its service account may remove the finalizer", Shows: Dead}
+			return noPods + ", and its service account may remove the finalizer", Dead
 		}
 	}
-	return Evidence{Message: noPods + ", but is not the controller: its service account may not remove the finalizer"}
+	return noPods + ", but is not the controller: its service account may not remove the finalizer", ""
 }
 
-// workloads lists what runs programs, once for all namespaces of a round.
-func (d Diagnoser) workloads(ctx context.Context) Answer[[]workload] {
-	if d.round != nil {
-		return d.round.workloads()
-	}
-	return d.readWorkloads(ctx)
-}
-
+// readWorkloads lists what runs programs. With an error, some are missing.
 func (d Diagnoser) readWorkloads(ctx context.Context) Answer[[]workload] {
 	var all []workload
 	apps := d.Core.AppsV1()
-	err := errors.Join(
-		each(ctx, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return apps.Deployments(metav1.NamespaceAll).List(ctx, options)
-		}, func(item *appsv1.Deployment) {
-			all = append(all, newWorkload("Deployment", item.ObjectMeta, item.Spec.Template, podCount{ptr.Deref(item.Spec.Replicas, 1), item.Status.Replicas, item.Status.ReadyReplicas}))
-		}),
-		each(ctx, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return apps.StatefulSets(metav1.NamespaceAll).List(ctx, options)
-		}, func(item *appsv1.StatefulSet) {
-			all = append(all, newWorkload("StatefulSet", item.ObjectMeta, item.Spec.Template, podCount{ptr.Deref(item.Spec.Replicas, 1), item.Status.Replicas, item.Status.ReadyReplicas}))
-		}),
-		each(ctx, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return apps.DaemonSets(metav1.NamespaceAll).List(ctx, options)
-		}, func(item *appsv1.DaemonSet) {
-			all = append(all, newWorkload(daemonSet, item.ObjectMeta, item.Spec.Template, podCount{item.Status.DesiredNumberScheduled, item.Status.CurrentNumberScheduled, item.Status.NumberReady}))
-		}),
-	)
-	return Answer[[]workload]{Object: all, Err: err}
-}
-
-// each calls a function with each object of a list, page by page.
-func each[T any](ctx context.Context, list pager.ListPageFunc, f func(*T)) error {
-	return pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
-		if item, ok := any(object).(*T); ok {
-			f(item)
+	deployments, err := apps.Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err == nil {
+		for _, item := range deployments.Items {
+			w := newWorkload("Deployment", item.ObjectMeta, item.Spec.Template)
+			w.desired, w.existing, w.ready = ptr.Deref(item.Spec.Replicas, 1), item.Status.Replicas, item.Status.ReadyReplicas
+			all = append(all, w)
 		}
-		return nil
-	})
+	}
+	statefulSets, statefulErr := apps.StatefulSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if statefulErr == nil {
+		for _, item := range statefulSets.Items {
+			w := newWorkload("StatefulSet", item.ObjectMeta, item.Spec.Template)
+			w.desired, w.existing, w.ready = ptr.Deref(item.Spec.Replicas, 1), item.Status.Replicas, item.Status.ReadyReplicas
+			all = append(all, w)
+		}
+	}
+	daemonSets, daemonErr := apps.DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if daemonErr == nil {
+		for _, item := range daemonSets.Items {
+			w := newWorkload(daemonSet, item.ObjectMeta, item.Spec.Template)
+			w.desired, w.existing, w.ready = item.Status.DesiredNumberScheduled, item.Status.CurrentNumberScheduled, item.Status.NumberReady
+			all = append(all, w)
+		}
+	}
+	return Answer[[]workload]{Object: all, Err: errors.Join(err, statefulErr, daemonErr)}
 }

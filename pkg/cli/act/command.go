@@ -5,7 +5,8 @@ SPDX-License-Identifier: Apache-2.0
 */
 
 // Package act holds the commands that act in the place of an initializer or a participant: kubectl nsinit done, skip,
-// fail and finalize. kubectl patch and edit do not support the subresources that this takes.
+// fail and finalize. kubectl patch and edit do not support the subresources that this takes. It also holds freeze and unfreeze, which
+// stop the writes of tenants into a namespace, and allow them again.
 package act
 
 import (
@@ -200,8 +201,6 @@ func mayEnd(lifecycle *v1alpha1.NamespaceLifecycle, name string) error {
 // Options are the options of the commands.
 type Options struct {
 	cmdutil.Base
-	DryRun cmdutil.DryRun
-
 	verb
 	manager string
 	// uid is that of the namespace, or empty.

@@ -24,10 +24,8 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-const (
-	exitWarning cmdutil.ExitCode = 2
-	exitProblem cmdutil.ExitCode = 3
-)
+// interval is the time between two checks of an installation that is not complete.
+const interval = 2 * time.Second
 
 const long = `Check whether nsinit is installed correctly: the version of Kubernetes, the API and its certificates, the controllers, the
 policies and what they depend on, and whether a new namespace would be closed.
@@ -125,9 +123,9 @@ func (o *Options) Run(ctx context.Context) error {
 	}
 	switch {
 	case has(Problem):
-		return exitProblem
+		return cmdutil.ExitProblem
 	case has(Warning):
-		return exitWarning
+		return cmdutil.ExitWarning
 	}
 	return nil
 }
@@ -144,7 +142,7 @@ func (o *Options) notComplete(ctx context.Context, results []Result) error {
 		}
 	}
 	_, _ = fmt.Fprintf(o.ErrOut, "error: the installation is not complete after %s, because of %s: see the remedies above\n", o.Timeout, strings.Join(checks, ", "))
-	return exitProblem
+	return cmdutil.ExitProblem
 }
 
 // printText prints a line for each finding, and below it the remedy.
@@ -158,4 +156,40 @@ func printText(out io.Writer, results []Result) error {
 		}
 	}
 	return table.Flush()
+}
+
+// await checks until the installation is complete, and prints what it waits for when that changes. It returns the last
+// results, and whether the installation is complete.
+func (o *Options) await(ctx context.Context) ([]Result, bool) {
+	ctx, cancel := cmdutil.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	said := ""
+	var last []Result
+	for {
+		results := inspect(ctx, o.Clients)
+		if last == nil || ctx.Err() == nil { // requests that were cancelled explain nothing
+			last = results
+		}
+		waiting := incomplete(last)
+		if len(waiting) == 0 {
+			return last, true
+		}
+		if message := waiting[0].Check + ": " + printable.Line(waiting[0].Message); message != said {
+			said = message
+			_, _ = fmt.Fprintf(o.ErrOut, "waiting for %s\n", message)
+		}
+		select {
+		case <-ctx.Done():
+			return last, false
+		case <-o.Clients.Clock.After(interval):
+		}
+	}
+}
+
+// incomplete returns the results that a complete installation does not have. While kube-apiserver cannot be reached, most checks
+// are unknown.
+func incomplete(results []Result) []Result {
+	return slices.DeleteFunc(slices.Clone(results), func(result Result) bool {
+		return result.State != Problem && !result.Unfinished
+	})
 }

@@ -8,12 +8,18 @@ package cmdutil
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -24,6 +30,7 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/clock"
 
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/installation"
@@ -104,4 +111,52 @@ func newClients(config *rest.Config) (*Clients, error) {
 		REST:    nsinit.NsinitV1alpha1().RESTClient(), Dynamic: objects,
 		Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(core.Discovery())), Clock: clock.RealClock{}, ServerClock: server,
 	}, nil
+}
+
+// Exemptions reads the list of exemptions.
+func (c *Clients) Exemptions(ctx context.Context) (*installation.ExemptionList, error) {
+	configMap, err := c.ExemptionsConfigMap(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return installation.ParseExemptions(configMap), nil
+}
+
+// ExemptionsConfigMap reads the ConfigMap with the list of exemptions.
+func (c *Clients) ExemptionsConfigMap(ctx context.Context) (*corev1.ConfigMap, error) {
+	namespace := c.InstalledIn(ctx)
+	configMap, err := c.Core.CoreV1().ConfigMaps(namespace).Get(ctx, installation.Exemptions, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the list of exemptions, ConfigMap %s/%s: %w", namespace, installation.Exemptions, err)
+	}
+	return configMap, nil
+}
+
+// ServerVersion reads the version of nsinit-apiserver from its OpenAPI document. kube-apiserver forwards requests for this
+// document, but not for /version.
+func (c *Clients) ServerVersion(ctx context.Context) (string, error) {
+	result := c.REST.Get().AbsPath("/openapi/v3/apis/"+v1alpha1.SchemeGroupVersion.String()).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
+	if err := result.Error(); apierrors.IsNotFound(err) {
+		return "", errors.New("the API group nsinit.dev does not exist: nsinit is not installed, or does not run; run kubectl nsinit check")
+	} else if err != nil {
+		return "", err
+	}
+	data, err := result.Raw()
+	if err != nil {
+		return "", err
+	}
+	var document struct{ Info struct{ Version string } }
+	if err := json.Unmarshal(data, &document); err != nil {
+		return "", err
+	}
+	return document.Info.Version, nil
+}
+
+// Self returns the user who runs the command.
+func Self(ctx context.Context, core kubernetes.Interface) (authenticationv1.UserInfo, error) {
+	review, err := core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.UserInfo{}, fmt.Errorf("cannot determine your user name: %w", err)
+	}
+	return review.Status.UserInfo, nil
 }

@@ -22,6 +22,13 @@ import (
 // ExitCode is the exit code of a command that prints an answer, not an error.
 type ExitCode int
 
+const (
+	// ExitWarning is the exit code if something is in progress, or works, but needs attention.
+	ExitWarning ExitCode = 2
+	// ExitProblem is the exit code if a user has to act.
+	ExitProblem ExitCode = 3
+)
+
 // Error implements error.
 func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 

@@ -34,6 +34,8 @@ type Base struct {
 	PrintFlags *PrintFlags
 	Clients    *Clients
 	Args       []string
+	// DryRun is the flag of commands that write.
+	DryRun DryRun
 }
 
 // AddFlags implements Options.
@@ -42,6 +44,9 @@ func (b *Base) AddFlags(command *cobra.Command) { b.PrintFlags.AddFlags(command)
 // Complete implements Options.
 func (b *Base) Complete(f Factory, args []string) (err error) {
 	b.Args = args
+	if names := b.PrintFlags.NamePrintFlags; names != nil {
+		names.Operation += b.DryRun.Suffix()
+	}
 	b.Clients, err = f()
 	return err
 }

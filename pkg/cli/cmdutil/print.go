@@ -84,9 +84,9 @@ func (f *PrintFlags) Validate() error {
 }
 
 // Print prints an object, or a pointer to a report with a kind, in the format that --output names. For text, it calls
-// a function.
+// a function or, for nil, prints the name of the object and the operation.
 func (f *PrintFlags) Print(out io.Writer, object any, text func(io.Writer) error) error {
-	if f.Text() {
+	if f.Text() && text != nil {
 		return text(out)
 	}
 	printer, err := f.ToPrinter()

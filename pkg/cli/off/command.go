@@ -44,7 +44,6 @@ const (
 type Options struct {
 	cmdutil.Base
 	OpenClosed bool
-	DryRun     cmdutil.DryRun
 
 	run func(ctx context.Context) error
 }
@@ -97,12 +96,7 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, o *Option
 }
 
 // Run implements cmdutil.Options.
-func (o *Options) Run(ctx context.Context) error {
-	if _, err := o.PrintFlags.ToPrinter(); err != nil {
-		return err
-	}
-	return o.run(ctx)
-}
+func (o *Options) Run(ctx context.Context) error { return o.run(ctx) }
 
 func (o *Options) off(ctx context.Context) error {
 	self, err := cmdutil.Self(ctx, o.Clients.Core)
@@ -311,11 +305,7 @@ func (o *Options) restore(ctx context.Context, mark *corev1.ConfigMap) error {
 // print prints what was done with an object.
 func (o *Options) print(kind schema.GroupVersionKind, name, operation string) error {
 	o.PrintFlags.NamePrintFlags.Operation = operation + o.DryRun.Suffix()
-	printer, err := o.PrintFlags.ToPrinter()
-	if err != nil {
-		return err
-	}
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	object.SetGroupVersionKind(kind)
-	return printer.PrintObj(object, o.Out)
+	return o.PrintFlags.Print(o.Out, object, nil)
 }

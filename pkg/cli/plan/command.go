@@ -8,17 +8,26 @@ SPDX-License-Identifier: Apache-2.0
 package plan
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/nsinit/nsinit/pkg/admission/plan"
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
+	"github.com/nsinit/nsinit/pkg/installation"
+	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // readers are the arguments of kubectl nsinit rbac for the permission to read NamespaceLifecycles and configurations.
@@ -134,4 +143,124 @@ func (o *Options) compare(ctx context.Context, report *Report, namespace *corev1
 	report.stored(lifecycle)
 	report.LeftOut = append(report.LeftOut, current.LeftOut...)
 	return nil
+}
+
+// changedLater entries would be in the plan if it were made now.
+const changedLater plan.Reason = "ChangedLater"
+
+func former(namespace string) error {
+	return fmt.Errorf("namespace %q has no plan yet: its NamespaceLifecycle is of a former namespace of this name; run kubectl nsinit why %s", namespace, namespace)
+}
+
+// exempt returns why nsinit ignores a namespace, or "". If the user cannot read the list, it prints a note.
+func (o *Options) exempt(ctx context.Context, namespace *corev1.Namespace, exists bool) string {
+	list, err := o.Clients.Exemptions(ctx)
+	if err != nil {
+		_, _ = fmt.Fprintf(o.ErrOut, "Exemptions are not considered: %s\n", printable.Line(err.Error()))
+		return ""
+	}
+	exemption := list.ExemptName(namespace.Name, namespace.GenerateName)
+	if !exists {
+		exemption = list.Exempt(installation.Creation{Name: namespace.Name, Creator: namespace.Annotations[v1alpha1.AnnotationCreatedBy],
+			Groups: strings.Split(namespace.Annotations[v1alpha1.AnnotationCreatedByGroups], "\n")})
+	}
+	if exemption == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s exempts it: %s", list.Source, exemption)
+}
+
+// stored fills in the plan of a lifecycle.
+func (r *Report) stored(lifecycle *v1alpha1.NamespaceLifecycle) {
+	for _, planned := range lifecycle.Spec.Plan {
+		initializer := Initializer{Name: planned.Name, Finalizer: planned.Finalizer, Holds: planned.Holds, After: []string{}, InOrder: planned.Ordering == nil}
+		initializer.After = append(initializer.After, helper.Predecessors(lifecycle, planned.Name)...)
+		if planned.Configuration != nil {
+			initializer.Configuration = planned.Configuration.Name
+		}
+		if entry := helper.Entry(lifecycle, planned.Name); entry != nil {
+			initializer.State = entry.State
+		}
+		r.Initializers = append(r.Initializers, initializer)
+	}
+	if degraded := meta.FindStatusCondition(lifecycle.Status.Conditions, v1alpha1.ConditionPlanDegraded); degraded != nil {
+		r.Degraded = degraded.Message
+	}
+}
+
+// notStored returns why each registered initializer is not in the plan of a lifecycle. current is the plan that the
+// namespace would get now.
+func notStored(lifecycle *v1alpha1.NamespaceLifecycle, configurations []v1alpha1.NamespaceInitializerConfiguration, current *plan.Plan) []plan.LeftOut {
+	isStored := func(initializer, configuration string) bool {
+		return slices.ContainsFunc(lifecycle.Spec.Plan, func(p v1alpha1.PlannedInitializer) bool {
+			return p.Name == initializer && p.Configuration != nil && p.Configuration.Name == configuration
+		})
+	}
+	var all []plan.LeftOut
+	for _, entry := range current.Entries {
+		if entry.Configuration != nil && !isStored(entry.Name, entry.Configuration.Name) {
+			all = append(all, plan.LeftOut{Initializer: entry.Name, Configuration: entry.Configuration.Name, Reason: changedLater,
+				Message: "it would be in a plan made now: the configuration or the namespace changed after the plan was made"})
+		}
+	}
+	for _, left := range current.LeftOut {
+		if !isStored(left.Initializer, left.Configuration) {
+			all = append(all, left)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b plan.LeftOut) int { return cmp.Compare(a.Configuration, b.Configuration) })
+	return all
+}
+
+// text prints the plan, and then why other initializers are left out.
+func text(out io.Writer, r *Report) error {
+	switch {
+	case r.Exempt != "":
+		_, err := fmt.Fprintf(out, "nsinit ignores namespace %q: %s.\n", r.Namespace, r.Exempt)
+		return err
+	case r.Exists && len(r.Initializers) == 0:
+		_, _ = fmt.Fprintf(out, "The plan of namespace %q is empty: no initializer acts on it.\n", r.Namespace)
+	case r.Exists:
+		_, _ = fmt.Fprintf(out, "The plan of namespace %q:\n\n", r.Namespace)
+	case len(r.Initializers) == 0:
+		_, _ = fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, no initializer acts on it.\n", r.Namespace, printable.Line(r.Creator))
+	default:
+		_, _ = fmt.Fprintf(out, "Namespace %q does not exist. If %s creates it, its plan is:\n\n", r.Namespace, printable.Line(r.Creator))
+	}
+	if err := r.writeInitializers(out); err != nil {
+		return err
+	}
+	if r.Degraded != "" {
+		_, _ = fmt.Fprintf(out, "\nThe plan differs from what the configurations say: %s\n", printable.Line(r.Degraded))
+	}
+	if len(r.LeftOut) == 0 {
+		return nil
+	}
+	_, _ = fmt.Fprint(out, "\nLeft out:\n\n")
+	table := printers.GetNewTabWriter(out)
+	_, _ = fmt.Fprintln(table, "INITIALIZER\tCONFIGURATION\tWHY")
+	for _, left := range r.LeftOut {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", left.Initializer, left.Configuration, printable.Line(left.Message))
+	}
+	return table.Flush()
+}
+
+func (r *Report) writeInitializers(out io.Writer) error {
+	if len(r.Initializers) == 0 {
+		return nil
+	}
+	table := printers.GetNewTabWriter(out)
+	header, state := "INITIALIZER\tCONFIGURATION\tAFTER", func(Initializer) string { return "" }
+	if r.Exists {
+		header, state = header+"\tSTATE", func(i Initializer) string { return "\t" + cmp.Or(string(i.State), "<unknown>") }
+	}
+	_, _ = fmt.Fprintln(table, header)
+	for _, initializer := range r.Initializers {
+		after := cmp.Or(strings.Join(initializer.After, ","), "<none>")
+		if initializer.InOrder && len(initializer.After) > 1 {
+			after = "all before it"
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s%s\n", initializer.Name, cmp.Or(initializer.Configuration, "<none>"), after, state(initializer))
+	}
+	return table.Flush()
 }

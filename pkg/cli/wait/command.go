@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package wait is the command kubectl nsinit wait: it waits until namespaces are open or deleted.
+// Package wait holds the commands kubectl nsinit wait and create: they wait until namespaces are open or deleted.
 package wait
 
 import (
@@ -99,9 +99,9 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 func (o *Options) follow(ctx context.Context, name string) (*corev1.Namespace, error) {
-	follower := NewFollower(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut)
+	f := newFollower(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut)
 	if o.For == "gone" {
-		return follower.UntilGone(ctx, name)
+		return f.untilGone(ctx, name)
 	}
-	return follower.UntilOpen(ctx, name, "")
+	return f.untilOpen(ctx, name, "")
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,9 +35,9 @@ const (
 	lastInterval  = time.Second
 )
 
-// Follower follows one namespace. It reports a line for each initializer that is done, and meanwhile what the namespace
+// follower follows one namespace. It reports a line for each initializer that is done, and meanwhile what the namespace
 // waits for.
-type Follower struct {
+type follower struct {
 	clients *cmdutil.Clients
 	out     io.Writer
 	line    *cmdutil.Line
@@ -48,9 +49,9 @@ type Follower struct {
 	blind bool
 }
 
-// NewFollower returns a follower that writes results to out, and progress to errOut.
-func NewFollower(clients *cmdutil.Clients, out, errOut io.Writer) *Follower {
-	return &Follower{clients: clients, out: out, line: cmdutil.NewLine(errOut, clients.Clock), reported: sets.New[string]()}
+// newFollower returns a follower that writes results to out, and progress to errOut.
+func newFollower(clients *cmdutil.Clients, out, errOut io.Writer) *follower {
+	return &follower{clients: clients, out: out, line: cmdutil.NewLine(errOut, clients.Clock), reported: sets.New[string]()}
 }
 
 // sight is one read of a namespace.
@@ -87,9 +88,9 @@ func (s sight) failed() error {
 	return nil
 }
 
-// UntilOpen waits until a namespace is open, and returns it. It returns an error for a namespace that fails, is deleted,
+// untilOpen waits until a namespace is open, and returns it. It returns an error for a namespace that fails, is deleted,
 // or has another UID than the one that is given, if one is.
-func (f *Follower) UntilOpen(ctx context.Context, name string, uid types.UID) (*corev1.Namespace, error) {
+func (f *follower) untilOpen(ctx context.Context, name string, uid types.UID) (*corev1.Namespace, error) {
 	var last sight
 	because := func() string {
 		if last.namespace == nil || last.message() == "" {
@@ -119,8 +120,8 @@ func (f *Follower) UntilOpen(ctx context.Context, name string, uid types.UID) (*
 	return last.namespace, err
 }
 
-// UntilGone waits until a namespace does not exist, or has another UID, and returns the last state of it.
-func (f *Follower) UntilGone(ctx context.Context, name string) (*corev1.Namespace, error) {
+// untilGone waits until a namespace does not exist, or has another UID, and returns the last state of it.
+func (f *follower) untilGone(ctx context.Context, name string) (*corev1.Namespace, error) {
 	last := sight{namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	err := f.until(ctx, func() (bool, error) {
 		seen, err := f.read(ctx, name)
@@ -141,7 +142,7 @@ func (f *Follower) UntilGone(ctx context.Context, name string) (*corev1.Namespac
 }
 
 // until calls done until it is true, or returns an error that a retry does not fix.
-func (f *Follower) until(ctx context.Context, done func() (bool, error)) error {
+func (f *follower) until(ctx context.Context, done func() (bool, error)) error {
 	defer f.line.End()
 	for interval := firstInterval; ; interval = min(interval*5/4, lastInterval) {
 		ok, err := done()
@@ -167,7 +168,7 @@ func passing(err error) bool {
 }
 
 // read reads the namespace and, if the user has the permission, its NamespaceLifecycle.
-func (f *Follower) read(ctx context.Context, name string) (sight, error) {
+func (f *follower) read(ctx context.Context, name string) (sight, error) {
 	namespace, err := f.clients.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil || f.blind {
 		return sight{namespace: namespace}, err
@@ -183,4 +184,82 @@ func (f *Follower) read(ctx context.Context, name string) (sight, error) {
 		f.blind = true
 	}
 	return seen, nil
+}
+
+// opening reports a namespace until it is open.
+func (f *follower) opening(seen sight) {
+	if seen.lifecycle == nil {
+		f.conditions(seen)
+		return
+	}
+	for _, status := range seen.lifecycle.Status.Initializers {
+		if status.Name != v1alpha1.InitializerLifecycle && status.EndTime != nil && !f.reported.Has(status.Name) {
+			f.reported.Insert(status.Name)
+			f.line.End()
+			_, _ = fmt.Fprintf(f.out, "initializer.nsinit.dev/%s %s\n", status.Name, ended(status))
+		}
+	}
+	// The message names every initializer that has its turn. The time is that of the oldest turn.
+	var oldest *metav1.MicroTime
+	for _, status := range seen.lifecycle.Status.Initializers {
+		if status.State == v1alpha1.InitializerRunning && status.StartTime != nil && (oldest == nil || status.StartTime.Before(oldest)) {
+			oldest = status.StartTime
+		}
+	}
+	if condition := seen.initializing(); condition != nil && condition.Reason == v1alpha1.ReasonObjectsMissing {
+		f.line.Show("%s", seen.message())
+	} else if oldest != nil {
+		f.line.Show("%s (%s)", printable.Line(helper.Message(seen.lifecycle)), f.clients.Clock.Since(oldest.Time).Round(time.Second))
+	}
+}
+
+// conditions reports the conditions of the namespace, for tenants.
+func (f *follower) conditions(seen sight) {
+	message := seen.message()
+	if message == "" || !helper.IsClosed(seen.namespace) {
+		return
+	}
+	if message != f.message {
+		f.message = message
+		f.line.End()
+		_, _ = fmt.Fprintln(f.out, message)
+	}
+	f.line.Show("waiting, %s since the namespace was created", f.clients.Clock.Since(seen.namespace.CreationTimestamp.Time).Round(time.Second))
+}
+
+// ended describes the end of an initializer's turn.
+func ended(status v1alpha1.InitializerStatus) string {
+	what := strings.ToLower(string(status.State))
+	if status.StartTime != nil {
+		what += " after " + status.EndTime.Sub(status.StartTime.Time).Round(10*time.Millisecond).String()
+	}
+	if status.Message != "" {
+		what += ": " + printable.Line(status.Message)
+	}
+	return what
+}
+
+// terminating reports a namespace until it is deleted.
+func (f *follower) terminating(seen sight) {
+	if seen.namespace.DeletionTimestamp == nil {
+		f.line.Show("waiting for the deletion of the namespace")
+		return
+	}
+	f.line.Show("the namespace was deleted %s ago, and waits for %v", f.clients.Clock.Since(seen.namespace.DeletionTimestamp.Time).Round(time.Second), finalizers(seen))
+}
+
+// finalizers returns what a namespace waits for, with the names of nsinit's participants.
+func finalizers(seen sight) []string {
+	var names []string
+	for _, finalizer := range seen.namespace.Spec.Finalizers {
+		names = append(names, string(finalizer))
+	}
+	for _, finalizer := range seen.namespace.Finalizers {
+		if finalizer == v1alpha1.NamespaceFinalizer && seen.lifecycle != nil {
+			names = append(names, helper.Participants(seen.lifecycle)...)
+			continue
+		}
+		names = append(names, finalizer)
+	}
+	return names
 }

@@ -21,12 +21,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/diagnosis"
 )
 
-const (
-	// exitWaiting and exitStuck are the exit codes of namespaces that are not healthy.
-	exitWaiting cmdutil.ExitCode = 2
-	exitStuck   cmdutil.ExitCode = 3
-)
-
 const long = `Show the state of a namespace, what it waits for and which commands help. With --all, show every namespace of the cluster that
 waits for something, content of namespaces that do not exist any more, and what blocks deletions in the whole cluster. With
 --if-deleted, show what would block or delay a deletion of the namespace.
@@ -88,7 +82,6 @@ type Options struct {
 	// Fix makes the command show the remedies that it can apply, and Confirm apply the one with this digest.
 	Fix     bool
 	Confirm string
-	DryRun  cmdutil.DryRun
 }
 
 // NewCommand returns the command.
@@ -188,9 +181,9 @@ func (o *Options) all(ctx context.Context, diagnoser diagnosis.Diagnoser, line *
 func exitCode(state diagnosis.State) error {
 	switch state {
 	case diagnosis.Waiting:
-		return exitWaiting
+		return cmdutil.ExitWarning
 	case diagnosis.Stuck:
-		return exitStuck
+		return cmdutil.ExitProblem
 	}
 	return nil
 }

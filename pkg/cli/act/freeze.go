@@ -4,9 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package freeze holds the commands kubectl nsinit freeze and unfreeze: they stop the writes of tenants into a namespace, and
-// allow them again.
-package freeze
+package act
 
 import (
 	"context"
@@ -28,20 +26,19 @@ import (
 	utilnamespaces "github.com/nsinit/nsinit/pkg/util/namespaces"
 )
 
-// Options are the options of both commands.
-type Options struct {
+// freezeOptions are the options of the commands kubectl nsinit freeze and unfreeze.
+type freezeOptions struct {
 	cmdutil.Base
 	Reason    string
 	Overwrite bool
-	DryRun    cmdutil.DryRun
 
 	freeze bool
 }
 
 // NewFreezeCommand returns the command kubectl nsinit freeze.
 func NewFreezeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{Base: base(streams, "frozen"), freeze: true}
-	command := newCommand(f, o, &cobra.Command{
+	o := &freezeOptions{freeze: true}
+	command := o.newCommand(f, streams, "frozen", &cobra.Command{
 		Use:   "freeze NAMESPACE",
 		Short: "Stop the writes of tenants into a namespace",
 		Long: `Freeze a namespace: kube-apiserver refuses the writes of its tenants and of their pods, and the deletion of the namespace. Tenants can
@@ -65,8 +62,8 @@ You need the verb freeze on namespaces, which the ClusterRole nsinit:freeze cont
 
 // NewUnfreezeCommand returns the command kubectl nsinit unfreeze.
 func NewUnfreezeCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{Base: base(streams, "unfrozen")}
-	command := newCommand(f, o, &cobra.Command{
+	o := &freezeOptions{}
+	command := o.newCommand(f, streams, "unfrozen", &cobra.Command{
 		Use:   "unfreeze NAMESPACE",
 		Short: "Allow the writes of tenants into a frozen namespace again",
 		Long: `Unfreeze a namespace that kubectl nsinit freeze froze. The condition Frozen of the namespace then says who unfroze it and why, and who
@@ -80,11 +77,8 @@ You need the verb freeze on namespaces, which the ClusterRole nsinit:freeze cont
 	return command
 }
 
-func base(streams genericiooptions.IOStreams, operation string) cmdutil.Base {
-	return cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags(operation, scheme.Scheme)}
-}
-
-func newCommand(f cmdutil.Factory, o *Options, command *cobra.Command) *cobra.Command {
+func (o *freezeOptions) newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, operation string, command *cobra.Command) *cobra.Command {
+	o.Base = cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags(operation, scheme.Scheme)}
 	command.ValidArgsFunction = cmdutil.CompleteNamespaces(f, func(namespace *corev1.Namespace) bool {
 		_, frozen := namespace.Labels[v1alpha1.LabelFrozen]
 		return frozen != o.freeze
@@ -93,14 +87,8 @@ func newCommand(f cmdutil.Factory, o *Options, command *cobra.Command) *cobra.Co
 	return cmdutil.NewCommand(f, o, command)
 }
 
-// Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) error {
-	o.PrintFlags.NamePrintFlags.Operation += o.DryRun.Suffix()
-	return o.Base.Complete(f, args)
-}
-
 // Validate implements cmdutil.Options. The policy checks the reason, too.
-func (o *Options) Validate() error {
+func (o *freezeOptions) Validate() error {
 	if o.freeze && o.Reason == "" {
 		return errors.New("--reason is missing: say why the namespace is frozen, for its tenants")
 	}
@@ -108,11 +96,7 @@ func (o *Options) Validate() error {
 }
 
 // Run implements cmdutil.Options. After a conflict, it reads the namespace again.
-func (o *Options) Run(ctx context.Context) error {
-	printer, err := o.PrintFlags.ToPrinter()
-	if err != nil {
-		return err
-	}
+func (o *freezeOptions) Run(ctx context.Context) error {
 	self, err := cmdutil.Self(ctx, o.Clients.Core)
 	if err != nil {
 		return err
@@ -130,11 +114,11 @@ func (o *Options) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	return printer.PrintObj(namespace, o.Out)
+	return o.PrintFlags.Print(o.Out, namespace, nil)
 }
 
 // write freezes or unfreezes the namespace for a user, unless that is already so. The patch names the version that it read.
-func (o *Options) write(ctx context.Context, self string) (*corev1.Namespace, error) {
+func (o *freezeOptions) write(ctx context.Context, self string) (*corev1.Namespace, error) {
 	namespaces := o.Clients.Core.CoreV1().Namespaces()
 	namespace, err := namespaces.Get(ctx, o.Args[0], metav1.GetOptions{})
 	if err != nil {

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package create_test
+package wait_test
 
 import (
 	"context"
@@ -21,11 +21,11 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
-	"github.com/nsinit/nsinit/pkg/cli/create"
+	"github.com/nsinit/nsinit/pkg/cli/wait"
 )
 
-// namespace is shop, closed or changed.
-func namespace(changes ...func(*corev1.Namespace)) *corev1.Namespace {
+// shop is the namespace shop, closed or changed.
+func shop(changes ...func(*corev1.Namespace)) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: ""}}}
 	for _, change := range changes {
 		change(n)
@@ -106,43 +106,43 @@ func (w *world) cluster() *cmdtesting.Cluster {
 
 func TestCreate(t *testing.T) {
 	const created = "namespace/shop created\n"
-	waiting := namespace(reports(v1alpha1.ReasonPending, "waiting for initializer \"a.example.com\""))
+	waiting := shop(reports(v1alpha1.ReasonPending, "waiting for initializer \"a.example.com\""))
 	for name, test := range map[string]struct {
 		world world
 		test  cmdtesting.Test
 	}{
-		"open from the beginning": {world{reads: []*corev1.Namespace{namespace(open)}}, cmdtesting.Test{Args: []string{"shop"}, Out: created + "namespace/shop is open after 0s\n"}},
-		"every initializer": {world{reads: []*corev1.Namespace{namespace(), namespace(), namespace(open)}, lifecycles: []*v1alpha1.NamespaceLifecycle{
+		"open from the beginning": {world{reads: []*corev1.Namespace{shop(open)}}, cmdtesting.Test{Args: []string{"shop"}, Out: created + "namespace/shop is open after 0s\n"}},
+		"every initializer": {world{reads: []*corev1.Namespace{shop(), shop(), shop(open)}, lifecycles: []*v1alpha1.NamespaceLifecycle{
 			lifecycle("waiting for a", initializer("a.example.com", v1alpha1.InitializerRunning, 0)),
 			lifecycle("waiting for b", initializer("a.example.com", v1alpha1.InitializerDone, 90*time.Millisecond), initializer("b.example.com", v1alpha1.InitializerRunning, 0)),
 			lifecycle("", initializer("a.example.com", v1alpha1.InitializerDone, 90*time.Millisecond), initializer("b.example.com", v1alpha1.InitializerSkipped, 220*time.Millisecond),
 				initializer(v1alpha1.InitializerLifecycle, v1alpha1.InitializerDone, time.Second)),
 		}}, cmdtesting.Test{Args: []string{"shop"}, Out: created + "initializer.nsinit.dev/a.example.com done after 90ms\n" +
 			"initializer.nsinit.dev/b.example.com skipped after 220ms\nnamespace/shop is open after 230ms\n"}},
-		"a tenant": {world{reads: []*corev1.Namespace{namespace(), waiting, waiting, namespace(open)}},
+		"a tenant": {world{reads: []*corev1.Namespace{shop(), waiting, waiting, shop(open)}},
 			cmdtesting.Test{Args: []string{"shop"}, Out: created + "waiting for initializer \"a.example.com\"\nnamespace/shop is open after 380ms\n"}},
-		"only the name": {world{reads: []*corev1.Namespace{waiting, namespace(open)}},
+		"only the name": {world{reads: []*corev1.Namespace{waiting, shop(open)}},
 			cmdtesting.Test{Args: []string{"shop", "-o", "name"}, Out: "namespace/shop\n", ErrOut: "waiting for initializer \"a.example.com\"\n"}},
-		"a field of what is open": {world{reads: []*corev1.Namespace{namespace(), namespace(open)}}, cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.kind} {.metadata}"},
+		"a field of what is open": {world{reads: []*corev1.Namespace{shop(), shop(open)}}, cmdtesting.Test{Args: []string{"shop", "--output=jsonpath={.kind} {.metadata}"},
 			Out: `Namespace {"name":"shop","uid":"u"}`}},
 		"no wait":          {world{}, cmdtesting.Test{Args: []string{"shop", "--wait=false"}, Out: created}},
 		"no wait, as YAML": {world{}, cmdtesting.Test{Args: []string{"shop", "--wait=false", "-o", "yaml"}, Out: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n  uid: u\nspec: {}\nstatus: {}\n"}},
 		"a dry run":        {world{}, cmdtesting.Test{Args: []string{"shop", "--dry-run=server"}, Out: "namespace/shop created (server dry run)\n"}},
-		"reads that fail at first": {world{failures: []error{apierrors.NewServiceUnavailable("later"), apierrors.NewInternalError(errors.New("x"))}, reads: []*corev1.Namespace{namespace(open)}},
+		"reads that fail at first": {world{failures: []error{apierrors.NewServiceUnavailable("later"), apierrors.NewInternalError(errors.New("x"))}, reads: []*corev1.Namespace{shop(open)}},
 			cmdtesting.Test{Args: []string{"shop"}, Out: created + "namespace/shop is open after 230ms\n"}},
 
-		"it failed": {world{reads: []*corev1.Namespace{namespace(reports(v1alpha1.ReasonFailed, "a.example.com: no such cost centre"))}},
+		"it failed": {world{reads: []*corev1.Namespace{shop(reports(v1alpha1.ReasonFailed, "a.example.com: no such cost centre"))}},
 			cmdtesting.Test{Args: []string{"shop"}, Out: created + "a.example.com: no such cost centre\n", Err: `the initialization of namespace "shop" failed: a.example.com: no such cost centre`}},
-		"it is being deleted": {world{reads: []*corev1.Namespace{namespace(func(n *corev1.Namespace) { now := cmdtesting.Ago(0); n.DeletionTimestamp = &now })}},
+		"it is being deleted": {world{reads: []*corev1.Namespace{shop(func(n *corev1.Namespace) { now := cmdtesting.Ago(0); n.DeletionTimestamp = &now })}},
 			cmdtesting.Test{Args: []string{"shop"}, Out: created, Err: `namespace "shop" is being deleted`}},
 		"it was deleted": {world{reads: []*corev1.Namespace{waiting, nil}},
 			cmdtesting.Test{Args: []string{"shop"}, Out: created + "waiting for initializer \"a.example.com\"\n", Err: `namespace "shop" was deleted before it was open: waiting for initializer`}},
-		"another one has its name": {world{reads: []*corev1.Namespace{namespace(func(n *corev1.Namespace) { n.UID = "v" })}},
+		"another one has its name": {world{reads: []*corev1.Namespace{shop(func(n *corev1.Namespace) { n.UID = "v" })}},
 			cmdtesting.Test{Args: []string{"shop"}, Out: created, Err: "another one has this name"}},
 		"reads that fail":    {world{failures: []error{errors.New("no connection")}}, cmdtesting.Test{Args: []string{"shop"}, Out: created, Err: "no connection"}},
 		"it cannot be":       {world{create: errors.New("no rights")}, cmdtesting.Test{Args: []string{"shop"}, Err: "no rights"}},
-		"it exists, open":    {world{create: exists(), reads: []*corev1.Namespace{namespace(open)}}, cmdtesting.Test{Args: []string{"shop"}, Err: `namespaces "shop" already exists`}},
-		"it exists, closed":  {world{create: exists(), reads: []*corev1.Namespace{namespace()}}, cmdtesting.Test{Args: []string{"shop"}, Err: "already exists, and is not open yet: run kubectl nsinit wait shop"}},
+		"it exists, open":    {world{create: exists(), reads: []*corev1.Namespace{shop(open)}}, cmdtesting.Test{Args: []string{"shop"}, Err: `namespaces "shop" already exists`}},
+		"it exists, closed":  {world{create: exists(), reads: []*corev1.Namespace{shop()}}, cmdtesting.Test{Args: []string{"shop"}, Err: "already exists, and is not open yet: run kubectl nsinit wait shop"}},
 		"a negative timeout": {world{}, cmdtesting.Test{Args: []string{"shop", "--timeout=-1s"}, Err: `invalid argument "-1s" for "--timeout" flag: must not be negative`}},
 		"no such dry run":    {world{}, cmdtesting.Test{Args: []string{"shop", "--dry-run=client"}, Err: `invalid argument "client" for "--dry-run" flag: must be "none" or "server"`}},
 		"no such format":     {world{}, cmdtesting.Test{Args: []string{"shop", "-o", "xml"}, Err: `output format "xml", allowed formats are:`}},
@@ -150,7 +150,7 @@ func TestCreate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.test.Cluster = test.world.cluster()
-			test.test.Check(t, create.NewCommand)
+			test.test.Check(t, wait.NewCreateCommand)
 		})
 	}
 }
@@ -160,7 +160,7 @@ func exists() error { return apierrors.NewAlreadyExists(corev1.Resource("namespa
 // TestRequest: flags become the request.
 func TestRequest(t *testing.T) {
 	w := world{}
-	if _, _, err := w.cluster().Run(t, create.NewCommand, "shop", "--labels=team=a,stage=b", "--annotations=c=d", "--dry-run=server"); err != nil {
+	if _, _, err := w.cluster().Run(t, wait.NewCreateCommand, "shop", "--labels=team=a,stage=b", "--annotations=c=d", "--dry-run=server"); err != nil {
 		t.Fatal(err)
 	}
 	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "a", "stage": "b"}, Annotations: map[string]string{"c": "d"}}}
@@ -183,7 +183,7 @@ func TestEnds(t *testing.T) {
 		"interrupt": {"--timeout=0", context.Canceled, `interrupted; namespace "shop" still exists`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world{reads: []*corev1.Namespace{namespace()}, lifecycles: []*v1alpha1.NamespaceLifecycle{lifecycle("")}}
+			w := world{reads: []*corev1.Namespace{shop()}, lifecycles: []*v1alpha1.NamespaceLifecycle{lifecycle("")}}
 			cluster := w.cluster()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -194,7 +194,7 @@ func TestEnds(t *testing.T) {
 				}
 				return false, nil, nil
 			})
-			cmdtesting.Test{Cluster: cluster, Args: []string{"shop", test.flag}, Out: "namespace/shop created\n", Err: test.says}.Check(t, create.NewCommand)
+			cmdtesting.Test{Cluster: cluster, Args: []string{"shop", test.flag}, Out: "namespace/shop created\n", Err: test.says}.Check(t, wait.NewCreateCommand)
 		})
 	}
 }

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package version_test
+package cli
 
 import (
 	"net/http"
@@ -13,7 +13,6 @@ import (
 	baseversion "k8s.io/component-base/version"
 
 	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
-	"github.com/nsinit/nsinit/pkg/cli/version"
 )
 
 // answering returns a cluster whose API server answers a request for nsinit's OpenAPI document.
@@ -23,7 +22,7 @@ func answering(code int, body string) *cmdtesting.Cluster {
 	return cluster
 }
 
-func TestVersion(t *testing.T) {
+func TestVersionCommand(t *testing.T) {
 	mine := baseversion.Get().GitVersion
 	client := "Client Version: " + mine + "\n"
 	const document = `{"openapi":"3.0.0","info":{"title":"nsinit","version":"v0.0.7"},"paths":{}}`
@@ -44,7 +43,7 @@ func TestVersion(t *testing.T) {
 		"no such format":  {Args: []string{"-o", "name"}, Err: `output format "name", allowed formats are:`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.Check(t, version.NewCommand)
+			test.Check(t, newVersionCommand)
 			if test.Cluster != nil && test.Cluster.REST.Req.URL.Path != "/openapi/v3/apis/nsinit.dev/v1alpha1" {
 				t.Errorf("asks for %s", test.Cluster.REST.Req.URL)
 			}

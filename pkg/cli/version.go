@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package version is the command kubectl nsinit version: it prints the versions of the plugin and of nsinit-apiserver.
-package version
+package cli
 
 import (
 	"context"
@@ -22,81 +21,81 @@ import (
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
 )
 
-const long = `Print the version of the plugin, and of the nsinit-apiserver in the cluster. A warning shows if the minor versions differ.
+const versionLong = `Print the version of the plugin, and of the nsinit-apiserver in the cluster. A warning shows if the minor versions differ.
 
 The version of nsinit-apiserver is part of its OpenAPI document, which every authenticated user may read by default. The exit code is 1
 if it cannot be read.`
 
-const example = `  # Both versions
+const versionExample = `  # Both versions
   kubectl nsinit version
 
   # The version of nsinit-apiserver only, for a program
   kubectl nsinit version --output=jsonpath={.serverVersion.gitVersion}`
 
-// Options are the options of the command.
-type Options struct {
+// versionOptions are the options of the command kubectl nsinit version.
+type versionOptions struct {
 	cmdutil.Base
-	Client bool
+	client bool
 }
 
-// Versions is what the command prints. The names of the fields are kubectl's.
-type Versions struct {
+// versions is what the command prints. The names of the fields are kubectl's.
+type versions struct {
 	metav1.TypeMeta `json:",inline"`
 	ClientVersion   apimachineryversion.Info `json:"clientVersion"`
 	// ServerVersion is nil if it cannot be read.
-	ServerVersion *ServerVersion `json:"serverVersion,omitempty"`
+	ServerVersion *serverVersion `json:"serverVersion,omitempty"`
 }
 
-// ServerVersion is the version of nsinit-apiserver.
-type ServerVersion struct {
+// serverVersion is the version of nsinit-apiserver.
+type serverVersion struct {
 	GitVersion string `json:"gitVersion"`
 }
 
-// NewCommand returns the command.
-func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
+// newVersionCommand returns the command kubectl nsinit version.
+func newVersionCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &versionOptions{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewReportFlags()}}
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:     "version",
 		Short:   "Print the versions of the plugin and of nsinit-apiserver",
-		Long:    long,
-		Example: example,
+		Long:    versionLong,
+		Example: versionExample,
 	})
-	command.Flags().BoolVar(&o.Client, "client", o.Client, "Print the version of the plugin only. This needs no cluster.")
+	command.Flags().BoolVar(&o.client, "client", false, "Print the version of the plugin only. This needs no cluster.")
 	return command
 }
 
 // Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) error {
-	if o.Client {
+func (o *versionOptions) Complete(f cmdutil.Factory, args []string) error {
+	if o.client {
 		return nil
 	}
 	return o.Base.Complete(f, args)
 }
 
 // Run implements cmdutil.Options.
-func (o *Options) Run(ctx context.Context) error {
-	versions := &Versions{TypeMeta: metav1.TypeMeta{Kind: "Version", APIVersion: cmdutil.APIVersion}, ClientVersion: version.Get()}
+func (o *versionOptions) Run(ctx context.Context) error {
+	found := &versions{TypeMeta: metav1.TypeMeta{Kind: "Version", APIVersion: cmdutil.APIVersion}, ClientVersion: version.Get()}
 	var serverErr error
-	if !o.Client {
+	if !o.client {
 		var server string
 		if server, serverErr = o.Clients.ServerVersion(ctx); serverErr == nil {
-			versions.ServerVersion = &ServerVersion{GitVersion: server}
+			found.ServerVersion = &serverVersion{GitVersion: server}
 		}
 	}
-	if err := o.PrintFlags.Print(o.Out, versions, versions.text); err != nil {
+	if err := o.PrintFlags.Print(o.Out, found, found.text); err != nil {
 		return err
 	}
 	if serverErr != nil {
 		return fmt.Errorf("cannot read the version of nsinit-apiserver: %w", serverErr)
 	}
-	if versions.differ() {
+	if found.differ() {
 		_, _ = fmt.Fprintf(o.ErrOut, "WARNING: the minor versions of the plugin (%s) and of nsinit-apiserver (%s) differ: install the plugin of the server's version\n",
-			versions.ClientVersion.GitVersion, versions.ServerVersion.GitVersion)
+			found.ClientVersion.GitVersion, found.ServerVersion.GitVersion)
 	}
 	return nil
 }
 
-func (v *Versions) text(out io.Writer) error {
+func (v *versions) text(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "Client Version: %s\n", v.ClientVersion.GitVersion)
 	if v.ServerVersion != nil && err == nil {
 		_, err = fmt.Fprintf(out, "Server Version: %s\n", v.ServerVersion.GitVersion)
@@ -105,7 +104,7 @@ func (v *Versions) text(out io.Writer) error {
 }
 
 // differ reports whether both versions are known, and their major or minor versions differ.
-func (v *Versions) differ() bool {
+func (v *versions) differ() bool {
 	if v.ServerVersion == nil {
 		return false
 	}

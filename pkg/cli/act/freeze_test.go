@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package freeze_test
+package act_test
 
 import (
 	"errors"
@@ -21,8 +21,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/cli/act"
 	"github.com/nsinit/nsinit/pkg/cli/cmdtesting"
-	"github.com/nsinit/nsinit/pkg/cli/freeze"
 )
 
 // cluster has an open namespace, one that joe froze, one that jane froze, and one that was unfrozen. Its user is jane.
@@ -95,29 +95,29 @@ func TestFreeze(t *testing.T) {
 		test    cmdtesting.Test
 		want    metav1.ObjectMeta
 	}{
-		"freeze":     {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=audit"}, Out: "namespace/shop frozen\n"}, frozen},
-		"a dry run":  {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=audit", "--dry-run=server"}, Out: "namespace/shop frozen (server dry run)\n"}, frozen},
-		"the name":   {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=audit", "-o", "name"}, Out: "namespace/shop\n"}, frozen},
-		"again":      {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"thawed", "--reason=two"}, Out: "namespace/thawed frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "two")}},
-		"the same":   {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"mine", "--reason=audit"}, Out: "namespace/mine frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "audit")}},
-		"overwrite":  {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"depot", "--reason=two", "--overwrite"}, Out: "namespace/depot frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "two")}},
-		"unfreeze":   {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot", "--reason=over"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{Annotations: annotations("joe", "audit", "jane", "over")}},
-		"no reason":  {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{Annotations: annotations("joe", "audit", "jane")}},
-		"not frozen": {freeze.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=over"}, Out: "namespace/shop unfrozen\n"}, metav1.ObjectMeta{Labels: open}},
+		"freeze":     {act.NewFreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=audit"}, Out: "namespace/shop frozen\n"}, frozen},
+		"a dry run":  {act.NewFreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=audit", "--dry-run=server"}, Out: "namespace/shop frozen (server dry run)\n"}, frozen},
+		"the name":   {act.NewFreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=audit", "-o", "name"}, Out: "namespace/shop\n"}, frozen},
+		"again":      {act.NewFreezeCommand, cmdtesting.Test{Args: []string{"thawed", "--reason=two"}, Out: "namespace/thawed frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "two")}},
+		"the same":   {act.NewFreezeCommand, cmdtesting.Test{Args: []string{"mine", "--reason=audit"}, Out: "namespace/mine frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "audit")}},
+		"overwrite":  {act.NewFreezeCommand, cmdtesting.Test{Args: []string{"depot", "--reason=two", "--overwrite"}, Out: "namespace/depot frozen\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "two")}},
+		"unfreeze":   {act.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot", "--reason=over"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{Annotations: annotations("joe", "audit", "jane", "over")}},
+		"no reason":  {act.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"depot"}, Out: "namespace/depot unfrozen\n"}, metav1.ObjectMeta{Annotations: annotations("joe", "audit", "jane")}},
+		"not frozen": {act.NewUnfreezeCommand, cmdtesting.Test{Args: []string{"shop", "--reason=over"}, Out: "namespace/shop unfrozen\n"}, metav1.ObjectMeta{Labels: open}},
 
-		"ending": {freeze.NewFreezeCommand, cmdtesting.Test{Args: []string{"ending", "--reason=audit"}, Out: "namespace/ending frozen\n",
+		"ending": {act.NewFreezeCommand, cmdtesting.Test{Args: []string{"ending", "--reason=audit"}, Out: "namespace/ending frozen\n",
 			ErrOut: "Warning: namespace \"ending\" is being deleted: what is left of its content is kept until you unfreeze it\n"}, metav1.ObjectMeta{Labels: label, Annotations: annotations("jane", "audit")}},
 
-		"another user": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"depot", "--reason=audit"},
+		"another user": {command: act.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"depot", "--reason=audit"},
 			Err: `namespace "depot" is already frozen: user "joe" froze the namespace: audit; to replace the user and the reason, use --overwrite`}},
-		"another reason":    {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"mine", "--reason=two"}, Err: `user "jane" froze the namespace: audit`}},
-		"meanwhile":         {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: overtaken(), Args: []string{"shop", "--reason=two"}, Err: `user "joe" froze the namespace: first`}},
-		"freeze, no reason": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"shop"}, Err: "--reason is missing"}},
-		"no user":           {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: unknown(), Args: []string{"shop", "--reason=audit"}, Err: "cannot determine your user name: no rights"}},
-		"no namespace":      {command: freeze.NewUnfreezeCommand, test: cmdtesting.Test{Args: []string{"none"}, Err: `namespace "none" does not exist`}},
-		"may not": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: refusing(apierrors.NewForbidden(resource, "shop", errors.New("no"))), Args: []string{"shop", "--reason=audit"},
+		"another reason":    {command: act.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"mine", "--reason=two"}, Err: `user "jane" froze the namespace: audit`}},
+		"meanwhile":         {command: act.NewFreezeCommand, test: cmdtesting.Test{Cluster: overtaken(), Args: []string{"shop", "--reason=two"}, Err: `user "joe" froze the namespace: first`}},
+		"freeze, no reason": {command: act.NewFreezeCommand, test: cmdtesting.Test{Args: []string{"shop"}, Err: "--reason is missing"}},
+		"no user":           {command: act.NewFreezeCommand, test: cmdtesting.Test{Cluster: unknown(), Args: []string{"shop", "--reason=audit"}, Err: "cannot determine your user name: no rights"}},
+		"no namespace":      {command: act.NewUnfreezeCommand, test: cmdtesting.Test{Args: []string{"none"}, Err: `namespace "none" does not exist`}},
+		"may not": {command: act.NewFreezeCommand, test: cmdtesting.Test{Cluster: refusing(apierrors.NewForbidden(resource, "shop", errors.New("no"))), Args: []string{"shop", "--reason=audit"},
 			Err: "kubectl create clusterrolebinding nsinit-freeze --clusterrole=nsinit:freeze --user=USER"}},
-		"refused": {command: freeze.NewFreezeCommand, test: cmdtesting.Test{Cluster: refusing(errors.New("too long")), Args: []string{"shop", "--reason=audit"}, Err: "too long"}},
+		"refused": {command: act.NewFreezeCommand, test: cmdtesting.Test{Cluster: refusing(errors.New("too long")), Args: []string{"shop", "--reason=audit"}, Err: "too long"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.test.Cluster == nil {
@@ -140,11 +140,11 @@ func TestFreeze(t *testing.T) {
 }
 
 // TestComplete: each command offers the namespaces that it changes.
-func TestComplete(t *testing.T) {
+func TestCompleteFreeze(t *testing.T) {
 	for name, test := range map[string]struct {
 		command cmdtesting.Command
 		want    []string
-	}{"freeze": {freeze.NewFreezeCommand, []string{"ending", "shop", "thawed"}}, "unfreeze": {freeze.NewUnfreezeCommand, []string{"depot", "mine"}}} {
+	}{"freeze": {act.NewFreezeCommand, []string{"ending", "shop", "thawed"}}, "unfreeze": {act.NewUnfreezeCommand, []string{"depot", "mine"}}} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, cluster().Complete(t, test.command)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

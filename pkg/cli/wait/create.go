@@ -4,8 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-// Package create is the command kubectl nsinit create: it creates a namespace, and waits until it is open.
-package create
+package wait
 
 import (
 	"context"
@@ -22,10 +21,9 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/cli/wait"
 )
 
-const long = `Create a namespace, and wait until every initializer is done and you can write to the namespace.
+const createLong = `Create a namespace, and wait until every initializer is done and you can write to the namespace.
 
 You need the permissions to create and to get the namespace, which every tenant has. If you may also get its NamespaceLifecycle, a
 line shows each initializer that is done, and on a terminal another line shows what the namespace waits for.
@@ -33,30 +31,29 @@ line shows each initializer that is done, and on a terminal another line shows w
 The exit code is 0 if the namespace is open. It is 1 if the namespace cannot be created, if its initialization fails, or if it is not
 open within the timeout. After a timeout the namespace still exists, and may open later.`
 
-const example = `  # Create a namespace and wait until it is open
+const createExample = `  # Create a namespace and wait until it is open
   kubectl nsinit create shop && kubectl -n shop apply -f shop.yaml
 
   # With a label, and for at most one minute
   kubectl nsinit create shop --labels=team=a --timeout=1m`
 
-// Options are the options of the command.
-type Options struct {
+// createOptions are the options of the command kubectl nsinit create.
+type createOptions struct {
 	cmdutil.Base
-	DryRun      cmdutil.DryRun
 	Labels      map[string]string
 	Annotations map[string]string
 	Wait        bool
 	Timeout     time.Duration
 }
 
-// NewCommand returns the command.
-func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &Options{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("created", scheme.Scheme)}}
+// NewCreateCommand returns the command kubectl nsinit create.
+func NewCreateCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &createOptions{Base: cmdutil.Base{IOStreams: streams, PrintFlags: cmdutil.NewPrintFlags("created", scheme.Scheme)}}
 	command := cmdutil.NewCommand(f, o, &cobra.Command{
 		Use:     "create NAME",
 		Short:   "Create a namespace, and wait until it is open",
-		Long:    long,
-		Example: example,
+		Long:    createLong,
+		Example: createExample,
 	})
 	o.DryRun.AddFlag(command)
 	command.Flags().StringToStringVarP(&o.Labels, "labels", "l", nil, "Labels of the namespace, as key=value,key=value.")
@@ -67,25 +64,20 @@ func NewCommand(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 }
 
 // Complete implements cmdutil.Options.
-func (o *Options) Complete(f cmdutil.Factory, args []string) error {
-	o.Wait = o.Wait && o.DryRun.Options() == nil
-	o.PrintFlags.NamePrintFlags.Operation += o.DryRun.Suffix()
+func (o *createOptions) Complete(f cmdutil.Factory, args []string) error {
+	o.Wait = o.Wait && !bool(o.DryRun)
 	return o.Base.Complete(f, args)
 }
 
 // Run implements cmdutil.Options.
-func (o *Options) Run(ctx context.Context) error {
+func (o *createOptions) Run(ctx context.Context) error {
 	name := o.Args[0]
-	printer, err := o.PrintFlags.ToPrinter()
-	if err != nil {
-		return err
-	}
 	namespace, err := o.create(ctx, name)
 	if err != nil {
 		return err
 	}
 	if o.PrintFlags.Text() || !o.Wait {
-		if err := printer.PrintObj(namespace, o.Out); err != nil {
+		if err := o.PrintFlags.Print(o.Out, namespace, nil); err != nil {
 			return err
 		}
 	}
@@ -95,20 +87,20 @@ func (o *Options) Run(ctx context.Context) error {
 	ctx, cancel := cmdutil.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	began := o.Clients.Clock.Now()
-	opened, err := wait.NewFollower(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut).UntilOpen(ctx, name, namespace.UID)
+	opened, err := newFollower(o.Clients, o.PrintFlags.Lasting(o.IOStreams), o.ErrOut).untilOpen(ctx, name, namespace.UID)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted; namespace %q still exists, and opens when its initializers are done", name)
 	case err != nil:
 		return err
 	case !o.PrintFlags.Text():
-		return printer.PrintObj(opened, o.Out)
+		return o.PrintFlags.Print(o.Out, opened, nil)
 	}
 	_, err = fmt.Fprintf(o.Out, "namespace/%s is open after %s\n", name, o.Clients.Clock.Since(began).Round(10*time.Millisecond))
 	return err
 }
 
-func (o *Options) create(ctx context.Context, name string) (*corev1.Namespace, error) {
+func (o *createOptions) create(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespaces := o.Clients.Core.CoreV1().Namespaces()
 	namespace, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: o.Labels, Annotations: o.Annotations,
