@@ -41,8 +41,7 @@ type Applier struct {
 	Pace flowcontrol.RateLimiter
 	// Reviews reviews the permissions of Client. Only Check and Readiness use it.
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
-	// Compiler compiles populations. Nil: each version is compiled each time.
-	Compiler *Compiler
+	*Compiler
 }
 
 // Apply applies the content of an object for a namespace, and returns what is stored.
@@ -129,15 +128,6 @@ func (a *Applier) options(force bool) metav1.ApplyOptions {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	return options
-}
-
-// Get returns the object that is stored under the name of a content.
-func (a *Applier) Get(ctx context.Context, namespace string, content *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	client, err := a.resource(content.GroupVersionKind(), namespace)
-	if err != nil {
-		return nil, err
-	}
-	return client.Get(ctx, content.GetName(), metav1.GetOptions{})
 }
 
 // find returns an object, or nil if it does not exist.
@@ -280,13 +270,4 @@ func explain(err *error, verb, kind, name string) {
 func lacksPermission(err error) bool {
 	text := err.Error()
 	return apierrors.IsForbidden(err) && (strings.Contains(text, `User "`) && strings.Contains(text, `" cannot `) || strings.Contains(text, "attempting to grant RBAC permissions"))
-}
-
-// Identity identifies an object of a namespace in every version of its kind.
-type Identity struct{ Group, Kind, Name string }
-
-// IdentityOf returns the identity of an object in an inventory.
-func IdentityOf(object v1alpha1.PopulatedObject) Identity {
-	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
-	return Identity{kind.Group, kind.Kind, object.Name}
 }

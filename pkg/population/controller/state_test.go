@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package rollout
+package controller
 
 import (
 	"errors"
@@ -32,7 +32,7 @@ func viewOf(name string, checked time.Duration, outcomes ...population.Outcome) 
 	v := &view{of: &population.Population{Name: "p"}, source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), stuck: start().Add(checked - recheck), results: map[population.Key]population.Result{}}
 	for i, outcome := range outcomes {
 		key := population.Key{Population: "p", Manifest: fmt.Sprintf("m%d", i)}
-		v.wanted = append(v.wanted, population.Wanted{Key: key, Identity: population.Identity{Kind: "ConfigMap", Name: key.Manifest}})
+		v.wanted = append(v.wanted, population.Object{Key: key, APIVersion: "v1", Identity: population.Identity{Kind: "ConfigMap", Name: key.Manifest}})
 		result := population.Result{Key: key, Outcome: outcome}
 		if outcome == conflict || outcome == refused {
 			result.Message = fmt.Sprintf("%s in %s", outcome, name)

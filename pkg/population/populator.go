@@ -4,56 +4,44 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package populator
+package population
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	typed "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/typed/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/population"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
-	"github.com/nsinit/nsinit/pkg/util/printable"
 	"github.com/nsinit/nsinit/pkg/util/shared"
 	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-const (
-	reasonApplied = "Applied"
-	reasonFailed  = "ManifestFailed"
-	// atOnce is how many objects of a namespace are applied at the same time.
-	atOnce = 8
-)
-
-// Populator applies populations to namespaces.
+// Populator applies populations to namespaces. It adds each object to the inventory of the namespace, its PopulatedNamespace,
+// before it applies the object, so that a crash at any step loses no object.
 type Populator struct {
-	applier *population.Applier
-	client  typed.NsinitV1alpha1Interface
-	// follow is called with the kind of each object whose drift is repaired.
-	follow func(schema.GroupVersionKind)
+	*Applier
+	// reporter is an Applier that stores nothing.
+	reporter *Applier
+	client   typed.NsinitV1alpha1Interface
 	// populations lists the populations.
-	populations shared.Reads[[]*population.Population]
+	populations shared.Reads[[]*Population]
 }
 
-// New returns a Populator. It calls follow with the kind of an object whose drift is repaired, each time it applies one.
-func New(applier *population.Applier, client typed.NsinitV1alpha1Interface, follow func(schema.GroupVersionKind)) *Populator {
-	p := &Populator{applier: applier, client: client, follow: follow}
+// NewPopulator returns a Populator that applies objects with an Applier.
+func NewPopulator(applier *Applier, client typed.NsinitV1alpha1Interface) *Populator {
+	reporter := *applier
+	reporter.DryRun = true
+	p := &Populator{Applier: applier, reporter: &reporter, client: client}
 	p.populations.What, p.populations.Read, p.populations.Clock = "the NamespacePopulations", p.list, timing.SystemClock()
 	return p
 }
@@ -64,42 +52,37 @@ func (p *Populator) Initialize(ctx context.Context, namespace *corev1.Namespace)
 	if namespace.Annotations[v1alpha1.AnnotationCreatedBy] == "" {
 		return fmt.Errorf("the namespace has no annotation %s, so its creator is unknown: run kubectl nsinit check to see whether the policy nsinit-stamp is in force", v1alpha1.AnnotationCreatedBy)
 	}
-	return p.Populate(ctx, namespace, true)
-}
-
-// Populate applies every manifest to a closed namespace, or those whose drift is repaired to an open one. It deletes
-// objects that have no manifest any more.
-func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, closed bool) error {
 	populations, err := p.populations.Do(ctx)
 	if err != nil {
 		return err
 	}
-	if closed && len(populations) == 0 {
+	if len(populations) == 0 {
 		// The populations may have been lost: without any, the initializer would not be registered.
 		return errors.New("there is no NamespacePopulation: create one, which can be empty, or remove the initializer from its configuration")
 	}
-	tasks, announced, err := p.begin(ctx, namespace, populations, closed)
+	return p.populate(ctx, namespace, Initialize, populations)
+}
+
+// CorrectDrift repairs the objects of an open namespace. It deletes objects that have no manifest any more.
+func (p *Populator) CorrectDrift(ctx context.Context, namespace *corev1.Namespace) error {
+	populations, err := p.populations.Do(ctx)
 	if err != nil {
 		return err
 	}
-	// gofail: var populationAfterAnnounce struct{}
-	var objects []v1alpha1.PopulatedObject
-	var failures []string
-	together := p.applyTogether(ctx, namespace, tasks)
-	for i, task := range tasks {
-		entry, remains := together[i], true
-		if entry.State != v1alpha1.PopulatedObjectApplied {
-			entry, remains, _ = p.do(ctx, namespace, task) // the entry has the error
-		}
-		if remains {
-			objects = append(objects, entry)
-		}
-		if entry.State == v1alpha1.PopulatedObjectFailed && task.action != keep {
-			failures = append(failures, failureOf(entry))
-		}
-	}
-	if err := p.conclude(ctx, announced, objects); err != nil {
+	return p.populate(ctx, namespace, Repair, populations)
+}
+
+// populate initializes or repairs a namespace.
+func (p *Populator) populate(ctx context.Context, namespace *corev1.Namespace, mode Mode, populations []*Population) error {
+	results, err := p.change(ctx, namespace, mode, "", populations)
+	if err != nil {
 		return err
+	}
+	var failures []string
+	for _, r := range results {
+		if r.err != nil {
+			failures = append(failures, failureOf(r.Entry))
+		}
 	}
 	switch len(failures) {
 	case 0:
@@ -110,23 +93,74 @@ func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, c
 	return fmt.Errorf("%s (and %d more, see kubectl get populatednamespace %s --output=yaml)", failures[0], len(failures)-1, namespace.Name)
 }
 
+// RollOut brings the changes of a population to a namespace that exists. It returns the outcome of each manifest and deletion. An
+// error means that the inventory could not be read or written, or that an object is to be tried again soon. The inventory has the
+// reason.
+func (p *Populator) RollOut(ctx context.Context, namespace *corev1.Namespace, of *Population) ([]Result, error) {
+	populations, err := p.with(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	results, err := p.change(ctx, namespace, RollOut, of.Name, populations)
+	if err != nil {
+		return nil, err
+	}
+	return outcomesOf(results)
+}
+
+// ReportRollOut returns what RollOut would do in a namespace with an inventory.
+func (p *Populator) ReportRollOut(ctx context.Context, namespace *corev1.Namespace, of *Population, inventory []v1alpha1.PopulatedObject) ([]Result, error) {
+	populations, err := p.with(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return p.reporter.Report(ctx, namespace, RollOut, of.Name, populations, Render(populations, namespace), inventory)
+}
+
+// with returns the populations, of which one is given.
+func (p *Populator) with(ctx context.Context, of *Population) ([]*Population, error) {
+	populations, err := p.populations.Do(ctx)
+	if err != nil {
+		return nil, err
+	}
+	populations = slices.Clone(populations)
+	for i, other := range populations {
+		if other.Name == of.Name {
+			populations[i] = of
+			return populations, nil
+		}
+	}
+	return nil, fmt.Errorf("NamespacePopulation %q was deleted meanwhile", of.Name)
+}
+
+// change plans the tasks for a namespace, stores them in its inventory, runs them, and stores the results.
+func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mode Mode, of string, populations []*Population) ([]result, error) {
+	tasks, announced, err := p.begin(ctx, namespace, mode, of, populations)
+	if err != nil {
+		return nil, err
+	}
+	// gofail: var populationAfterAnnounce struct{}
+	results := p.run(ctx, namespace, mode, tasks, existing(announced.Status.Objects, populations))
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // it is no outcome that the process ends
+	}
+	return results, p.conclude(ctx, announced, results)
+}
+
 // begin plans the tasks for a namespace, and stores them in its inventory.
-func (p *Populator) begin(ctx context.Context, namespace *corev1.Namespace, populations []*population.Population, closed bool) (
-	tasks []task, announced *v1alpha1.PopulatedNamespace, err error,
+func (p *Populator) begin(ctx context.Context, namespace *corev1.Namespace, mode Mode, of string, populations []*Population) (
+	tasks []Task, announced *v1alpha1.PopulatedNamespace, err error,
 ) {
-	wanted, manifests := population.Render(populations, namespace), population.Keys(populations)
+	wanted := Render(populations, namespace)
 	// gofail: var populationBeforeInventory struct{}
 	inventory := newInventory(namespace)
-	for isNew := closed; ; isNew = false {
+	for isNew := mode == Initialize; ; isNew = false {
 		if !isNew {
 			if inventory, err = p.inventory(ctx, namespace); err != nil {
 				return nil, nil, err
 			}
 		}
-		tasks = plan(inventory.Status.Objects, wanted, manifests, closed)
-		if !closed {
-			leaveToRollout(tasks, populations)
-		}
+		tasks = Plan(mode, of, populations, wanted, inventory.Status.Objects)
 		announced, err = p.announce(ctx, inventory, tasks)
 		if !isNew || !apierrors.IsAlreadyExists(err) {
 			return tasks, announced, err
@@ -137,45 +171,23 @@ func (p *Populator) begin(ctx context.Context, namespace *corev1.Namespace, popu
 
 // list returns the populations in order. It does not use a cache, so it never misses a population that was created before
 // the namespace.
-func (p *Populator) list(ctx context.Context) ([]*population.Population, error) {
+func (p *Populator) list(ctx context.Context) ([]*Population, error) {
 	list, err := p.client.NamespacePopulations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the NamespacePopulations: %w", err)
 	}
-	population.Sort(list.Items)
-	var populations []*population.Population
+	Sort(list.Items)
+	var populations []*Population
 	var errs []error
 	for _, item := range list.Items {
-		compiled, err := p.applier.Compiler.Compile(&item)
+		compiled, err := p.Compile(&item)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("NamespacePopulation %s is not valid: %w", item.Name, err))
 		}
 		populations = append(populations, compiled)
 	}
-	p.applier.Compiler.Retain(list.Items)
+	p.Retain(list.Items)
 	return populations, errors.Join(errs...)
-}
-
-// applyTogether applies the objects at the same time. It returns their entries, by task. What it does not return as applied
-// is left to do, in order: an object can need an earlier one, and of two manifests of one object the later one counts.
-func (p *Populator) applyTogether(ctx context.Context, namespace *corev1.Namespace, tasks []task) []v1alpha1.PopulatedObject {
-	entries := make([]v1alpha1.PopulatedObject, len(tasks))
-	count := map[population.Identity]int{}
-	for _, task := range tasks {
-		count[population.IdentityOf(task.entry)]++
-	}
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i, task := range tasks {
-		if task.action == apply && count[population.IdentityOf(task.entry)] == 1 {
-			group.Go(func() error {
-				entries[i], _, _ = p.do(ctx, namespace, task)
-				return nil
-			})
-		}
-	}
-	_ = group.Wait() // the entries have the errors
-	return entries
 }
 
 // inventory returns the inventory of a namespace, or one that is not stored. It deletes that of a former namespace of the
@@ -215,15 +227,15 @@ func (p *Populator) Forget(ctx context.Context, inventory *v1alpha1.PopulatedNam
 }
 
 // announce stores the inventory with the objects that are about to be applied.
-func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, tasks []task) (*v1alpha1.PopulatedNamespace, error) {
-	known := sets.New[population.Identity]()
+func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, tasks []Task) (*v1alpha1.PopulatedNamespace, error) {
+	known := sets.New[Identity]()
 	for _, entry := range inventory.Status.Objects {
-		known.Insert(population.IdentityOf(entry))
+		known.Insert(IdentityOf(entry))
 	}
 	var added []v1alpha1.PopulatedObject
 	for _, task := range tasks {
-		if (task.action == apply || task.action == adopt) && !known.Has(population.IdentityOf(task.entry)) {
-			added = append(added, task.entry)
+		if (task.Action == Apply || task.Action == Adopt) && !known.Has(IdentityOf(task.Entry)) {
+			added = append(added, task.Entry)
 		}
 	}
 	inventories := p.client.PopulatedNamespaces()
@@ -236,7 +248,8 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 			return nil, fmt.Errorf("cannot create the inventory: %w", err)
 		}
 		return inventory, nil
-	} else if len(added) == 0 {
+	}
+	if len(added) == 0 {
 		return inventory, nil
 	}
 	// gofail: var populationBeforeAnnounce struct{}
@@ -247,60 +260,24 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 	return inventory, nil
 }
 
-// do runs a task other than adopt. It returns the new entry, whether the object remains in the inventory, and the error that
-// the entry has.
-func (p *Populator) do(ctx context.Context, namespace *corev1.Namespace, t task) (v1alpha1.PopulatedObject, bool, error) {
-	entry := t.entry
-	failed := func(err error) (v1alpha1.PopulatedObject, bool, error) {
-		entry.State, entry.Message = v1alpha1.PopulatedObjectFailed, strings.TrimSpace(printable.Lines(err.Error()))
-		return entry, true, err
-	}
-	switch t.action {
-	case report:
-		return failed(t.object.Err)
-	case prune:
-		// gofail: var populationBeforePrune struct{}
-		if err := p.applier.Prune(ctx, namespace, entry); err != nil {
-			return failed(err)
-		}
-		klog.FromContext(ctx).Info("Pruned", "population", entry.Population, "manifest", entry.Manifest, "kind", entry.Kind, "object", entry.Name)
-		return entry, false, nil
-	case apply:
-		var replaceable types.UID
-		if t.object.DriftPolicy == v1alpha1.DriftRepair {
-			p.follow(t.object.Content.GroupVersionKind())
-			replaceable = entry.UID
-		}
-		// gofail: var populationBeforeApply struct{}
-		stored, err := p.applier.Repair(ctx, namespace, t.object.Content, replaceable)
-		if err != nil {
-			return failed(err)
-		}
-		entry = p.applied(t, stored)
-	}
-	return entry, true, nil
-}
-
-// applied returns the entry of an object that was applied.
-func (p *Populator) applied(t task, stored *unstructured.Unstructured) v1alpha1.PopulatedObject {
-	entry := t.entry
-	entry.UID, entry.State, entry.Message, entry.ContentHash = stored.GetUID(), v1alpha1.PopulatedObjectApplied, "", t.object.Hash
-	entry.LastAppliedTime = population.AppliedTime(stored, p.applier.FieldManager)
-	return entry
-}
-
 func failureOf(entry v1alpha1.PopulatedObject) string {
 	return fmt.Sprintf("%s/%s: %s", entry.Population, entry.Manifest, entry.Message)
 }
 
 // conclude writes the results to the inventory, if it changes.
-func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, objects []v1alpha1.PopulatedObject) error {
+func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedNamespace, results []result) error {
+	var objects []v1alpha1.PopulatedObject
+	for _, r := range results {
+		if r.outcome != Deleted {
+			objects = append(objects, r.Entry)
+		}
+	}
 	updated := inventory.DeepCopy()
 	updated.Status.Objects = objects
-	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: reasonApplied, ObservedGeneration: inventory.Generation,
+	condition := metav1.Condition{Type: v1alpha1.ConditionApplied, Status: metav1.ConditionTrue, Reason: "Applied", ObservedGeneration: inventory.Generation,
 		Message: fmt.Sprintf("objects: %d", len(objects))}
 	if i := slices.IndexFunc(objects, func(o v1alpha1.PopulatedObject) bool { return o.State != v1alpha1.PopulatedObjectApplied }); i >= 0 {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonFailed, failureOf(objects[i])
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ReasonFailed, failureOf(objects[i])
 	}
 	meta.SetStatusCondition(&updated.Status.Conditions, condition)
 	condition.Type = v1alpha1.ConditionReady // for tools that know no other condition

@@ -4,17 +4,17 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package driftcontroller
+package controller
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -29,7 +30,6 @@ import (
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
 	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
-	informers "github.com/nsinit/nsinit/pkg/generated/informers/externalversions/nsinit/v1alpha1"
 	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
 	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
@@ -40,9 +40,9 @@ import (
 const (
 	// resync is how often every namespace is reconciled without an event.
 	resync = 10 * time.Minute
-	// recheck is how soon a population that is not ready is checked again: kinds and permissions are not watched.
-	recheck = 10 * time.Second
-	// settle is how long an update of a population's status waits for more changes.
+	// recheckReady is how soon a population that is not ready is checked again: kinds and permissions are not watched.
+	recheckReady = 10 * time.Second
+	// settle is how long updates of a population's status and rollouts wait for more changes.
 	settle   = 500 * time.Millisecond
 	minRetry = 100 * time.Millisecond
 	maxRetry = 5 * time.Minute
@@ -51,111 +51,129 @@ const (
 	changeWorkers, repairWorkers = 2, 4
 )
 
+// Populator changes namespaces. A population.Populator implements it.
+type Populator interface {
+	CorrectDrift(ctx context.Context, namespace *corev1.Namespace) error
+	Forget(ctx context.Context, inventory *v1alpha1.PopulatedNamespace) error
+	RollOut(ctx context.Context, namespace *corev1.Namespace, of *population.Population) ([]population.Result, error)
+	ReportRollOut(ctx context.Context, namespace *corev1.Namespace, of *population.Population, inventory []v1alpha1.PopulatedObject) ([]population.Result, error)
+	Compile(p *v1alpha1.NamespacePopulation) (*population.Population, error)
+	Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition
+}
+
+// Exemptions say which namespaces are exempt by their names.
+type Exemptions interface {
+	// Has returns whether a namespace is exempt, and whether that is known.
+	Has(name, generateName string) (exempt, known bool)
+	OnChange(changed func())
+	HasSynced() bool
+}
+
 // Config is what a Controller needs.
 type Config struct {
-	Core     kubernetes.Interface
-	Nsinit   versioned.Interface
-	Metadata metadata.Interface
-	// Informers follow populations and inventories.
-	Informers informers.Interface
-	Followed  *Followed
-	// Namespaces report changed labels.
-	Namespaces *population.Namespaces
-	// Populate reconciles a namespace, and Forget deletes the inventory of a namespace that does not exist.
-	Populate func(ctx context.Context, namespace *corev1.Namespace, closed bool) error
-	Forget   func(context.Context, *v1alpha1.PopulatedNamespace) error
-	// Readiness returns the condition Ready of a population.
-	Readiness func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition
-	// Retry is called when a population has changed: closed namespaces may wait for the change. Set it before the informers
-	// start.
+	Core       kubernetes.Interface
+	Nsinit     versioned.Interface
+	Metadata   metadata.Interface
+	Mapper     meta.RESTMapper
+	Populator  Populator
+	Exemptions Exemptions
+	Events     record.EventRecorder
+	Clock      clock.Clock
+	// Retry is called when a population has changed: closed namespaces may wait for the change. Set it before Run.
 	Retry func()
 }
 
-// Controller corrects drift in open namespaces.
+// Controller applies populations to open namespaces.
 type Controller struct {
 	Config
 	// repairs are the namespaces with changed objects, and changes those that are reconciled for another reason, such as changed
 	// labels or a repair that failed. They have separate workers, because changes can be many and slow, and a repair must not wait
 	// for them.
-	repairs, changes    workers.Queue
-	statuses, readiness workers.Queue
-	inventories         listers.PopulatedNamespaceLister
-	populations         listers.NamespacePopulationLister
-	synced              []cache.InformerSynced
+	repairs, changes workers.Queue
+	// statuses, readiness and rollouts are names of populations. Only the worker of statuses writes their statuses.
+	statuses, readiness, rollouts workers.Queue
+
+	informers   externalversions.SharedInformerFactory
+	namespaces  cache.SharedIndexInformer
+	inventories listers.PopulatedNamespaceLister
+	populations listers.NamespacePopulationLister
+	synced      []cache.InformerSynced
+	// running are the workers and informers.
+	running sync.WaitGroup
+	// known are the rollouts of the populations with scope All, by name. Only the worker of rollouts uses them.
+	known map[string]*rollout
 
 	mu sync.Mutex
 	// busy are the namespaces that workers reconcile. The value is the queue to which the namespace is added after that, or nil.
 	busy map[string]workers.Queue
 	// closed are the namespaces that are reconciled when they open.
 	closed sets.Set[string]
-}
-
-// NewInformers returns informers that also send events without a change, so that every namespace is reconciled at times.
-func NewInformers(client versioned.Interface) externalversions.SharedInformerFactory {
-	return externalversions.NewSharedInformerFactoryWithOptions(client, resync, externalversions.WithTransform(cached.WithoutManagedFields))
+	// followed are the resources that are watched.
+	followed sets.Set[schema.GroupVersionResource]
+	// reports are what the workers report of each population, by name.
+	reports map[string]report
 }
 
 // New returns a Controller that is not running yet.
 func New(config Config) (*Controller, error) {
+	namespaces, err := newNamespaces(config.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	// A resync also sends events without a change, so that every namespace is reconciled at times.
+	informers := externalversions.NewSharedInformerFactoryWithOptions(config.Nsinit, resync, externalversions.WithTransform(cached.WithoutManagedFields))
+	inventories, populations := informers.Nsinit().V1alpha1().PopulatedNamespaces(), informers.Nsinit().V1alpha1().NamespacePopulations()
 	c := &Controller{
-		Config:    config,
-		repairs:   newQueue("population-repairs", config.Namespaces.Creator),
-		changes:   newQueue("populated-namespaces", config.Namespaces.Creator),
+		Config: config, informers: informers, namespaces: namespaces, inventories: inventories.Lister(), populations: populations.Lister(),
 		statuses:  newQueue("population-status", nil),
 		readiness: newQueue("population-readiness", nil),
+		rollouts:  workers.NewQueue("population-rollout", clock.RealClock{}, minRolloutRetry, maxRolloutRetry),
+		known:     map[string]*rollout{},
 		busy:      map[string]workers.Queue{},
 		closed:    sets.New[string](),
+		followed:  sets.New[schema.GroupVersionResource](),
+		reports:   map[string]report{},
 	}
-	inventories, populations := config.Informers.PopulatedNamespaces(), config.Informers.NamespacePopulations()
-	c.inventories, c.populations = inventories.Lister(), populations.Lister()
-	c.synced = []cache.InformerSynced{inventories.Informer().HasSynced, populations.Informer().HasSynced}
-	if _, err := inventories.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc:    c.inventoryAdded,
-		UpdateFunc: c.inventoryUpdated,
-		DeleteFunc: c.inventoryChanged,
-	}); err != nil {
-		return nil, err
+	c.repairs, c.changes = newQueue("population-repairs", c.Creator), newQueue("populated-namespaces", c.Creator)
+	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
+		inventories.Informer(): cache.ResourceEventHandlerDetailedFuncs{AddFunc: c.inventoryAdded, UpdateFunc: c.inventoryUpdated, DeleteFunc: c.inventoryChanged},
+		populations.Informer(): cache.ResourceEventHandlerFuncs{AddFunc: c.populationChanged, UpdateFunc: c.populationUpdated, DeleteFunc: c.populationChanged},
+		namespaces: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { c.enqueueRollouts() }, UpdateFunc: c.namespaceUpdated, DeleteFunc: func(any) { c.enqueueRollouts() },
+		},
+	} {
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return nil, err
+		}
+		if informer != namespaces { // which may be forbidden
+			c.synced = append(c.synced, registration.HasSynced)
+		}
 	}
-	if err := errors.Join(config.Namespaces.OnLabels(c.changes.Add), config.Namespaces.OnOpen(c.opened)); err != nil {
-		return nil, err
-	}
-	_, err := populations.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.populationChanged,
-		UpdateFunc: c.populationUpdated,
-		DeleteFunc: c.populationChanged,
-	})
-	return c, err
+	config.Exemptions.OnChange(c.enqueueRollouts)
+	return c, nil
 }
 
 func newQueue(name string, groupOf func(string) string) workers.Queue {
 	return workers.NewFairQueue(name, clock.RealClock{}, minRetry, maxRetry, groupOf)
 }
 
-// Run runs until the context ends. The informers must be running.
+// Run runs until the context ends.
 func (c *Controller) Run(ctx context.Context) {
-	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "drift-controller"))
+	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "population-controller"))
+	c.informers.StartWithContext(ctx)
+	defer c.informers.Shutdown()
+	defer c.running.Wait()
+	c.running.Go(func() { c.namespaces.RunWithContext(ctx) })
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
 		return
 	}
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer c.Followed.begin(func(resource schema.GroupVersionResource) {
-		ctx, end := context.WithCancel(ctx)
-		informer := c.watch(ctx, resource, func() {
-			c.Followed.forget(resource)
-			end()
-		})
-		group.Go(func() { informer.RunWithContext(ctx) })
-		group.Go(func() {
-			if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-				c.enqueueAll() // what was deleted before is no event
-			}
-		})
-	})() // before Wait: nothing may be added to the group after that
-	group.Go(func() { workers.Run(ctx, c.statuses, 1, c.reportStatus) })
-	group.Go(func() { workers.Run(ctx, c.readiness, 1, c.checkReadiness) })
-	group.Go(func() { workers.Run(ctx, c.changes, changeWorkers, c.exclusively(c.changes)) })
-	workers.Run(ctx, c.repairs, repairWorkers, c.exclusively(c.repairs))
+	c.running.Go(func() { workers.Run(ctx, c.statuses, 1, c.writeStatus) })
+	c.running.Go(func() { workers.Run(ctx, c.readiness, 1, c.checkReadiness) })
+	c.running.Go(func() { workers.Run(ctx, c.changes, changeWorkers, c.exclusively(c.changes)) })
+	c.running.Go(func() { workers.Run(ctx, c.repairs, repairWorkers, c.exclusively(c.repairs)) })
+	c.awaitCluster(ctx)
+	workers.Run(ctx, c.rollouts, 1, c.sync)
 }
 
 // exclusively returns the function that handles a key of repairs or changes. If a worker of the other queue reconciles the
@@ -224,7 +242,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		c.setClosed(name, false)
 	}
 	if apierrors.IsNotFound(err) || err == nil && namespace.UID != inventory.Spec.NamespaceUID {
-		return c.Forget(ctx, inventory)
+		return c.Populator.Forget(ctx, inventory)
 	}
 	if err != nil {
 		return err
@@ -232,7 +250,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil || metav1.HasLabel(namespace.ObjectMeta, v1alpha1.LabelFrozen) {
 		return nil // a changed label queues it again when it is unfrozen
 	}
-	return c.Populate(ctx, namespace, false)
+	return c.Populator.CorrectDrift(ctx, namespace)
 }
 
 // enqueue queues the namespace of an inventory.
@@ -288,10 +306,14 @@ func (c *Controller) inventoryChanged(object any) {
 }
 
 func (c *Controller) populationUpdated(oldObj, newObj any) {
-	oldPopulation, ok := oldObj.(*v1alpha1.NamespacePopulation)
-	newPopulation, stillOK := newObj.(*v1alpha1.NamespacePopulation)
-	if ok && stillOK && (oldPopulation.Generation != newPopulation.Generation || oldPopulation.UID != newPopulation.UID) {
-		c.populationChanged(newPopulation)
+	before, ok := oldObj.(*v1alpha1.NamespacePopulation)
+	after, stillOK := newObj.(*v1alpha1.NamespacePopulation)
+	switch {
+	case !ok || !stillOK:
+	case before.Generation != after.Generation || before.UID != after.UID:
+		c.populationChanged(after)
+	case !sameMetadata(before, after.Labels, after.Annotations) || !readySince(before).Equal(readySince(after)):
+		c.rollouts.Add(after.Name)
 	}
 }
 
@@ -300,6 +322,7 @@ func (c *Controller) populationChanged(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.statuses.AddAfter(key, settle)
 		c.readiness.Add(key)
+		c.rollouts.Add(key)
 	}
 	c.Retry()
 	c.enqueueAll()
@@ -307,11 +330,18 @@ func (c *Controller) populationChanged(object any) {
 
 // enqueueAll queues every namespace.
 func (c *Controller) enqueueAll() {
-	inventories, err := c.inventories.List(labels.Everything())
-	if err != nil {
-		return // a lister returns no error
-	}
+	inventories, _ := c.inventories.List(labels.Everything()) // a lister returns no error
 	for _, inventory := range inventories {
 		c.changes.Add(inventory.Name)
+	}
+}
+
+// enqueueRollouts queues every population with scope All.
+func (c *Controller) enqueueRollouts() {
+	populations, _ := c.populations.List(labels.Everything()) // a lister returns no error
+	for _, p := range populations {
+		if p.Spec.Scope == v1alpha1.ScopeAll {
+			c.rollouts.AddAfter(p.Name, settle)
+		}
 	}
 }

@@ -4,21 +4,18 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package driftcontroller
+package controller
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -28,60 +25,36 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
-// Followed are the resources whose objects the Controller watches while it runs.
-type Followed struct {
-	mapper meta.RESTMapper
-	mu     sync.Mutex
-	known  sets.Set[schema.GroupVersionResource]
-	// watch begins to watch a resource. It is nil while the Controller does not run.
-	watch func(schema.GroupVersionResource)
-}
-
-// NewFollowed returns an empty set. The mapper maps a kind to its resource.
-func NewFollowed(mapper meta.RESTMapper) *Followed {
-	return &Followed{mapper: mapper, known: sets.New[schema.GroupVersionResource]()}
-}
-
-// Add adds a kind of populations. The removal of the label is an event like a deletion, so the label is restored.
-func (f *Followed) Add(kind schema.GroupVersionKind) {
-	mapping, err := f.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+// follow watches the resource of objects of populations while the Controller runs. It is called by a worker.
+func (c *Controller) follow(ctx context.Context, kind schema.GroupVersionKind) {
+	mapping, err := c.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return // the Populator reports an unknown kind
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known.Has(mapping.Resource) {
+	resource := mapping.Resource
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.followed.Has(resource) {
 		return
 	}
-	f.known.Insert(mapping.Resource)
-	if f.watch != nil {
-		f.watch(mapping.Resource)
-	}
+	c.followed.Insert(resource)
+	ctx, end := context.WithCancel(ctx)
+	informer := c.watch(ctx, resource, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.followed.Delete(resource)
+		end()
+	})
+	c.running.Go(func() { informer.RunWithContext(ctx) })
+	c.running.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			c.enqueueAll() // what was deleted before is no event
+		}
+	})
 }
 
-// forget lets Add watch a resource again.
-func (f *Followed) forget(resource schema.GroupVersionResource) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.known.Delete(resource)
-}
-
-// begin watches the resources so far, and those that are added before end is called.
-func (f *Followed) begin(watch func(schema.GroupVersionResource)) (end func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.watch = watch
-	for resource := range f.known {
-		watch(resource)
-	}
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.watch = nil
-	}
-}
-
-// watch returns the informer of a resource. It calls gone if the cluster does not have the resource any more.
+// watch returns the informer of a resource. It calls gone if the cluster does not have the resource any more. The removal of the label
+// is an event like a deletion, so the label is restored.
 func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionResource, gone func()) cache.SharedIndexInformer {
 	logger := klog.FromContext(ctx).WithValues("resource", resource)
 	informer := metadatainformer.NewFilteredMetadataInformer(c.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{},
