@@ -72,11 +72,8 @@ func (a *Applier) Adopt(ctx context.Context, namespace *corev1.Namespace, conten
 	stored *unstructured.Unstructured, outcome Outcome, err error,
 ) {
 	defer explain(&err, "apply", content.GetKind(), content.GetName())
-	client, err := a.resource(content.GroupVersionKind(), namespace.Name)
+	client, err := a.applicable(content.GroupVersionKind(), namespace.Name)
 	if err != nil {
-		return nil, Refused, err
-	}
-	if err := a.permits(client); err != nil {
 		return nil, Refused, err
 	}
 	err = retry.OnError(retry.DefaultRetry, isOutdated, func() (err error) {

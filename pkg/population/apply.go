@@ -47,11 +47,8 @@ type Applier struct {
 // Apply applies the content of an object for a namespace, and returns what is stored.
 func (a *Applier) Apply(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured) (_ *unstructured.Unstructured, err error) {
 	defer explain(&err, "apply", content.GetKind(), content.GetName())
-	client, err := a.resource(content.GroupVersionKind(), namespace.Name)
+	client, err := a.applicable(content.GroupVersionKind(), namespace.Name)
 	if err != nil {
-		return nil, err
-	}
-	if err := a.permits(client); err != nil {
 		return nil, err
 	}
 	var live *unstructured.Unstructured
@@ -162,14 +159,6 @@ func (r *resource) place(namespace *corev1.Namespace, content, live *unstructure
 	return errors.New("it exists and does not belong to this namespace: use the name of the namespace in its name")
 }
 
-// permits returns an error if a resource is cluster-scoped and may not be applied.
-func (a *Applier) permits(client *resource) error {
-	if client.namespaced {
-		return nil
-	}
-	return a.allowed(client.name)
-}
-
 // allowed returns an error if a cluster-scoped resource may not be applied.
 func (a *Applier) allowed(resource schema.GroupResource) error {
 	if _, allowed := a.ClusterScoped[resource]; allowed {
@@ -238,6 +227,15 @@ func (a *Applier) resource(kind schema.GroupVersionKind, namespace string) (*res
 		r.ResourceInterface = client.Namespace(namespace)
 	}
 	return r, nil
+}
+
+// applicable returns the client of a kind, or an error if it is cluster-scoped and may not be applied.
+func (a *Applier) applicable(kind schema.GroupVersionKind, namespace string) (*resource, error) {
+	client, err := a.resource(kind, namespace)
+	if err == nil && !client.namespaced {
+		err = a.allowed(client.name)
+	}
+	return client, err
 }
 
 // Mapping returns the resource of a kind. If the kind is not known, it runs discovery again: the kind may be new.

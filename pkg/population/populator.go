@@ -52,29 +52,12 @@ func (p *Populator) Initialize(ctx context.Context, namespace *corev1.Namespace)
 	if namespace.Annotations[v1alpha1.AnnotationCreatedBy] == "" {
 		return fmt.Errorf("the namespace has no annotation %s, so its creator is unknown: run kubectl nsinit check to see whether the policy nsinit-stamp is in force", v1alpha1.AnnotationCreatedBy)
 	}
-	populations, err := p.populations.Do(ctx)
-	if err != nil {
-		return err
-	}
-	if len(populations) == 0 {
-		// The populations may have been lost: without any, the initializer would not be registered.
-		return errors.New("there is no NamespacePopulation: create one, which can be empty, or remove the initializer from its configuration")
-	}
-	return p.populate(ctx, namespace, Initialize, populations)
+	return p.Populate(ctx, namespace, Initialize)
 }
 
-// CorrectDrift repairs the objects of an open namespace. It deletes objects that have no manifest any more.
-func (p *Populator) CorrectDrift(ctx context.Context, namespace *corev1.Namespace) error {
-	populations, err := p.populations.Do(ctx)
-	if err != nil {
-		return err
-	}
-	return p.populate(ctx, namespace, Repair, populations)
-}
-
-// populate initializes or repairs a namespace.
-func (p *Populator) populate(ctx context.Context, namespace *corev1.Namespace, mode Mode, populations []*Population) error {
-	results, err := p.change(ctx, namespace, mode, "", populations)
+// Populate initializes or repairs a namespace. It deletes objects that have no manifest any more.
+func (p *Populator) Populate(ctx context.Context, namespace *corev1.Namespace, mode Mode) error {
+	results, err := p.change(ctx, namespace, mode, &Population{})
 	if err != nil {
 		return err
 	}
@@ -97,11 +80,7 @@ func (p *Populator) populate(ctx context.Context, namespace *corev1.Namespace, m
 // error means that the inventory could not be read or written, or that an object is to be tried again soon. The inventory has the
 // reason.
 func (p *Populator) RollOut(ctx context.Context, namespace *corev1.Namespace, of *Population) ([]Result, error) {
-	populations, err := p.with(ctx, of)
-	if err != nil {
-		return nil, err
-	}
-	results, err := p.change(ctx, namespace, RollOut, of.Name, populations)
+	results, err := p.change(ctx, namespace, RollOut, of)
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +96,11 @@ func (p *Populator) ReportRollOut(ctx context.Context, namespace *corev1.Namespa
 	return p.reporter.Report(ctx, namespace, RollOut, of.Name, populations, Render(populations, namespace), inventory)
 }
 
-// with returns the populations, of which one is given.
+// with returns the populations. It replaces one, which was compiled from a cache, unless its name is empty.
 func (p *Populator) with(ctx context.Context, of *Population) ([]*Population, error) {
 	populations, err := p.populations.Do(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || of.Name == "" {
+		return populations, err
 	}
 	populations = slices.Clone(populations)
 	for i, other := range populations {
@@ -133,9 +112,18 @@ func (p *Populator) with(ctx context.Context, of *Population) ([]*Population, er
 	return nil, fmt.Errorf("NamespacePopulation %q was deleted meanwhile", of.Name)
 }
 
-// change plans the tasks for a namespace, stores them in its inventory, runs them, and stores the results.
-func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mode Mode, of string, populations []*Population) ([]result, error) {
-	tasks, announced, err := p.begin(ctx, namespace, mode, of, populations)
+// change plans the tasks for a namespace, stores them in its inventory, runs them, and stores the results. of is the population that
+// is rolled out.
+func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mode Mode, of *Population) ([]result, error) {
+	populations, err := p.with(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	if mode == Initialize && len(populations) == 0 {
+		// The populations may have been lost: without any, the initializer would not be registered.
+		return nil, errors.New("there is no NamespacePopulation: create one, which can be empty, or remove the initializer from its configuration")
+	}
+	tasks, announced, err := p.begin(ctx, namespace, mode, of.Name, populations)
 	if err != nil {
 		return nil, err
 	}

@@ -167,7 +167,7 @@ func TestRollOutChanges(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	repair := func() error { return p.CorrectDrift(t.Context(), namespaceWith("u")) }
+	repair := func() error { return p.Populate(t.Context(), namespaceWith("u"), population.Repair) }
 	var of *population.Population
 	results := ""
 	rollOut := func() error {

@@ -53,7 +53,7 @@ const (
 
 // Populator changes namespaces. A population.Populator implements it.
 type Populator interface {
-	CorrectDrift(ctx context.Context, namespace *corev1.Namespace) error
+	Populate(ctx context.Context, namespace *corev1.Namespace, mode population.Mode) error
 	Forget(ctx context.Context, inventory *v1alpha1.PopulatedNamespace) error
 	RollOut(ctx context.Context, namespace *corev1.Namespace, of *population.Population) ([]population.Result, error)
 	ReportRollOut(ctx context.Context, namespace *corev1.Namespace, of *population.Population, inventory []v1alpha1.PopulatedObject) ([]population.Result, error)
@@ -250,7 +250,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil || metav1.HasLabel(namespace.ObjectMeta, v1alpha1.LabelFrozen) {
 		return nil // a changed label queues it again when it is unfrozen
 	}
-	return c.Populator.CorrectDrift(ctx, namespace)
+	return c.Populator.Populate(ctx, namespace, population.Repair)
 }
 
 // enqueue queues the namespace of an inventory.

@@ -30,6 +30,7 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
+	"github.com/nsinit/nsinit/pkg/population"
 )
 
 // fakePopulator does what a test says, and nothing else.
@@ -40,7 +41,7 @@ type fakePopulator struct {
 	readiness func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition
 }
 
-func (f fakePopulator) CorrectDrift(ctx context.Context, namespace *corev1.Namespace) error {
+func (f fakePopulator) Populate(ctx context.Context, namespace *corev1.Namespace, _ population.Mode) error {
 	return f.correct(ctx, namespace)
 }
 
@@ -59,7 +60,7 @@ func (noExemptions) Has(string, string) (exempt, known bool) { return false, tru
 func (noExemptions) OnChange(func())                         {}
 func (noExemptions) HasSynced() bool                         { return true }
 
-// reconciliations are the calls of CorrectDrift, which block until end is called.
+// reconciliations are the calls of Populate, which block until end is called.
 type reconciliations struct {
 	mu sync.Mutex
 	// began counts the calls by namespace, and running has those that have not returned.

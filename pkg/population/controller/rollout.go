@@ -70,21 +70,20 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	write := func(status *v1alpha1.PopulationRolloutStatus, condition metav1.Condition) {
-		c.report(p, func(r *report) { r.rollout, r.rolledOut = status, &condition })
-	}
 	r, err := c.rollout(p)
 	if err != nil { // until the population changes
-		write(nil, invalid(p, err))
+		c.reportRollout(p, nil, notRolledOut(p, population.ReasonInvalid, fmt.Sprintf("the population is not valid, so no namespace is changed: %v", err)))
 		return nil
 	}
 	if !c.namespaces.HasSynced() {
-		write(nil, namespacesUnknown(p))
+		c.reportRollout(p, nil, notRolledOut(p, v1alpha1.ReasonRolloutNamespacesUnknown,
+			"the namespaces cannot be listed, so none is changed: grant policy-population list and watch on namespaces, for example by applying artifacts/deploy again"))
 		return nil
 	}
 	tallies, known := c.tallies(r, p)
 	if !known {
-		write(nil, exemptionsUnknown(p))
+		c.reportRollout(p, nil, notRolledOut(p, v1alpha1.ReasonRolloutExemptionsUnknown,
+			"the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again"))
 		return nil
 	}
 	apply := p.Spec.Rollout == v1alpha1.RolloutApply
@@ -96,7 +95,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 		status := statusOf(p.Generation, tallies)
 		condition := conditionOf(p, status, tallies, r.limit)
 		condition.Message += failing(tallies, c.Clock.Now())
-		write(status, condition)
+		c.reportRollout(p, status, condition)
 		r.written = c.Clock.Now()
 	}
 	if len(batch) == 0 {

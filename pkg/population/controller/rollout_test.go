@@ -210,7 +210,7 @@ func (w *world) RollOut(ctx context.Context, namespace *corev1.Namespace, of *po
 	return results, err
 }
 
-func (w *world) CorrectDrift(context.Context, *corev1.Namespace) error { return nil }
+func (w *world) Populate(context.Context, *corev1.Namespace, population.Mode) error { return nil }
 
 func (w *world) Forget(context.Context, *v1alpha1.PopulatedNamespace) error { return nil }
 

@@ -43,10 +43,8 @@ type view struct {
 	// wanted are its objects without their content, of which digest is a hash.
 	wanted []population.Object
 	digest [sha256.Size]byte
-	// results are the outcomes of the last check, by manifest. They are nil before the first one.
-	results map[population.Key]population.Result
-	// deletions are those of obsolete objects.
-	deletions map[population.Identity]population.Result
+	// results are the outcomes of the last check. They are nil before the first one.
+	results map[target]population.Result
 	// checked is when the last check ended, and stuck when the first of the last checks ended that all had conflicts.
 	checked, stuck time.Time
 	// err is why the check since then could not be made, failing when this began, and retry when it is made again.
@@ -55,6 +53,19 @@ type view struct {
 	// counted are the outcomes, counted with an inventory. It is nil if they must be counted again.
 	counted   *tally
 	inventory *v1alpha1.PopulatedNamespace
+}
+
+// target is what has an outcome: a manifest, or an obsolete object of it.
+type target struct {
+	manifest population.Key
+	obsolete population.Identity
+}
+
+func targetOf(task population.Task) target {
+	if task.Obsolete {
+		return target{population.KeyOf(task.Entry), population.IdentityOf(task.Entry)}
+	}
+	return target{manifest: task.Object.Key}
 }
 
 // newView renders a population for a namespace.
@@ -85,13 +96,9 @@ func (v *view) set(results []population.Result, err error, now time.Time) {
 		v.err, v.retry = err, now.Add(min(max(now.Sub(v.failing), minRolloutRetry), maxRolloutRetry))
 		return
 	}
-	v.results, v.deletions, v.checked, v.err = map[population.Key]population.Result{}, map[population.Identity]population.Result{}, now, nil
+	v.results, v.checked, v.err = map[target]population.Result{}, now, nil
 	for _, result := range results {
-		if result.Deletes == (population.Identity{}) {
-			v.results[result.Key] = result
-		} else {
-			v.deletions[result.Deletes] = result
-		}
+		v.results[target{result.Key, result.Deletes}] = result
 	}
 	if !slices.ContainsFunc(results, func(result population.Result) bool { return result.Outcome == population.Conflict }) {
 		v.stuck = time.Time{}
@@ -129,41 +136,32 @@ func (v *view) tally(inventory *v1alpha1.PopulatedNamespace, apply bool) tally {
 func (v *view) count(inventory []v1alpha1.PopulatedObject, apply bool) tally {
 	t := tally{view: v, counts: map[population.Outcome]int32{}}
 	for _, task := range population.Plan(population.RollOut, v.of.Name, []*population.Population{v.of}, v.wanted, inventory) {
-		entry := task.Entry
-		switch {
-		case task.Obsolete:
-			result, known := v.deletions[population.IdentityOf(entry)]
-			if !known && apply && entry.State == v1alpha1.PopulatedObjectFailed {
-				result, known = resultOf(entry), true
-			}
-			switch {
-			case !known:
-				t.unknown++
-				t.obsolete++
-			case result.Outcome == population.Refused, result.Outcome == population.Deleted && !apply:
-				t.add(result)
-				t.obsolete++
-			}
-		case task.Object.Manifest == "": // the population has it no more, or only for other namespaces
-		case task.Action == population.Keep:
+		if !task.Obsolete && task.Object.Manifest == "" {
+			continue // the population has no object for it in this namespace
+		}
+		result, known := v.results[targetOf(task)]
+		recorded, isCurrent := resultOf(task.Entry), task.Action == population.Keep && !task.Obsolete
+		if isCurrent || !known && apply && recorded.Outcome != population.Unchanged {
+			result, known = recorded, true
+		}
+		if isCurrent {
 			t.recorded++
-			if entry.State == v1alpha1.PopulatedObjectFailed {
-				t.unrepaired++
-			}
-			t.add(resultOf(entry))
+		}
+		if isCurrent && recorded.Outcome == population.Refused {
+			t.unrepaired++
+		}
+		switch {
+		case !known:
+			t.unknown++
+		case task.Obsolete && (result.Outcome == population.Unchanged || apply && result.Outcome == population.Deleted):
+			continue // another manifest is to get the object, or it was deleted since the last check
+		case apply && (result.Outcome == population.Created || result.Outcome == population.Configured):
+			t.counts[population.Unchanged]++ // since the last check
 		default:
-			result, known := v.results[task.Object.Key]
-			if !known && apply && (entry.State == v1alpha1.PopulatedObjectFailed || entry.State == v1alpha1.PopulatedObjectConflict) {
-				result, known = resultOf(entry), true
-			}
-			if apply && (result.Outcome == population.Created || result.Outcome == population.Configured) {
-				result.Outcome = population.Unchanged // since the last check
-			}
-			if known {
-				t.add(result)
-			} else {
-				t.unknown++
-			}
+			t.add(result)
+		}
+		if task.Obsolete {
+			t.obsolete++
 		}
 	}
 	return t

@@ -29,7 +29,7 @@ func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
 // viewOf is a view of a namespace with a manifest for each outcome, m0, m1 and so on. An empty outcome is not known yet.
 func viewOf(name string, checked time.Duration, outcomes ...population.Outcome) *view {
-	v := &view{of: &population.Population{Name: "p"}, source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), stuck: start().Add(checked - recheck), results: map[population.Key]population.Result{}}
+	v := &view{of: &population.Population{Name: "p"}, source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), stuck: start().Add(checked - recheck), results: map[target]population.Result{}}
 	for i, outcome := range outcomes {
 		key := population.Key{Population: "p", Manifest: fmt.Sprintf("m%d", i)}
 		v.wanted = append(v.wanted, population.Object{Key: key, APIVersion: "v1", Identity: population.Identity{Kind: "ConfigMap", Name: key.Manifest}})
@@ -38,7 +38,7 @@ func viewOf(name string, checked time.Duration, outcomes ...population.Outcome) 
 			result.Message = fmt.Sprintf("%s in %s", outcome, name)
 		}
 		if outcome != "" {
-			v.results[key] = result
+			v.results[target{manifest: key}] = result
 		}
 	}
 	return v

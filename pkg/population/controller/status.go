@@ -57,6 +57,22 @@ func (c *Controller) report(p *v1alpha1.NamespacePopulation, change func(*report
 	c.statuses.Add(p.Name)
 }
 
+// reportRollout reports the state of a rollout, and records an event when the rollout pauses or completes.
+func (c *Controller) reportRollout(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRolloutStatus, condition metav1.Condition) {
+	former := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionRolledOut)
+	c.report(p, func(r *report) {
+		former = cmp.Or(r.rolledOut, former)
+		r.rollout, r.rolledOut = status, &condition
+	})
+	switch {
+	case former != nil && former.Reason == condition.Reason:
+	case condition.Reason == v1alpha1.ReasonRolloutPaused:
+		c.Events.Event(p, corev1.EventTypeWarning, eventPaused, condition.Message)
+	case condition.Reason == v1alpha1.ReasonRolloutComplete:
+		c.Events.Event(p, corev1.EventTypeNormal, eventComplete, condition.Message)
+	}
+}
+
 // checkReadiness reports whether a population could be applied to a new namespace, and queues the next check. If it can be applied
 // again, namespaces do not wait for their next attempt.
 func (c *Controller) checkReadiness(ctx context.Context, name string) error {
@@ -106,11 +122,8 @@ func (c *Controller) writeStatus(ctx context.Context, name string) error {
 	if equality.Semantic.DeepEqual(p.Status, updated.Status) {
 		return nil
 	}
-	if _, err := c.Nsinit.NsinitV1alpha1().NamespacePopulations().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
-		return utilapierrors.IgnoreAbsent(err)
-	}
-	c.recordRollout(p, meta.FindStatusCondition(updated.Status.Conditions, v1alpha1.ConditionRolledOut))
-	return nil
+	_, err = c.Nsinit.NsinitV1alpha1().NamespacePopulations().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	return utilapierrors.IgnoreAbsent(err)
 }
 
 // addTo adds what is reported to the status of a population.
@@ -140,18 +153,6 @@ func observedGeneration(conditions []metav1.Condition) int64 {
 		return ready.ObservedGeneration
 	}
 	return min(ready.ObservedGeneration, applied.ObservedGeneration)
-}
-
-// recordRollout records an event when the rollout of a population pauses or completes.
-func (c *Controller) recordRollout(before *v1alpha1.NamespacePopulation, now *metav1.Condition) {
-	former := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionRolledOut)
-	switch {
-	case now == nil || former != nil && former.Reason == now.Reason:
-	case now.Reason == v1alpha1.ReasonRolloutPaused:
-		c.Events.Event(before, corev1.EventTypeWarning, eventPaused, now.Message)
-	case now.Reason == v1alpha1.ReasonRolloutComplete:
-		c.Events.Event(before, corev1.EventTypeNormal, eventComplete, now.Message)
-	}
 }
 
 // repairedKinds returns the kinds of the objects of a population whose drift is repaired.
