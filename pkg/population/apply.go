@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // Applier applies and deletes objects.
@@ -111,11 +112,7 @@ func (a *Applier) Repair(ctx context.Context, namespace *corev1.Namespace, conte
 // remove deletes an object, and no other of its name.
 func (r *resource) remove(ctx context.Context, name string, uid types.UID) error {
 	background := metav1.DeletePropagationBackground
-	err := r.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return utilapierrors.IgnoreAbsent(r.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background}))
 }
 
 // options returns the options to apply an object. With force, fields of other clients are taken over.

@@ -188,7 +188,7 @@ func (p *Populator) inventory(ctx context.Context, namespace *corev1.Namespace) 
 	if err == nil {
 		err = p.Forget(ctx, inventory)
 	}
-	if err != nil && !utilapierrors.IsAbsent(err) {
+	if utilapierrors.IgnoreAbsent(err) != nil {
 		return nil, fmt.Errorf("cannot read the inventory: %w", err)
 	}
 	return newInventory(namespace), nil
@@ -207,11 +207,7 @@ func newInventory(namespace *corev1.Namespace) *v1alpha1.PopulatedNamespace {
 // Forget deletes an inventory, and no other of its name.
 func (p *Populator) Forget(ctx context.Context, inventory *v1alpha1.PopulatedNamespace) error {
 	// gofail: var populationBeforeForget struct{}
-	err := p.client.PopulatedNamespaces().Delete(ctx, inventory.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &inventory.UID}})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return utilapierrors.IgnoreAbsent(p.client.PopulatedNamespaces().Delete(ctx, inventory.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &inventory.UID}}))
 }
 
 // announce stores the inventory with the objects that are about to be applied.
@@ -229,21 +225,17 @@ func (p *Populator) announce(ctx context.Context, inventory *v1alpha1.PopulatedN
 	inventories := p.client.PopulatedNamespaces()
 	inventory = inventory.DeepCopy()
 	inventory.Status.Objects = append(inventory.Status.Objects, added...)
-	if inventory.UID == "" {
+	var err error
+	switch {
+	case inventory.UID == "":
 		// gofail: var populationBeforeCreateInventory struct{}
-		inventory, err := inventories.Create(ctx, inventory, metav1.CreateOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("cannot create the inventory: %w", err)
-		}
-		return inventory, nil
+		inventory, err = inventories.Create(ctx, inventory, metav1.CreateOptions{})
+	case len(added) > 0:
+		// gofail: var populationBeforeAnnounce struct{}
+		inventory, err = inventories.UpdateStatus(ctx, inventory, metav1.UpdateOptions{})
 	}
-	if len(added) == 0 {
-		return inventory, nil
-	}
-	// gofail: var populationBeforeAnnounce struct{}
-	inventory, err := inventories.UpdateStatus(ctx, inventory, metav1.UpdateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("cannot update the inventory: %w", err)
+		return nil, fmt.Errorf("cannot store the inventory: %w", err)
 	}
 	return inventory, nil
 }
@@ -275,7 +267,7 @@ func (p *Populator) conclude(ctx context.Context, inventory *v1alpha1.PopulatedN
 	}
 	// gofail: var populationBeforeConclude struct{}
 	if _, err := p.client.PopulatedNamespaces().UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("cannot update the inventory: %w", err)
+		return fmt.Errorf("cannot store the inventory: %w", err)
 	}
 	return nil
 }

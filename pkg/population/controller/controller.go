@@ -102,6 +102,8 @@ type Controller struct {
 	running sync.WaitGroup
 	// known are the rollouts of the populations with scope All, by name. Only the worker of rollouts uses them.
 	known map[string]*rollout
+	// none is the inventory of a namespace without one.
+	none v1alpha1.PopulatedNamespace
 
 	mu sync.Mutex
 	// busy are the namespaces that workers reconcile. The value is the queue to which the namespace is added after that, or nil.
@@ -172,7 +174,11 @@ func (c *Controller) Run(ctx context.Context) {
 	c.running.Go(func() { workers.Run(ctx, c.readiness, 1, c.checkReadiness) })
 	c.running.Go(func() { workers.Run(ctx, c.changes, changeWorkers, c.exclusively(c.changes)) })
 	c.running.Go(func() { workers.Run(ctx, c.repairs, repairWorkers, c.exclusively(c.repairs)) })
-	c.awaitCluster(ctx)
+	// If the namespaces or the list of exemptions cannot be read, such as without permission, each rollout reports so, and continues
+	// when they change.
+	await, cancel := context.WithTimeout(ctx, patience)
+	cache.WaitForCacheSync(await.Done(), c.namespaces.HasSynced, c.Exemptions.HasSynced)
+	cancel()
 	workers.Run(ctx, c.rollouts, 1, c.sync)
 }
 
@@ -312,7 +318,7 @@ func (c *Controller) populationUpdated(oldObj, newObj any) {
 	case !ok || !stillOK:
 	case before.Generation != after.Generation || before.UID != after.UID:
 		c.populationChanged(after)
-	case !sameMetadata(before, after.Labels, after.Annotations) || !readySince(before).Equal(readySince(after)):
+	case !sameMetadata(before, after) || !readySince(before).Equal(readySince(after)):
 		c.rollouts.Add(after.Name)
 	}
 }

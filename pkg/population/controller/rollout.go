@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/population"
@@ -39,25 +38,16 @@ const (
 
 // rollout is what is known about one version of a population.
 type rollout struct {
-	uid        types.UID
-	generation int64
+	// population is the one that was last read.
+	population *v1alpha1.NamespacePopulation
 	compiled   *population.Population
 	views      map[types.UID]*view
 	written    time.Time
-	// labels and annotations are those of the population, and asked is when they changed: problems are then checked again.
-	labels, annotations map[string]string
-	asked               time.Time
+	// asked is when the labels or annotations of the population changed: problems are then checked again.
+	asked time.Time
 	// limit is the number of namespaces that refuse objects at which the rollout pauses, and probed when another one was probed.
 	limit  int
 	probed time.Time
-}
-
-// awaitCluster waits for the namespaces and the list of exemptions. If they cannot be read, such as without permission, each
-// rollout reports so, and continues when they change.
-func (c *Controller) awaitCluster(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	cache.WaitForCacheSync(ctx.Done(), c.namespaces.HasSynced, c.Exemptions.HasSynced)
 }
 
 // sync checks a few namespaces for a population and queues it again if there are more.
@@ -80,7 +70,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 			"the namespaces cannot be listed, so none is changed: grant policy-population list and watch on namespaces, for example by applying artifacts/deploy again"))
 		return nil
 	}
-	tallies, known := c.tallies(r, p)
+	tallies, known := c.tallies(r)
 	if !known {
 		c.reportRollout(p, nil, notRolledOut(p, v1alpha1.ReasonRolloutExemptionsUnknown,
 			"the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again"))
@@ -90,7 +80,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if apply {
 		c.probe(ctx, r, tallies)
 	}
-	batch, wait := next(tallies, r.limit, apply, r.askedSince(p), c.Clock.Now())
+	batch, wait := next(tallies, r.limit, apply, r.askedSince(), c.Clock.Now())
 	if len(batch) == 0 || c.Clock.Since(r.written) >= between {
 		status := statusOf(p.Generation, tallies)
 		condition := conditionOf(p, status, tallies, r.limit)
@@ -112,10 +102,11 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 // rollout returns what is known about a population.
 func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) {
 	r := c.known[p.Name]
-	if r != nil && r.uid == p.UID && r.generation == p.Generation {
-		if !sameMetadata(p, r.labels, r.annotations) {
-			r.labels, r.annotations, r.asked = p.Labels, p.Annotations, c.Clock.Now()
+	if r != nil && r.population.UID == p.UID && r.population.Generation == p.Generation {
+		if !sameMetadata(r.population, p) {
+			r.asked = c.Clock.Now()
 		}
+		r.population = p
 		return r, nil
 	}
 	compiled, err := c.Populator.Compile(p)
@@ -123,20 +114,18 @@ func (c *Controller) rollout(p *v1alpha1.NamespacePopulation) (*rollout, error) 
 		delete(c.known, p.Name)
 		return nil, err
 	}
-	r = &rollout{uid: p.UID, generation: p.Generation, compiled: compiled, views: map[types.UID]*view{}, limit: tooMany,
-		labels: p.Labels, annotations: p.Annotations}
-	c.known[p.Name] = r
-	return r, nil
+	c.known[p.Name] = &rollout{population: p, compiled: compiled, views: map[types.UID]*view{}, limit: tooMany}
+	return c.known[p.Name], nil
 }
 
-// sameMetadata reports whether a population has the given labels and annotations.
-func sameMetadata(p *v1alpha1.NamespacePopulation, labels, annotations map[string]string) bool {
-	return maps.Equal(p.Labels, labels) && maps.Equal(p.Annotations, annotations)
+// sameMetadata reports whether two versions of a population have the same labels and annotations.
+func sameMetadata(a, b *v1alpha1.NamespacePopulation) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
 // askedSince returns when an administrator last changed what problems can depend on, or the labels or annotations of the population.
-func (r *rollout) askedSince(p *v1alpha1.NamespacePopulation) time.Time {
-	if ready := readySince(p); ready.After(r.asked) {
+func (r *rollout) askedSince() time.Time {
+	if ready := readySince(r.population); ready.After(r.asked) {
 		return ready
 	}
 	return r.asked
@@ -144,7 +133,7 @@ func (r *rollout) askedSince(p *v1alpha1.NamespacePopulation) time.Time {
 
 // tallies returns the outcomes in each namespace that a population selects or in which it has obsolete objects, sorted by name,
 // and whether the exemptions are known.
-func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tally, bool) {
+func (c *Controller) tallies(r *rollout) ([]tally, bool) {
 	var tallies []tally
 	views := map[types.UID]*view{}
 	for _, source := range c.listNamespaces() {
@@ -157,7 +146,7 @@ func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tal
 		}
 		inventory := c.inventory(source)
 		selected := r.compiled.Selects(namespaceOf(source))
-		if !selected && !slices.ContainsFunc(objectsIn(inventory), func(entry v1alpha1.PopulatedObject) bool { return entry.Population == p.Name }) {
+		if !selected && !slices.ContainsFunc(inventory.Status.Objects, func(entry v1alpha1.PopulatedObject) bool { return entry.Population == r.compiled.Name }) {
 			continue
 		}
 		v := r.views[source.UID]
@@ -165,7 +154,7 @@ func (c *Controller) tallies(r *rollout, p *v1alpha1.NamespacePopulation) ([]tal
 			v = r.renew(v, source)
 		}
 		views[source.UID] = v
-		if t := v.tally(inventory, p.Spec.Rollout == v1alpha1.RolloutApply); selected || t.obsolete > 0 {
+		if t := v.tally(inventory, r.population.Spec.Rollout == v1alpha1.RolloutApply); selected || t.obsolete > 0 {
 			tallies = append(tallies, t)
 		}
 	}
@@ -183,21 +172,13 @@ func (r *rollout) renew(former *view, source *metav1.PartialObjectMetadata) *vie
 	return v
 }
 
-// inventory returns the inventory of a namespace, or nil.
+// inventory returns the inventory of a namespace, or an empty one.
 func (c *Controller) inventory(source *metav1.PartialObjectMetadata) *v1alpha1.PopulatedNamespace {
 	inventory, err := c.inventories.Get(source.Name)
 	if err != nil || inventory.Spec.NamespaceUID != source.UID {
-		return nil
+		return &c.none
 	}
 	return inventory
-}
-
-// objectsIn returns the objects in an inventory, which can be nil.
-func objectsIn(inventory *v1alpha1.PopulatedNamespace) []v1alpha1.PopulatedObject {
-	if inventory == nil {
-		return nil
-	}
-	return inventory.Status.Objects
 }
 
 // check reports on namespaces, or gives them their objects. An error of one namespace does not delay the others. If all of them
@@ -243,7 +224,7 @@ func (c *Controller) probe(ctx context.Context, r *rollout, tallies []tally) {
 
 // try returns what rollOut would do.
 func (c *Controller) try(ctx context.Context, r *rollout, source *metav1.PartialObjectMetadata) ([]population.Result, error) {
-	return c.Populator.ReportRollOut(ctx, namespaceOf(source), r.compiled, objectsIn(c.inventory(source)))
+	return c.Populator.ReportRollOut(ctx, namespaceOf(source), r.compiled, c.inventory(source).Status.Objects)
 }
 
 // rollOut gives a namespace its objects if it still is as it was listed.

@@ -122,10 +122,10 @@ type tally struct {
 	problems []population.Result
 }
 
-// tally returns the outcomes in a namespace. It counts again only after a check or a change of the inventory, which can be nil.
+// tally returns the outcomes in a namespace. It counts again only after a check or a change of the inventory.
 func (v *view) tally(inventory *v1alpha1.PopulatedNamespace, apply bool) tally {
 	if v.counted == nil || v.inventory != inventory {
-		counted := v.count(objectsIn(inventory), apply)
+		counted := v.count(inventory.Status.Objects, apply)
 		v.counted, v.inventory = &counted, inventory
 	}
 	return *v.counted
