@@ -123,38 +123,31 @@ func (p *Populator) change(ctx context.Context, namespace *corev1.Namespace, mod
 		// The populations may have been lost: without any, the initializer would not be registered.
 		return nil, errors.New("there is no NamespacePopulation: create one, which can be empty, or remove the initializer from its configuration")
 	}
-	tasks, announced, err := p.begin(ctx, namespace, mode, of.Name, populations)
-	if err != nil {
-		return nil, err
+	wanted, inventory := Render(populations, namespace), newInventory(namespace)
+	// gofail: var populationBeforeInventory struct{}
+	var tasks []Task
+	for isNew := mode == Initialize; ; isNew = false { // again after a retry, or if a former namespace had the name
+		if !isNew {
+			if inventory, err = p.inventory(ctx, namespace); err != nil {
+				return nil, err
+			}
+		}
+		tasks = Plan(mode, of.Name, populations, wanted, inventory.Status.Objects)
+		announced, err := p.announce(ctx, inventory, tasks)
+		if err == nil {
+			inventory = announced
+			break
+		}
+		if !isNew || !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
 	}
 	// gofail: var populationAfterAnnounce struct{}
-	results := p.run(ctx, namespace, mode, tasks, existing(announced.Status.Objects, populations))
+	results := p.run(ctx, namespace, mode, tasks, existing(inventory.Status.Objects, populations))
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // it is no outcome that the process ends
 	}
-	return results, p.conclude(ctx, announced, results)
-}
-
-// begin plans the tasks for a namespace, and stores them in its inventory.
-func (p *Populator) begin(ctx context.Context, namespace *corev1.Namespace, mode Mode, of string, populations []*Population) (
-	tasks []Task, announced *v1alpha1.PopulatedNamespace, err error,
-) {
-	wanted := Render(populations, namespace)
-	// gofail: var populationBeforeInventory struct{}
-	inventory := newInventory(namespace)
-	for isNew := mode == Initialize; ; isNew = false {
-		if !isNew {
-			if inventory, err = p.inventory(ctx, namespace); err != nil {
-				return nil, nil, err
-			}
-		}
-		tasks = Plan(mode, of, populations, wanted, inventory.Status.Objects)
-		announced, err = p.announce(ctx, inventory, tasks)
-		if !isNew || !apierrors.IsAlreadyExists(err) {
-			return tasks, announced, err
-		}
-		// This is a retry, or a former namespace had the name.
-	}
+	return results, p.conclude(ctx, inventory, results)
 }
 
 // list returns the populations in order. It does not use a cache, so it never misses a population that was created before

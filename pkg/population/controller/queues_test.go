@@ -46,10 +46,16 @@ func (f fakePopulator) Populate(ctx context.Context, namespace *corev1.Namespace
 }
 
 func (f fakePopulator) Forget(ctx context.Context, inventory *v1alpha1.PopulatedNamespace) error {
+	if f.forget == nil {
+		return nil
+	}
 	return f.forget(ctx, inventory)
 }
 
 func (f fakePopulator) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
+	if f.readiness == nil {
+		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "R"}
+	}
 	return f.readiness(ctx, p)
 }
 
@@ -158,6 +164,33 @@ func TestBeforeTheWatch(t *testing.T) {
 			t.Errorf("after the first list: %s", diff)
 		}
 	})
+}
+
+// TestFollow: a resource is watched if the drift of one of its objects is repaired, once, and only while the Controller runs.
+func TestFollow(t *testing.T) {
+	for hash, want := range map[string]int{"h": 1, "": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
+			inventory := func(namespace string) *v1alpha1.PopulatedNamespace {
+				return &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{
+					{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "u", ContentHash: hash},
+				}}}
+			}
+			c, _, halt := runController(t, nsinitfake.NewClientset(p, inventory("a"), inventory("b")), corefake.NewClientset(), nil)
+			defer halt(func() {})
+			c.statuses.Add("p")
+			settled()
+			watches := 0
+			for _, action := range c.Metadata.(*metadatafake.FakeMetadataClient).Actions() {
+				if action.GetVerb() == "watch" && action.GetResource().Resource == "configmaps" {
+					watches++
+				}
+			}
+			if watches != want {
+				t.Errorf("with the hash %q: %d watches", hash, watches)
+			}
+		})
+	}
 }
 
 // TestGoneResource: a resource that the cluster does not have any more is not watched, until a population has it again.

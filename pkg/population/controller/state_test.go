@@ -286,6 +286,37 @@ func TestRenew(t *testing.T) {
 	}
 }
 
+// TestTally: the outcomes in a namespace are counted again after a check, and when its inventory changes. So a check of one namespace does
+// not count those of all others.
+func TestTally(t *testing.T) {
+	v, inventory := viewOf("shop", 0, ""), &v1alpha1.PopulatedNamespace{}
+	counted := func(inventory *v1alpha1.PopulatedNamespace) bool {
+		before := v.counted
+		v.tally(inventory, true)
+		return v.counted != before
+	}
+	if !counted(inventory) || counted(inventory) {
+		t.Error("it was not counted once")
+	}
+	v.set([]population.Result{{Key: v.wanted[0].Key, Outcome: created}}, nil, start())
+	if !counted(inventory) || !v.tally(inventory, true).isCurrent() {
+		t.Error("a check does not count")
+	}
+	if !counted(inventory.DeepCopy()) {
+		t.Error("another inventory does not count")
+	}
+	compiled, errs := population.Compile("p", &v1alpha1.NamespacePopulationSpec{})
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	r := &rollout{compiled: compiled}
+	former := r.renew(nil, v.source)
+	former.tally(inventory, true)
+	if renewed := r.renew(former, &metav1.PartialObjectMetadata{}); renewed.tally(inventory, true).view != renewed {
+		t.Error("the outcomes are those of the former namespace")
+	}
+}
+
 // TestReadySince: only a population whose manifests can be applied has a time.
 func TestReadySince(t *testing.T) {
 	for status, want := range map[metav1.ConditionStatus]time.Time{metav1.ConditionTrue: start(), metav1.ConditionFalse: {}} {

@@ -96,10 +96,7 @@ func (c *Controller) checkReadiness(ctx context.Context, name string) error {
 
 // writeStatus writes the status of a population. It also follows the kinds of objects whose drift is repaired.
 func (c *Controller) writeStatus(ctx context.Context, name string) error {
-	inventories, err := c.inventories.List(labels.Everything())
-	if err != nil {
-		return err
-	}
+	inventories, _ := c.inventories.List(labels.Everything()) // a lister returns no error
 	p, err := c.populations.Get(name)
 	c.mu.Lock()
 	if err != nil {
