@@ -182,7 +182,7 @@ func IsTemporary(err error) bool {
 // populationOf returns the population to which an object belongs, or nothing: its label names the population, and the
 // initializer applied the object.
 func (a *Applier) populationOf(live *unstructured.Unstructured) string {
-	if AppliedTime(live, a.FieldManager) == nil {
+	if appliedTime(live, a.FieldManager) == nil {
 		return ""
 	}
 	return live.GetLabels()[v1alpha1.LabelPopulation]

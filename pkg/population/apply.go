@@ -196,8 +196,8 @@ func (a *Applier) Prune(ctx context.Context, namespace *corev1.Namespace, object
 	return client.remove(ctx, object.Name, live.GetUID())
 }
 
-// AppliedTime returns when a field manager last changed an object by applying it.
-func AppliedTime(object *unstructured.Unstructured, manager string) *metav1.Time {
+// appliedTime returns when a field manager last changed an object by applying it.
+func appliedTime(object *unstructured.Unstructured, manager string) *metav1.Time {
 	for _, fields := range object.GetManagedFields() {
 		if fields.Manager == manager && fields.Operation == metav1.ManagedFieldsOperationApply && fields.Subresource == "" {
 			return fields.Time
@@ -214,7 +214,7 @@ type resource struct {
 }
 
 func (a *Applier) resource(kind schema.GroupVersionKind, namespace string) (*resource, error) {
-	mapping, err := a.Mapping(kind)
+	mapping, err := a.mapping(kind)
 	if err != nil {
 		return nil, err
 	}
@@ -235,8 +235,8 @@ func (a *Applier) applicable(kind schema.GroupVersionKind, namespace string) (*r
 	return client, err
 }
 
-// Mapping returns the resource of a kind. If the kind is not known, it runs discovery again: the kind may be new.
-func (a *Applier) Mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
+// mapping returns the resource of a kind. If the kind is not known, it runs discovery again: the kind may be new.
+func (a *Applier) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := a.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
 		a.Mapper.Reset()

@@ -41,7 +41,7 @@ const (
 // the object to namespaces that exist already, it also needs to read it.
 func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured, scope v1alpha1.PopulationScopeType) (_ string, err error) {
 	defer explain(&err, "apply", content.GetKind(), content.GetName())
-	mapping, err := a.Mapping(content.GroupVersionKind())
+	mapping, err := a.mapping(content.GroupVersionKind())
 	switch {
 	case meta.IsNoMatchError(err):
 		return reasonKindNotFound, err

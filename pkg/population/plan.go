@@ -61,10 +61,10 @@ func Plan(mode Mode, of string, populations []*Population, wanted []Object, inve
 	for _, entry := range inventory {
 		before[KeyOf(entry)] = append(before[KeyOf(entry)], entry)
 	}
-	isOfOther := func(population string) bool { return mode == RollOut && of != "" && population != of }
+	isSkipped := func(population string) bool { return mode == RollOut && of != "" && population != of }
 	var tasks, obsolete []Task
 	for i, object := range wanted {
-		if isOfOther(object.Population) {
+		if isSkipped(object.Population) {
 			continue
 		}
 		entries, mode := before[object.Key], mode
@@ -73,7 +73,7 @@ func Plan(mode Mode, of string, populations []*Population, wanted []Object, inve
 			mode = Initialize
 		}
 		isSuperseded := func() bool { return isSuperseded(object, wanted[i+1:], inventory) }
-		current := object.Current(entries)
+		current := object.current(entries)
 		switch {
 		case mode == Repair && object.DriftPolicy != v1alpha1.DriftRepair:
 			tasks = append(tasks, kept(ignored(entries))...)
@@ -105,11 +105,11 @@ func Plan(mode Mode, of string, populations []*Population, wanted []Object, inve
 		_, left := before[KeyOf(entry)]
 		switch p := find(populations, entry.Population); {
 		case !left:
-		case isOfOther(entry.Population):
+		case isSkipped(entry.Population):
 			tasks = append(tasks, Task{Entry: entry})
 		case p == nil || !p.has(entry.Manifest):
 			obsolete = append(obsolete, Task{Entry: entry})
-		case !IsOfOther(entry): // the labels of the namespace changed, and tenants may rely on the object
+		case !isOfOther(entry): // the labels of the namespace changed, and tenants may rely on the object
 			tasks = append(tasks, Task{Entry: entry})
 		}
 	}
@@ -176,7 +176,7 @@ func split(object Object, entries []v1alpha1.PopulatedObject) (v1alpha1.Populate
 		switch isSame := IdentityOf(entry) == object.Identity; {
 		case isSame:
 			current.UID, current.State, current.Message, current.LastAppliedTime, current.ContentHash = entry.UID, entry.State, entry.Message, entry.LastAppliedTime, entry.ContentHash
-		case entry.Kind != "" && !IsOfOther(entry): // it could be rendered, and was applied
+		case entry.Kind != "" && !isOfOther(entry): // it could be rendered, and was applied
 			former = append(former, entry)
 		}
 	}
@@ -199,7 +199,7 @@ func settled(mode Mode, populations []*Population, obsolete, tasks []Task, wante
 	var left []Task
 	for _, t := range obsolete {
 		identity := IdentityOf(t.Entry)
-		if !IsPruned(t.Entry) || claimed.Has(identity) {
+		if !isPruned(t.Entry) || claimed.Has(identity) {
 			continue
 		}
 		t.Obsolete = true
@@ -212,12 +212,12 @@ func settled(mode Mode, populations []*Population, obsolete, tasks []Task, wante
 	return left
 }
 
-// IsPruned reports whether an object is deleted when its manifest is removed. Objects of other clients stay.
-func IsPruned(entry v1alpha1.PopulatedObject) bool {
-	return entry.Kind != "" && !IsOfOther(entry) && entry.PrunePolicy == v1alpha1.PruneDelete
+// isPruned reports whether an object is deleted when its manifest is removed. Objects of other clients stay.
+func isPruned(entry v1alpha1.PopulatedObject) bool {
+	return entry.Kind != "" && !isOfOther(entry) && entry.PrunePolicy == v1alpha1.PruneDelete
 }
 
-// IsOfOther reports whether an entry is an object of another client, which was never applied.
-func IsOfOther(entry v1alpha1.PopulatedObject) bool {
+// isOfOther reports whether an entry is an object of another client, which was never applied.
+func isOfOther(entry v1alpha1.PopulatedObject) bool {
 	return entry.State == v1alpha1.PopulatedObjectConflict && entry.UID == ""
 }

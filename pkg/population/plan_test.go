@@ -207,3 +207,16 @@ func TestPlanRollout(t *testing.T) {
 		})
 	}
 }
+
+// TestPlanPreview: a preview rolls out the objects of populations with scope All. Others are applied as to a new namespace.
+func TestPlanPreview(t *testing.T) {
+	var got []string
+	inventory := []v1alpha1.PopulatedObject{entryAs("a", "x"), entryAs("b", "y"), entryAs("c", "z", withHash("1"))}
+	wanted := []Object{wantedAs("a", "x"), wantedAs("b", "y", ofAll), wantedAs("c", "z", ofAll, repair, hashed("2")), wantedAs("d", "w", ofAll)}
+	for _, task := range Plan(RollOut, "", []*Population{populationOf("p", v1alpha1.ScopeAll, "a", "b", "c", "d")}, wanted, inventory) {
+		got = append(got, textOf(task))
+	}
+	if diff := cmp.Diff([]string{"apply a x Applied", "keep b y Applied", "apply c z Applied", "adopt d w Pending"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

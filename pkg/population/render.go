@@ -67,9 +67,9 @@ func (o *Object) find(inventory []v1alpha1.PopulatedObject) int {
 // isIn reports whether an inventory has the object.
 func (o *Object) isIn(inventory []v1alpha1.PopulatedObject) bool { return o.find(inventory) >= 0 }
 
-// Current returns the entry of the object in an inventory, if there is nothing to roll out: the object was created, and if its
+// current returns the entry of the object in an inventory, if there is nothing to roll out: the object was created, and if its
 // drift is repaired, its manifest has not changed since. Otherwise, it returns nil.
-func (o *Object) Current(inventory []v1alpha1.PopulatedObject) *v1alpha1.PopulatedObject {
+func (o *Object) current(inventory []v1alpha1.PopulatedObject) *v1alpha1.PopulatedObject {
 	i := o.find(inventory)
 	if i < 0 || o.Hash != "" && o.Hash != inventory[i].ContentHash {
 		return nil

@@ -168,7 +168,7 @@ func (a *Applier) do(ctx context.Context, namespace *corev1.Namespace, t Task, i
 	switch {
 	case err == nil:
 		entry.UID, entry.State, entry.Message, entry.ContentHash = stored.GetUID(), v1alpha1.PopulatedObjectApplied, "", t.Object.Hash
-		entry.LastAppliedTime = AppliedTime(stored, a.FieldManager)
+		entry.LastAppliedTime = appliedTime(stored, a.FieldManager)
 		return entry, outcome, nil
 	case t.Action == Adopt && IsTemporary(err):
 		entry.State = v1alpha1.PopulatedObjectPending

@@ -105,11 +105,12 @@ type Controller struct {
 	// none is the inventory of a namespace without one.
 	none v1alpha1.PopulatedNamespace
 
+	// closed has the names of the namespaces that are reconciled when they open.
+	closed sync.Map
+
 	mu sync.Mutex
 	// busy are the namespaces that workers reconcile. The value is the queue to which the namespace is added after that, or nil.
 	busy map[string]workers.Queue
-	// closed are the namespaces that are reconciled when they open.
-	closed sets.Set[string]
 	// followed are the resources that are watched.
 	followed sets.Set[schema.GroupVersionResource]
 	// reports are what the workers report of each population, by name.
@@ -132,7 +133,6 @@ func New(config Config) (*Controller, error) {
 		rollouts:  workers.NewQueue("population-rollout", clock.RealClock{}, minRolloutRetry, maxRolloutRetry),
 		known:     map[string]*rollout{},
 		busy:      map[string]workers.Queue{},
-		closed:    sets.New[string](),
 		followed:  sets.New[schema.GroupVersionResource](),
 		reports:   map[string]report{},
 	}
@@ -213,26 +213,6 @@ func (c *Controller) exclusively(from workers.Queue) func(context.Context, strin
 	}
 }
 
-// opened queues a namespace in which something changed while it was closed.
-func (c *Controller) opened(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed.Has(name) {
-		c.changes.Add(name)
-	}
-}
-
-// setClosed remembers or forgets that a namespace is to be reconciled when it opens.
-func (c *Controller) setClosed(name string, is bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if is {
-		c.closed.Insert(name)
-	} else {
-		c.closed.Delete(name)
-	}
-}
-
 // reconcile applies the populations to an open namespace. The initializer populates closed ones.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
 	inventory, err := c.inventories.Get(name)
@@ -242,10 +222,10 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return utilapierrors.IgnoreAbsent(err)
 	}
-	c.setClosed(name, true) // before the read: it can open after that
+	c.closed.Store(name, nil) // before the read: it can open after that
 	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil || !helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil {
-		c.setClosed(name, false)
+		c.closed.Delete(name)
 	}
 	if apierrors.IsNotFound(err) || err == nil && namespace.UID != inventory.Spec.NamespaceUID {
 		return c.Populator.Forget(ctx, inventory)
@@ -259,45 +239,30 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	return c.Populator.Populate(ctx, namespace, population.Repair)
 }
 
-// enqueue queues the namespace of an inventory.
-func (c *Controller) enqueue(object any) {
-	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-		c.changes.Add(key)
-	}
-}
-
 // inventoryAdded queues the namespace of an inventory that existed at the start: the Populator creates others.
 func (c *Controller) inventoryAdded(object any, isInInitialList bool) {
-	if isInInitialList {
-		c.enqueue(object)
+	if inventory, ok := object.(*v1alpha1.PopulatedNamespace); ok && isInInitialList {
+		c.changes.Add(inventory.Name)
 	}
 	c.inventoryChanged(object)
 }
 
 func (c *Controller) inventoryUpdated(oldObj, newObj any) {
-	oldInventory, ok := oldObj.(*v1alpha1.PopulatedNamespace)
-	newInventory, stillOK := newObj.(*v1alpha1.PopulatedNamespace)
+	before, ok := oldObj.(*v1alpha1.PopulatedNamespace)
+	after, stillOK := newObj.(*v1alpha1.PopulatedNamespace)
 	if !ok || !stillOK {
 		return
 	}
 	// Only the Populator updates an inventory. A resync does not change the resource version.
-	if oldInventory.ResourceVersion == newInventory.ResourceVersion || oldInventory.UID != newInventory.UID {
-		c.enqueue(newInventory)
+	if before.ResourceVersion == after.ResourceVersion || before.UID != after.UID {
+		c.changes.Add(after.Name)
 	}
 	// What drifts while a rollout brings an object is repaired only after the inventory has the object.
-	if !slices.Equal(hashes(oldInventory), hashes(newInventory)) {
-		c.repairs.Add(newInventory.Name)
+	if !slices.EqualFunc(before.Status.Objects, after.Status.Objects, func(a, b v1alpha1.PopulatedObject) bool { return a.ContentHash == b.ContentHash }) {
+		c.repairs.Add(after.Name)
 	}
-	c.inventoryChanged(oldInventory)
-	c.inventoryChanged(newInventory)
-}
-
-// hashes returns the hashes of the objects as they were applied.
-func hashes(inventory *v1alpha1.PopulatedNamespace) (all []string) {
-	for _, entry := range inventory.Status.Objects {
-		all = append(all, entry.ContentHash)
-	}
-	return all
+	c.inventoryChanged(before)
+	c.inventoryChanged(after)
 }
 
 // inventoryChanged queues the populations of an inventory.

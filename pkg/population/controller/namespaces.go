@@ -74,8 +74,9 @@ func (c *Controller) namespaceUpdated(oldObj, newObj any) {
 	if isSame && isSelectedAnew {
 		c.changes.Add(after.Name)
 	}
-	if isSame && metav1.HasLabel(before.ObjectMeta, v1alpha1.LabelInitializing) && !metav1.HasLabel(after.ObjectMeta, v1alpha1.LabelInitializing) {
-		c.opened(after.Name)
+	if _, isClosed := c.closed.Load(after.Name); isClosed && isSame && metav1.HasLabel(before.ObjectMeta, v1alpha1.LabelInitializing) &&
+		!metav1.HasLabel(after.ObjectMeta, v1alpha1.LabelInitializing) {
+		c.changes.Add(after.Name)
 	}
 	if !isSame || isSelectedAnew || population.IsOpen(before) != population.IsOpen(after) {
 		c.enqueueRollouts()

@@ -414,8 +414,8 @@ func TestOpened(t *testing.T) {
 					t.Fatal(err)
 				}
 				settled()
-				if (calls > 0) != drifts || c.closed.Len() > 0 {
-					t.Errorf("reconciled %d times; closed are %v", calls, c.closed)
+				if _, closed := c.closed.Load("shop"); (calls > 0) != drifts || closed {
+					t.Errorf("reconciled %d times; it is closed: %t", calls, closed)
 				}
 			})
 		})

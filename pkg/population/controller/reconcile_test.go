@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	corefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
@@ -46,7 +45,7 @@ func TestReconcile(t *testing.T) {
 				}
 			}
 			populated, forgotten := false, false
-			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), closed: sets.New[string](), Config: Config{
+			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), Config: Config{
 				Core: corefake.NewClientset(&corev1.Namespace{ObjectMeta: test.namespace}), Nsinit: nsinitfake.NewClientset(inventory),
 				Populator: fakePopulator{
 					correct: func(context.Context, *corev1.Namespace) error { populated = true; return nil },

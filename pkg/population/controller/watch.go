@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -59,7 +60,7 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 	logger := klog.FromContext(ctx).WithValues("resource", resource)
 	informer := metadatainformer.NewFilteredMetadataInformer(c.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(options *metav1.ListOptions) { options.LabelSelector = v1alpha1.LabelPopulation }).Informer()
-	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+	errs := []error{informer.SetTransform(slimmed), informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
 		switch {
 		case apierrors.IsForbidden(err):
 			logger.Error(err, "Cannot watch a resource: drift is corrected only at resync; grant list and watch")
@@ -69,13 +70,8 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 		default:
 			cache.DefaultWatchErrorHandler(ctx, reflector, err)
 		}
-	}); err != nil {
-		logger.Error(err, "Cannot set the error handler of a watch")
-	}
-	if err := informer.SetTransform(slimmed); err != nil {
-		logger.Error(err, "Cannot set the transformation of a watch")
-	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	})}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
 			if isInInitialList { // it may have changed since it was applied
 				enqueueNamespace(c.changes, object)
@@ -88,8 +84,9 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 			}
 		},
 		DeleteFunc: func(object any) { enqueueNamespace(c.repairs, object) },
-	}); err != nil {
-		logger.Error(err, "Cannot add the event handler of a watch")
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		logger.Error(err, "Cannot set up a watch")
 	}
 	logger.V(2).Info("Watching a resource of populations")
 	return informer
