@@ -111,8 +111,8 @@ func (a *Applier) Repair(ctx context.Context, namespace *corev1.Namespace, conte
 
 // remove deletes an object, and no other of its name.
 func (r *resource) remove(ctx context.Context, name string, uid types.UID) error {
-	background := metav1.DeletePropagationBackground
-	return utilapierrors.IgnoreAbsent(r.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background}))
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	return utilapierrors.IgnoreAbsent(r.Delete(ctx, name, options))
 }
 
 // options returns the options to apply an object. With force, fields of other clients are taken over.

@@ -200,7 +200,8 @@ func newInventory(namespace *corev1.Namespace) *v1alpha1.PopulatedNamespace {
 // Forget deletes an inventory, and no other of its name.
 func (p *Populator) Forget(ctx context.Context, inventory *v1alpha1.PopulatedNamespace) error {
 	// gofail: var populationBeforeForget struct{}
-	return utilapierrors.IgnoreAbsent(p.client.PopulatedNamespaces().Delete(ctx, inventory.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &inventory.UID}}))
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &inventory.UID}}
+	return utilapierrors.IgnoreAbsent(p.client.PopulatedNamespaces().Delete(ctx, inventory.Name, options))
 }
 
 // announce stores the inventory with the objects that are about to be applied.

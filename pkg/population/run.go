@@ -101,7 +101,7 @@ func (a *Applier) run(ctx context.Context, namespace *corev1.Namespace, mode Mod
 			r.err = a.Await(ctx, namespace)
 		}
 		if r.err == nil {
-			r.Entry, r.outcome, r.err = a.do(ctx, namespace, t, inventory)
+			r = a.do(ctx, namespace, t, inventory)
 		}
 		if r.err != nil && mode == RollOut {
 			failed.Insert(KeyOf(t.Entry))
@@ -124,8 +124,7 @@ func (a *Applier) applyTogether(ctx context.Context, namespace *corev1.Namespace
 	for i, t := range tasks {
 		if t.Action == Apply && count[IdentityOf(t.Entry)] == 1 {
 			group.Go(func() error {
-				results[i].Task = t
-				results[i].Entry, results[i].outcome, results[i].err = a.do(ctx, namespace, t, nil)
+				results[i] = a.do(ctx, namespace, t, nil)
 				return nil
 			})
 		}
@@ -133,56 +132,55 @@ func (a *Applier) applyTogether(ctx context.Context, namespace *corev1.Namespace
 	_ = group.Wait() // the results have the errors
 }
 
-// do runs a task. It returns the new entry, and the outcome. After an error, the outcome is Conflict or Refused, and the entry has
-// the error.
-func (a *Applier) do(ctx context.Context, namespace *corev1.Namespace, t Task, inventory []v1alpha1.PopulatedObject) (v1alpha1.PopulatedObject, Outcome, error) {
-	entry := t.Entry
+// do runs a task. After an error, the outcome is Conflict or Refused, and the entry has the error.
+func (a *Applier) do(ctx context.Context, namespace *corev1.Namespace, t Task, inventory []v1alpha1.PopulatedObject) result {
+	r := result{Task: t, outcome: Unchanged}
 	var stored *unstructured.Unstructured
-	var outcome Outcome
-	var err error
 	switch t.Action {
 	case Keep:
-		return entry, Unchanged, nil
+		return r
 	case ReportError:
-		outcome, err = Refused, t.Object.Err
+		r.outcome, r.err = Refused, t.Object.Err
 	case Prune:
-		if a.DryRun {
-			return entry, Deleted, nil
+		if r.outcome = Deleted; a.DryRun {
+			return r
 		}
 		// gofail: var populationBeforePrune struct{}
-		if err = a.Prune(ctx, namespace, entry); err == nil {
-			klog.FromContext(ctx).Info("Pruned", "population", entry.Population, "manifest", entry.Manifest, "kind", entry.Kind, "object", entry.Name)
-			return entry, Deleted, nil
+		if r.err = a.Prune(ctx, namespace, t.Entry); r.err == nil {
+			klog.FromContext(ctx).Info("Pruned", "population", t.Entry.Population, "manifest", t.Entry.Manifest, "kind", t.Entry.Kind, "object", t.Entry.Name)
+			return r
 		}
-		outcome = Refused
+		r.outcome = Refused
 	case Apply:
 		var replaceable types.UID
 		if t.Object.DriftPolicy == v1alpha1.DriftRepair {
-			replaceable = entry.UID
+			replaceable = t.Entry.UID
 		}
 		// gofail: var populationBeforeApply struct{}
-		stored, outcome, err = a.reapply(ctx, namespace, t.Object.Content, replaceable)
+		stored, r.outcome, r.err = a.reapply(ctx, namespace, t.Object.Content, replaceable)
 	case Adopt:
-		stored, outcome, err = a.Adopt(ctx, namespace, t.Object.Content, inventory)
+		stored, r.outcome, r.err = a.Adopt(ctx, namespace, t.Object.Content, inventory)
 	}
-	switch {
-	case err == nil:
+	switch entry := &r.Entry; {
+	case r.err == nil:
 		entry.UID, entry.State, entry.Message, entry.ContentHash = stored.GetUID(), v1alpha1.PopulatedObjectApplied, "", t.Object.Hash
 		entry.LastAppliedTime = appliedTime(stored, a.FieldManager)
-		return entry, outcome, nil
-	case t.Action == Adopt && IsTemporary(err):
+		return r
+	case t.Action == Adopt && IsTemporary(r.err):
 		entry.State = v1alpha1.PopulatedObjectPending
-	case outcome == Conflict:
+	case r.outcome == Conflict:
 		entry.State = v1alpha1.PopulatedObjectConflict
 	default:
 		entry.State = v1alpha1.PopulatedObjectFailed
 	}
-	entry.Message = messageOf(err)
-	return entry, outcome, err
+	r.Entry.Message = messageOf(r.err)
+	return r
 }
 
 // reapply applies a content with Repair. With DryRun, it also compares the result with what is stored.
-func (a *Applier) reapply(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured, applied types.UID) (*unstructured.Unstructured, Outcome, error) {
+func (a *Applier) reapply(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured, applied types.UID) (
+	*unstructured.Unstructured, Outcome, error,
+) {
 	var live *unstructured.Unstructured
 	if client, err := a.resource(content.GroupVersionKind(), namespace.Name); a.DryRun && err == nil {
 		live, _ = client.find(ctx, content.GetName()) // Repair reports the error

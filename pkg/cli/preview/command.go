@@ -160,9 +160,9 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 // outcomes returns what would become of each object, and then of those without a manifest.
-func (o *Options) outcomes(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, exists bool, populations []*population.Population, objects []population.Object) (
-	outcomes []population.Result, err error,
-) {
+func (o *Options) outcomes(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, exists bool,
+	populations []*population.Population, objects []population.Object,
+) (outcomes []population.Result, err error) {
 	switch {
 	case !exists:
 		for _, object := range objects {

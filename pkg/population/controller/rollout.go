@@ -146,7 +146,8 @@ func (c *Controller) tallies(r *rollout) ([]tally, bool) {
 		}
 		inventory := c.inventory(source)
 		selected := r.compiled.Selects(namespaceOf(source))
-		if !selected && !slices.ContainsFunc(inventory.Status.Objects, func(entry v1alpha1.PopulatedObject) bool { return entry.Population == r.compiled.Name }) {
+		isOfIt := func(entry v1alpha1.PopulatedObject) bool { return entry.Population == r.compiled.Name }
+		if !selected && !slices.ContainsFunc(inventory.Status.Objects, isOfIt) {
 			continue
 		}
 		v := r.views[source.UID]
