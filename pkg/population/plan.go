@@ -53,6 +53,21 @@ type Task struct {
 	Obsolete bool
 }
 
+// Target is what has an outcome.
+type Target struct {
+	Key
+	// Deletes is the object to delete, if the manifest was removed or has another object now.
+	Deletes Identity
+}
+
+// Target returns what the task has an outcome for. It is empty if the task only keeps an entry.
+func (t *Task) Target() Target {
+	if t.Obsolete {
+		return Target{KeyOf(t.Entry), IdentityOf(t.Entry)}
+	}
+	return Target{Key: t.Object.Key}
+}
+
 // Plan returns the tasks for a namespace, in order, with the deletions last. wanted are the objects of all populations. In mode RollOut,
 // only the changes of the population of are brought. If it is empty, those of each population with scope All are, and other populations
 // are applied as to a new namespace.

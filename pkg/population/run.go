@@ -26,11 +26,9 @@ import (
 // atOnce is how many objects of a namespace are applied at the same time.
 const atOnce = 8
 
-// Result is the outcome of a manifest in a namespace.
+// Result is the outcome of a manifest or deletion in a namespace.
 type Result struct {
-	Key
-	// Deletes is the object to delete, if the manifest was removed or has another object now.
-	Deletes Identity
+	Target
 	Outcome Outcome
 	// Message is why the outcome is Conflict or Refused.
 	Message string
@@ -62,17 +60,14 @@ func existing(inventory []v1alpha1.PopulatedObject, populations []*Population) [
 // outcomesOf returns the outcome of each manifest and deletion, and the last error that is temporary.
 func outcomesOf(results []result) (outcomes []Result, temporary error) {
 	for _, r := range results {
-		outcome := Result{Key: KeyOf(r.Entry), Outcome: r.outcome}
+		outcome := Result{Target: r.Target(), Outcome: r.outcome}
 		if r.err != nil {
 			outcome.Message = messageOf(r.err)
 		}
 		if IsTemporary(r.err) {
 			temporary = r.err
 		}
-		if r.Obsolete {
-			outcome.Deletes = IdentityOf(r.Entry)
-		}
-		if r.Obsolete || r.Object.Manifest != "" {
+		if outcome.Target != (Target{}) {
 			outcomes = append(outcomes, outcome)
 		}
 	}

@@ -170,7 +170,7 @@ func (o *Options) outcomes(ctx context.Context, applier *population.Applier, nam
 			if err == nil {
 				_, err = applier.Check(ctx, object.Content, v1alpha1.ScopeNew)
 			}
-			outcome := population.Result{Key: object.Key, Outcome: "rendered"}
+			outcome := population.Result{Target: population.Target{Key: object.Key}, Outcome: "rendered"}
 			if err != nil {
 				outcome.Outcome, outcome.Message = population.Refused, err.Error()
 			}

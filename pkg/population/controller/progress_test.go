@@ -58,7 +58,7 @@ func TestConditionOf(t *testing.T) {
 	obsolete := func(name string) tally {
 		v := viewOf(name, 0, unchanged)
 		entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "old", APIVersion: "v1", Kind: "ConfigMap", Name: "old", UID: "u", PrunePolicy: v1alpha1.PruneDelete}
-		v.results[target{population.KeyOf(entry), population.IdentityOf(entry)}] = population.Result{Outcome: population.Deleted}
+		v.results[population.Target{Key: population.KeyOf(entry), Deletes: population.IdentityOf(entry)}] = population.Result{Outcome: population.Deleted}
 		return v.count([]v1alpha1.PopulatedObject{entry}, false)
 	}
 	if status := statusOf(7, []tally{obsolete("a")}); status.ToDelete != 1 || status.Current != 0 {

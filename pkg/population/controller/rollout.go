@@ -243,7 +243,7 @@ func (c *Controller) rollOut(ctx context.Context, r *rollout, source *metav1.Par
 	}
 	if err != nil {
 		for _, object := range population.Render([]*population.Population{r.compiled}, namespace) {
-			results = append(results, population.Result{Key: object.Key, Outcome: population.Refused, Message: printable.Lines(err.Error())})
+			results = append(results, population.Result{Target: population.Target{Key: object.Key}, Outcome: population.Refused, Message: printable.Lines(err.Error())})
 		}
 	}
 	return results, nil

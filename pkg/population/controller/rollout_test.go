@@ -159,7 +159,7 @@ func (w *world) start(t *testing.T) func() {
 }
 
 func (w *world) resultOf(object population.Key) population.Result {
-	result := population.Result{Key: object, Outcome: w.outcome}
+	result := population.Result{Target: population.Target{Key: object}, Outcome: w.outcome}
 	if w.outcome == population.Refused {
 		result.Message = "no rights"
 	}
@@ -200,7 +200,7 @@ func (w *world) RollOut(ctx context.Context, namespace *corev1.Namespace, of *po
 	if former, err := inventories.Get(ctx, namespace.Name, metav1.GetOptions{}); err == nil {
 		for _, task := range population.Plan(population.RollOut, "p", []*population.Population{of}, nil, former.Status.Objects) {
 			if task.Obsolete {
-				results = append(results, population.Result{Key: population.KeyOf(task.Entry), Deletes: population.IdentityOf(task.Entry), Outcome: population.Deleted})
+				results = append(results, population.Result{Target: task.Target(), Outcome: population.Deleted})
 			}
 		}
 	}

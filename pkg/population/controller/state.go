@@ -44,7 +44,7 @@ type view struct {
 	wanted []population.Object
 	digest [sha256.Size]byte
 	// results are the outcomes of the last check. They are nil before the first one.
-	results map[target]population.Result
+	results map[population.Target]population.Result
 	// checked is when the last check ended, and stuck when the first of the last checks ended that all had conflicts.
 	checked, stuck time.Time
 	// err is why the check since then could not be made, failing when this began, and retry when it is made again.
@@ -53,19 +53,6 @@ type view struct {
 	// counted are the outcomes, counted with an inventory. It is nil if they must be counted again.
 	counted   *tally
 	inventory *v1alpha1.PopulatedNamespace
-}
-
-// target is what has an outcome: a manifest, or an obsolete object of it.
-type target struct {
-	manifest population.Key
-	obsolete population.Identity
-}
-
-func targetOf(task population.Task) target {
-	if task.Obsolete {
-		return target{population.KeyOf(task.Entry), population.IdentityOf(task.Entry)}
-	}
-	return target{manifest: task.Object.Key}
 }
 
 // newView renders a population for a namespace.
@@ -96,9 +83,9 @@ func (v *view) set(results []population.Result, err error, now time.Time) {
 		v.err, v.retry = err, now.Add(min(max(now.Sub(v.failing), minRolloutRetry), maxRolloutRetry))
 		return
 	}
-	v.results, v.checked, v.err = map[target]population.Result{}, now, nil
+	v.results, v.checked, v.err = map[population.Target]population.Result{}, now, nil
 	for _, result := range results {
-		v.results[target{result.Key, result.Deletes}] = result
+		v.results[result.Target] = result
 	}
 	if !slices.ContainsFunc(results, func(result population.Result) bool { return result.Outcome == population.Conflict }) {
 		v.stuck = time.Time{}
@@ -136,11 +123,12 @@ func (v *view) tally(inventory *v1alpha1.PopulatedNamespace, apply bool) tally {
 func (v *view) count(inventory []v1alpha1.PopulatedObject, apply bool) tally {
 	t := tally{view: v, counts: map[population.Outcome]int32{}}
 	for _, task := range population.Plan(population.RollOut, v.of.Name, []*population.Population{v.of}, v.wanted, inventory) {
-		if !task.Obsolete && task.Object.Manifest == "" {
-			continue // the population has no object for it in this namespace
+		target := task.Target()
+		if target == (population.Target{}) {
+			continue
 		}
-		result, known := v.results[targetOf(task)]
-		recorded, isCurrent := resultOf(task.Entry), task.Action == population.Keep && !task.Obsolete
+		result, known := v.results[target]
+		recorded, isCurrent := recordedOf(target, task.Entry), task.Action == population.Keep && !task.Obsolete
 		if isCurrent || !known && apply && recorded.Outcome != population.Unchanged {
 			result, known = recorded, true
 		}
@@ -167,9 +155,9 @@ func (v *view) count(inventory []v1alpha1.PopulatedObject, apply bool) tally {
 	return t
 }
 
-// resultOf returns the outcome that an entry of an inventory records.
-func resultOf(entry v1alpha1.PopulatedObject) population.Result {
-	result := population.Result{Key: population.KeyOf(entry), Outcome: population.Unchanged}
+// recordedOf returns the outcome that an entry of an inventory records.
+func recordedOf(target population.Target, entry v1alpha1.PopulatedObject) population.Result {
+	result := population.Result{Target: target, Outcome: population.Unchanged}
 	switch entry.State {
 	case v1alpha1.PopulatedObjectConflict:
 		result.Outcome, result.Message = population.Conflict, entry.Message
