@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 )
@@ -79,6 +80,18 @@ func TestObservedGeneration(t *testing.T) {
 	} {
 		if got := observedGeneration(test.conditions); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+// TestFormerReport: what was reported of a former population of the same name is not in the status of the new one.
+func TestFormerReport(t *testing.T) {
+	p := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "new"}, Spec: v1alpha1.NamespacePopulationSpec{Scope: v1alpha1.ScopeAll}}
+	for uid, want := range map[types.UID]int{"new": 2, "former": 0} {
+		var status v1alpha1.NamespacePopulationStatus
+		report{uid: uid, ready: &metav1.Condition{Type: v1alpha1.ConditionReady}, rolledOut: &metav1.Condition{Type: v1alpha1.ConditionRolledOut}}.addTo(p, &status)
+		if len(status.Conditions) != want {
+			t.Errorf("of %s: %+v", uid, status.Conditions)
 		}
 	}
 }
