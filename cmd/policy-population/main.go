@@ -13,21 +13,35 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register" // for --logging-format=json
 
+	"github.com/nsinit/nsinit/pkg/controller/exemptions"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned/scheme"
 	"github.com/nsinit/nsinit/pkg/initializer"
 	"github.com/nsinit/nsinit/pkg/initializer/program"
+	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/population"
+	"github.com/nsinit/nsinit/pkg/population/controller"
+	"github.com/nsinit/nsinit/pkg/util/timing"
 )
 
-const name = "policy-population"
+const (
+	name = "policy-population"
+	// pace is how many objects in existing namespaces are checked or applied each second.
+	pace = 20
+)
 
 type options struct {
 	*program.Options
@@ -65,22 +79,34 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(clients.Core.Discovery()))
 	applier := &population.Applier{
-		Client: objects, Mapper: mapper, FieldManager: o.initializer, ClusterScoped: map[schema.GroupResource]struct{}{},
-		Reviews: clients.Core.AuthorizationV1().SelfSubjectAccessReviews(),
+		Client: objects, Mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(clients.Core.Discovery())),
+		FieldManager: o.initializer, ClusterScoped: map[schema.GroupResource]struct{}{}, Pace: flowcontrol.NewTokenBucketRateLimiter(pace, pace),
+		Reviews: clients.Core.AuthorizationV1().SelfSubjectAccessReviews(), Compiler: &population.Compiler{},
 	}
 	for _, resource := range o.clusterScoped {
 		applier.ClusterScoped[schema.ParseGroupResource(resource)] = struct{}{}
 	}
-
-	controllers, err := newControllers(clients, metadataClient, applier)
+	populator := population.NewPopulator(applier, clients.Nsinit.NsinitV1alpha1())
+	exempt, events := exemptions.New(clients.Core, installation.Namespace()), record.NewBroadcaster()
+	existing, err := controller.New(controller.Config{
+		Core: clients.Core, Nsinit: clients.Nsinit, Metadata: metadataClient, Mapper: applier.Mapper, Populator: populator, Exemptions: exempt,
+		Events: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}), Clock: timing.SystemClock(),
+	})
 	if err != nil {
 		return err
 	}
-	runner, err := o.Runner(initializer.Options{
-		Name: o.initializer, Initialize: controllers.populate.Initialize, GroupOf: controllers.namespaces.Creator, Alongside: controllers.run,
-	}, clients)
+	// run acts on open namespaces while this replica acts.
+	run := func(ctx context.Context, runner *initializer.Runner) error {
+		events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.Core.CoreV1().Events("")})
+		defer events.Shutdown()
+		existing.Retry = runner.Retry
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return exempt.Run(ctx) })
+		group.Go(func() error { existing.Run(ctx); return nil })
+		return group.Wait()
+	}
+	runner, err := o.Runner(initializer.Options{Name: o.initializer, Initialize: populator.Initialize, GroupOf: existing.Creator, Alongside: run}, clients)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 // Template is a JSON value with expressions.
 type Template struct {
-	value any // strings are *text
+	value any // strings are *Text
 	path  *field.Path
 }
 
@@ -41,7 +41,7 @@ func (e *Environment) Template(value any, path *field.Path) (*Template, field.Er
 // names the field.
 func (t *Template) Render(variables map[string]any) (any, error) {
 	value, errs := walk(t.value, t.path, func(leaf any, path *field.Path) (any, *field.Error) {
-		compiled, ok := leaf.(*text)
+		compiled, ok := leaf.(*Text)
 		if !ok {
 			return leaf, nil
 		}
@@ -57,27 +57,22 @@ func (t *Template) Render(variables map[string]any) (any, error) {
 	return value, nil
 }
 
-// Text is a text with expressions.
-type Text struct {
-	text *text
-	path *field.Path
-}
-
 // Text compiles a text.
 func (e *Environment) Text(source string, path *field.Path) (*Text, field.ErrorList) {
 	compiled, err := e.text(source)
 	if err != nil {
 		return nil, field.ErrorList{field.Invalid(path, source, err.Error())}
 	}
-	return &Text{compiled, path}, nil
+	compiled.path = path
+	return compiled, nil
 }
 
 // Render returns the text with the results of its expressions, which must be strings, numbers or booleans. escape, if
 // it is not nil, is applied to each result and not to the literal parts.
 func (t *Text) Render(variables map[string]any, escape func(string) string) (string, error) {
-	rendered, err := t.text.join(variables, escape)
+	rendered, err := t.join(variables, escape)
 	if err != nil {
-		return "", field.Invalid(t.path, t.text.source, err.Error())
+		return "", field.Invalid(t.path, t.source, err.Error())
 	}
 	return rendered, nil
 }

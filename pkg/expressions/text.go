@@ -13,11 +13,13 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"google.golang.org/protobuf/types/known/structpb"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// text is a string of a template: literal parts and expressions in turn.
-type text struct {
+// Text is a text with expressions: literal parts and expressions in turn.
+type Text struct {
 	source string
+	path   *field.Path
 	parts  []part
 }
 
@@ -28,8 +30,8 @@ type part struct {
 }
 
 // text parses a string of a template. An expression is in ${...}; $${ is a literal ${.
-func (e *Environment) text(source string) (*text, error) {
-	t := &text{source: source}
+func (e *Environment) text(source string) (*Text, error) {
+	t := &Text{source: source}
 	literal := ""
 	for source != "" {
 		start := strings.Index(source, "${")
@@ -96,7 +98,7 @@ func expressionLength(source string) int {
 
 // render evaluates a string. A string that is one expression can yield any JSON value. Expressions within a text must
 // yield strings, numbers or booleans.
-func (t *text) render(values map[string]any) (any, error) {
+func (t *Text) render(values map[string]any) (any, error) {
 	if len(t.parts) == 1 && t.parts[0].program != nil {
 		return t.parts[0].evaluate(values)
 	}
@@ -104,7 +106,7 @@ func (t *text) render(values map[string]any) (any, error) {
 }
 
 // join evaluates a string as a text, and escapes the results of expressions. escape can be nil.
-func (t *text) join(values map[string]any, escape func(string) string) (string, error) {
+func (t *Text) join(values map[string]any, escape func(string) string) (string, error) {
 	var result strings.Builder
 	for _, p := range t.parts {
 		if p.program == nil {

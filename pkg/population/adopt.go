@@ -19,12 +19,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
-	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
 // Outcome is what became of an object in a namespace that exists already or, with DryRun, what would become of it.
@@ -75,11 +72,8 @@ func (a *Applier) Adopt(ctx context.Context, namespace *corev1.Namespace, conten
 	stored *unstructured.Unstructured, outcome Outcome, err error,
 ) {
 	defer explain(&err, "apply", content.GetKind(), content.GetName())
-	client, err := a.resource(content.GroupVersionKind(), namespace.Name)
+	client, err := a.applicable(content.GroupVersionKind(), namespace.Name)
 	if err != nil {
-		return nil, Refused, err
-	}
-	if err := a.permits(client); err != nil {
 		return nil, Refused, err
 	}
 	err = retry.OnError(retry.DefaultRetry, isOutdated, func() (err error) {
@@ -121,7 +115,7 @@ func (a *Applier) adopt(ctx context.Context, client *resource, namespace *corev1
 		return nil, Conflict, a.release(ctx, client, stored)
 	case live == nil:
 		return stored, Created, nil
-	case live.GetResourceVersion() == stored.GetResourceVersion() && (!a.DryRun || SameContent(live, stored)):
+	case live.GetResourceVersion() == stored.GetResourceVersion() && (!a.DryRun || sameContent(live, stored)):
 		return stored, Unchanged, nil
 	}
 	return stored, Configured, nil
@@ -156,26 +150,8 @@ func errOfOther(live *unstructured.Unstructured) error {
 	return fmt.Errorf("it exists, and %s created or changed it: change the name in the manifest, or delete the object", managersOf(live))
 }
 
-// Try returns what would become of an object if Repair applied it. The Applier must have DryRun.
-func (a *Applier) Try(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured, former types.UID) (Outcome, error) {
-	live, err := a.Get(ctx, namespace.Name, content)
-	if err != nil {
-		live = nil // Apply reports the cause
-	}
-	applied, err := a.Repair(ctx, namespace, content, former)
-	switch {
-	case err != nil:
-		return Refused, err
-	case live == nil:
-		return Created, nil
-	case SameContent(live, applied):
-		return Unchanged, nil
-	}
-	return Configured, nil
-}
-
-// SameContent compares two objects without their managed fields. A dry run does not change the resource version.
-func SameContent(a, b *unstructured.Unstructured) bool {
+// sameContent compares two objects without their managed fields. A dry run does not change the resource version.
+func sameContent(a, b *unstructured.Unstructured) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	a.SetManagedFields(nil)
 	b.SetManagedFields(nil)
@@ -206,7 +182,7 @@ func IsTemporary(err error) bool {
 // populationOf returns the population to which an object belongs, or nothing: its label names the population, and the
 // initializer applied the object.
 func (a *Applier) populationOf(live *unstructured.Unstructured) string {
-	if AppliedTime(live, a.FieldManager) == nil {
+	if appliedTime(live, a.FieldManager) == nil {
 		return ""
 	}
 	return live.GetLabels()[v1alpha1.LabelPopulation]
@@ -227,29 +203,6 @@ func managersOf(live *unstructured.Unstructured) string {
 	return strings.Join(names, ", ")
 }
 
-// Result is the outcome of a manifest in a namespace.
-type Result struct {
-	Key
-	// Deletes is the object to delete, if the manifest was removed or has another object now.
-	Deletes Identity
-	Outcome Outcome
-	// Message is why the outcome is Conflict or Refused.
-	Message string
-}
-
-// ResultOf returns the outcome that an entry of an inventory records.
-func ResultOf(entry v1alpha1.PopulatedObject) Result {
-	result := Result{Key: Key{entry.Population, entry.Manifest}, Outcome: Refused, Message: entry.Message}
-	switch entry.State {
-	case v1alpha1.PopulatedObjectApplied:
-		result.Outcome = Unchanged
-	case v1alpha1.PopulatedObjectConflict:
-		result.Outcome = Conflict
-	case v1alpha1.PopulatedObjectFailed, v1alpha1.PopulatedObjectPending:
-	}
-	return result
-}
-
 // IsOpen reports whether a namespace can get objects although it exists already: it is open, neither frozen nor being
 // deleted, and not one of Kubernetes. Whether it is exempt is for the caller to check.
 func IsOpen(namespace metav1.Object) bool {
@@ -257,153 +210,4 @@ func IsOpen(namespace metav1.Object) bool {
 	_, closed := labels[v1alpha1.LabelInitializing]
 	_, frozen := labels[v1alpha1.LabelFrozen]
 	return !closed && !frozen && namespace.GetDeletionTimestamp() == nil && !strings.HasPrefix(namespace.GetName(), "kube-")
-}
-
-// Wanted is an object that a namespace should have.
-type Wanted struct {
-	Key
-	// Identity is empty if the manifest cannot be rendered.
-	Identity Identity
-	// Hash is that of the Object.
-	Hash string
-}
-
-// Wanted returns what identifies the object.
-func (o *Object) Wanted() Wanted {
-	w := Wanted{Key: o.Key, Hash: o.Hash}
-	if o.Content != nil {
-		kind := o.Content.GroupVersionKind()
-		w.Identity = Identity{kind.Group, kind.Kind, o.Content.GetName()}
-	}
-	return w
-}
-
-// find returns the index of the object in an inventory: it was applied for this manifest. A manifest that cannot be rendered
-// may have been applied as any object.
-func (w Wanted) find(inventory []v1alpha1.PopulatedObject) int {
-	return slices.IndexFunc(inventory, func(entry v1alpha1.PopulatedObject) bool {
-		return entry.UID != "" && entry.Population == w.Population && entry.Manifest == w.Manifest &&
-			(w.Identity == Identity{} || IdentityOf(entry) == w.Identity)
-	})
-}
-
-// IsIn reports whether an inventory has the object.
-func (w Wanted) IsIn(inventory []v1alpha1.PopulatedObject) bool { return w.find(inventory) >= 0 }
-
-// Current returns the entry of the object in an inventory, if there is nothing to roll out: the object was created, and if its
-// drift is repaired, its manifest has not changed since. Otherwise, it returns nil.
-func (w Wanted) Current(inventory []v1alpha1.PopulatedObject) *v1alpha1.PopulatedObject {
-	i := w.find(inventory)
-	if i < 0 || w.Hash != "" && w.Hash != inventory[i].ContentHash {
-		return nil
-	}
-	return &inventory[i]
-}
-
-// IsProblem reports whether an entry of an inventory says why a namespace did not get the object of a manifest.
-func (w Wanted) IsProblem(entry v1alpha1.PopulatedObject) bool {
-	return entry.Population == w.Population && entry.Manifest == w.Manifest &&
-		(entry.State == v1alpha1.PopulatedObjectConflict || entry.State == v1alpha1.PopulatedObjectFailed) &&
-		(entry.Kind == "" || w.Identity == Identity{} || w.Identity == IdentityOf(entry))
-}
-
-// Obsolete returns the objects in an inventory that a rollout of the population deletes: those of removed manifests, and of
-// manifests that follow another object now. wanted are the objects of the population in the namespace. An object that another
-// manifest has is not among them.
-func (p *Population) Obsolete(wanted []Wanted, inventory []v1alpha1.PopulatedObject) []v1alpha1.PopulatedObject {
-	isObsolete := func(entry v1alpha1.PopulatedObject) bool {
-		if entry.Population != p.Name {
-			return false
-		}
-		if i := slices.IndexFunc(wanted, func(w Wanted) bool { return w.Manifest == entry.Manifest }); i >= 0 {
-			return wanted[i].Hash != "" && wanted[i].Identity != IdentityOf(entry)
-		}
-		return !slices.ContainsFunc(p.manifests, func(m manifest) bool { return m.Name == entry.Manifest })
-	}
-	var obsolete []v1alpha1.PopulatedObject
-	for _, entry := range inventory {
-		if isObsolete(entry) && IsPruned(entry) && !slices.ContainsFunc(inventory, func(other v1alpha1.PopulatedObject) bool {
-			return other.UID != "" && IdentityOf(other) == IdentityOf(entry) && !isObsolete(other)
-		}) {
-			obsolete = append(obsolete, entry)
-		}
-	}
-	return obsolete
-}
-
-// IsPruned reports whether an object is deleted when its manifest is removed. Objects of other clients stay.
-func IsPruned(entry v1alpha1.PopulatedObject) bool {
-	return entry.Kind != "" && !IsOfOther(entry) && entry.PrunePolicy == v1alpha1.PruneDelete
-}
-
-// IsOfOther reports whether an entry is an object of another client, which was never applied.
-func IsOfOther(entry v1alpha1.PopulatedObject) bool {
-	return entry.State == v1alpha1.PopulatedObjectConflict && entry.UID == ""
-}
-
-// Deletions returns what a rollout of the population does with its obsolete objects. objects are those of all populations in the
-// namespace: an obsolete object that one of them is still to get stays.
-func (p *Population) Deletions(objects []Object, inventory []v1alpha1.PopulatedObject) []Result {
-	var own []Wanted
-	awaited := sets.New[Identity]()
-	for _, object := range objects {
-		w := object.Wanted()
-		if awaited.Insert(w.Identity); w.Population == p.Name {
-			own = append(own, w)
-		}
-	}
-	var results []Result
-	for _, entry := range p.Obsolete(own, inventory) {
-		result := Result{Key: Key{entry.Population, entry.Manifest}, Deletes: IdentityOf(entry), Outcome: Deleted}
-		if awaited.Has(result.Deletes) {
-			result.Outcome = Unchanged
-		}
-		results = append(results, result)
-	}
-	return results
-}
-
-// Existing returns the objects in an inventory that belong to a manifest.
-func Existing(inventory []v1alpha1.PopulatedObject, manifests map[Key]struct{}) []v1alpha1.PopulatedObject {
-	return slices.DeleteFunc(slices.Clone(inventory), func(entry v1alpha1.PopulatedObject) bool {
-		_, exists := manifests[Key{entry.Population, entry.Manifest}]
-		return !exists
-	})
-}
-
-// Report returns the outcome of each object in a namespace that exists already. The Applier must have DryRun. An object that is
-// current is not compared: its DriftPolicy decides what happens to it. An error means that some results, which are Refused,
-// are temporary.
-func (a *Applier) Report(ctx context.Context, namespace *corev1.Namespace, objects []Object, inventory []v1alpha1.PopulatedObject) ([]Result, error) {
-	results := make([]Result, 0, len(objects))
-	var temporary error
-	for _, object := range objects {
-		result := Result{Key: object.Key, Outcome: Unchanged}
-		if object.Wanted().Current(inventory) == nil {
-			var err error
-			if result.Outcome, err = a.report(ctx, namespace, object, inventory); IsTemporary(err) {
-				temporary = err
-			}
-			if err != nil {
-				result.Message = strings.TrimSpace(printable.Lines(err.Error()))
-			}
-		}
-		results = append(results, result)
-	}
-	return results, temporary
-}
-
-// report returns what a rollout would do with one object.
-func (a *Applier) report(ctx context.Context, namespace *corev1.Namespace, object Object, inventory []v1alpha1.PopulatedObject) (Outcome, error) {
-	if object.Err != nil {
-		return Refused, object.Err
-	}
-	if err := a.Await(ctx, namespace); err != nil {
-		return Refused, err
-	}
-	if i := object.Wanted().find(inventory); i >= 0 {
-		return a.Try(ctx, namespace, object.Content, inventory[i].UID)
-	}
-	_, outcome, err := a.Adopt(ctx, namespace, object.Content, inventory)
-	return outcome, err
 }

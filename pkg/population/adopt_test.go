@@ -192,8 +192,7 @@ func TestReportOfOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, _ := adopter(t, liveAs("1", "p", "hook"), test.stored, nil, test.err)
 			a.DryRun = true
-			content := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "m"}}}
-			results, err := a.Report(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, []Object{{Key: Key{"p", "m"}, Content: content}}, nil)
+			results, err := a.Report(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, RollOut, "p", nil, []Object{wantedAs("m", "m")}, nil)
 			if len(results) != 1 || results[0].Outcome != test.want || (err != nil) != (test.err != nil) {
 				t.Errorf("%+v, %v", results, err)
 			}
@@ -206,9 +205,8 @@ func TestReport(t *testing.T) {
 	stored := liveAs("1", "p", "hook")
 	a, applied := adopter(t, nil, stored, nil, nil)
 	a.DryRun = true
-	objectAs := func(manifest, name, hash string) Object {
-		return Object{Key: Key{"p", manifest}, Hash: hash, Content: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}}
-	}
+	objectAs := func(manifest, name, hash string) Object { return wantedAs(manifest, name, hashed(hash)) }
+	populations := []*Population{populationOf("p", v1alpha1.ScopeAll, "known", "failed", "unrendered"), populationOf("q", "", "other")}
 	inventory := []v1alpha1.PopulatedObject{
 		{Population: "p", Manifest: "known", APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "u", ContentHash: "h"},
 		{Population: "p", Manifest: "failed", APIVersion: "v1", Kind: "ConfigMap", Name: "y"},
@@ -218,7 +216,7 @@ func TestReport(t *testing.T) {
 	check := func(want string, objects ...Object) {
 		t.Helper()
 		var got []string
-		results, err := a.Report(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, objects, inventory)
+		results, err := a.Report(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, RollOut, "p", populations, objects, inventory)
 		if err != nil {
 			t.Error(err)
 		}
@@ -229,12 +227,14 @@ func TestReport(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", text, want)
 		}
 	}
-	check("known unchanged ,known unchanged ", objectAs("known", "x", ""), objectAs("known", "x", "h"))
+	check("known unchanged ", objectAs("known", "x", ""))
+	check("known unchanged ", objectAs("known", "x", "h"))
 	if len(*applied) > 0 {
 		t.Errorf("applied %v", *applied)
 	}
-	check("known created ,failed created ,other created ,broken refused it is broken,unrendered unchanged ",
-		objectAs("known", "renamed", ""), objectAs("failed", "y", ""), objectAs("other", "z", ""),
+	check("known created ", objectAs("known", "renamed", ""))
+	check("failed created ,other created ,broken refused it is broken,unrendered unchanged ",
+		objectAs("failed", "y", ""), objectAs("other", "z", ""),
 		Object{Key: Key{"p", "broken"}, Err: errors.New("it is broken\n")}, Object{Key: Key{"p", "unrendered"}, Err: errors.New("it is broken")})
 	for _, action := range *applied {
 		if len(action.PatchOptions.DryRun) != 1 || action.PatchOptions.Force != nil && *action.PatchOptions.Force {
@@ -265,7 +265,7 @@ func TestDeletions(t *testing.T) {
 		return o
 	}
 	object := func(population, manifest, name, hash string) Object {
-		return Object{Key: Key{population, manifest}, Hash: hash, Content: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}}}
+		return wantedAs(manifest, name, hashed(hash), func(o *Object) { o.Population = population })
 	}
 	ofQ := func(o *v1alpha1.PopulatedObject) { o.Population = "q" }
 	for name, test := range map[string]struct {
@@ -289,10 +289,11 @@ func TestDeletions(t *testing.T) {
 		"another manifest is to get it":    {[]Object{object("q", "m", "x", "")}, []v1alpha1.PopulatedObject{entry("old", "x")}, "old x unchanged"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &Population{Name: "p", manifests: []manifest{{PopulationManifest: v1alpha1.PopulationManifest{Name: "m"}}}}
 			var got []string
-			for _, r := range p.Deletions(test.objects, test.inventory) {
-				got = append(got, fmt.Sprintf("%s %s %s", r.Manifest, r.Deletes.Name, r.Outcome))
+			for _, task := range Plan(RollOut, "p", []*Population{populationOf("p", v1alpha1.ScopeAll, "m"), populationOf("q", "", "m")}, test.objects, test.inventory) {
+				if task.Obsolete {
+					got = append(got, fmt.Sprintf("%s %s %s", task.Entry.Manifest, task.Entry.Name, map[Action]string{Keep: "unchanged", Prune: "deleted"}[task.Action]))
+				}
 			}
 			if text := strings.Join(got, ","); text != test.want {
 				t.Errorf("got %q, want %q", text, test.want)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
 )
 
 // Applier applies and deletes objects.
@@ -41,18 +42,14 @@ type Applier struct {
 	Pace flowcontrol.RateLimiter
 	// Reviews reviews the permissions of Client. Only Check and Readiness use it.
 	Reviews authorizationclient.SelfSubjectAccessReviewInterface
-	// Compiler compiles populations. Nil: each version is compiled each time.
-	Compiler *Compiler
+	*Compiler
 }
 
 // Apply applies the content of an object for a namespace, and returns what is stored.
 func (a *Applier) Apply(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured) (_ *unstructured.Unstructured, err error) {
 	defer explain(&err, "apply", content.GetKind(), content.GetName())
-	client, err := a.resource(content.GroupVersionKind(), namespace.Name)
+	client, err := a.applicable(content.GroupVersionKind(), namespace.Name)
 	if err != nil {
-		return nil, err
-	}
-	if err := a.permits(client); err != nil {
 		return nil, err
 	}
 	var live *unstructured.Unstructured
@@ -114,12 +111,8 @@ func (a *Applier) Repair(ctx context.Context, namespace *corev1.Namespace, conte
 
 // remove deletes an object, and no other of its name.
 func (r *resource) remove(ctx context.Context, name string, uid types.UID) error {
-	background := metav1.DeletePropagationBackground
-	err := r.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	return utilapierrors.IgnoreAbsent(r.Delete(ctx, name, options))
 }
 
 // options returns the options to apply an object. With force, fields of other clients are taken over.
@@ -129,15 +122,6 @@ func (a *Applier) options(force bool) metav1.ApplyOptions {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	return options
-}
-
-// Get returns the object that is stored under the name of a content.
-func (a *Applier) Get(ctx context.Context, namespace string, content *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	client, err := a.resource(content.GroupVersionKind(), namespace)
-	if err != nil {
-		return nil, err
-	}
-	return client.Get(ctx, content.GetName(), metav1.GetOptions{})
 }
 
 // find returns an object, or nil if it does not exist.
@@ -170,14 +154,6 @@ func (r *resource) place(namespace *corev1.Namespace, content, live *unstructure
 		}
 	}
 	return errors.New("it exists and does not belong to this namespace: use the name of the namespace in its name")
-}
-
-// permits returns an error if a resource is cluster-scoped and may not be applied.
-func (a *Applier) permits(client *resource) error {
-	if client.namespaced {
-		return nil
-	}
-	return a.allowed(client.name)
 }
 
 // allowed returns an error if a cluster-scoped resource may not be applied.
@@ -220,8 +196,8 @@ func (a *Applier) Prune(ctx context.Context, namespace *corev1.Namespace, object
 	return client.remove(ctx, object.Name, live.GetUID())
 }
 
-// AppliedTime returns when a field manager last changed an object by applying it.
-func AppliedTime(object *unstructured.Unstructured, manager string) *metav1.Time {
+// appliedTime returns when a field manager last changed an object by applying it.
+func appliedTime(object *unstructured.Unstructured, manager string) *metav1.Time {
 	for _, fields := range object.GetManagedFields() {
 		if fields.Manager == manager && fields.Operation == metav1.ManagedFieldsOperationApply && fields.Subresource == "" {
 			return fields.Time
@@ -238,7 +214,7 @@ type resource struct {
 }
 
 func (a *Applier) resource(kind schema.GroupVersionKind, namespace string) (*resource, error) {
-	mapping, err := a.Mapping(kind)
+	mapping, err := a.mapping(kind)
 	if err != nil {
 		return nil, err
 	}
@@ -250,8 +226,17 @@ func (a *Applier) resource(kind schema.GroupVersionKind, namespace string) (*res
 	return r, nil
 }
 
-// Mapping returns the resource of a kind. If the kind is not known, it runs discovery again: the kind may be new.
-func (a *Applier) Mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
+// applicable returns the client of a kind, or an error if it is cluster-scoped and may not be applied.
+func (a *Applier) applicable(kind schema.GroupVersionKind, namespace string) (*resource, error) {
+	client, err := a.resource(kind, namespace)
+	if err == nil && !client.namespaced {
+		err = a.allowed(client.name)
+	}
+	return client, err
+}
+
+// mapping returns the resource of a kind. If the kind is not known, it runs discovery again: the kind may be new.
+func (a *Applier) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := a.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
 		a.Mapper.Reset()
@@ -280,13 +265,4 @@ func explain(err *error, verb, kind, name string) {
 func lacksPermission(err error) bool {
 	text := err.Error()
 	return apierrors.IsForbidden(err) && (strings.Contains(text, `User "`) && strings.Contains(text, `" cannot `) || strings.Contains(text, "attempting to grant RBAC permissions"))
-}
-
-// Identity identifies an object of a namespace in every version of its kind.
-type Identity struct{ Group, Kind, Name string }
-
-// IdentityOf returns the identity of an object in an inventory.
-func IdentityOf(object v1alpha1.PopulatedObject) Identity {
-	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
-	return Identity{kind.Group, kind.Kind, object.Name}
 }

@@ -20,8 +20,12 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/printable"
 )
 
-// ReasonInvalid is the reason of the conditions Ready and RolledOut of a NamespacePopulation that does not compile.
-const ReasonInvalid = "InvalidManifest"
+const (
+	// ReasonInvalid is the reason of the conditions Ready and RolledOut of a NamespacePopulation that does not compile.
+	ReasonInvalid = "InvalidManifest"
+	// ReasonFailed is the reason of the condition Applied if an object could not be applied.
+	ReasonFailed = "ManifestFailed"
+)
 
 // Other reasons of the condition Ready, and of errors of Check.
 const (
@@ -37,7 +41,7 @@ const (
 // the object to namespaces that exist already, it also needs to read it.
 func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured, scope v1alpha1.PopulationScopeType) (_ string, err error) {
 	defer explain(&err, "apply", content.GetKind(), content.GetName())
-	mapping, err := a.Mapping(content.GroupVersionKind())
+	mapping, err := a.mapping(content.GroupVersionKind())
 	switch {
 	case meta.IsNoMatchError(err):
 		return reasonKindNotFound, err
@@ -77,7 +81,7 @@ func (a *Applier) Check(ctx context.Context, content *unstructured.Unstructured,
 func (a *Applier) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation,
 		Reason: reasonApplicable, Message: "the initializer can apply every manifest"}
-	if _, err := a.Compiler.Compile(p); err != nil {
+	if _, err := a.Compile(p); err != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, ReasonInvalid, err.Error()
 		return condition
 	}

@@ -46,7 +46,7 @@ func applier(permissions ...string) *Applier {
 		review.Status.Allowed = slices.Contains(permissions, resource) || slices.Contains(permissions, resource+"/"+asked.Name)
 		return true, review, nil
 	})
-	return &Applier{Mapper: mapper{kinds}, ClusterScoped: map[schema.GroupResource]struct{}{}, Reviews: core.AuthorizationV1().SelfSubjectAccessReviews()}
+	return &Applier{Mapper: mapper{kinds}, ClusterScoped: map[schema.GroupResource]struct{}{}, Reviews: core.AuthorizationV1().SelfSubjectAccessReviews(), Compiler: &Compiler{}}
 }
 
 func manifestOf(name, apiVersion, kind, object string) v1alpha1.PopulationManifest {

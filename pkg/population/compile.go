@@ -47,7 +47,7 @@ func Sort(populations []v1alpha1.NamespacePopulation) {
 	slices.SortFunc(populations, func(a, b v1alpha1.NamespacePopulation) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Compiler compiles populations, each version once. The zero value is ready to use. Without a Compiler, nothing is remembered.
+// Compiler compiles populations, each version once. The zero value is ready to use.
 type Compiler struct {
 	mu    sync.Mutex
 	known map[types.UID]compiled
@@ -61,29 +61,22 @@ type compiled struct {
 
 // Compile returns a population as compiled, or why it is not valid: another version of the server accepted it.
 func (c *Compiler) Compile(p *v1alpha1.NamespacePopulation) (*Population, error) {
-	if c != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if known, ok := c.known[p.UID]; ok && known.generation == p.Generation {
-			return known.population, known.err
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.known[p.UID]; ok && known.generation == p.Generation {
+		return known.population, known.err
+	}
+	if c.known == nil {
+		c.known = map[types.UID]compiled{}
 	}
 	result, errs := Compile(p.Name, &p.Spec)
 	err := errs.ToAggregate()
-	if c != nil {
-		if c.known == nil {
-			c.known = map[types.UID]compiled{}
-		}
-		c.known[p.UID] = compiled{p.Generation, result, err}
-	}
+	c.known[p.UID] = compiled{p.Generation, result, err}
 	return result, err
 }
 
 // Retain forgets every population that is not in a list.
 func (c *Compiler) Retain(list []v1alpha1.NamespacePopulation) {
-	if c == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.known, func(uid types.UID, _ compiled) bool {

@@ -11,10 +11,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/expressions"
@@ -23,29 +25,61 @@ import (
 // Key identifies a manifest.
 type Key struct{ Population, Manifest string }
 
+// Identity identifies an object of a namespace in every version of its kind.
+type Identity struct{ Group, Kind, Name string }
+
+// IdentityOf returns the identity of an object in an inventory.
+func IdentityOf(object v1alpha1.PopulatedObject) Identity {
+	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
+	return Identity{kind.Group, kind.Kind, object.Name}
+}
+
 // Object is a manifest rendered for a namespace.
 type Object struct {
 	Key
 	Scope       v1alpha1.PopulationScopeType
 	DriftPolicy v1alpha1.DriftPolicyType
 	PrunePolicy v1alpha1.PrunePolicyType
-	// Content is the rendered object, nil after an error.
-	Content *unstructured.Unstructured
+	// Content is the rendered object, nil after an error. Identity and APIVersion are those of the content.
+	Content    *unstructured.Unstructured
+	Identity   Identity
+	APIVersion string
 	// Err is why the manifest cannot be rendered, with the field.
 	Err error
 	// Hash identifies a content whose drift is repaired. Otherwise, it is empty: the object is not changed after it was created.
 	Hash string
 }
 
-// Keys returns all manifests, whether a namespace gets them or not.
-func Keys(populations []*Population) map[Key]struct{} {
-	keys := map[Key]struct{}{}
-	for _, p := range populations {
-		for _, m := range p.manifests {
-			keys[Key{p.Name, m.Name}] = struct{}{}
-		}
+// entry returns the entry of the object in an inventory, before it was applied.
+func (o *Object) entry() v1alpha1.PopulatedObject {
+	return v1alpha1.PopulatedObject{Population: o.Population, Manifest: o.Manifest, PrunePolicy: o.PrunePolicy,
+		APIVersion: o.APIVersion, Kind: o.Identity.Kind, Name: o.Identity.Name}
+}
+
+// find returns the index of the object in an inventory: it was applied for this manifest. A manifest that cannot be rendered
+// may have been applied as any object.
+func (o *Object) find(inventory []v1alpha1.PopulatedObject) int {
+	return slices.IndexFunc(inventory, func(entry v1alpha1.PopulatedObject) bool {
+		return entry.UID != "" && KeyOf(entry) == o.Key && (o.Identity == Identity{} || IdentityOf(entry) == o.Identity)
+	})
+}
+
+// isIn reports whether an inventory has the object.
+func (o *Object) isIn(inventory []v1alpha1.PopulatedObject) bool { return o.find(inventory) >= 0 }
+
+// current returns the entry of the object in an inventory, if there is nothing to roll out: the object was created, and if its
+// drift is repaired, its manifest has not changed since. Otherwise, it returns nil.
+func (o *Object) current(inventory []v1alpha1.PopulatedObject) *v1alpha1.PopulatedObject {
+	i := o.find(inventory)
+	if i < 0 || o.Hash != "" && o.Hash != inventory[i].ContentHash {
+		return nil
 	}
-	return keys
+	return &inventory[i]
+}
+
+// has reports whether a population has a manifest, whether a namespace gets it or not.
+func (p *Population) has(name string) bool {
+	return slices.ContainsFunc(p.manifests, func(m manifest) bool { return m.Name == name })
 }
 
 // Selects returns whether the population selects a namespace by its labels.
@@ -63,9 +97,15 @@ func Render(populations []*Population, namespace *corev1.Namespace) []Object {
 		}
 		for _, m := range p.manifests {
 			content, wanted, err := m.render(p.Name, variables)
-			if wanted {
-				objects = append(objects, Object{Key{p.Name, m.Name}, p.Scope, m.DriftPolicy, m.PrunePolicy, content, err, m.hash(content)})
+			if !wanted {
+				continue
 			}
+			object := Object{Key: Key{p.Name, m.Name}, Scope: p.Scope, DriftPolicy: m.DriftPolicy, PrunePolicy: m.PrunePolicy, Content: content, Err: err, Hash: m.hash(content)}
+			if content != nil {
+				kind := content.GroupVersionKind()
+				object.Identity, object.APIVersion = Identity{kind.Group, kind.Kind, content.GetName()}, content.GetAPIVersion()
+			}
+			objects = append(objects, object)
 		}
 	}
 	return objects

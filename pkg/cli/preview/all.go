@@ -37,13 +37,12 @@ type Rollout struct {
 
 // all prints what policy-population reports of each population with scope All.
 func (o *Options) all(ctx context.Context) error {
-	list, err := o.Clients.Nsinit.NsinitV1alpha1().NamespacePopulations().List(ctx, metav1.ListOptions{})
+	stored, err := o.stored(ctx)
 	if err != nil {
 		return err
 	}
-	population.Sort(list.Items)
 	rollouts, refused, unchecked := []Rollout{}, false, []string{}
-	for _, p := range list.Items {
+	for _, p := range stored {
 		if p.Spec.Scope != v1alpha1.ScopeAll {
 			continue
 		}

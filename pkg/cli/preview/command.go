@@ -25,7 +25,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	"github.com/nsinit/nsinit/pkg/cli/cmdutil"
-	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
 	"github.com/nsinit/nsinit/pkg/population"
 )
 
@@ -114,7 +113,11 @@ func (o *Options) Run(ctx context.Context) error {
 	if o.All {
 		return o.all(ctx)
 	}
-	populations, err := o.populations(ctx, o.Clients.Nsinit)
+	items, err := o.populations(ctx)
+	if err != nil {
+		return err
+	}
+	populations, err := compile(items)
 	if err != nil {
 		return err
 	}
@@ -135,21 +138,15 @@ func (o *Options) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	rollout := exists && population.IsOpen(namespace) && slices.ContainsFunc(objects, isOfAll)
-	var inventory []v1alpha1.PopulatedObject
-	if rollout {
-		if inventory, err = o.inventory(ctx, namespace, populations); err != nil {
-			return err
-		}
+	outcomes, err := o.outcomes(ctx, applier, namespace, exists, populations, objects)
+	if err != nil {
+		return err
 	}
-	results := []Result{}
-	refused := false
-	for _, object := range objects {
-		var result Result
-		if rollout && isOfAll(object) {
-			result = rolledOut(ctx, applier, namespace, object, inventory)
-		} else {
-			result = preview(ctx, applier, namespace, exists, object)
+	results, refused := []Result{}, false
+	for i, outcome := range outcomes[:len(objects)] { // those after them are deletions
+		result := Result{Population: outcome.Population, Manifest: outcome.Manifest, Result: string(outcome.Outcome), Message: outcome.Message}
+		if content := objects[i].Content; content != nil {
+			result.Object = content.Object
 		}
 		results, refused = append(results, result), refused || result.Message != ""
 	}
@@ -162,78 +159,75 @@ func (o *Options) Run(ctx context.Context) error {
 	return nil
 }
 
-// inventory returns what a namespace has of manifests that exist.
-func (o *Options) inventory(ctx context.Context, namespace *corev1.Namespace, populations []*population.Population) ([]v1alpha1.PopulatedObject, error) {
-	manifests, err := o.manifests(ctx, populations)
-	if err != nil {
-		return nil, err
-	}
-	inventory, err := o.Clients.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+// outcomes returns what would become of each object, and then of those without a manifest.
+func (o *Options) outcomes(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, exists bool,
+	populations []*population.Population, objects []population.Object,
+) (outcomes []population.Result, err error) {
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case inventory.Spec.NamespaceUID != namespace.UID: // of a former namespace of this name
-		return nil, nil
-	}
-	return population.Existing(inventory.Status.Objects, manifests), nil
-}
-
-// rolledOut tries one object as the rollout to open namespaces does, without taking over what belongs to other clients.
-func rolledOut(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, object population.Object, inventory []v1alpha1.PopulatedObject) Result {
-	results, _ := applier.Report(ctx, namespace, []population.Object{object}, inventory) // the result has the error
-	result := resultOf(results[0])
-	if object.Content != nil {
-		result.Object = object.Content.Object
-	}
-	return result
-}
-
-// resultOf returns what is printed of an outcome.
-func resultOf(result population.Result) Result {
-	return Result{Population: result.Population, Manifest: result.Manifest, Result: string(result.Outcome), Message: result.Message}
-}
-
-// preview tries one object.
-func preview(ctx context.Context, applier *population.Applier, namespace *corev1.Namespace, exists bool, object population.Object) Result {
-	result := Result{Population: object.Population, Manifest: object.Manifest}
-	refused := func(err error) Result {
-		result.Result, result.Message = "refused", err.Error()
-		return result
-	}
-	if object.Err != nil {
-		return refused(object.Err)
-	}
-	result.Object = object.Content.Object
-	if !exists {
-		if _, err := applier.Check(ctx, object.Content, v1alpha1.ScopeNew); err != nil {
-			return refused(err)
+	case !exists:
+		for _, object := range objects {
+			err := object.Err
+			if err == nil {
+				_, err = applier.Check(ctx, object.Content, v1alpha1.ScopeNew)
+			}
+			outcome := population.Result{Target: population.Target{Key: object.Key}, Outcome: "rendered"}
+			if err != nil {
+				outcome.Outcome, outcome.Message = population.Refused, err.Error()
+			}
+			outcomes = append(outcomes, outcome)
 		}
-		result.Result = "rendered"
-		return result
+		return outcomes, nil
+	case !population.IsOpen(namespace) || !slices.ContainsFunc(objects, isOfAll):
+		outcomes, _ = applier.Report(ctx, namespace, population.Initialize, "", populations, objects, nil) // the outcomes have the errors
+		return outcomes, nil
 	}
-	outcome, err := applier.Try(ctx, namespace, object.Content, "")
-	if err != nil {
-		return refused(err)
-	}
-	result.Result = string(outcome)
-	return result
-}
-
-// populations returns the populations of the file, or of the cluster, in order.
-func (o *Options) populations(ctx context.Context, nsinit versioned.Interface) (populations []*population.Population, err error) {
-	var items []v1alpha1.NamespacePopulation
-	if o.Filename == "" {
-		list, err := nsinit.NsinitV1alpha1().NamespacePopulations().List(ctx, metav1.ListOptions{})
+	if o.Filename != "" { // a population in the cluster that the file does not have keeps its objects
+		stored, err := o.stored(ctx)
 		if err != nil {
 			return nil, err
 		}
-		items = list.Items
-	} else if items, err = o.read(); err != nil {
+		others, err := compile(stored)
+		if err != nil {
+			return nil, err
+		}
+		populations = slices.Concat(populations, others)
+	}
+	inventory, err := o.Clients.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, namespace.Name, metav1.GetOptions{})
+	var known []v1alpha1.PopulatedObject
+	switch {
+	case err == nil && inventory.Spec.NamespaceUID == namespace.UID: // not of a former namespace of this name
+		known = inventory.Status.Objects
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, err
+	}
+	outcomes, _ = applier.Report(ctx, namespace, population.RollOut, "", populations, objects, known)
+	return outcomes, nil
+}
+
+// populations returns the populations of the file, or of the cluster, in order.
+func (o *Options) populations(ctx context.Context) ([]v1alpha1.NamespacePopulation, error) {
+	if o.Filename == "" {
+		return o.stored(ctx)
+	}
+	items, err := o.read()
+	if err != nil {
 		return nil, fmt.Errorf("--filename=%s: %w", o.Filename, err)
 	}
 	population.Sort(items)
+	return items, nil
+}
+
+// stored returns the populations of the cluster, in order.
+func (o *Options) stored(ctx context.Context) ([]v1alpha1.NamespacePopulation, error) {
+	list, err := o.Clients.Nsinit.NsinitV1alpha1().NamespacePopulations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	population.Sort(list.Items)
+	return list.Items, nil
+}
+
+func compile(items []v1alpha1.NamespacePopulation) (populations []*population.Population, err error) {
 	for _, item := range items {
 		compiled, errs := population.Compile(item.Name, &item.Spec)
 		if len(errs) > 0 {
@@ -242,24 +236,6 @@ func (o *Options) populations(ctx context.Context, nsinit versioned.Interface) (
 		populations = append(populations, compiled)
 	}
 	return populations, nil
-}
-
-// manifests returns the manifests of populations, and of those in the cluster.
-func (o *Options) manifests(ctx context.Context, populations []*population.Population) (map[population.Key]struct{}, error) {
-	keys := population.Keys(populations)
-	if o.Filename == "" {
-		return keys, nil
-	}
-	list, err := o.Clients.Nsinit.NsinitV1alpha1().NamespacePopulations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for _, item := range list.Items {
-		for _, manifest := range item.Spec.Manifests {
-			keys[population.Key{Population: item.Name, Manifest: manifest.Name}] = struct{}{}
-		}
-	}
-	return keys, nil
 }
 
 // read reads populations, and ignores objects of other kinds.

@@ -90,7 +90,7 @@ func serverBugs() []Bug {
 func otherBugs() []Bug {
 	return []Bug{
 		{"done-before-applied", "policy-population is done although objects could not be applied", "", "I4",
-			"./pkg/population/populator", "^TestClusterScoped$"},
+			"./pkg/population", "^TestClusterScoped$"},
 		{"patch-another-record", "the SDK removes its entry from the NamespaceLifecycle of the next namespace", "", "I4",
 			"./pkg/initializer", "^TestRetryMeetsNextIncarnation$"},
 		{"namesakes-not-gated", "resources named namespaces are not gated", "", "I1", "./artifacts", "^TestGatesDeny$"},

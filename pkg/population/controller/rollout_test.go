@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package rollout
+package controller
 
 import (
 	"cmp"
@@ -33,13 +33,13 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
 	"github.com/nsinit/nsinit/pkg/installation"
 	"github.com/nsinit/nsinit/pkg/population"
 )
 
-// world is a cluster in which population p has one manifest.
+// world is a cluster in which population p has one manifest. It implements Populator and Exemptions.
 type world struct {
+	population.Compiler
 	core     *corefake.Clientset
 	nsinit   *nsinitfake.Clientset
 	metadata *metadatafake.FakeMetadataClient
@@ -50,7 +50,9 @@ type world struct {
 	known   bool
 	// forbidden: the list of exemptions cannot be read.
 	forbidden bool
-	outcome   population.Outcome
+	// ready is whether the population is ready.
+	ready   metav1.ConditionStatus
+	outcome population.Outcome
 	// reporting is the outcome of reports, if it is another one.
 	reporting population.Outcome
 	lost      bool // the list of exemptions is deleted when a namespace gets its objects
@@ -143,36 +145,28 @@ func (w *world) population(t *testing.T) *v1alpha1.NamespacePopulation {
 // start starts a controller, and returns a function that stops it.
 func (w *world) start(t *testing.T) func() {
 	t.Helper()
-	namespaces, err := population.NewNamespaces(w.metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
-	informers := externalversions.NewSharedInformerFactory(w.nsinit, 0)
-	c, err := New(Config{Core: w.core, Nsinit: w.nsinit, Informers: informers.Nsinit().V1alpha1(), Namespaces: namespaces, Exemptions: w, Compile: new(population.Compiler).Compile, Report: w.report, RollOut: w.rollOut, Events: w.events, Clock: clock.RealClock{}})
+	c, err := New(Config{Core: w.core, Nsinit: w.nsinit, Metadata: w.metadata, Populator: w, Exemptions: w, Events: w.events, Clock: clock.RealClock{}, Retry: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	informers.Start(ctx.Done())
 	var group sync.WaitGroup
-	group.Go(func() { namespaces.Run(ctx) })
 	group.Go(func() { c.Run(ctx) })
 	return func() {
 		cancel()
 		group.Wait()
-		informers.Shutdown()
 	}
 }
 
 func (w *world) resultOf(object population.Key) population.Result {
-	result := population.Result{Key: object, Outcome: w.outcome}
+	result := population.Result{Target: population.Target{Key: object}, Outcome: w.outcome}
 	if w.outcome == population.Refused {
 		result.Message = "no rights"
 	}
 	return result
 }
 
-func (w *world) report(_ context.Context, namespace *corev1.Namespace, of *population.Population, _ []v1alpha1.PopulatedObject) (results []population.Result, err error) {
+func (w *world) ReportRollOut(_ context.Context, namespace *corev1.Namespace, of *population.Population, _ []v1alpha1.PopulatedObject) (results []population.Result, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.fails(namespace.Name); err != nil {
@@ -187,8 +181,8 @@ func (w *world) report(_ context.Context, namespace *corev1.Namespace, of *popul
 	return results, nil
 }
 
-// rollOut stores the outcome in the inventory, as populator.RollOut does.
-func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, of *population.Population) ([]population.Result, error) {
+// RollOut stores the outcome in the inventory, as populator.RollOut does.
+func (w *world) RollOut(ctx context.Context, namespace *corev1.Namespace, of *population.Population) ([]population.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.fails(namespace.Name); err != nil {
@@ -204,12 +198,27 @@ func (w *world) rollOut(ctx context.Context, namespace *corev1.Namespace, of *po
 	inventories := w.nsinit.NsinitV1alpha1().PopulatedNamespaces()
 	results := []population.Result{result}
 	if former, err := inventories.Get(ctx, namespace.Name, metav1.GetOptions{}); err == nil {
-		results = append(results, of.Deletions(nil, former.Status.Objects)...)
+		for _, task := range population.Plan(population.RollOut, "p", []*population.Population{of}, nil, former.Status.Objects) {
+			if task.Obsolete {
+				results = append(results, population.Result{Target: task.Target(), Outcome: population.Deleted})
+			}
+		}
 	}
 	_ = inventories.Delete(ctx, namespace.Name, metav1.DeleteOptions{})
 	_, err := inventories.Create(ctx, &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: namespace.UID},
 		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{entry}}}, metav1.CreateOptions{})
 	return results, err
+}
+
+func (w *world) Populate(context.Context, *corev1.Namespace, population.Mode) error { return nil }
+
+func (w *world) Forget(context.Context, *v1alpha1.PopulatedNamespace) error { return nil }
+
+// Readiness implements Populator: whether p is ready is not known, unless w is.
+func (w *world) Readiness(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: cmp.Or(w.ready, metav1.ConditionUnknown), Reason: "R", ObservedGeneration: p.Generation}
 }
 
 // fails returns the error of a check. The lock must be held.
@@ -327,13 +336,20 @@ func TestReports(t *testing.T) {
 // TestPauses: a rollout waits when three namespaces refuse objects. The next process starts with them, and continues when
 // the cause does not exist any more: at the latest after a minute, and immediately when the population becomes ready.
 func TestPauses(t *testing.T) {
-	for name, change := range map[string]func(*v1alpha1.NamespacePopulation){
-		"after a minute": nil,
-		"when it is ready": func(p *v1alpha1.NamespacePopulation) {
-			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()})
+	for name, change := range map[string]func(*testing.T, *world){
+		"after a minute": func(*testing.T, *world) { time.Sleep(retryRefused) },
+		"when it is ready": func(_ *testing.T, w *world) {
+			w.mu.Lock()
+			w.ready = metav1.ConditionTrue
+			w.mu.Unlock()
+			time.Sleep(recheckReady)
 		},
-		"when it is labelled":  func(p *v1alpha1.NamespacePopulation) { p.Labels = map[string]string{"again": "1"} },
-		"when it is annotated": func(p *v1alpha1.NamespacePopulation) { p.Annotations = map[string]string{"again": "1"} },
+		"when it is labelled": func(t *testing.T, w *world) {
+			w.update(t, func(p *v1alpha1.NamespacePopulation) { p.Labels = map[string]string{"again": "1"} })
+		},
+		"when it is annotated": func(t *testing.T, w *world) {
+			w.update(t, func(p *v1alpha1.NamespacePopulation) { p.Annotations = map[string]string{"again": "1"} })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {
@@ -358,11 +374,7 @@ func TestPauses(t *testing.T) {
 				w.set(population.Created)
 				time.Sleep(10 * time.Second)
 				w.check(t, v1alpha1.ReasonRolloutPaused, "0/5", "")
-				if change != nil {
-					w.update(t, change)
-				} else {
-					time.Sleep(retryRefused)
-				}
+				change(t, w)
 				time.Sleep(2 * time.Second)
 				w.check(t, v1alpha1.ReasonRolloutComplete, "5/5", "a b c d e")
 				if event := <-w.events.Events; event != "Normal RolloutComplete 5 of 5 namespaces have received every object" {
@@ -606,7 +618,7 @@ func TestFormerNamespace(t *testing.T) {
 		if _, err := w.core.CoreV1().Namespaces().Update(t.Context(), recreated, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.rollOut(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "former"}}, nil); err != nil {
+		if _, err := w.RollOut(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "former"}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		w.rolled = nil

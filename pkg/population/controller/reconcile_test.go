@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package driftcontroller
+package controller
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	corefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
@@ -46,10 +45,12 @@ func TestReconcile(t *testing.T) {
 				}
 			}
 			populated, forgotten := false, false
-			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), closed: sets.New[string](), Config: Config{
+			c := &Controller{inventories: listers.NewPopulatedNamespaceLister(inventories), Config: Config{
 				Core: corefake.NewClientset(&corev1.Namespace{ObjectMeta: test.namespace}), Nsinit: nsinitfake.NewClientset(inventory),
-				Populate: func(_ context.Context, _ *corev1.Namespace, closed bool) error { populated = !closed; return nil },
-				Forget:   func(context.Context, *v1alpha1.PopulatedNamespace) error { forgotten = true; return nil },
+				Populator: fakePopulator{
+					correct: func(context.Context, *corev1.Namespace) error { populated = true; return nil },
+					forget:  func(context.Context, *v1alpha1.PopulatedNamespace) error { forgotten = true; return nil },
+				},
 			}}
 			if err := c.reconcile(t.Context(), "shop"); err != nil || populated != test.populate || forgotten != test.forget {
 				t.Errorf("populated %t, forgotten %t, %v", populated, forgotten, err)

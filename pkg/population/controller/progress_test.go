@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package rollout
+package controller
 
 import (
 	"errors"
@@ -58,7 +58,7 @@ func TestConditionOf(t *testing.T) {
 	obsolete := func(name string) tally {
 		v := viewOf(name, 0, unchanged)
 		entry := v1alpha1.PopulatedObject{Population: "p", Manifest: "old", APIVersion: "v1", Kind: "ConfigMap", Name: "old", UID: "u", PrunePolicy: v1alpha1.PruneDelete}
-		v.deletions = map[population.Identity]population.Result{population.IdentityOf(entry): {Outcome: population.Deleted}}
+		v.results[population.Target{Key: population.KeyOf(entry), Deletes: population.IdentityOf(entry)}] = population.Result{Outcome: population.Deleted}
 		return v.count([]v1alpha1.PopulatedObject{entry}, false)
 	}
 	if status := statusOf(7, []tally{obsolete("a")}); status.ToDelete != 1 || status.Current != 0 {

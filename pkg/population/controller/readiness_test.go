@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package driftcontroller
+package controller
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
-	"github.com/nsinit/nsinit/pkg/population"
 )
 
 // TestReportReadiness: the status reports whether a population could be applied, and is checked again.
@@ -24,23 +23,21 @@ func TestReportReadiness(t *testing.T) {
 	stored := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}}
 	nsinit := nsinitfake.NewClientset(stored)
 	status := metav1.ConditionFalse
-	namespaces, err := population.NewNamespaces(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	retried := 0
-	c, err := New(Config{Nsinit: nsinit, Retry: func() { retried++ }, Informers: NewInformers(nsinit).Nsinit().V1alpha1(), Namespaces: namespaces, Readiness: func(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
+	check := func(_ context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: "R", ObservedGeneration: p.Generation}
-	}})
+	}
+	populator := &fakePopulator{readiness: check}
+	c, err := New(Config{Nsinit: nsinit, Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), Populator: populator, Exemptions: noExemptions{}, Retry: func() { retried++ }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := c.Informers.NamespacePopulations().Informer().GetStore()
+	store := c.informers.Nsinit().V1alpha1().NamespacePopulations().Informer().GetStore()
 	if err := store.Add(stored); err != nil {
 		t.Fatal(err)
 	}
 	for _, status = range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue} {
-		for _, report := range []func(context.Context, string) error{c.checkReadiness, c.reportStatus} {
+		for _, report := range []func(context.Context, string) error{c.checkReadiness, c.writeStatus} {
 			if err := report(t.Context(), "p"); err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +62,7 @@ func TestReportReadiness(t *testing.T) {
 		t.Fatal(err)
 	}
 	checked := false
-	c.Readiness = func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition {
+	populator.readiness = func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition {
 		checked = true
 		return metav1.Condition{}
 	}

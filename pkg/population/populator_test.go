@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package populator
+package population_test
 
 import (
 	"encoding/json"
@@ -86,7 +86,7 @@ func newMapper() meta.ResettableRESTMapper {
 }
 
 // setUp returns a Populator, the core API behind it, and a client of nsinit.
-func setUp(t *testing.T, allowed ...schema.GroupResource) (*Populator, *coreObjects, typed.NsinitV1alpha1Interface) {
+func setUp(t *testing.T, allowed ...schema.GroupResource) (*population.Populator, *coreObjects, typed.NsinitV1alpha1Interface) {
 	t.Helper()
 	client := testserver.Start(t).Client(t, "admin").NsinitV1alpha1()
 	core := &coreObjects{objects: map[string]map[string]any{}, applying: func(string) bool { return true }}
@@ -96,11 +96,11 @@ func setUp(t *testing.T, allowed ...schema.GroupResource) (*Populator, *coreObje
 	if err != nil {
 		t.Fatal(err)
 	}
-	applier := &population.Applier{Client: objects, Mapper: newMapper(), FieldManager: "hook", ClusterScoped: map[schema.GroupResource]struct{}{}}
+	applier := &population.Applier{Client: objects, Mapper: newMapper(), FieldManager: "hook", ClusterScoped: map[schema.GroupResource]struct{}{}, Compiler: &population.Compiler{}}
 	for _, resource := range allowed {
 		applier.ClusterScoped[resource] = struct{}{}
 	}
-	return New(applier, client, func(schema.GroupVersionKind) {}), core, client
+	return population.NewPopulator(applier, client), core, client
 }
 
 func populate(t *testing.T, client typed.NsinitV1alpha1Interface, templates ...string) *v1alpha1.NamespacePopulation {
@@ -229,7 +229,7 @@ func TestPruneOwn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			core.objects = map[string]map[string]any{path: test.live}
-			err := p.applier.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: test.known})
+			err := p.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: test.known})
 			if err != nil || (len(core.objects) == 0) != test.pruned {
 				t.Errorf("left: %v, %v", core.objects, err)
 			}
@@ -249,7 +249,7 @@ func TestPruneClusterScoped(t *testing.T) {
 			role["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": owner}}
 		}
 		core.objects = map[string]map[string]any{path: role}
-		err := p.applier.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "admin", UID: "u"})
+		err := p.Prune(t.Context(), namespaceWith("n"), v1alpha1.PopulatedObject{Population: "p", APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "admin", UID: "u"})
 		if err != nil || (len(core.objects) == 0) != pruned {
 			t.Errorf("owned by %q: left %v, %v", owner, core.objects, err)
 		}

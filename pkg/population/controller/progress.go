@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package rollout
+package controller
 
 import (
 	"fmt"
@@ -107,21 +107,7 @@ func conditionOf(p *v1alpha1.NamespacePopulation, status *v1alpha1.PopulationRol
 	return condition
 }
 
-// exemptionsUnknown returns the condition RolledOut while the list of exemptions cannot be read.
-func exemptionsUnknown(p *v1alpha1.NamespacePopulation) metav1.Condition {
-	return notRolledOut(p, v1alpha1.ReasonRolloutExemptionsUnknown, "the ConfigMap with the list of exemptions cannot be read, so no namespace is changed: apply artifacts/deploy again")
-}
-
-// namespacesUnknown returns the condition RolledOut while the namespaces cannot be listed.
-func namespacesUnknown(p *v1alpha1.NamespacePopulation) metav1.Condition {
-	return notRolledOut(p, v1alpha1.ReasonRolloutNamespacesUnknown, "the namespaces cannot be listed, so none is changed: grant policy-population list and watch on namespaces, for example by applying artifacts/deploy again")
-}
-
-// invalid returns the condition RolledOut of a population that does not compile.
-func invalid(p *v1alpha1.NamespacePopulation, err error) metav1.Condition {
-	return notRolledOut(p, population.ReasonInvalid, fmt.Sprintf("the population is not valid, so no namespace is changed: %v", err))
-}
-
+// notRolledOut returns the condition RolledOut while a rollout is not complete.
 func notRolledOut(p *v1alpha1.NamespacePopulation, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.ConditionRolledOut, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation, Reason: reason, Message: message}
 }

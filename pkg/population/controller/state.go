@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package rollout
+package controller
 
 import (
 	"crypto/sha256"
@@ -40,27 +40,29 @@ type view struct {
 	of *population.Population
 	// source is the namespace, as it was rendered.
 	source *metav1.PartialObjectMetadata
-	// wanted are its objects, and digest is a hash of their content.
-	wanted []population.Wanted
+	// wanted are its objects without their content, of which digest is a hash.
+	wanted []population.Object
 	digest [sha256.Size]byte
-	// results are the outcomes of the last check, by manifest. They are nil before the first one.
-	results map[population.Key]population.Result
-	// deletions are those of obsolete objects.
-	deletions map[population.Identity]population.Result
+	// results are the outcomes of the last check. They are nil before the first one.
+	results map[population.Target]population.Result
 	// checked is when the last check ended, and stuck when the first of the last checks ended that all had conflicts.
 	checked, stuck time.Time
 	// err is why the check since then could not be made, failing when this began, and retry when it is made again.
 	err            error
 	failing, retry time.Time
+	// counted are the outcomes, counted with an inventory. It is nil if they must be counted again.
+	counted   *tally
+	inventory *v1alpha1.PopulatedNamespace
 }
 
 // newView renders a population for a namespace.
 func newView(of *population.Population, source *metav1.PartialObjectMetadata) *view {
 	v, hash := &view{of: of, source: source}, sha256.New()
 	for _, object := range population.Render([]*population.Population{of}, namespaceOf(source)) {
-		v.wanted = append(v.wanted, object.Wanted())
 		_, _ = fmt.Fprintf(hash, "%q %v ", object.Manifest, object.Err)
 		_ = json.NewEncoder(hash).Encode(object.Content) // rendered from JSON
+		object.Content = nil
+		v.wanted = append(v.wanted, object)
 	}
 	hash.Sum(v.digest[:0])
 	return v
@@ -73,20 +75,17 @@ func namespaceOf(source *metav1.PartialObjectMetadata) *corev1.Namespace {
 
 // set stores the outcomes of a check, or why there are none.
 func (v *view) set(results []population.Result, err error, now time.Time) {
+	v.counted = nil
 	if err != nil {
 		if v.err == nil {
 			v.failing = now
 		}
-		v.err, v.retry = err, now.Add(min(max(now.Sub(v.failing), minRetry), maxRetry))
+		v.err, v.retry = err, now.Add(min(max(now.Sub(v.failing), minRolloutRetry), maxRolloutRetry))
 		return
 	}
-	v.results, v.deletions, v.checked, v.err = map[population.Key]population.Result{}, map[population.Identity]population.Result{}, now, nil
+	v.results, v.checked, v.err = map[population.Target]population.Result{}, now, nil
 	for _, result := range results {
-		if result.Deletes == (population.Identity{}) {
-			v.results[result.Key] = result
-		} else {
-			v.deletions[result.Deletes] = result
-		}
+		v.results[result.Target] = result
 	}
 	if !slices.ContainsFunc(results, func(result population.Result) bool { return result.Outcome == population.Conflict }) {
 		v.stuck = time.Time{}
@@ -110,51 +109,63 @@ type tally struct {
 	problems []population.Result
 }
 
+// tally returns the outcomes in a namespace. It counts again only after a check or a change of the inventory.
+func (v *view) tally(inventory *v1alpha1.PopulatedNamespace, apply bool) tally {
+	if v.counted == nil || v.inventory != inventory {
+		counted := v.count(inventory.Status.Objects, apply)
+		v.counted, v.inventory = &counted, inventory
+	}
+	return *v.counted
+}
+
 // count counts the outcomes in a namespace. An object that its inventory has as the manifest is now is unchanged. A rollout also
 // reads from the inventory which objects an earlier process could not apply or delete.
 func (v *view) count(inventory []v1alpha1.PopulatedObject, apply bool) tally {
 	t := tally{view: v, counts: map[population.Outcome]int32{}}
-	for _, object := range v.wanted {
-		if entry := object.Current(inventory); entry != nil {
-			t.recorded++
-			result := population.Result{Outcome: population.Unchanged}
-			if entry.State == v1alpha1.PopulatedObjectFailed {
-				t.unrepaired++
-				result = population.ResultOf(*entry)
-			}
-			t.add(result)
+	for _, task := range population.Plan(population.RollOut, v.of.Name, []*population.Population{v.of}, v.wanted, inventory) {
+		target := task.Target()
+		if target == (population.Target{}) {
 			continue
 		}
-		result, known := v.results[object.Key]
-		if !known && apply {
-			if i := slices.IndexFunc(inventory, object.IsProblem); i >= 0 {
-				result, known = population.ResultOf(inventory[i]), true
-			}
+		result, known := v.results[target]
+		recorded, isCurrent := recordedOf(target, task.Entry), task.Action == population.Keep && !task.Obsolete
+		if isCurrent || !known && apply && recorded.Outcome != population.Unchanged {
+			result, known = recorded, true
 		}
-		if apply && (result.Outcome == population.Created || result.Outcome == population.Configured) {
-			result.Outcome = population.Unchanged // since the last check
+		if isCurrent {
+			t.recorded++
 		}
-		if known {
-			t.add(result)
-		} else {
-			t.unknown++
-		}
-	}
-	for _, entry := range v.of.Obsolete(v.wanted, inventory) {
-		result, known := v.deletions[population.IdentityOf(entry)]
-		if !known && apply && entry.State == v1alpha1.PopulatedObjectFailed {
-			result, known = population.ResultOf(entry), true
+		if isCurrent && recorded.Outcome == population.Refused {
+			t.unrepaired++
 		}
 		switch {
 		case !known:
 			t.unknown++
-			t.obsolete++
-		case result.Outcome == population.Refused, result.Outcome == population.Deleted && !apply:
+		case task.Obsolete && (result.Outcome == population.Unchanged || apply && result.Outcome == population.Deleted):
+			continue // another manifest is to get the object, or it was deleted since the last check
+		case apply && (result.Outcome == population.Created || result.Outcome == population.Configured):
+			t.counts[population.Unchanged]++ // since the last check
+		default:
 			t.add(result)
+		}
+		if task.Obsolete {
 			t.obsolete++
 		}
 	}
 	return t
+}
+
+// recordedOf returns the outcome that an entry of an inventory records.
+func recordedOf(target population.Target, entry v1alpha1.PopulatedObject) population.Result {
+	result := population.Result{Target: target, Outcome: population.Unchanged}
+	switch entry.State {
+	case v1alpha1.PopulatedObjectConflict:
+		result.Outcome, result.Message = population.Conflict, entry.Message
+	case v1alpha1.PopulatedObjectFailed:
+		result.Outcome, result.Message = population.Refused, entry.Message
+	case v1alpha1.PopulatedObjectApplied, v1alpha1.PopulatedObjectPending:
+	}
+	return result
 }
 
 // add counts an outcome.

@@ -4,39 +4,14 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package driftcontroller
+package controller
 
 import (
-	"slices"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-// TestFollowed: a resource is watched once, and only while the Controller runs.
-func TestFollowed(t *testing.T) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	before, meanwhile, after := corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("Service")
-	for _, kind := range []schema.GroupVersionKind{before, meanwhile, after} {
-		mapper.Add(kind, meta.RESTScopeNamespace)
-	}
-	var watched []string
-	followed := NewFollowed(mapper)
-	followed.Add(before)
-	end := followed.begin(func(resource schema.GroupVersionResource) { watched = append(watched, resource.Resource) })
-	for _, kind := range []schema.GroupVersionKind{before, meanwhile, meanwhile} {
-		followed.Add(kind)
-	}
-	end()
-	followed.Add(after)
-	if want := []string{"secrets", "configmaps"}; !slices.Equal(watched, want) {
-		t.Errorf("watched %v, want %v", watched, want)
-	}
-}
 
 func slimObject(t *testing.T, o *metav1.PartialObjectMetadata) any {
 	t.Helper()

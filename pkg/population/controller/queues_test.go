@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package driftcontroller
+package controller
 
 import (
 	"context"
@@ -26,11 +26,45 @@ import (
 	corefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
 	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
 	nsinitfake "github.com/nsinit/nsinit/pkg/generated/clientset/versioned/fake"
 	"github.com/nsinit/nsinit/pkg/population"
 )
+
+// fakePopulator does what a test says, and nothing else.
+type fakePopulator struct {
+	Populator
+	correct   func(context.Context, *corev1.Namespace) error
+	forget    func(context.Context, *v1alpha1.PopulatedNamespace) error
+	readiness func(context.Context, *v1alpha1.NamespacePopulation) metav1.Condition
+}
+
+func (f fakePopulator) Populate(ctx context.Context, namespace *corev1.Namespace, _ population.Mode) error {
+	return f.correct(ctx, namespace)
+}
+
+func (f fakePopulator) Forget(ctx context.Context, inventory *v1alpha1.PopulatedNamespace) error {
+	if f.forget == nil {
+		return nil
+	}
+	return f.forget(ctx, inventory)
+}
+
+func (f fakePopulator) Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition {
+	if f.readiness == nil {
+		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "R"}
+	}
+	return f.readiness(ctx, p)
+}
+
+// noExemptions are those of a cluster in which no namespace is exempt.
+type noExemptions struct{}
+
+func (noExemptions) Has(string, string) (exempt, known bool) { return false, true }
+func (noExemptions) OnChange(func())                         {}
+func (noExemptions) HasSynced() bool                         { return true }
 
 // reconciliations are the calls of Populate, which block until end is called.
 type reconciliations struct {
@@ -41,7 +75,7 @@ type reconciliations struct {
 	twice   bool
 }
 
-func (r *reconciliations) populate(_ context.Context, namespace *corev1.Namespace, _ bool) error {
+func (r *reconciliations) populate(_ context.Context, namespace *corev1.Namespace) error {
 	done := make(chan error)
 	r.mu.Lock()
 	r.began[namespace.Name]++
@@ -67,7 +101,7 @@ func (r *reconciliations) end(name string, err error) {
 
 // runController runs a Controller in a bubble, and returns when its informers have synced. A ConfigMap of a population is in the
 // namespace "late". halt ends the context, calls drain, and waits until Run has returned.
-func runController(t *testing.T, nsinit *nsinitfake.Clientset, core *corefake.Clientset, populate func(context.Context, *corev1.Namespace, bool) error) (c *Controller, halt func(drain func())) {
+func runController(t *testing.T, nsinit *nsinitfake.Clientset, core *corefake.Clientset, populate func(context.Context, *corev1.Namespace) error) (_ *Controller, ctx context.Context, halt func(drain func())) {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -75,33 +109,20 @@ func runController(t *testing.T, nsinit *nsinitfake.Clientset, core *corefake.Cl
 	}
 	metadata := metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: "late", Labels: map[string]string{v1alpha1.LabelPopulation: "p"}}})
-	existing, err := population.NewNamespaces(metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	factory := NewInformers(nsinit)
-	c, err = New(Config{
-		Core: core, Nsinit: nsinit, Metadata: metadata, Informers: factory.Nsinit().V1alpha1(), Namespaces: existing,
-		Followed: NewFollowed(mapper), Populate: populate, Retry: func() {},
-	})
+	c, err := New(Config{Core: core, Nsinit: nsinit, Metadata: metadata, Mapper: mapper, Populator: fakePopulator{correct: populate}, Exemptions: noExemptions{}, Clock: clock.RealClock{}, Retry: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	factory.StartWithContext(ctx)
 	returned := make(chan struct{})
 	go func() { c.Run(ctx); close(returned) }()
 	settled()
-	return c, func(drain func()) {
+	return c, ctx, func(drain func()) {
 		cancel()
 		drain()
 		<-returned
-		if c.Followed.watch != nil {
-			t.Error("resources are still watched after Run has returned")
-		}
-		factory.Shutdown()
 	}
 }
 
@@ -127,7 +148,7 @@ func TestBeforeTheWatch(t *testing.T) {
 		})
 		var mu sync.Mutex
 		reconciled := map[string]int{}
-		c, halt := runController(t, nsinit, corefake.NewClientset(namespace("known"), namespace("late")), func(_ context.Context, namespace *corev1.Namespace, _ bool) error {
+		c, ctx, halt := runController(t, nsinit, corefake.NewClientset(namespace("known"), namespace("late")), func(_ context.Context, namespace *corev1.Namespace) error {
 			mu.Lock()
 			defer mu.Unlock()
 			reconciled[namespace.Name]++
@@ -137,7 +158,7 @@ func TestBeforeTheWatch(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"known": 1}, reconciled); diff != "" {
 			t.Fatalf("at the start: %s", diff)
 		}
-		c.Followed.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 		settled()
 		if diff := cmp.Diff(map[string]int{"known": 2, "late": 1}, reconciled); diff != "" {
 			t.Errorf("after the first list: %s", diff)
@@ -145,34 +166,61 @@ func TestBeforeTheWatch(t *testing.T) {
 	})
 }
 
+// TestFollow: a resource is watched if the drift of one of its objects is repaired, once, and only while the Controller runs.
+func TestFollow(t *testing.T) {
+	for hash, want := range map[string]int{"h": 1, "": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
+			inventory := func(namespace string) *v1alpha1.PopulatedNamespace {
+				return &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{
+					{Population: "p", Manifest: "m", APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "u", ContentHash: hash},
+				}}}
+			}
+			c, _, halt := runController(t, nsinitfake.NewClientset(p, inventory("a"), inventory("b")), corefake.NewClientset(), nil)
+			defer halt(func() {})
+			c.statuses.Add("p")
+			settled()
+			watches := 0
+			for _, action := range c.Metadata.(*metadatafake.FakeMetadataClient).Actions() {
+				if action.GetVerb() == "watch" && action.GetResource().Resource == "configmaps" {
+					watches++
+				}
+			}
+			if watches != want {
+				t.Errorf("with the hash %q: %d watches", hash, watches)
+			}
+		})
+	}
+}
+
 // TestGoneResource: a resource that the cluster does not have any more is not watched, until a population has it again.
 func TestGoneResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, halt := runController(t, nsinitfake.NewClientset(), corefake.NewClientset(), func(context.Context, *corev1.Namespace, bool) error { return nil })
+		c, ctx, halt := runController(t, nsinitfake.NewClientset(), corefake.NewClientset(), func(context.Context, *corev1.Namespace) error { return nil })
 		defer halt(func() {})
 		gone, lists := true, 0
 		c.Metadata.(*metadatafake.FakeMetadataClient).PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			lists++
 			return gone, nil, apierrors.NewNotFound(corev1.Resource("configmaps"), "")
 		})
-		c.Followed.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 		settled()
 		time.Sleep(time.Hour)
-		if lists != 1 || c.Followed.known.Len() != 0 {
-			t.Errorf("after %d lists, %v are followed", lists, c.Followed.known)
+		if lists != 1 || c.followed.Len() != 0 {
+			t.Errorf("after %d lists, %v are followed", lists, c.followed)
 		}
 		gone = false
-		c.Followed.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 		settled()
-		if lists != 2 || c.Followed.known.Len() != 1 {
-			t.Errorf("when it exists again: after %d lists, %v are followed", lists, c.Followed.known)
+		if lists != 2 || c.followed.Len() != 1 {
+			t.Errorf("when it exists again: after %d lists, %v are followed", lists, c.followed)
 		}
 	})
 }
 
 // runBlocked runs a Controller with a number of namespaces. It returns when as many as possible are reconciled because the
 // population has changed.
-func runBlocked(t *testing.T, count int) (c *Controller, calls *reconciliations, stop func()) {
+func runBlocked(t *testing.T, count int) (c *Controller, ctx context.Context, calls *reconciliations, stop func()) {
 	t.Helper()
 	var namespaces, inventories []runtime.Object
 	for i := range count {
@@ -181,13 +229,13 @@ func runBlocked(t *testing.T, count int) (c *Controller, calls *reconciliations,
 		inventories = append(inventories, &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}})
 	}
 	calls = &reconciliations{began: map[string]int{}, running: map[string]chan error{}}
-	c, halt := runController(t, nsinitfake.NewClientset(inventories...), corefake.NewClientset(namespaces...), calls.populate)
+	c, ctx, halt := runController(t, nsinitfake.NewClientset(inventories...), corefake.NewClientset(namespaces...), calls.populate)
 	c.populationChanged(&v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
 	synctest.Wait()
 	if len(calls.running) == 0 || len(calls.running) == count {
 		t.Errorf("%d of %d namespaces are reconciled, the others must wait", len(calls.running), count)
 	}
-	return c, calls, func() {
+	return c, ctx, calls, func() {
 		halt(func() {
 			for synctest.Wait(); len(calls.running) > 0; {
 				for name := range calls.running {
@@ -211,7 +259,7 @@ func (c *Controller) drift(namespace string) {
 // worker, and although they have changed objects, too.
 func TestRepairDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, calls, stop := runBlocked(t, 20)
+		c, _, calls, stop := runBlocked(t, 20)
 		defer stop()
 		for blocked := range calls.began {
 			c.drift(blocked)
@@ -238,7 +286,7 @@ func TestRepairDoesNotWait(t *testing.T) {
 // and after an error.
 func TestOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, calls, stop := runBlocked(t, 20)
+		c, _, calls, stop := runBlocked(t, 20)
 		defer stop()
 		var name string
 		for name = range calls.running {
@@ -272,8 +320,8 @@ func TestFailedRepair(t *testing.T) {
 	for want, err := range map[string]error{"changes": errors.New("forbidden"), "repairs": context.DeadlineExceeded} {
 		synctest.Test(t, func(t *testing.T) {
 			failing := false
-			c, halt := runController(t, nsinitfake.NewClientset(&v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}),
-				corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}), func(context.Context, *corev1.Namespace, bool) error {
+			c, _, halt := runController(t, nsinitfake.NewClientset(&v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}),
+				corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}), func(context.Context, *corev1.Namespace) error {
 					if failing {
 						return err
 					}
@@ -302,9 +350,9 @@ func TestHandlers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, calls, stop := runBlocked(t, 20)
+				c, ctx, calls, stop := runBlocked(t, 20)
 				defer stop()
-				c.Followed.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+				c.follow(ctx, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 				settled()
 				namespace := ""
 				for i := range 20 {
@@ -344,7 +392,7 @@ func TestOpened(t *testing.T) {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u", Labels: map[string]string{v1alpha1.LabelInitializing: "true"}}}
 				core, calls := corefake.NewClientset(namespace), 0
 				nsinit := nsinitfake.NewClientset()
-				c, halt := runController(t, nsinit, core, func(context.Context, *corev1.Namespace, bool) error { calls++; return nil })
+				c, ctx, halt := runController(t, nsinit, core, func(context.Context, *corev1.Namespace) error { calls++; return nil })
 				defer halt(func() {})
 				if _, err := nsinit.NsinitV1alpha1().PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
@@ -353,9 +401,6 @@ func TestOpened(t *testing.T) {
 				if err := objects(c).Create(corev1.SchemeGroupVersion.WithResource("namespaces"), metadata.DeepCopy(), ""); err != nil {
 					t.Fatal(err)
 				}
-				ctx, stop := context.WithCancel(t.Context())
-				defer stop()
-				go c.Namespaces.Run(ctx)
 				settled()
 				if drifts {
 					c.drift("shop")
@@ -369,8 +414,8 @@ func TestOpened(t *testing.T) {
 					t.Fatal(err)
 				}
 				settled()
-				if (calls > 0) != drifts || c.closed.Len() > 0 {
-					t.Errorf("reconciled %d times; closed are %v", calls, c.closed)
+				if _, closed := c.closed.Load("shop"); (calls > 0) != drifts || closed {
+					t.Errorf("reconciled %d times; it is closed: %t", calls, closed)
 				}
 			})
 		})
@@ -382,8 +427,8 @@ func TestConcluded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inventory := &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "i", ResourceVersion: "1"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"}}
 		nsinit, calls := nsinitfake.NewClientset(inventory), 0
-		_, halt := runController(t, nsinit, corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}),
-			func(context.Context, *corev1.Namespace, bool) error { calls++; return nil })
+		_, _, halt := runController(t, nsinit, corefake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "u"}}),
+			func(context.Context, *corev1.Namespace) error { calls++; return nil })
 		defer halt(func() {})
 		before := calls
 		inventory = inventory.DeepCopy()
@@ -401,7 +446,7 @@ func TestConcluded(t *testing.T) {
 // TestTenantsInTurn: the namespaces of one user do not delay a repair in one of another user.
 func TestTenantsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, calls, stop := runBlocked(t, 20)
+		c, _, calls, stop := runBlocked(t, 20)
 		defer stop()
 		for i := range 20 {
 			name, creator := fmt.Sprintf("namespace-%d", i), "eve"
@@ -413,9 +458,6 @@ func TestTenantsInTurn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go c.Namespaces.Run(ctx)
 		settled()
 		for i := range 20 {
 			c.drift(fmt.Sprintf("namespace-%d", i))

@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package populator
+package population_test
 
 import (
 	"errors"
@@ -56,7 +56,7 @@ func TestRollOut(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	check("m0 unchanged false", "m1 conflict true", "m2 refused true", "m3 refused true")
+	check("m0 created false", "m1 conflict true", "m2 refused true", "m3 refused true")
 	inventory, err := client.PopulatedNamespaces().Get(t.Context(), "shop", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestRollOut(t *testing.T) {
 		}
 		return true
 	}
-	check("m0 unchanged false", "m1 unchanged false", "m2 unchanged false", "m3 refused true")
+	check("m0 unchanged false", "m1 created false", "m2 created false", "m3 refused true")
 }
 
 // TestRollOutLater: the object of a later population counts while that population has the manifest. The label alone and an
@@ -93,7 +93,7 @@ func TestRollOutLater(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	entry := entryAs("m0", "a", func(o *v1alpha1.PopulatedObject) { o.Population, o.UID = "q", "of-q" })
+	entry := v1alpha1.PopulatedObject{Population: "q", Manifest: "m0", APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "of-q", PrunePolicy: v1alpha1.PruneDelete, State: v1alpha1.PopulatedObjectApplied}
 	if _, err := client.PopulatedNamespaces().Create(t.Context(), &v1alpha1.PopulatedNamespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: v1alpha1.PopulatedNamespaceSpec{NamespaceUID: "u"},
 		Status: v1alpha1.PopulatedNamespaceStatus{Objects: []v1alpha1.PopulatedObject{entry}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestRollOutTemporary(t *testing.T) {
 		t.Errorf("%+v, %v", inventory, err)
 	}
 	core.unavailable = false
-	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); err != nil || len(results) != 1 || results[0].Outcome != population.Unchanged {
+	if results, err := p.RollOut(t.Context(), namespaceWith("u"), compiled); err != nil || len(results) != 1 || results[0].Outcome != population.Created {
 		t.Errorf("%+v, %v", results, err)
 	}
 }
@@ -167,7 +167,7 @@ func TestRollOutChanges(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	repair := func() error { return p.Populate(t.Context(), namespaceWith("u"), false) }
+	repair := func() error { return p.Populate(t.Context(), namespaceWith("u"), population.Repair) }
 	var of *population.Population
 	results := ""
 	rollOut := func() error {
@@ -194,13 +194,11 @@ func TestRollOutChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reporter := *p.applier
-	reporter.DryRun = true
-	if report, err := p.Report(t.Context(), &reporter, namespaceWith("u"), of, inventory.Status.Objects); err != nil || len(report) != 2 || report[0].Outcome != population.Configured || report[1].Outcome != population.Deleted || report[1].Deletes.Name != "b" {
+	if report, err := p.ReportRollOut(t.Context(), namespaceWith("u"), of, inventory.Status.Objects); err != nil || len(report) != 2 || report[0].Outcome != population.Configured || report[1].Outcome != population.Deleted || report[1].Deletes.Name != "b" {
 		t.Errorf("%+v, %v", report, err)
 	}
 	check(rollOut, "a=new")
-	if results != "m0 unchanged ;m1 deleted b;" {
+	if results != "m0 configured ;m1 deleted b;" {
 		t.Error(results)
 	}
 	delete(core.objects, "/api/v1/namespaces/shop/configmaps/a")
@@ -228,7 +226,7 @@ func TestRollOutFrozen(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	p.applier.Pace = flowcontrol.NewFakeAlwaysRateLimiter()
+	p.Pace = flowcontrol.NewFakeAlwaysRateLimiter()
 	metadata := map[string]any{"name": "shop", "uid": "u"}
 	core.objects["/api/v1/namespaces/shop"] = map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 	core.applying = func(string) bool {

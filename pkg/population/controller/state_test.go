@@ -4,7 +4,7 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package rollout
+package controller
 
 import (
 	"errors"
@@ -29,16 +29,16 @@ func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
 // viewOf is a view of a namespace with a manifest for each outcome, m0, m1 and so on. An empty outcome is not known yet.
 func viewOf(name string, checked time.Duration, outcomes ...population.Outcome) *view {
-	v := &view{of: &population.Population{Name: "p"}, source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), stuck: start().Add(checked - recheck), results: map[population.Key]population.Result{}}
+	v := &view{of: &population.Population{Name: "p"}, source: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, checked: start().Add(checked), stuck: start().Add(checked - recheck), results: map[population.Target]population.Result{}}
 	for i, outcome := range outcomes {
 		key := population.Key{Population: "p", Manifest: fmt.Sprintf("m%d", i)}
-		v.wanted = append(v.wanted, population.Wanted{Key: key, Identity: population.Identity{Kind: "ConfigMap", Name: key.Manifest}})
-		result := population.Result{Key: key, Outcome: outcome}
+		v.wanted = append(v.wanted, population.Object{Key: key, APIVersion: "v1", Identity: population.Identity{Kind: "ConfigMap", Name: key.Manifest}})
+		result := population.Result{Target: population.Target{Key: key}, Outcome: outcome}
 		if outcome == conflict || outcome == refused {
 			result.Message = fmt.Sprintf("%s in %s", outcome, name)
 		}
 		if outcome != "" {
-			v.results[key] = result
+			v.results[result.Target] = result
 		}
 	}
 	return v
@@ -109,7 +109,7 @@ func TestCountObsolete(t *testing.T) {
 			for apply, want := range map[bool]string{false: test.report, true: test.apply} {
 				v := viewOf("shop", 0)
 				if test.outcome != "" {
-					v.set([]population.Result{{Key: population.Key{Population: "p", Manifest: "old"}, Deletes: population.IdentityOf(test.entry), Outcome: test.outcome}}, nil, start())
+					v.set([]population.Result{{Target: population.Target{Key: population.KeyOf(test.entry), Deletes: population.IdentityOf(test.entry)}, Outcome: test.outcome}}, nil, start())
 				}
 				got := v.count([]v1alpha1.PopulatedObject{test.entry}, apply)
 				text := fmt.Sprint(got.counts)
@@ -246,7 +246,7 @@ func TestStuck(t *testing.T) {
 	v, now := viewOf("shop", 0, conflict), start()
 	v.stuck = time.Time{}
 	check := func(outcome population.Outcome) time.Duration {
-		v.set([]population.Result{{Key: v.wanted[0].Key, Outcome: outcome}}, nil, now)
+		v.set([]population.Result{{Target: population.Target{Key: v.wanted[0].Key}, Outcome: outcome}}, nil, now)
 		due, _ := v.count(nil, true).due(true, time.Time{})
 		wait := due.Sub(now)
 		now = due
@@ -276,13 +276,44 @@ func TestRenew(t *testing.T) {
 	}
 	r := &rollout{compiled: compiled}
 	former := r.renew(nil, source("a", ""))
-	former.set([]population.Result{{Key: former.wanted[0].Key, Outcome: conflict}}, nil, start())
+	former.set([]population.Result{{Target: population.Target{Key: former.wanted[0].Key}, Outcome: conflict}}, nil, start())
 	annotated := source("a", "x")
 	if v := r.renew(former, annotated); v.source != annotated || len(v.results) != 1 || v.checked != start() {
 		t.Errorf("with another annotation: %+v", v)
 	}
 	if v := r.renew(former, source("b", "")); len(v.results) != 0 || v.wanted[0].Identity.Name != "b" {
 		t.Errorf("with another label: %+v", v)
+	}
+}
+
+// TestTally: the outcomes in a namespace are counted again after a check, and when its inventory changes. So a check of one namespace does
+// not count those of all others.
+func TestTally(t *testing.T) {
+	v, inventory := viewOf("shop", 0, ""), &v1alpha1.PopulatedNamespace{}
+	counted := func(inventory *v1alpha1.PopulatedNamespace) bool {
+		before := v.counted
+		v.tally(inventory, true)
+		return v.counted != before
+	}
+	if !counted(inventory) || counted(inventory) {
+		t.Error("it was not counted once")
+	}
+	v.set([]population.Result{{Target: population.Target{Key: v.wanted[0].Key}, Outcome: created}}, nil, start())
+	if !counted(inventory) || !v.tally(inventory, true).isCurrent() {
+		t.Error("a check does not count")
+	}
+	if !counted(inventory.DeepCopy()) {
+		t.Error("another inventory does not count")
+	}
+	compiled, errs := population.Compile("p", &v1alpha1.NamespacePopulationSpec{})
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	r := &rollout{compiled: compiled}
+	former := r.renew(nil, v.source)
+	former.tally(inventory, true)
+	if renewed := r.renew(former, &metav1.PartialObjectMetadata{}); renewed.tally(inventory, true).view != renewed {
+		t.Error("the outcomes are those of the former namespace")
 	}
 }
 

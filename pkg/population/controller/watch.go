@@ -4,21 +4,19 @@ Copyright The nsinit Authors.
 SPDX-License-Identifier: Apache-2.0
 */
 
-package driftcontroller
+package controller
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -28,65 +26,41 @@ import (
 	"github.com/nsinit/nsinit/pkg/util/workers"
 )
 
-// Followed are the resources whose objects the Controller watches while it runs.
-type Followed struct {
-	mapper meta.RESTMapper
-	mu     sync.Mutex
-	known  sets.Set[schema.GroupVersionResource]
-	// watch begins to watch a resource. It is nil while the Controller does not run.
-	watch func(schema.GroupVersionResource)
-}
-
-// NewFollowed returns an empty set. The mapper maps a kind to its resource.
-func NewFollowed(mapper meta.RESTMapper) *Followed {
-	return &Followed{mapper: mapper, known: sets.New[schema.GroupVersionResource]()}
-}
-
-// Add adds a kind of populations. The removal of the label is an event like a deletion, so the label is restored.
-func (f *Followed) Add(kind schema.GroupVersionKind) {
-	mapping, err := f.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+// follow watches the resource of objects of populations while the Controller runs. It is called by a worker.
+func (c *Controller) follow(ctx context.Context, kind schema.GroupVersionKind) {
+	mapping, err := c.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return // the Populator reports an unknown kind
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known.Has(mapping.Resource) {
+	resource := mapping.Resource
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.followed.Has(resource) {
 		return
 	}
-	f.known.Insert(mapping.Resource)
-	if f.watch != nil {
-		f.watch(mapping.Resource)
-	}
+	c.followed.Insert(resource)
+	ctx, end := context.WithCancel(ctx)
+	informer := c.watch(ctx, resource, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.followed.Delete(resource)
+		end()
+	})
+	c.running.Go(func() { informer.RunWithContext(ctx) })
+	c.running.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			c.enqueueAll() // what was deleted before is no event
+		}
+	})
 }
 
-// forget lets Add watch a resource again.
-func (f *Followed) forget(resource schema.GroupVersionResource) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.known.Delete(resource)
-}
-
-// begin watches the resources so far, and those that are added before end is called.
-func (f *Followed) begin(watch func(schema.GroupVersionResource)) (end func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.watch = watch
-	for resource := range f.known {
-		watch(resource)
-	}
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.watch = nil
-	}
-}
-
-// watch returns the informer of a resource. It calls gone if the cluster does not have the resource any more.
+// watch returns the informer of a resource. It calls gone if the cluster does not have the resource any more. The removal of the label
+// is an event like a deletion, so the label is restored.
 func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionResource, gone func()) cache.SharedIndexInformer {
 	logger := klog.FromContext(ctx).WithValues("resource", resource)
 	informer := metadatainformer.NewFilteredMetadataInformer(c.Metadata, resource, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(options *metav1.ListOptions) { options.LabelSelector = v1alpha1.LabelPopulation }).Informer()
-	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+	errs := []error{informer.SetTransform(slimmed), informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
 		switch {
 		case apierrors.IsForbidden(err):
 			logger.Error(err, "Cannot watch a resource: drift is corrected only at resync; grant list and watch")
@@ -96,13 +70,8 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 		default:
 			cache.DefaultWatchErrorHandler(ctx, reflector, err)
 		}
-	}); err != nil {
-		logger.Error(err, "Cannot set the error handler of a watch")
-	}
-	if err := informer.SetTransform(slimmed); err != nil {
-		logger.Error(err, "Cannot set the transformation of a watch")
-	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+	})}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
 			if isInInitialList { // it may have changed since it was applied
 				enqueueNamespace(c.changes, object)
@@ -115,8 +84,9 @@ func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionReso
 			}
 		},
 		DeleteFunc: func(object any) { enqueueNamespace(c.repairs, object) },
-	}); err != nil {
-		logger.Error(err, "Cannot add the event handler of a watch")
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		logger.Error(err, "Cannot set up a watch")
 	}
 	logger.V(2).Info("Watching a resource of populations")
 	return informer

@@ -1,0 +1,38 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package population
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+)
+
+// TestCompiler: each version of a population is compiled once, until the population is forgotten.
+func TestCompiler(t *testing.T) {
+	var c Compiler
+	compile := func(uid string, generation int64) *Population {
+		p := &v1alpha1.NamespacePopulation{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(uid), Generation: generation}}
+		compiled, err := c.Compile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return compiled
+	}
+	first := compile("u", 1)
+	if compile("u", 1) != first || compile("v", 1) == first || compile("u", 2) == first {
+		t.Error("a version was compiled twice, or another one was not")
+	}
+	second := compile("v", 1)
+	c.Retain([]v1alpha1.NamespacePopulation{{ObjectMeta: metav1.ObjectMeta{UID: "v"}}})
+	if compile("v", 1) != second || len(c.known) != 1 {
+		t.Errorf("%d populations are known", len(c.known))
+	}
+}

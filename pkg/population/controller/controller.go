@@ -1,0 +1,318 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controller
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1/helper"
+	"github.com/nsinit/nsinit/pkg/generated/clientset/versioned"
+	"github.com/nsinit/nsinit/pkg/generated/informers/externalversions"
+	listers "github.com/nsinit/nsinit/pkg/generated/listers/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
+	utilapierrors "github.com/nsinit/nsinit/pkg/util/apierrors"
+	"github.com/nsinit/nsinit/pkg/util/cached"
+	"github.com/nsinit/nsinit/pkg/util/workers"
+)
+
+const (
+	// resync is how often every namespace is reconciled without an event.
+	resync = 10 * time.Minute
+	// recheckReady is how soon a population that is not ready is checked again: kinds and permissions are not watched.
+	recheckReady = 10 * time.Second
+	// settle is how long updates of a population's status and rollouts wait for more changes.
+	settle   = 500 * time.Millisecond
+	minRetry = 100 * time.Millisecond
+	maxRetry = 5 * time.Minute
+	// An object that a change has written is an event, which queues its namespace as a repair. So there are more workers for
+	// repairs: what the workers for changes write does not occupy all of them.
+	changeWorkers, repairWorkers = 2, 4
+)
+
+// Populator changes namespaces. A population.Populator implements it.
+type Populator interface {
+	Populate(ctx context.Context, namespace *corev1.Namespace, mode population.Mode) error
+	Forget(ctx context.Context, inventory *v1alpha1.PopulatedNamespace) error
+	RollOut(ctx context.Context, namespace *corev1.Namespace, of *population.Population) ([]population.Result, error)
+	ReportRollOut(ctx context.Context, namespace *corev1.Namespace, of *population.Population, inventory []v1alpha1.PopulatedObject) ([]population.Result, error)
+	Compile(p *v1alpha1.NamespacePopulation) (*population.Population, error)
+	Readiness(ctx context.Context, p *v1alpha1.NamespacePopulation) metav1.Condition
+}
+
+// Exemptions say which namespaces are exempt by their names.
+type Exemptions interface {
+	// Has returns whether a namespace is exempt, and whether that is known.
+	Has(name, generateName string) (exempt, known bool)
+	OnChange(changed func())
+	HasSynced() bool
+}
+
+// Config is what a Controller needs.
+type Config struct {
+	Core       kubernetes.Interface
+	Nsinit     versioned.Interface
+	Metadata   metadata.Interface
+	Mapper     meta.RESTMapper
+	Populator  Populator
+	Exemptions Exemptions
+	Events     record.EventRecorder
+	Clock      clock.Clock
+	// Retry is called when a population has changed: closed namespaces may wait for the change. Set it before Run.
+	Retry func()
+}
+
+// Controller applies populations to open namespaces.
+type Controller struct {
+	Config
+	// repairs are the namespaces with changed objects, and changes those that are reconciled for another reason, such as changed
+	// labels or a repair that failed. They have separate workers, because changes can be many and slow, and a repair must not wait
+	// for them.
+	repairs, changes workers.Queue
+	// statuses, readiness and rollouts are names of populations. Only the worker of statuses writes their statuses.
+	statuses, readiness, rollouts workers.Queue
+
+	informers   externalversions.SharedInformerFactory
+	namespaces  cache.SharedIndexInformer
+	inventories listers.PopulatedNamespaceLister
+	populations listers.NamespacePopulationLister
+	synced      []cache.InformerSynced
+	// running are the workers and informers.
+	running sync.WaitGroup
+	// known are the rollouts of the populations with scope All, by name. Only the worker of rollouts uses them.
+	known map[string]*rollout
+	// none is the inventory of a namespace without one.
+	none v1alpha1.PopulatedNamespace
+
+	// closed has the names of the namespaces that are reconciled when they open.
+	closed sync.Map
+
+	mu sync.Mutex
+	// busy are the namespaces that workers reconcile. The value is the queue to which the namespace is added after that, or nil.
+	busy map[string]workers.Queue
+	// followed are the resources that are watched.
+	followed sets.Set[schema.GroupVersionResource]
+	// reports are what the workers report of each population, by name.
+	reports map[string]report
+}
+
+// New returns a Controller that is not running yet.
+func New(config Config) (*Controller, error) {
+	namespaces, err := newNamespaces(config.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	// A resync also sends events without a change, so that every namespace is reconciled at times.
+	informers := externalversions.NewSharedInformerFactoryWithOptions(config.Nsinit, resync, externalversions.WithTransform(cached.WithoutManagedFields))
+	inventories, populations := informers.Nsinit().V1alpha1().PopulatedNamespaces(), informers.Nsinit().V1alpha1().NamespacePopulations()
+	c := &Controller{
+		Config: config, informers: informers, namespaces: namespaces, inventories: inventories.Lister(), populations: populations.Lister(),
+		statuses:  newQueue("population-status", nil),
+		readiness: newQueue("population-readiness", nil),
+		rollouts:  workers.NewQueue("population-rollout", clock.RealClock{}, minRolloutRetry, maxRolloutRetry),
+		known:     map[string]*rollout{},
+		busy:      map[string]workers.Queue{},
+		followed:  sets.New[schema.GroupVersionResource](),
+		reports:   map[string]report{},
+	}
+	c.repairs, c.changes = newQueue("population-repairs", c.Creator), newQueue("populated-namespaces", c.Creator)
+	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
+		inventories.Informer(): cache.ResourceEventHandlerDetailedFuncs{AddFunc: c.inventoryAdded, UpdateFunc: c.inventoryUpdated, DeleteFunc: c.inventoryChanged},
+		populations.Informer(): cache.ResourceEventHandlerFuncs{AddFunc: c.populationChanged, UpdateFunc: c.populationUpdated, DeleteFunc: c.populationChanged},
+		namespaces: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { c.enqueueRollouts() }, UpdateFunc: c.namespaceUpdated, DeleteFunc: func(any) { c.enqueueRollouts() },
+		},
+	} {
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return nil, err
+		}
+		if informer != namespaces { // which may be forbidden
+			c.synced = append(c.synced, registration.HasSynced)
+		}
+	}
+	config.Exemptions.OnChange(c.enqueueRollouts)
+	return c, nil
+}
+
+func newQueue(name string, groupOf func(string) string) workers.Queue {
+	return workers.NewFairQueue(name, clock.RealClock{}, minRetry, maxRetry, groupOf)
+}
+
+// Run runs until the context ends.
+func (c *Controller) Run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), "population-controller"))
+	c.informers.StartWithContext(ctx)
+	defer c.informers.Shutdown()
+	defer c.running.Wait()
+	c.running.Go(func() { c.namespaces.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		return
+	}
+	c.running.Go(func() { workers.Run(ctx, c.statuses, 1, c.writeStatus) })
+	c.running.Go(func() { workers.Run(ctx, c.readiness, 1, c.checkReadiness) })
+	c.running.Go(func() { workers.Run(ctx, c.changes, changeWorkers, c.exclusively(c.changes)) })
+	c.running.Go(func() { workers.Run(ctx, c.repairs, repairWorkers, c.exclusively(c.repairs)) })
+	// If the namespaces or the list of exemptions cannot be read, such as without permission, each rollout reports so, and continues
+	// when they change.
+	await, cancel := context.WithTimeout(ctx, patience)
+	cache.WaitForCacheSync(await.Done(), c.namespaces.HasSynced, c.Exemptions.HasSynced)
+	cancel()
+	workers.Run(ctx, c.rollouts, 1, c.sync)
+}
+
+// exclusively returns the function that handles a key of repairs or changes. If a worker of the other queue reconciles the
+// namespace, the function queues the namespace again after that. It does not wait, so that the worker is free for others.
+func (c *Controller) exclusively(from workers.Queue) func(context.Context, string) error {
+	return func(ctx context.Context, name string) error {
+		c.mu.Lock()
+		if _, busy := c.busy[name]; busy {
+			defer c.mu.Unlock()
+			c.busy[name] = from
+			return nil
+		}
+		c.busy[name] = nil
+		c.mu.Unlock()
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if waiting := c.busy[name]; waiting != nil {
+				waiting.Add(name)
+			}
+			delete(c.busy, name)
+		}()
+		err := c.reconcile(ctx, name)
+		if err != nil && from == c.repairs && !population.IsTemporary(err) {
+			// It can fail in every namespace, such as without a permission. Others must not wait for it.
+			klog.FromContext(ctx).Error(err, "A repair failed, retrying as a change", "name", name)
+			c.changes.AddRateLimited(name)
+			return nil
+		}
+		return err
+	}
+}
+
+// reconcile applies the populations to an open namespace. The initializer populates closed ones.
+func (c *Controller) reconcile(ctx context.Context, name string) error {
+	inventory, err := c.inventories.Get(name)
+	if apierrors.IsNotFound(err) { // or the cache does not have it yet
+		inventory, err = c.Nsinit.NsinitV1alpha1().PopulatedNamespaces().Get(ctx, name, metav1.GetOptions{})
+	}
+	if err != nil {
+		return utilapierrors.IgnoreAbsent(err)
+	}
+	c.closed.Store(name, nil) // before the read: it can open after that
+	namespace, err := c.Core.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil || !helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil {
+		c.closed.Delete(name)
+	}
+	if apierrors.IsNotFound(err) || err == nil && namespace.UID != inventory.Spec.NamespaceUID {
+		return c.Populator.Forget(ctx, inventory)
+	}
+	if err != nil {
+		return err
+	}
+	if helper.IsClosed(namespace) || namespace.DeletionTimestamp != nil || metav1.HasLabel(namespace.ObjectMeta, v1alpha1.LabelFrozen) {
+		return nil // a changed label queues it again when it is unfrozen
+	}
+	return c.Populator.Populate(ctx, namespace, population.Repair)
+}
+
+// inventoryAdded queues the namespace of an inventory that existed at the start: the Populator creates others.
+func (c *Controller) inventoryAdded(object any, isInInitialList bool) {
+	if inventory, ok := object.(*v1alpha1.PopulatedNamespace); ok && isInInitialList {
+		c.changes.Add(inventory.Name)
+	}
+	c.inventoryChanged(object)
+}
+
+func (c *Controller) inventoryUpdated(oldObj, newObj any) {
+	before, ok := oldObj.(*v1alpha1.PopulatedNamespace)
+	after, stillOK := newObj.(*v1alpha1.PopulatedNamespace)
+	if !ok || !stillOK {
+		return
+	}
+	// Only the Populator updates an inventory. A resync does not change the resource version.
+	if before.ResourceVersion == after.ResourceVersion || before.UID != after.UID {
+		c.changes.Add(after.Name)
+	}
+	// What drifts while a rollout brings an object is repaired only after the inventory has the object.
+	if !slices.EqualFunc(before.Status.Objects, after.Status.Objects, func(a, b v1alpha1.PopulatedObject) bool { return a.ContentHash == b.ContentHash }) {
+		c.repairs.Add(after.Name)
+	}
+	c.inventoryChanged(before)
+	c.inventoryChanged(after)
+}
+
+// inventoryChanged queues the populations of an inventory.
+func (c *Controller) inventoryChanged(object any) {
+	inventory, ok := cached.Object[*v1alpha1.PopulatedNamespace](object)
+	if !ok {
+		return
+	}
+	for _, entry := range inventory.Status.Objects {
+		c.statuses.AddAfter(entry.Population, settle)
+	}
+}
+
+func (c *Controller) populationUpdated(oldObj, newObj any) {
+	before, ok := oldObj.(*v1alpha1.NamespacePopulation)
+	after, stillOK := newObj.(*v1alpha1.NamespacePopulation)
+	switch {
+	case !ok || !stillOK:
+	case before.Generation != after.Generation || before.UID != after.UID:
+		c.populationChanged(after)
+	case !sameMetadata(before, after) || !readySince(before).Equal(readySince(after)):
+		c.rollouts.Add(after.Name)
+	}
+}
+
+// populationChanged queues a population and every namespace.
+func (c *Controller) populationChanged(object any) {
+	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
+		c.statuses.AddAfter(key, settle)
+		c.readiness.Add(key)
+		c.rollouts.Add(key)
+	}
+	c.Retry()
+	c.enqueueAll()
+}
+
+// enqueueAll queues every namespace.
+func (c *Controller) enqueueAll() {
+	inventories, _ := c.inventories.List(labels.Everything()) // a lister returns no error
+	for _, inventory := range inventories {
+		c.changes.Add(inventory.Name)
+	}
+}
+
+// enqueueRollouts queues every population with scope All.
+func (c *Controller) enqueueRollouts() {
+	populations, _ := c.populations.List(labels.Everything()) // a lister returns no error
+	for _, p := range populations {
+		if p.Spec.Scope == v1alpha1.ScopeAll {
+			c.rollouts.AddAfter(p.Name, settle)
+		}
+	}
+}

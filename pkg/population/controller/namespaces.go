@@ -1,0 +1,95 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/population"
+	"github.com/nsinit/nsinit/pkg/util/cached"
+)
+
+// newNamespaces returns an informer of the metadata of the namespaces.
+func newNamespaces(client metadata.Interface) (cache.SharedIndexInformer, error) {
+	informer := metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("namespaces"), "", 0, cache.Indexers{}, nil).Informer()
+	if err := informer.SetTransform(cached.NamespaceMetadata); err != nil {
+		return nil, err
+	}
+	return informer, informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) {
+			klog.FromContext(ctx).Error(err, "Cannot watch namespaces: changed labels take effect only at resync, and no rollout runs; grant list and watch")
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
+	})
+}
+
+// Creator returns the user who created a namespace, or nothing if it is not known.
+func (c *Controller) Creator(name string) string {
+	object, _, _ := c.namespaces.GetStore().GetByKey(name)
+	namespace, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return ""
+	}
+	return namespace.Annotations[v1alpha1.AnnotationCreatedBy]
+}
+
+// listNamespaces returns the namespaces, sorted by name. They must not be changed.
+func (c *Controller) listNamespaces() []*metav1.PartialObjectMetadata {
+	var list []*metav1.PartialObjectMetadata
+	for _, object := range c.namespaces.GetStore().List() {
+		if namespace, ok := object.(*metav1.PartialObjectMetadata); ok {
+			list = append(list, namespace)
+		}
+	}
+	slices.SortFunc(list, func(a, b *metav1.PartialObjectMetadata) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// namespaceUpdated queues a namespace whose labels or creator have changed, or that has opened after something changed in it. It
+// queues the rollouts to which the change can matter.
+func (c *Controller) namespaceUpdated(oldObj, newObj any) {
+	before, ok := oldObj.(*metav1.PartialObjectMetadata)
+	after, stillOK := newObj.(*metav1.PartialObjectMetadata)
+	if !ok || !stillOK {
+		return
+	}
+	isSame, isSelectedAnew := before.UID == after.UID, selectsAnew(before, after)
+	if isSame && isSelectedAnew {
+		c.changes.Add(after.Name)
+	}
+	if _, isClosed := c.closed.Load(after.Name); isClosed && isSame && metav1.HasLabel(before.ObjectMeta, v1alpha1.LabelInitializing) &&
+		!metav1.HasLabel(after.ObjectMeta, v1alpha1.LabelInitializing) {
+		c.changes.Add(after.Name)
+	}
+	if !isSame || isSelectedAnew || population.IsOpen(before) != population.IsOpen(after) {
+		c.enqueueRollouts()
+	}
+}
+
+// selectsAnew reports whether the labels of a namespace or its creator have changed. That it opens is no such change.
+func selectsAnew(before, after *metav1.PartialObjectMetadata) bool {
+	isGate := func(key, _ string) bool { return key == v1alpha1.LabelInitializing }
+	old, now := maps.Clone(before.Labels), maps.Clone(after.Labels)
+	maps.DeleteFunc(old, isGate)
+	maps.DeleteFunc(now, isGate)
+	return !maps.Equal(old, now) || slices.ContainsFunc([]string{v1alpha1.AnnotationCreatedBy, v1alpha1.AnnotationCreatedByGroups}, func(key string) bool {
+		return before.Annotations[key] != after.Annotations[key]
+	})
+}

@@ -1,0 +1,193 @@
+/*
+Copyright The nsinit Authors.
+
+SPDX-License-Identifier: Apache-2.0
+*/
+
+package population
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+
+	"github.com/nsinit/nsinit/pkg/apis/nsinit/v1alpha1"
+	"github.com/nsinit/nsinit/pkg/util/printable"
+)
+
+// atOnce is how many objects of a namespace are applied at the same time.
+const atOnce = 8
+
+// Result is the outcome of a manifest or deletion in a namespace.
+type Result struct {
+	Target
+	Outcome Outcome
+	// Message is why the outcome is Conflict or Refused.
+	Message string
+}
+
+// result is what a task has done. The task has the new entry.
+type result struct {
+	Task
+	outcome Outcome
+	err     error
+}
+
+// Report returns what would become of objects in a namespace, in their order, and then of those without a manifest. The Applier must
+// have DryRun. mode and of are those of a plan. An error means that some results, which are Refused, are temporary.
+func (a *Applier) Report(ctx context.Context, namespace *corev1.Namespace, mode Mode, of string, populations []*Population,
+	wanted []Object, inventory []v1alpha1.PopulatedObject,
+) ([]Result, error) {
+	return outcomesOf(a.run(ctx, namespace, mode, Plan(mode, of, populations, wanted, inventory), existing(inventory, populations)))
+}
+
+// existing returns the objects in an inventory that belong to a manifest.
+func existing(inventory []v1alpha1.PopulatedObject, populations []*Population) []v1alpha1.PopulatedObject {
+	return slices.DeleteFunc(slices.Clone(inventory), func(entry v1alpha1.PopulatedObject) bool {
+		p := find(populations, entry.Population)
+		return p == nil || !p.has(entry.Manifest)
+	})
+}
+
+// outcomesOf returns the outcome of each manifest and deletion, and the last error that is temporary.
+func outcomesOf(results []result) (outcomes []Result, temporary error) {
+	for _, r := range results {
+		outcome := Result{Target: r.Target(), Outcome: r.outcome}
+		if r.err != nil {
+			outcome.Message = messageOf(r.err)
+		}
+		if IsTemporary(r.err) {
+			temporary = r.err
+		}
+		if outcome.Target != (Target{}) {
+			outcomes = append(outcomes, outcome)
+		}
+	}
+	return outcomes, temporary
+}
+
+func messageOf(err error) string { return strings.TrimSpace(printable.Lines(err.Error())) }
+
+// run runs the tasks of a plan. A rollout goes object by object: it continues only while the namespace may be changed, and an object stays
+// while the one that its manifest has now cannot be applied. inventory has the entries of manifests that exist.
+func (a *Applier) run(ctx context.Context, namespace *corev1.Namespace, mode Mode, tasks []Task, inventory []v1alpha1.PopulatedObject) []result {
+	results := make([]result, len(tasks))
+	if mode != RollOut {
+		a.applyTogether(ctx, namespace, tasks, results)
+	}
+	failed, hasChanged := sets.New[Key](), false
+	for i, t := range tasks {
+		if results[i].outcome != "" && results[i].err == nil {
+			continue
+		}
+		if t.Action == Prune && failed.Has(KeyOf(t.Entry)) || hasChanged {
+			t.Action = Keep
+		}
+		r := result{Task: t, outcome: Refused}
+		if mode == RollOut && (t.Action == Apply || t.Action == Adopt || t.Action == Prune) {
+			r.err = a.Await(ctx, namespace)
+		}
+		if r.err == nil {
+			r = a.do(ctx, namespace, t, inventory)
+		}
+		if r.err != nil && mode == RollOut {
+			failed.Insert(KeyOf(t.Entry))
+			hasChanged = hasChanged || errors.Is(r.err, ErrChanged)
+		}
+		results[i] = r
+	}
+	return results
+}
+
+// applyTogether applies objects at the same time. What fails is left to do, in order: an object can need an earlier one, and of two
+// manifests of one object the later one counts.
+func (a *Applier) applyTogether(ctx context.Context, namespace *corev1.Namespace, tasks []Task, results []result) {
+	count := map[Identity]int{}
+	for _, t := range tasks {
+		count[IdentityOf(t.Entry)]++
+	}
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, t := range tasks {
+		if t.Action == Apply && count[IdentityOf(t.Entry)] == 1 {
+			group.Go(func() error {
+				results[i] = a.do(ctx, namespace, t, nil)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // the results have the errors
+}
+
+// do runs a task. After an error, the outcome is Conflict or Refused, and the entry has the error.
+func (a *Applier) do(ctx context.Context, namespace *corev1.Namespace, t Task, inventory []v1alpha1.PopulatedObject) result {
+	r := result{Task: t, outcome: Unchanged}
+	var stored *unstructured.Unstructured
+	switch t.Action {
+	case Keep:
+		return r
+	case ReportError:
+		r.outcome, r.err = Refused, t.Object.Err
+	case Prune:
+		if r.outcome = Deleted; a.DryRun {
+			return r
+		}
+		// gofail: var populationBeforePrune struct{}
+		if r.err = a.Prune(ctx, namespace, t.Entry); r.err == nil {
+			klog.FromContext(ctx).Info("Pruned", "population", t.Entry.Population, "manifest", t.Entry.Manifest, "kind", t.Entry.Kind, "object", t.Entry.Name)
+			return r
+		}
+		r.outcome = Refused
+	case Apply:
+		var replaceable types.UID
+		if t.Object.DriftPolicy == v1alpha1.DriftRepair {
+			replaceable = t.Entry.UID
+		}
+		// gofail: var populationBeforeApply struct{}
+		stored, r.outcome, r.err = a.reapply(ctx, namespace, t.Object.Content, replaceable)
+	case Adopt:
+		stored, r.outcome, r.err = a.Adopt(ctx, namespace, t.Object.Content, inventory)
+	}
+	switch entry := &r.Entry; {
+	case r.err == nil:
+		entry.UID, entry.State, entry.Message, entry.ContentHash = stored.GetUID(), v1alpha1.PopulatedObjectApplied, "", t.Object.Hash
+		entry.LastAppliedTime = appliedTime(stored, a.FieldManager)
+		return r
+	case t.Action == Adopt && IsTemporary(r.err):
+		entry.State = v1alpha1.PopulatedObjectPending
+	case r.outcome == Conflict:
+		entry.State = v1alpha1.PopulatedObjectConflict
+	default:
+		entry.State = v1alpha1.PopulatedObjectFailed
+	}
+	r.Entry.Message = messageOf(r.err)
+	return r
+}
+
+// reapply applies a content with Repair. With DryRun, it also compares the result with what is stored.
+func (a *Applier) reapply(ctx context.Context, namespace *corev1.Namespace, content *unstructured.Unstructured, applied types.UID) (
+	*unstructured.Unstructured, Outcome, error,
+) {
+	var live *unstructured.Unstructured
+	if client, err := a.resource(content.GroupVersionKind(), namespace.Name); a.DryRun && err == nil {
+		live, _ = client.find(ctx, content.GetName()) // Repair reports the error
+	}
+	stored, err := a.Repair(ctx, namespace, content, applied)
+	switch {
+	case err != nil:
+		return nil, Refused, err
+	case a.DryRun && live == nil:
+		return stored, Created, nil
+	case a.DryRun && sameContent(live, stored):
+		return stored, Unchanged, nil
+	}
+	return stored, Configured, nil
+}
