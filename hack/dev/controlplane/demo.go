@@ -40,7 +40,7 @@ func (c *Cluster) Demo(ctx context.Context) (err error) {
 		return fmt.Errorf("a control plane runs in %s: stop it first (%s), the demo starts another one", c.Dir, c.downCommand())
 	}
 	// Only the ports and identities of an earlier control plane are kept.
-	for _, left := range []string{c.path("etcd"), c.path("nsinit-etcd"), c.path("audit.log"), c.logStoreDir()} {
+	for _, left := range []string{c.path("etcd"), c.nsinitEtcdDir(), c.path("audit.log"), c.logStoreDir()} {
 		if err := os.RemoveAll(left); err != nil {
 			return err
 		}
