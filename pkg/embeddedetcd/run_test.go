@@ -134,7 +134,8 @@ func TestHasSpace(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(full, unix.MNT_DETACH) })
 	err := hasSpace(full)
-	if want := "the volume of etcd is full (" + full + "): free space on it or enlarge it, and etcd starts: no space left on device"; err == nil || err.Error() != want || !errors.Is(err, unix.ENOSPC) {
+	want := "the volume of etcd is full (" + full + "): free space on it or enlarge it, and etcd starts: no space left on device"
+	if err == nil || err.Error() != want || !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

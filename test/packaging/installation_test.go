@@ -437,7 +437,8 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 			s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Capabilities == nil || len(s.Capabilities.Drop) != 1 {
 			t.Errorf("%s: the container's security context is %v", name, s)
 		}
-		if sidecar := i >= len(pod.Containers); container.Resources.Requests.Memory().IsZero() || !sidecar && (container.LivenessProbe == nil || container.ReadinessProbe == nil) {
+		probed := container.LivenessProbe != nil && container.ReadinessProbe != nil
+		if sidecar := i >= len(pod.Containers); !probed && !sidecar || container.Resources.Requests.Memory().IsZero() {
 			t.Errorf("%s: probes or resources of %s are missing", name, container.Name)
 		}
 	}

@@ -43,7 +43,10 @@ type memoryGroup struct {
 
 // memoryGroups returns the programs with the limits of the manifests, in MiB.
 func memoryGroups() []*memoryGroup {
-	return []*memoryGroup{{program: "nsinit-apiserver", limit: 512}, {program: "nsinit-etcd", limit: 320}, {program: "nsinit-controller-manager", limit: 256}, {program: repairs, limit: 256}}
+	return []*memoryGroup{
+		{program: "nsinit-apiserver", limit: 512}, {program: "nsinit-etcd", limit: 320},
+		{program: "nsinit-controller-manager", limit: 256}, {program: repairs, limit: 256},
+	}
 }
 
 // measureMemory measures how much memory the programs use while a tenant creates the largest namespaces, and after a restart, and
