@@ -43,9 +43,9 @@ func volumeQuota(dir string) (int64, error) {
 	return quota, nil
 }
 
-// hasSpace returns an error if the volume of a directory has no space for the next file of the write-ahead log. The message does not
+// volumeFull returns an error if the volume of a directory has no space for the next file of the write-ahead log. The message does not
 // change, because it becomes a condition of namespaces.
-func hasSpace(dir string) error {
+func volumeFull(dir string) error {
 	_, free, err := volume(dir)
 	if err == nil && free < walSegmentBytes {
 		err = fmt.Errorf("the volume of etcd is full (%s): free space on it or enlarge it, and etcd starts: %w", dir, unix.ENOSPC)
@@ -55,12 +55,12 @@ func hasSpace(dir string) error {
 
 // volume returns the size and the free space of the volume of a directory, in bytes.
 func volume(dir string) (size, free int64, err error) {
-	var volume unix.Statfs_t
-	if err := unix.Statfs(dir, &volume); err != nil {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
 		return 0, 0, fmt.Errorf("cannot read the size of the volume of %q: %w", dir, err)
 	}
 	//nolint:gosec,unconvert // types differ between systems; no volume has 8 EiB
-	return int64(volume.Blocks) * int64(volume.Bsize), int64(volume.Bavail) * int64(volume.Bsize), nil
+	return int64(stat.Blocks) * int64(stat.Bsize), int64(stat.Bavail) * int64(stat.Bsize), nil
 }
 
 // quotaFor returns the quota for a volume of a size: two fifths of it. Defragmentation needs space for

@@ -44,8 +44,8 @@ func Run(ctx context.Context, dir string, quota int64) error {
 		return fmt.Errorf("cannot lock %q, which another process may use: %w", dir, err)
 	}
 	defer func() { _ = held.Close() }()
-	if full := hasSpace(dir); full != nil {
-		if err := answer(ctx, dir, full, func() bool { return hasSpace(dir) == nil }); err != nil {
+	if full := volumeFull(dir); full != nil {
+		if err := answer(ctx, dir, full, func() bool { return volumeFull(dir) == nil }); err != nil {
 			return err
 		}
 	}

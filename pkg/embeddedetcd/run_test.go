@@ -123,9 +123,9 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestHasSpace: a full volume is an error with a stable text.
-func TestHasSpace(t *testing.T) {
-	if err := hasSpace(t.TempDir()); err != nil {
+// TestVolumeFull: a full volume is an error with a stable text.
+func TestVolumeFull(t *testing.T) {
+	if err := volumeFull(t.TempDir()); err != nil {
 		t.Error(err)
 	}
 	full := temporary(t)
@@ -133,7 +133,7 @@ func TestHasSpace(t *testing.T) {
 		t.Skipf("cannot mount a small volume: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(full, unix.MNT_DETACH) })
-	err := hasSpace(full)
+	err := volumeFull(full)
 	want := "the volume of etcd is full (" + full + "): free space on it or enlarge it, and etcd starts: no space left on device"
 	if err == nil || err.Error() != want || !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v, want %s", err, want)

@@ -8,7 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 // listens on unix sockets in a directory that only the user of the process can enter, so no other
 // user can bypass the API server.
 //
-// etcd exits when it cannot write, for example on a full volume. Run is therefore a process of its own, which the kubelet restarts.
+// etcd exits when it cannot write, for example on a full volume. Run is therefore a separate process, which the kubelet restarts.
 package embeddedetcd
 
 import (

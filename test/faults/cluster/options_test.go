@@ -59,7 +59,7 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// TestEmbeddedEtcd: the embedded etcd is a program of its own, which can be killed alone. It and its server use the same directory.
+// TestEmbeddedEtcd: the embedded etcd is a separate program. It and its server use the same directory.
 func TestEmbeddedEtcd(t *testing.T) {
 	for name, topology := range map[string]Topology{"small": Small(), "full": Full()} {
 		c, err := prepare(t.Context(), Options{Topology: topology})
