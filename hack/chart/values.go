@@ -111,11 +111,23 @@ func workload(spec map[string]any, values, kind string, lines map[string]string)
 	}
 	pod["affinity"] = marker("affinity")
 	lines["affinity"] = "%s{{- with " + values + ".affinity }}\n%saffinity:\n%s  {{- toYaml . | nindent INDENT }}\n" + usual + "%s{{- end }}\n"
-	container := pod["containers"].([]any)[0].(map[string]any)
-	container["resources"] = marker("resources")
-	lines["resources"] = "%sresources:\n%s  {{- toYaml " + values + ".resources | nindent INDENT }}\n"
+	settings(pod["containers"], values, "", lines)
+	if sidecars, has := pod["initContainers"]; has {
+		settings(sidecars, "$.Values.embeddedEtcd", "OfEtcd", lines)
+	}
+}
+
+// settings puts values into the only container of a list. values is its section. suffix distinguishes the markers of several containers.
+func settings(containers any, values, suffix string, lines map[string]string) {
+	container := containers.([]any)[0].(map[string]any)
+	container["resources"] = marker("resources" + suffix)
+	lines["resources"+suffix] = "%sresources:\n%s  {{- toYaml " + values + ".resources | nindent INDENT }}\n"
 	for list, value := range map[string]string{"args": "extraArgs", "env": "extraEnv"} {
-		container[list+last] = marker(value)
-		lines[value] = "%s{{- with " + values + "." + value + " }}\n%s{{- toYaml . | nindent INDENT }}\n%s{{- end }}\n"
+		key := ""
+		if container[list] == nil {
+			key = "%s" + list + ":\n"
+		}
+		container[list+last] = marker(value + suffix)
+		lines[value+suffix] = "%s{{- with " + values + "." + value + " }}\n" + key + "%s{{- toYaml . | nindent INDENT }}\n%s{{- end }}\n"
 	}
 }

@@ -47,9 +47,6 @@ type ExtraConfig struct {
 	ReadRepairAfter time.Duration
 	// EtcdReady returns why etcd is unavailable, or nil. It decides readiness, never liveness.
 	EtcdReady func() error
-	// StorageDown returns why the storage does not answer, or nil. Until it does, requests for
-	// NamespaceLifecycles are refused with this error.
-	StorageDown func() error
 	// Space observes how full the storage is.
 	Space *storage.Monitor
 	// Identity verifies that the storage is the one in use. Until it is, requests for
@@ -69,20 +66,6 @@ type ExtraConfig struct {
 	Registrations *clusteradmission.Registrations
 }
 
-// trusted reports whether the storage is available and can be trusted.
-type trusted struct {
-	*storage.Identity
-	down func() error
-}
-
-// Problem returns why the storage is unavailable or must not be trusted, or nil.
-func (s trusted) Problem() error {
-	if err := s.down(); err != nil {
-		return err
-	}
-	return s.Identity.Problem()
-}
-
 // CompletedConfig can be built into a server.
 type CompletedConfig struct {
 	generic    genericapiserver.CompletedConfig
@@ -93,7 +76,7 @@ type CompletedConfig struct {
 // Complete fills in what follows from the configuration.
 func (c *Config) Complete() CompletedConfig {
 	c.Generic.BuildHandlerChainFunc = func(handler http.Handler, generic *genericapiserver.Config) http.Handler {
-		handler = withIdentifiedStorage(withShortPatches(withCreation(handler), c.Extra.Codecs), trusted{c.Extra.Identity, c.Extra.StorageDown}, c.Extra.Codecs)
+		handler = withIdentifiedStorage(withShortPatches(withCreation(handler), c.Extra.Codecs), c.Extra.Identity, c.Extra.Codecs)
 		handler = genericapiserver.DefaultBuildHandlerChain(handler, generic)
 		return withHandover(withKnownProxy(handler, proxyKnown(generic), c.Extra.Codecs), generic.ShutdownInitiatedNotify())
 	}

@@ -31,17 +31,36 @@ const (
 
 // volumeQuota returns the quota for a database on the volume of a directory, in bytes.
 func volumeQuota(dir string) (int64, error) {
-	var volume unix.Statfs_t
-	if err := unix.Statfs(dir, &volume); err != nil {
-		return 0, fmt.Errorf("cannot read the size of the volume of %q: %w", dir, err)
+	size, _, err := volume(dir)
+	if err != nil {
+		return 0, err
 	}
-	size := int64(volume.Blocks) * int64(volume.Bsize) //nolint:gosec,unconvert // types differ between systems; no volume has 8 EiB
 	quota := quotaFor(size)
 	if quota < minimumQuota {
 		return 0, fmt.Errorf("the volume of %q has %d MiB, and etcd needs %d MiB: enlarge the volume, or set --embedded-etcd-quota-bytes",
 			dir, size>>20, (2*minimumQuota+minimumReserve)>>20)
 	}
 	return quota, nil
+}
+
+// volumeFull returns an error if the volume of a directory has no space for the next file of the write-ahead log. The message does not
+// change, because it becomes a condition of namespaces.
+func volumeFull(dir string) error {
+	_, free, err := volume(dir)
+	if err == nil && free < walSegmentBytes {
+		err = fmt.Errorf("the volume of etcd is full (%s): free space on it or enlarge it, and etcd starts: %w", dir, unix.ENOSPC)
+	}
+	return err
+}
+
+// volume returns the size and the free space of the volume of a directory, in bytes.
+func volume(dir string) (size, free int64, err error) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return 0, 0, fmt.Errorf("cannot read the size of the volume of %q: %w", dir, err)
+	}
+	//nolint:gosec,unconvert // types differ between systems; no volume has 8 EiB
+	return int64(stat.Blocks) * int64(stat.Bsize), int64(stat.Bavail) * int64(stat.Bsize), nil
 }
 
 // quotaFor returns the quota for a volume of a size: two fifths of it. Defragmentation needs space for

@@ -8,8 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 // listens on unix sockets in a directory that only the user of the process can enter, so no other
 // user can bypass the API server.
 //
-// etcd exits when it cannot write, for example on a full volume. A Member therefore runs it in a child
-// process, which it restarts.
+// etcd exits when it cannot write, for example on a full volume. Run is therefore a separate process, which the kubelet restarts.
 package embeddedetcd
 
 import (

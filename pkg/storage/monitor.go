@@ -16,6 +16,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
@@ -71,8 +73,6 @@ type MonitorOptions struct {
 	Client *clientv3.Client
 	// Embedded says that Client is a client of the embedded etcd.
 	Embedded bool
-	// Down returns why etcd is known not to answer, or nil.
-	Down func() error
 }
 
 // Monitor monitors how full the storage is.
@@ -82,6 +82,8 @@ type Monitor struct {
 	mu    sync.Mutex
 	usage Usage
 	known bool
+	// down is why the embedded etcd does not run, or nil.
+	down error
 	// reclaimed is when space was reclaimed last.
 	reclaimed time.Time
 }
@@ -108,33 +110,28 @@ func (m *Monitor) Run(ctx context.Context) {
 
 // review observes the storage, and reclaims space if needed.
 func (m *Monitor) review(ctx context.Context) {
-	if m.Down() != nil {
-		return
-	}
 	usage, err := m.observe(ctx)
+	m.update(ctx, usage, err)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot read how full the storage is", "err", err)
 		return
 	}
-	m.update(ctx, usage)
 	if pause, worth := usage.reclaimAfter(); !m.Embedded || !worth || time.Since(m.reclaimed) < pause {
 		return
 	}
 	m.reclaim(ctx, usage)
 	m.reclaimed = time.Now()
-	if usage, err = m.observe(ctx); err == nil {
-		m.update(ctx, usage)
-	}
+	usage, err = m.observe(ctx)
+	m.update(ctx, usage, err)
 }
 
 // Problem returns why no object can be created, or nil. The message for a cause does not change.
 func (m *Monitor) Problem() error {
-	if err := m.Down(); err != nil {
-		return err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
+	case m.down != nil:
+		return fmt.Errorf("nsinit's storage does not answer: %w", m.down)
 	case m.usage.Alarm:
 		return errors.New("nsinit's storage is full: etcd has raised the alarm NOSPACE and refuses every write; " + documentation)
 	case m.Embedded && m.usage.reserved():
@@ -151,11 +148,19 @@ func (m *Monitor) Usage() (Usage, bool) {
 	return m.usage, m.known
 }
 
-// update stores an observation, and logs when Problem changes.
-func (m *Monitor) update(ctx context.Context, usage Usage) {
+// update stores an observation, or why there is none, and logs when Problem changes. After a timeout it is not known whether etcd runs:
+// it does not answer while it is defragmented.
+func (m *Monitor) update(ctx context.Context, usage Usage, err error) {
 	before := m.Problem()
 	m.mu.Lock()
-	m.usage, m.known = usage, true
+	code := status.Code(err)
+	switch {
+	case err == nil:
+		m.usage, m.known, m.down = usage, true, nil
+	case m.Embedded && (code == codes.Unavailable || code == codes.FailedPrecondition): // no process listens, or it answers with the reason
+		m.down = err
+	}
+	usage = m.usage
 	m.mu.Unlock()
 	after := m.Problem()
 	logger := klog.FromContext(ctx).WithValues("sizeBytes", usage.Size, "inUseBytes", usage.InUse, "quotaBytes", usage.Quota)

@@ -7,18 +7,18 @@ SPDX-License-Identifier: Apache-2.0
 package storage
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 )
 
 // TestProblem: what is reported, and when space is reclaimed.
 func TestProblem(t *testing.T) {
-	up := func() error { return nil }
 	for name, test := range map[string]struct {
 		usage    Usage
 		cluster  bool
@@ -36,17 +36,20 @@ func TestProblem(t *testing.T) {
 		"a cluster has no reserve":              {usage: Usage{Size: 92, InUse: 92, Quota: 100}, cluster: true, reclaims: true},
 		"a cluster that reports no quota":       {usage: Usage{Size: 92, InUse: 92}, cluster: true},
 		"the alarm of a cluster":                {usage: Usage{Size: 92, InUse: 92, Alarm: true}, cluster: true, problem: "alarm NOSPACE", reclaims: true},
-		"etcd is down":                          {down: errors.New("the volume is full"), problem: "the volume is full"},
+		"etcd does not run":                     {down: status.Error(codes.FailedPrecondition, "the volume is full"), problem: "the volume is full"},
+		"no process listens":                    {down: status.Error(codes.Unavailable, "connection refused"), problem: "connection refused"},
+		"etcd is slow":                          {down: status.Error(codes.DeadlineExceeded, "context deadline exceeded")},
+		"no member of a cluster answers":        {down: status.Error(codes.Unavailable, "connection refused"), cluster: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := NewMonitor(MonitorOptions{Embedded: !test.cluster, Down: up})
-			if test.down != nil {
-				m.Down = func() error { return test.down }
-			}
-			m.update(t.Context(), test.usage)
+			m := NewMonitor(MonitorOptions{Embedded: !test.cluster})
+			m.update(t.Context(), test.usage, test.down)
 			problem := m.Problem()
 			if (problem == nil) != (test.problem == "") || problem != nil && !strings.Contains(problem.Error(), test.problem) {
 				t.Errorf("the problem is %v", problem)
+			}
+			if m.update(t.Context(), Usage{}, nil); m.Problem() != nil {
+				t.Errorf("after an observation of an empty database, the problem is %v", m.Problem())
 			}
 			if _, got := test.usage.reclaimAfter(); got != test.reclaims {
 				t.Errorf("reclaimable: %v", got)
@@ -85,7 +88,7 @@ func TestReview(t *testing.T) {
 			for err == nil {
 				_, err = client.Put(t.Context(), "key", strings.Repeat("x", 100<<10))
 			}
-			m := NewMonitor(MonitorOptions{Client: client, Embedded: embedded, Down: func() error { return nil }})
+			m := NewMonitor(MonitorOptions{Client: client, Embedded: embedded})
 			m.review(t.Context())
 			_, err = client.Put(t.Context(), "key", "x")
 			if problem := m.Problem(); (problem == nil) != embedded || (err == nil) != embedded {
@@ -102,7 +105,7 @@ func TestReview(t *testing.T) {
 // do not raise the alarm.
 func TestOldRevisions(t *testing.T) {
 	client := start(t)
-	m := NewMonitor(MonitorOptions{Client: client, Embedded: true, Down: func() error { return nil }})
+	m := NewMonitor(MonitorOptions{Client: client, Embedded: true})
 	for usage := (Usage{}); !usage.reserved(); {
 		if _, err := client.Put(t.Context(), "key", strings.Repeat("x", 100<<10)); err != nil {
 			t.Fatal(err)

@@ -197,7 +197,7 @@ func TestStorageChangesIdentity(t *testing.T) {
 	}
 }
 
-// nsinitEtcd returns a client of the etcd inside nsinit-apiserver.
+// nsinitEtcd returns a client of the etcd of nsinit-apiserver.
 func nsinitEtcd(t *testing.T, c *framework.Cluster) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(c.Dir, "nsinit-etcd", "client.sock")}, DialTimeout: 5 * time.Second})

@@ -15,16 +15,15 @@ import (
 	"github.com/nsinit/nsinit/test/e2e/framework"
 )
 
-// TestKill kills either program of nsinit at every step of the story, and starts it again.
+// TestKill kills either program of nsinit at every step of the story, and starts it again. nsinit-apiserver is killed with its etcd.
 // The gate never opens early, and the namespace becomes Ready.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"nsinit-apiserver", "nsinit-controller-manager"} {
-		t.Run(program, func(t *testing.T) { killAtEachStep(t, program) })
-	}
+	t.Run("nsinit-apiserver", func(t *testing.T) { killAtEachStep(t, "nsinit-etcd", "nsinit-apiserver") })
+	t.Run("nsinit-controller-manager", func(t *testing.T) { killAtEachStep(t, "nsinit-controller-manager") })
 }
 
-func killAtEachStep(t *testing.T, program string) {
+func killAtEachStep(t *testing.T, programs ...string) {
 	t.Helper()
 	c := framework.Connect(t)
 	tenant := c.Tenant(t)
@@ -33,9 +32,13 @@ func killAtEachStep(t *testing.T, program string) {
 	for kill, step := range []string{"after the creation", "in the turn of the first", "after the first", "after the last", "after the deletion"} {
 		t.Run(step, func(t *testing.T) {
 			at := func(now int) {
-				if now == kill {
-					c.Dev(t, "kill", program)
-					c.Dev(t, "start", program)
+				if now != kill {
+					return
+				}
+				for _, command := range []string{"kill", "start"} {
+					for _, program := range programs {
+						c.Dev(t, command, program)
+					}
 				}
 			}
 			namespace := c.CreateNamespace(t, c.Admin)

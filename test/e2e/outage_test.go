@@ -168,11 +168,13 @@ func TestLostStorage(t *testing.T) {
 	observer := c.Observe(t, tenant, waiting)
 
 	c.Dev(t, "stop", "nsinit-apiserver")
+	c.Dev(t, "stop", "nsinit-etcd")
 	storage := filepath.Join(c.Dir, "nsinit-etcd")
 	if err := os.Rename(storage, storage+"-lost"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(storage + "-lost") })
+	c.Dev(t, "start", "nsinit-etcd")
 	c.Dev(t, "start", "nsinit-apiserver")
 	direct := versioned.NewForConfigOrDie(c.Direct(t)).Discovery().RESTClient()
 	framework.Eventually(t, "readyz says what is wrong", func(ctx context.Context) error {

@@ -36,7 +36,7 @@ import (
 
 // onVolume returns the arguments with which nsinit-apiserver runs on an embedded etcd in another
 // directory, with a separate identity.
-func onVolume(t *testing.T, c *framework.Cluster, dir string, more ...string) []string {
+func onVolume(t *testing.T, c *framework.Cluster, dir string) []string {
 	t.Helper()
 	args := c.Arguments(t, "nsinit-apiserver")
 	for i, arg := range args {
@@ -44,7 +44,7 @@ func onVolume(t *testing.T, c *framework.Cluster, dir string, more ...string) []
 			args[i] = "--embedded-etcd-dir=" + dir
 		}
 	}
-	return append(append(args, "--storage-identity-configmap=nsinit-system/nsinit-storage-e2e"), more...)
+	return append(args, "--storage-identity-configmap=nsinit-system/nsinit-storage-e2e")
 }
 
 // volume mounts a volume of a size that is unmounted when the test ends.
@@ -74,7 +74,7 @@ func keep(t *testing.T, c *framework.Cluster, program string, args ...string) (k
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	started, done := make(chan *os.Process), make(chan struct{})
+	kills, done := make(chan chan error), make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
@@ -84,11 +84,18 @@ func keep(t *testing.T, c *framework.Cluster, program string, args ...string) (k
 				t.Error(err)
 				return
 			}
+			ended := make(chan struct{})
+			go func() {
+				_ = command.Wait()
+				close(ended)
+			}()
 			select {
-			case started <- command.Process:
-			case <-ctx.Done():
+			case <-ended:
+			case killed := <-kills:
+				err := command.Process.Kill()
+				<-ended
+				killed <- err
 			}
-			_ = command.Wait()
 		}
 	}()
 	t.Cleanup(func() {
@@ -100,13 +107,13 @@ func keep(t *testing.T, c *framework.Cluster, program string, args ...string) (k
 		}
 		_ = log.Close()
 	})
-	process := <-started
 	return func() {
 		t.Helper()
-		if err := process.Kill(); err != nil {
+		killed := make(chan error)
+		kills <- killed
+		if err := <-killed; err != nil {
 			t.Fatal(err)
 		}
-		process = <-started
 	}
 }
 
@@ -142,8 +149,10 @@ func annotate(ctx context.Context, c *framework.Cluster, name string, size int) 
 func TestFullVolume(t *testing.T) {
 	c := framework.Connect(t)
 	dir := volume(t, "192m")
-	args := onVolume(t, c, filepath.Join(dir, "etcd"))
+	storage := filepath.Join(dir, "etcd")
+	args := onVolume(t, c, storage)
 	c.ReplaceServer(t)
+	restartEtcd := keep(t, c, "nsinit-apiserver", "etcd", "--embedded-etcd-dir="+storage)
 	restart := keep(t, c, "nsinit-apiserver", args...)
 	c.WaitServing(t)
 	configuration := c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})
@@ -216,6 +225,7 @@ func TestFullVolume(t *testing.T) {
 	waitCheck(t, c, full)
 
 	// nsinit-apiserver also starts without etcd.
+	restartEtcd()
 	restart()
 	framework.Eventually(t, "discovery is served after a restart", func(ctx context.Context) error {
 		return direct.Get().AbsPath("/apis/nsinit.dev/v1alpha1").MaxRetries(0).Do(ctx).Error()
@@ -266,8 +276,9 @@ func TestFullQuota(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	const quota = 24 << 20
-	args := onVolume(t, c, filepath.Join(dir, "etcd"), fmt.Sprint("--embedded-etcd-quota-bytes=", quota))
+	args := onVolume(t, c, dir)
 	c.ReplaceServer(t)
+	c.Run(t, "nsinit-apiserver", "etcd", "--embedded-etcd-dir="+dir, fmt.Sprint("--embedded-etcd-quota-bytes=", quota))
 	c.Run(t, "nsinit-apiserver", args...)
 	c.WaitServing(t)
 	configuration := c.Configure(t, v1alpha1.RegisteredInitializer{Name: framework.Participant, Finalizer: true})

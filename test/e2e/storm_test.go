@@ -78,7 +78,7 @@ func TestDeletionStorm(t *testing.T) {
 	var group sync.WaitGroup
 	kills := 0
 	group.Go(func() {
-		programs := []string{"nsinit-apiserver", "nsinit-controller-manager"}
+		programs := []string{"nsinit-etcd", "nsinit-apiserver", "nsinit-controller-manager"}
 		for storm.Err() == nil {
 			program := programs[random.IntN(len(programs))]
 			c.Dev(t, "kill", program)

@@ -153,7 +153,7 @@ func sourceOf(binDir string) string {
 // sliceOf returns the faults of the slice: some of each kind, that recover quickly.
 func sliceOf(all []fault.Fault, only *regexp.Regexp) []fault.Fault {
 	if only == nil {
-		only = regexp.MustCompile(`^(kill -9|SIGSTOP) nsinit-(apiserver|controller-manager)$|^kill -9 (etcd|policy-population)$|^restart of kube-apiserver$` +
+		only = regexp.MustCompile(`^(kill -9|SIGSTOP) nsinit-(apiserver|controller-manager)$|^kill -9 ((nsinit-)?etcd|policy-population)$|^restart of kube-apiserver$` +
 			`|^(aggregator|controller|initializer) to .* (cut|dropped)$|webhook after the gate$|^deleted exemptions|^namespace deleted at step|^flapping`)
 	}
 	return slices.DeleteFunc(all, func(f fault.Fault) bool { return !only.MatchString(f.Name) })

@@ -421,7 +421,7 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	if pod.PriorityClassName == "" {
 		t.Errorf("%s: there is no priority class", name)
 	}
-	for _, container := range pod.Containers {
+	for i, container := range slices.Concat(pod.Containers, pod.InitContainers) {
 		for _, arg := range container.Args {
 			value, is := strings.CutPrefix(arg, "--shutdown-delay-duration=")
 			if !is {
@@ -437,8 +437,9 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 			s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Capabilities == nil || len(s.Capabilities.Drop) != 1 {
 			t.Errorf("%s: the container's security context is %v", name, s)
 		}
-		if container.LivenessProbe == nil || container.ReadinessProbe == nil || container.Resources.Requests.Memory().IsZero() {
-			t.Errorf("%s: probes or resources are missing", name)
+		probed := container.LivenessProbe != nil && container.ReadinessProbe != nil
+		if sidecar := i >= len(pod.Containers); !probed && !sidecar || container.Resources.Requests.Memory().IsZero() {
+			t.Errorf("%s: probes or resources of %s are missing", name, container.Name)
 		}
 	}
 }

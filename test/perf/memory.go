@@ -43,7 +43,10 @@ type memoryGroup struct {
 
 // memoryGroups returns the programs with the limits of the manifests, in MiB.
 func memoryGroups() []*memoryGroup {
-	return []*memoryGroup{{program: "nsinit-apiserver", limit: 512}, {program: "nsinit-controller-manager", limit: 256}, {program: repairs, limit: 256}}
+	return []*memoryGroup{
+		{program: "nsinit-apiserver", limit: 512}, {program: "nsinit-etcd", limit: 320},
+		{program: "nsinit-controller-manager", limit: 256}, {program: repairs, limit: 256},
+	}
 }
 
 // measureMemory measures how much memory the programs use while a tenant creates the largest namespaces, and after a restart, and
@@ -85,7 +88,11 @@ func measureMemory(ctx context.Context, planes string, namespaces int) (err erro
 	for _, g := range groups {
 		sampling.Go(func() { g.sample(watching) })
 	}
-	fmt.Printf("| | %s, MiB | %s, MiB | %s, MiB | namespaces of others: p50, p99, max, ms |\n%s|\n", groups[0].program, groups[1].program, groups[2].program, strings.Repeat("| --- ", 5))
+	fmt.Print("| |")
+	for _, g := range groups {
+		fmt.Printf(" %s, MiB |", g.program)
+	}
+	fmt.Printf(" namespaces of others: p50, p99, max, ms |\n%s|\n", strings.Repeat("| --- ", len(groups)+2))
 	row := func(what string, others [3]float64) {
 		fmt.Printf("| %s |", what)
 		for _, g := range groups {
@@ -166,7 +173,7 @@ func (p *plane) confine(g *memoryGroup) error {
 
 // restartConfined kills the programs that have a supervisor, and waits until namespaces open again.
 func (p *plane) restartConfined(ctx context.Context) error {
-	for _, program := range []string{"nsinit-apiserver", "nsinit-controller-manager"} {
+	for _, program := range []string{"nsinit-etcd", "nsinit-apiserver", "nsinit-controller-manager"} {
 		if err := p.Process(program).Signal(syscall.SIGKILL); err != nil {
 			return err
 		}
@@ -208,7 +215,7 @@ func (g *memoryGroup) sample(ctx context.Context) {
 }
 
 // mapped returns the size of the pages of files that a process has mapped. In a pod, those of the program count, too; here,
-// they count for the cgroup in which it ran first. The embedded etcd is a process of the same program.
+// they count for the cgroup in which it ran first.
 func (g *memoryGroup) mapped() (bytes int) {
 	pids, _ := os.ReadFile(filepath.Join(g.dir, "cgroup.procs")) // none: the program is being restarted
 	for pid := range strings.FieldsSeq(string(pids)) {

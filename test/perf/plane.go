@@ -128,31 +128,28 @@ func (p *plane) pids() map[string]int {
 	return pids
 }
 
-// cpu returns the CPU time in seconds that each process has used, with that of its embedded etcd.
+// cpu returns the CPU time in seconds that each process has used. That of nsinit-apiserver includes its etcd.
 func (p *plane) cpu() (map[string]float64, error) {
 	used := map[string]float64{}
 	for name, pid := range p.pids() {
-		processes, err := children(pid)
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return nil, err
 		}
-		for _, one := range append(processes, pid) {
-			data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", one))
-			if err != nil {
-				return nil, err
-			}
-			// The fields after the name of the command begin with the state, which is the third.
-			fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-			user, err := strconv.ParseFloat(fields[11], 64)
-			if err != nil {
-				return nil, err
-			}
-			system, err := strconv.ParseFloat(fields[12], 64)
-			if err != nil {
-				return nil, err
-			}
-			used[name] += (user + system) / ticks
+		// The fields after the name of the command begin with the state, which is the third.
+		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+		user, err := strconv.ParseFloat(fields[11], 64)
+		if err != nil {
+			return nil, err
 		}
+		system, err := strconv.ParseFloat(fields[12], 64)
+		if err != nil {
+			return nil, err
+		}
+		if name == "nsinit-etcd" {
+			name = "nsinit-apiserver"
+		}
+		used[name] += (user + system) / ticks
 	}
 	return used, nil
 }
@@ -191,7 +188,7 @@ func scheduled(pid int) (float64, error) {
 	return sum, nil
 }
 
-// memory returns the memory in bytes that each process has in RAM, without its embedded etcd.
+// memory returns the memory in bytes that each process has in RAM.
 func (p *plane) memory() (map[string]float64, error) {
 	resident := map[string]float64{}
 	for name, pid := range p.pids() {
@@ -206,27 +203,6 @@ func (p *plane) memory() (map[string]float64, error) {
 		resident[name] = pages * float64(os.Getpagesize())
 	}
 	return resident, nil
-}
-
-// children returns the processes that a process has started.
-func children(pid int) ([]int, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return nil, err
-	}
-	var all []int
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for field := range strings.FieldsSeq(string(data)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				all = append(all, child)
-			}
-		}
-	}
-	return all, nil
 }
 
 // total returns the sum of the values.

@@ -18,7 +18,7 @@ func ProgramNames() []string { return append(runPrograms(), "logstore", "http-pr
 
 // runPrograms are those of make run. The demo starts more.
 func runPrograms() []string {
-	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "nsinit-apiserver", "nsinit-controller-manager", "policy-population"}
+	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "nsinit-etcd", "nsinit-apiserver", "nsinit-controller-manager", "policy-population"}
 }
 
 // Process returns a program of this control plane with its arguments, or nil.
@@ -27,6 +27,7 @@ func (c *Cluster) Process(name string) *Process {
 		"etcd":                      c.etcdArgs,
 		"kube-apiserver":            c.kubeAPIServerArgs,
 		"kube-controller-manager":   c.kubeControllerManagerArgs,
+		"nsinit-etcd":               c.nsinitEtcdArgs,
 		"nsinit-apiserver":          c.nsinitAPIServerArgs,
 		"nsinit-controller-manager": c.nsinitControllerManagerArgs,
 		"policy-population":         c.policyPopulationArgs,
@@ -36,7 +37,11 @@ func (c *Cluster) Process(name string) *Process {
 	if arguments == nil {
 		return nil
 	}
-	return &Process{Name: name, Program: c.program(name), Args: arguments(), StateDir: c.Dir, Dev: c.program("dev")}
+	program := c.program(name)
+	if name == "nsinit-etcd" {
+		program = c.program("nsinit-apiserver")
+	}
+	return &Process{Name: name, Program: program, Args: arguments(), StateDir: c.Dir, Dev: c.program("dev")}
 }
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.Dir, name) }
@@ -131,6 +136,13 @@ func (c *Cluster) kubeControllerManagerArgs() []string {
 	return append(args, flags("kube-api-qps", "500", "kube-api-burst", "1000")...)
 }
 
+// nsinitEtcdDir is the folder of the etcd of nsinit-apiserver.
+func (c *Cluster) nsinitEtcdDir() string { return c.path("nsinit-etcd") }
+
+func (c *Cluster) nsinitEtcdArgs() []string {
+	return append([]string{"etcd"}, flags("embedded-etcd-dir", c.nsinitEtcdDir())...)
+}
+
 func (c *Cluster) nsinitAPIServerArgs() []string {
 	pki := c.PKI()
 	return append(flags(
@@ -139,7 +151,7 @@ func (c *Cluster) nsinitAPIServerArgs() []string {
 		"tls-cert-file", pki.Cert("nsinit-apiserver"),
 		"tls-private-key-file", pki.Key("nsinit-apiserver"),
 		"kubeconfig", c.path("nsinit-apiserver.kubeconfig"),
-		"embedded-etcd-dir", c.path("nsinit-etcd"),
+		"embedded-etcd-dir", c.nsinitEtcdDir(),
 	), "-v=2")
 }
 

@@ -207,6 +207,9 @@ func (c *Cluster) nsinit(ctx context.Context) error {
 	if err := c.ApplyBase(ctx); err != nil {
 		return err
 	}
+	if err := c.ensure(ctx, "nsinit-etcd", func() error { return nil }); err != nil { // nsinit-apiserver waits for it
+		return err
+	}
 	if err := c.ensure(ctx, "nsinit-apiserver", func() error { return c.Served(ctx) }); err != nil {
 		return err
 	}

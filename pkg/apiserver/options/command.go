@@ -16,7 +16,6 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
-	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 	"github.com/nsinit/nsinit/pkg/installation"
 )
 
@@ -27,7 +26,7 @@ func NewCommand() *cobra.Command {
 		Use:   installation.APIServer,
 		Short: "Serve the API group nsinit.dev",
 		Long: "nsinit-apiserver serves NamespaceInitializerConfigurations, NamespaceLifecycles, NamespacePopulations and PopulatedNamespaces through the aggregation layer. " +
-			"It stores them in an embedded etcd, which it starts, or in an etcd cluster.",
+			"It stores them in an embedded etcd, which the command etcd runs, or in an etcd cluster.",
 		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -53,23 +52,14 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(command.Flags())
-	command.AddCommand(newStorageCommand())
+	command.AddCommand(newEtcdCommand(), newStorageCommand())
 	return command
 }
 
-// RunServer runs the server, and etcd if it is embedded, until the context ends. etcd stops after the
-// server, so that requests in flight finish. The server serves discovery while etcd does not run.
+// RunServer runs the server until the context ends. The server serves discovery while etcd does not run.
 func (o *Options) RunServer(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if o.embedded {
-		member, err := embeddedetcd.StartMember(ctx, o.EmbeddedEtcdDir, o.serveStorage)
-		if err != nil {
-			return err
-		}
-		defer member.Stop()
-		o.storageDown = member.Problem
-	}
 	config, err := o.Config()
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ import (
 )
 
 // Config returns the configuration of a server. The options must be complete and valid,
-// and etcd must be reachable soon.
+// and a process must listen on the address of etcd soon.
 func (o *Options) Config() (*apiserver.Config, error) {
 	config := genericapiserver.NewRecommendedConfig(o.codecs)
 	if err := o.Run.ApplyTo(&config.Config); err != nil {
@@ -89,8 +89,7 @@ func (o *Options) Config() (*apiserver.Config, error) {
 			Codecs:          o.codecs,
 			Clock:           o.Clock,
 			ReadRepairAfter: o.ReadRepairAfter,
-			EtcdReady:       firstOf(o.storageDown, etcdReady),
-			StorageDown:     o.storageDown,
+			EtcdReady:       etcdReady,
 			Space:           watched.space,
 			Identity:        watched.identity,
 			Configurations:  watched.configurations,
@@ -181,21 +180,9 @@ func (o *Options) newSpaceMonitor(drained <-chan struct{}) (*storage.Monitor, er
 		<-drained
 		_ = client.Close()
 	}()
-	monitor := storage.NewMonitor(storage.MonitorOptions{Client: client, Embedded: o.embedded, Down: o.storageDown})
+	monitor := storage.NewMonitor(storage.MonitorOptions{Client: client, Embedded: o.embedded})
 	if err := monitor.Register(o.Metrics.CustomRegister); err != nil {
 		return nil, fmt.Errorf("cannot register metrics: %w", err)
 	}
 	return monitor, nil
-}
-
-// firstOf returns the first problem that one of several checks has.
-func firstOf(checks ...func() error) func() error {
-	return func() error {
-		for _, check := range checks {
-			if err := check(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }

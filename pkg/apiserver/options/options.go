@@ -42,10 +42,7 @@ const (
 
 	etcdPrefix     = "/registry/" + v1alpha1.GroupName
 	defaultEtcdDir = "/var/lib/nsinit/etcd"
-
 	flagEtcdDir    = "embedded-etcd-dir"
-	flagEtcdQuota  = "embedded-etcd-quota-bytes"
-	etcdQuotaUsage = "Size of the database in bytes from which the embedded etcd refuses writes. 0: two fifths of the volume of the directory, at most 8 GiB."
 
 	watchGracePeriod = 5 * time.Second
 	etcdDialTimeout  = 5 * time.Second
@@ -62,9 +59,6 @@ type Options struct {
 
 	// EmbeddedEtcdDir is where the embedded etcd keeps its data, if it is used.
 	EmbeddedEtcdDir string
-	// EmbeddedEtcdQuota is the size of the database in bytes from which the embedded etcd
-	// refuses writes. 0: it is derived from the size of the volume.
-	EmbeddedEtcdQuota int64
 	// StorageIdentity is NAMESPACE/NAME of the ConfigMap that names the storage in use.
 	StorageIdentity string
 	// ReadRepairAfter is how long an initializer with failurePolicy Ignore can have its
@@ -79,8 +73,6 @@ type Options struct {
 	codecs serializer.CodecFactory
 	// embedded is true if completed options use the embedded etcd.
 	embedded bool
-	// storageDown returns why the storage does not answer, or nil.
-	storageDown func() error
 }
 
 // New returns the defaults.
@@ -97,9 +89,8 @@ func New() *Options {
 		StorageIdentity: installation.Namespace() + "/nsinit-storage",
 		ReadRepairAfter: defaultReadRepairAfter,
 
-		scheme:      s,
-		codecs:      codecs,
-		storageDown: func() error { return nil },
+		scheme: s,
+		codecs: codecs,
 	}
 	o.Run = genericoptions.NewServerRunOptionsForComponent(ComponentName, o.Registry)
 	// Kubernetes itself watches every resource. Without this period, a shutdown would wait for
@@ -132,9 +123,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Recommended.AddFlags(flags)
 	logsapi.AddFlags(o.Logs, flags)
 	flags.StringVar(&o.EmbeddedEtcdDir, flagEtcdDir, o.EmbeddedEtcdDir,
-		"Data directory of the embedded etcd, which runs in a child process and listens on a unix socket in this directory only. "+
+		"Data directory of the embedded etcd, which the command etcd runs, and which listens on a unix socket in this directory only. "+
 			"Without --etcd-servers, the default is "+defaultEtcdDir+". It cannot be combined with --etcd-servers.")
-	flags.Int64Var(&o.EmbeddedEtcdQuota, flagEtcdQuota, o.EmbeddedEtcdQuota, etcdQuotaUsage)
 	flags.StringVar(&o.StorageIdentity, "storage-identity-configmap", o.StorageIdentity,
 		"NAMESPACE/NAME of the ConfigMap that names the storage in use. While the storage is another one, or empty, requests for NamespaceLifecycles are refused.")
 	flags.DurationVar(&o.ReadRepairAfter, "read-repair-after", o.ReadRepairAfter,
@@ -185,9 +175,6 @@ func (o *Options) Validate() error {
 	}
 	if o.ReadRepairAfter < 0 {
 		errs = append(errs, fmt.Errorf("--read-repair-after=%s: give a positive duration, or 0 to turn it off", o.ReadRepairAfter))
-	}
-	if o.EmbeddedEtcdQuota < 0 {
-		errs = append(errs, fmt.Errorf("--%s=%d: give a size in bytes, or 0 to derive it from the volume", flagEtcdQuota, o.EmbeddedEtcdQuota))
 	}
 	etcd := o.Recommended.Etcd
 	if etcd.EtcdServersOverrides != nil {

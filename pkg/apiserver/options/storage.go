@@ -10,14 +10,35 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 )
+
+// newEtcdCommand returns the command that runs the embedded etcd.
+func newEtcdCommand() *cobra.Command {
+	const flagQuota = "embedded-etcd-quota-bytes"
+	dir, quota := defaultEtcdDir, int64(0)
+	command := &cobra.Command{
+		Use:   "etcd",
+		Short: "Run the embedded etcd of nsinit-apiserver",
+		Long: "nsinit-apiserver etcd runs an etcd member that listens on a unix socket in its data directory only. It exits when etcd cannot write. " +
+			"While the volume is full, it answers clients with the reason, and it starts etcd once there is space.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if quota < 0 {
+				return fmt.Errorf("--%s=%d: give a size in bytes, or 0 to derive it from the volume", flagQuota, quota)
+			}
+			return embeddedetcd.Run(command.Context(), dir, quota)
+		},
+	}
+	command.Flags().StringVar(&dir, flagEtcdDir, dir, "Data directory of the embedded etcd.")
+	command.Flags().Int64Var(&quota, flagQuota, quota,
+		"Size of the database in bytes from which the embedded etcd refuses writes. 0: two fifths of the volume of the directory, at most 8 GiB.")
+	return command
+}
 
 // newStorageCommand returns the command that maintains the embedded etcd.
 func newStorageCommand() *cobra.Command {
@@ -28,7 +49,7 @@ func newStorageCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	command.PersistentFlags().StringVar(&dir, flagEtcdDir, dir, "Data directory of the embedded etcd.")
-	command.AddCommand(newServeCommand(&dir), &cobra.Command{
+	command.AddCommand(&cobra.Command{
 		Use:   "save FILE",
 		Short: "Save a snapshot of the running embedded etcd to a file, or with - to standard output",
 		Args:  cobra.ExactArgs(1),
@@ -41,7 +62,7 @@ func newStorageCommand() *cobra.Command {
 		},
 	}, &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Restore a snapshot from a file, or with - from standard input, into an empty data directory while nsinit-apiserver does not run",
+		Short: "Restore a snapshot from a file, or with - from standard input, into an empty data directory while the embedded etcd does not run",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			from := command.InOrStdin()
@@ -72,32 +93,6 @@ func newStorageCommand() *cobra.Command {
 		},
 	})
 	return command
-}
-
-// newServeCommand returns the command of the child process that runs etcd.
-func newServeCommand(dir *string) *cobra.Command {
-	var quota int64
-	command := &cobra.Command{
-		Use:    "serve",
-		Short:  "Run the embedded etcd of nsinit-apiserver until standard input ends",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return embeddedetcd.Serve(command.Context(), *dir, quota, command.InOrStdin(), command.OutOrStdout())
-		},
-	}
-	command.Flags().Int64Var(&quota, flagEtcdQuota, quota, etcdQuotaUsage)
-	return command
-}
-
-// serveStorage returns the child process that runs etcd: this program, with the command above.
-func (o *Options) serveStorage() *exec.Cmd {
-	program, err := os.Executable()
-	if err != nil {
-		program = os.Args[0]
-	}
-	return exec.Command(program, "storage", "serve", "--"+flagEtcdDir+"="+o.EmbeddedEtcdDir, //nolint:gosec,noctx // this program; it ends with its input
-		"--"+flagEtcdQuota+"="+strconv.FormatInt(o.EmbeddedEtcdQuota, 10))
 }
 
 // save saves a snapshot. On an error, it removes the file.

@@ -150,7 +150,7 @@ func useCertificate(t testing.TB, dir string, files *genericoptions.CertKey) []b
 // startEtcd starts the etcd of a server in this process, and returns what stops it.
 func startEtcd(ctx context.Context, t testing.TB, o *options.Options) func() {
 	t.Helper()
-	etcd, err := embeddedetcd.Start(ctx, o.EmbeddedEtcdDir, o.EmbeddedEtcdQuota)
+	etcd, err := embeddedetcd.Start(ctx, o.EmbeddedEtcdDir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

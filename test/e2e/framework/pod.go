@@ -30,7 +30,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Pod is a pod on a Node. It has one container.
+// Pod is a pod on a Node. It has one container, and init containers that run beside it: sidecars.
 type Pod struct {
 	// Object is the pod as it was created, and Dir its folder. The file log in it is the container's log.
 	Object *corev1.Pod
@@ -75,8 +75,13 @@ func (p *Pod) Signal(signal os.Signal) error {
 	return p.process.Signal(signal)
 }
 
-// run runs the process again and again until the pod is deleted.
+// run runs the process again and again until the pod is deleted. Then it ends the sidecars.
 func (p *Pod) run(ctx context.Context) {
+	sidecars, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, container := range p.Object.Spec.InitContainers {
+		running.Go(func() { p.runSidecar(sidecars, container) })
+	}
 	for ctx.Err() == nil {
 		command, err := p.command(ctx)
 		if err == nil {
@@ -96,6 +101,8 @@ func (p *Pod) run(ctx context.Context) {
 		}
 		break
 	}
+	end()
+	running.Wait()
 	if ctx.Err() == nil {
 		_ = p.node.c.Core.CoreV1().Pods(p.Object.Namespace).Delete(ctx, p.Object.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &p.Object.UID},
@@ -103,16 +110,38 @@ func (p *Pod) run(ctx context.Context) {
 	}
 }
 
-// runOnce runs the process until it ends, and reports whether it has to be restarted.
-func (p *Pod) runOnce(ctx context.Context, command *exec.Cmd) (restart bool) {
+// runSidecar runs the process of a sidecar again and again until the context ends.
+func (p *Pod) runSidecar(ctx context.Context, container corev1.Container) {
+	for ctx.Err() == nil {
+		if command, err := p.program(container); err == nil && p.startLogged(command) == nil {
+			stop := context.AfterFunc(ctx, func() { _ = command.Process.Signal(syscall.SIGTERM) })
+			_ = command.Wait()
+			stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// startLogged starts a command that writes to the log of the pod.
+func (p *Pod) startLogged(command *exec.Cmd) error {
 	log, err := os.OpenFile(filepath.Join(p.Dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return true
+		return err
 	}
-	defer func() { _ = log.Close() }()
+	defer func() { _ = log.Close() }() // the process has its own
 	command.Stdout, command.Stderr = log, log
-	if err := command.Start(); err != nil {
+	if err = command.Start(); err != nil {
 		_, _ = fmt.Fprintln(log, err)
+	}
+	return err
+}
+
+// runOnce runs the process until it ends, and reports whether it has to be restarted.
+func (p *Pod) runOnce(ctx context.Context, command *exec.Cmd) (restart bool) {
+	if p.startLogged(command) != nil {
 		return true
 	}
 	p.set(command.Process, false)
@@ -225,19 +254,25 @@ func (p *Pod) report(ctx context.Context, problem error) error {
 	return err
 }
 
-// command prepares what the container needs, and returns its command with the paths and ports on this machine.
+// command prepares what the container needs, and returns its command.
 func (p *Pod) command(ctx context.Context) (*exec.Cmd, error) {
-	container := p.Object.Spec.Containers[0]
-	bin := p.node.images[container.Image]
-	if bin == "" {
-		return nil, fmt.Errorf("there is no image %q", container.Image)
+	command, err := p.program(p.Object.Spec.Containers[0])
+	if err != nil {
+		return nil, err
 	}
 	if err := p.mount(ctx, true); err != nil {
 		return nil, err
 	}
 	kubeconfig, err := p.kubeconfig(ctx)
-	if err != nil {
-		return nil, err
+	command.Args = append(command.Args, "--kubeconfig="+kubeconfig)
+	return command, err
+}
+
+// program returns the command of a container with the paths and ports on this machine.
+func (p *Pod) program(container corev1.Container) (*exec.Cmd, error) {
+	bin := p.node.images[container.Image]
+	if bin == "" {
+		return nil, fmt.Errorf("there is no image %q", container.Image)
 	}
 	environment := map[string]string{}
 	for _, variable := range container.Env {
@@ -270,7 +305,7 @@ func (p *Pod) command(ctx context.Context) (*exec.Cmd, error) {
 			}
 		}
 	}
-	command := exec.Command(filepath.Join(bin, filepath.Base(container.Command[0])), append(args, "--kubeconfig="+kubeconfig)...)
+	command := exec.Command(filepath.Join(bin, filepath.Base(container.Command[0])), slices.Concat(container.Command[1:], args)...)
 	command.Env = os.Environ()
 	for name, value := range environment {
 		command.Env = append(command.Env, name+"="+value)

@@ -32,13 +32,16 @@ const stopGrace = time.Minute
 // Topology is the number of replicas of each program that can have several.
 type Topology struct {
 	KubeAPIServers int
-	// NsinitEtcds is the number of members of nsinit's etcd cluster. Without one, etcd is embedded in
-	// the one nsinit-apiserver.
+	// NsinitEtcds is the number of members of nsinit's etcd cluster. Without one, the one nsinit-apiserver has an
+	// embedded etcd.
 	NsinitEtcds       int
 	NsinitAPIServers  int
 	Controllers       int
 	PolicyPopulations int
 }
+
+// nsinitEtcds is the number of processes of nsinit's etcd.
+func (t Topology) nsinitEtcds() int { return max(1, t.NsinitEtcds) }
 
 // Full is the topology of the campaign.
 func Full() Topology {

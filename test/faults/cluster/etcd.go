@@ -10,14 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-
-	"github.com/nsinit/nsinit/pkg/embeddedetcd"
 )
 
 // KubeEtcd returns a client of the etcd of Kubernetes. The caller closes it.
@@ -26,27 +25,17 @@ func (c *Cluster) KubeEtcd() (*clientv3.Client, error) { return c.etcdClient(c.u
 // NsinitEtcd returns a client of all members of nsinit's etcd. The caller closes it. The keys are below
 // /registry/nsinit.dev.
 func (c *Cluster) NsinitEtcd() (*clientv3.Client, error) {
-	if c.options.Topology.NsinitEtcds == 0 {
-		endpoint, err := embeddedetcd.Endpoint(c.volume())
-		if err != nil {
-			return nil, err
-		}
-		return c.etcdClient(endpoint)
-	}
 	var endpoints []string
-	for i := range c.options.Topology.NsinitEtcds {
-		endpoints = append(endpoints, c.url(replicaName(nsinitEtcd, i)))
+	for i := range c.options.Topology.nsinitEtcds() {
+		endpoints = append(endpoints, c.etcdEndpoint(replicaName(nsinitEtcd, i)))
 	}
 	return c.etcdClient(endpoints...)
 }
 
 // NsinitEtcdLeader returns the program that is the leader of nsinit's etcd.
 func (c *Cluster) NsinitEtcdLeader(ctx context.Context) (program string, err error) {
-	if c.options.Topology.NsinitEtcds == 0 {
-		return replicaName(nsinitAPIServer, 0), nil
-	}
 	var errs []error
-	for i := range c.options.Topology.NsinitEtcds {
+	for i := range c.options.Topology.nsinitEtcds() {
 		name := replicaName(nsinitEtcd, i)
 		status, err := c.etcdStatus(ctx, name)
 		switch {
@@ -59,16 +48,24 @@ func (c *Cluster) NsinitEtcdLeader(ctx context.Context) (program string, err err
 	return "", errors.Join(append(errs, errors.New("no member of nsinit's etcd is the leader"))...)
 }
 
+// etcdEndpoint returns the address of one etcd process.
+func (c *Cluster) etcdEndpoint(program string) string {
+	if program != etcd && c.options.Topology.NsinitEtcds == 0 {
+		return "unix://" + filepath.Join(c.volume(), "client.sock")
+	}
+	return c.url(program)
+}
+
 // etcdStatus asks one etcd process.
 func (c *Cluster) etcdStatus(ctx context.Context, program string) (*clientv3.StatusResponse, error) {
-	client, err := c.etcdClient(c.url(program))
+	client, err := c.etcdClient(c.etcdEndpoint(program))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = client.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return client.Status(ctx, c.url(program))
+	return client.Status(ctx, c.etcdEndpoint(program))
 }
 
 func (c *Cluster) etcdClient(endpoints ...string) (*clientv3.Client, error) {

@@ -28,22 +28,13 @@ const volumeSize = 192
 // reloadLimit is how long a server may take to serve a certificate that was replaced.
 const reloadLimit = 2 * time.Minute
 
-// VolumeProgram is the program whose data FillVolume affects: the last member of nsinit's etcd, or the
-// server in which etcd is embedded.
+// VolumeProgram is the program whose data FillVolume affects: the last member of nsinit's etcd.
 func (c *Cluster) VolumeProgram() string {
-	if n := c.options.Topology.NsinitEtcds; n > 0 {
-		return replicaName(nsinitEtcd, n-1)
-	}
-	return replicaName(nsinitAPIServer, 0)
+	return replicaName(nsinitEtcd, c.options.Topology.nsinitEtcds()-1)
 }
 
 // volume is the directory of the data of VolumeProgram.
-func (c *Cluster) volume() string {
-	if c.options.Topology.NsinitEtcds > 0 {
-		return filepath.Join(c.Dir, c.VolumeProgram())
-	}
-	return filepath.Join(c.Dir, nsinitEtcd)
-}
+func (c *Cluster) volume() string { return filepath.Join(c.Dir, c.VolumeProgram()) }
 
 func (c *Cluster) mountVolume() error {
 	if !c.options.Volume {

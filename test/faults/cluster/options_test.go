@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -54,6 +55,26 @@ func TestTopology(t *testing.T) {
 	for _, topology := range []Topology{{}, {KubeAPIServers: 1}, {KubeAPIServers: 1, NsinitAPIServers: 2}} {
 		if _, err := Start(t.Context(), Options{Topology: topology}); err == nil {
 			t.Errorf("%+v was started", topology)
+		}
+	}
+}
+
+// TestEmbeddedEtcd: the embedded etcd is a separate program. It and its server use the same directory.
+func TestEmbeddedEtcd(t *testing.T) {
+	for name, topology := range map[string]Topology{"small": Small(), "full": Full()} {
+		c, err := prepare(t.Context(), Options{Topology: topology})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(c.Dir) })
+		member, server, dir := c.process("nsinit-etcd-0"), c.process("nsinit-apiserver-0"), "--embedded-etcd-dir="+c.volume()
+		embedded := filepath.Base(member.Program) == "nsinit-apiserver" && slices.Equal(member.Args, []string{"etcd", dir})
+		served := slices.Contains(server.Args, dir) && strings.HasPrefix(c.etcdEndpoint("nsinit-etcd-0"), "unix://"+c.volume())
+		if embedded != (name == "small") || embedded != served {
+			t.Errorf("%s: %s %q, and the server has %q", name, member.Program, member.Args, server.Args)
+		}
+		if err := c.Down(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }

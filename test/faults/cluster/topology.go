@@ -57,7 +57,7 @@ func (c *Cluster) define() error {
 		args    func(name string, i int) ([]string, error)
 	}{
 		{kubeAPIServer, t.KubeAPIServers, c.kubeAPIServerArgs},
-		{nsinitEtcd, t.NsinitEtcds, c.nsinitEtcdArgs},
+		{nsinitEtcd, t.nsinitEtcds(), c.nsinitEtcdArgs},
 		{nsinitAPIServer, t.NsinitAPIServers, c.nsinitAPIServerArgs},
 		{controllerManager, t.Controllers, c.controllerManagerArgs},
 		{policyPopulation, t.PolicyPopulations, c.policyPopulationArgs},
@@ -70,7 +70,10 @@ func (c *Cluster) define() error {
 				return err
 			}
 			binary := step.program
-			if step.program == nsinitEtcd {
+			switch {
+			case step.program == nsinitEtcd && t.NsinitEtcds == 0:
+				binary = nsinitAPIServer
+			case step.program == nsinitEtcd:
 				binary = etcd
 			}
 			c.add(name, binary, args)
@@ -195,8 +198,11 @@ func (c *Cluster) kubeAPIServerArgs(name string, i int) ([]string, error) {
 	return with(c.base.Process(kubeAPIServer).Args, values), nil
 }
 
-// nsinitEtcdArgs are those of the etcd of Kubernetes, with the name, addresses and directory of a member.
+// nsinitEtcdArgs are those of the embedded etcd, or those of the etcd of Kubernetes with the name, addresses and directory of a member.
 func (c *Cluster) nsinitEtcdArgs(name string, _ int) ([]string, error) {
+	if c.options.Topology.NsinitEtcds == 0 {
+		return with(c.base.Process(nsinitEtcd).Args, map[string]string{"embedded-etcd-dir": c.volume()}), nil
+	}
 	var peers []string
 	for i := range c.options.Topology.NsinitEtcds {
 		member := replicaName(nsinitEtcd, i)
@@ -230,7 +236,7 @@ func (c *Cluster) nsinitAPIServerArgs(name string, i int) ([]string, error) {
 	}
 	pki := c.base.PKI()
 	values := map[string]string{"secure-port": fmt.Sprint(port), "kubeconfig": kubeconfig,
-		"tls-cert-file": pki.Cert(name), "tls-private-key-file": pki.Key(name)}
+		"tls-cert-file": pki.Cert(name), "tls-private-key-file": pki.Key(name), "embedded-etcd-dir": c.volume()}
 	if c.options.Topology.NsinitEtcds > 0 {
 		var servers []string
 		for member := range c.options.Topology.NsinitEtcds {

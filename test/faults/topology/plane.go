@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -225,13 +224,7 @@ func (p *Plane) LoseStorage(ctx context.Context, gone func() error) error {
 			return err
 		}
 	}
-	dirs := stores
-	if len(stores) == 0 {
-		dirs = []string{"nsinit-etcd"}
-		if err := released(ctx, filepath.Join(p.Dir, dirs[0])); err != nil {
-			return err
-		}
-	} else if err := gone(); err != nil { // an embedded etcd ends with its server
+	if err := gone(); err != nil {
 		return err
 	}
 	for _, program := range stores {
@@ -239,8 +232,8 @@ func (p *Plane) LoseStorage(ctx context.Context, gone func() error) error {
 			return err
 		}
 	}
-	for _, dir := range dirs {
-		if err := empty(filepath.Join(p.Dir, dir)); err != nil {
+	for _, program := range stores {
+		if err := empty(filepath.Join(p.Dir, program)); err != nil {
 			return err
 		}
 	}
@@ -250,22 +243,6 @@ func (p *Plane) LoseStorage(ctx context.Context, gone func() error) error {
 		}
 	}
 	return nil
-}
-
-// released waits until no process of etcd has its data in a directory. The embedded one stops by itself
-// when its server was killed, and answers until then.
-func released(ctx context.Context, dir string) error {
-	return fault.Retry(ctx, func(context.Context) error {
-		database, err := os.Open(filepath.Join(dir, "member", "snap", "db")) //nolint:gosec // not what a user names
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer func() { _ = database.Close() }()
-		return syscall.Flock(int(database.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	})
 }
 
 // empty removes what is in a directory, which may be a volume.
